@@ -1,0 +1,50 @@
+# Everything that can be done here. Each target makes .venv, installs, and brings in the servers that it needs.
+SETUP := deploy/local/setup.sh
+BIN := .venv/bin
+PYTEST := $(BIN)/pytest --numprocesses 2 --dist worksteal
+
+# More options for the command that a target runs, e.g. make demo ARGS="--kill --items 5000"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check lint bench soak
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+install: .venv/.dev ## Make .venv with everything for work on the project
+
+demo: .venv/.embedded ## Run a whole queue: Redis, ejabberd, frontends, publishers and workers
+	@$(SETUP) packages ejabberd
+	$(BIN)/stanzaq demo $(ARGS)
+
+test: lint ## Run lint, types, import rules and every test but the long ones
+	@$(SETUP) packages ejabberd redis-server
+	$(PYTEST) -m "not soak" $(ARGS)
+
+check: lint ## Run lint, types, import rules and the tests of the house
+	$(PYTEST) tests/house $(ARGS)
+
+bench: .venv/.dev ## Measure the core and the XMPP door next to their native ceilings
+	@$(SETUP) packages ejabberd
+	$(BIN)/stanzaq bench core $(ARGS)
+	$(BIN)/stanzaq bench xmpp $(ARGS)
+
+soak: .venv/.dev ## Run the tests that take minutes
+	@$(SETUP) packages ejabberd redis-server
+	$(BIN)/pytest -m soak --timeout 0 $(ARGS)
+
+lint: .venv/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+# What is installed follows from pyproject.toml: newer than the mark means install again.
+.venv/.embedded: pyproject.toml
+	@$(SETUP) venv embedded
+	@touch $@
+
+.venv/.dev: pyproject.toml
+	@$(SETUP) venv embedded,dev
+	@touch $@ .venv/.embedded

@@ -1,0 +1,91 @@
+"""THE table of Redis keys: what each is called, of which type it is, what it belongs to and what bounds it.
+
+Everything that names a key asks here; scripts receive keys and never build one. Must not know how a key is used.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from broker.model.names import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One row of the table; `holder` is `partition`, `node`, `jid` or `service` and decides the hash tag."""
+
+    name: str
+    type: str
+    holder: str
+    meaning: str
+    bound: str
+
+
+TABLE: Final = (
+    Key("meta", "hash", "partition", "revision, options that scripts read, cursor, tail, token", "a dozen fields"),
+    Key("log", "stream", "partition", "every payload, once: id, by, body, at", "drained by acknowledgement; max_items"),
+    Key("index", "hash", "partition", "publisher's item id -> position", "items with ids of their publishers"),
+    Key("replaced", "hash", "partition", "position -> log id of the version that replaced a waiting item", "waiting items"),
+    Key("parked", "hash", "partition", "position -> log id of the version that waits for a lock to end", "locked items"),
+    Key("ready", "zset", "partition", "positions that came back; score is their place in the queue", "waiting items"),
+    Key("delayed", "zset", "partition", "positions that wait for a time; score is that time in ms", "waiting items"),
+    Key("inflight", "hash", "partition", "position -> record of the lock, one readable line", "sum of credit"),
+    Key("deadlines", "zset", "partition", "positions of locked items; score is the deadline in ms", "sum of credit"),
+    Key("held", "zset", "partition", "subid:position of locked items, all with score 0", "sum of credit"),
+    Key("subscribers", "hash", "partition", "subid -> credit, bounces, jid", "20,000 subscribers"),
+    Key("turns", "zset", "partition", "subids with free credit; score is when last served", "20,000 subscribers"),
+    Key("resting", "zset", "partition", "subids without free credit; score is when last served", "20,000 subscribers"),
+    Key("history", "hash", "partition", "position -> attempts and last holders of an item that came back", "waiting items"),
+    Key("handover", "hash", "partition", "position -> dead letter on its way to its node", "drained by hand-over"),
+    Key("answers", "hash", "partition", "answers given to retract and unlock", "5,000 answers or a minute"),
+    Key("answers_old", "hash", "partition", "the generation of answers before", "5,000 answers or a minute"),
+    Key("sent", "hash", "partition", "frontend -> sequence up to which its deliveries are sent", "live frontends"),
+    Key("seen", "zset", "partition", "item ids whose repeats are ignored; score is until when in ms", "dedupe window"),
+    Key("journal", "stream", "partition", "one record per closed delivery attempt", "JOURNAL_RECORDS, trimmed"),
+    Key("node", "hash", "node", "incarnation, revision, created", "three fields"),
+    Key("options", "hash", "node", "configuration fields that differ from the default", "a dozen fields"),
+    Key("affiliations", "hash", "node", "bare JID -> affiliation", "10,000 entries"),
+    Key("resources", "set", "jid", "resources of a bare JID that are here", "1,000; an hour without subscriptions"),
+    Key("nodes", "set", "jid", "resource and node of each subscription", "1,000 entries"),
+    Key("owned", "set", "jid", "nodes that a bare JID has created", "NODE_QUOTA"),
+    Key("frontends", "zset", "service", "frontends; score is the last heartbeat in ms", "live frontends"),
+    Key("due", "zset", "service", "partitions; score is when they next need a visit, in ms", "partitions"),
+    Key("names", "zset", "service", "names of all nodes; score is their creation in ms", "nodes"),
+)
+
+BY_NAME: Final = {key.name: key for key in TABLE}
+
+SERVICE: Final = "service"
+"""Hash tag of what belongs to no node."""
+
+_ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in "%{} \t\r\n"})
+
+
+def escaped(text: str) -> str:
+    """Make a name safe between the braces of a hash tag and readable to the eye: braces, blanks and % are escaped."""
+    return text.translate(_ESCAPED)
+
+
+def of_partition(name: str, partition: Partition) -> str:
+    """Name a key of a partition: `sq:{NODE@INCARNATION/P}:name`."""
+    return f"sq:{{{escaped(str(partition))}}}:{name}"
+
+
+def of_node(name: str, node: str) -> str:
+    """Name a key of a node's record: `sq:{NODE}:name`."""
+    return f"sq:{{{escaped(node)}}}:{name}"
+
+
+def of_jid(name: str, jid: str) -> str:
+    """Name a key of a bare JID: `sq:{jid:JID}:name`."""
+    return f"sq:{{jid:{escaped(jid)}}}:{name}"
+
+
+def of_service(name: str) -> str:
+    """Name a key of the whole service: `sq:{service}:name`."""
+    return f"sq:{{{SERVICE}}}:{name}"
+
+
+def unescaped(text: str) -> str:
+    """Read back what `escaped` wrote."""
+    return unquote(text)

@@ -1,0 +1,225 @@
+"""What may be asked of the core, in the imperative. Values only: no defaults that hide a decision of the asker's.
+
+`sender` is always the full JID that the asker's server vouched for. `request` names one request of that sender, so that
+its replay is recognised (Q27); the empty string names none.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from broker.model.names import Jid, Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Add one item, or replace the one with its id; without an id the core makes one."""
+
+    node: str
+    sender: Jid
+    item_id: str | None
+    envelope: bytes
+    body_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retract:
+    """Acknowledge an item that the sender holds, or delete one as owner or publisher."""
+
+    node: str
+    sender: Jid
+    item_id: str
+    token: int | None = None
+    request: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unlock:
+    """Give an item back undone; the hints delay it, say why, or send it straight to the dead letters (Q32)."""
+
+    node: str
+    sender: Jid
+    item_id: str
+    token: int | None = None
+    delay_ms: int = 0
+    reason: str = ""
+    dead_letter: bool = False
+    request: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Start the lock time of a held item anew."""
+
+    node: str
+    sender: Jid
+    item_id: str
+    token: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Locks:
+    """List what the sender holds on a node."""
+
+    node: str
+    sender: Jid
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Take part as a worker with so much credit; `jid` is the sender's, bare or full."""
+
+    node: str
+    sender: Jid
+    jid: Jid
+    credit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Adjust:
+    """Change the credit of a subscription that exists (XEP-0060 subscription options)."""
+
+    node: str
+    sender: Jid
+    jid: Jid
+    subid: str
+    credit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Read the options of a subscription."""
+
+    node: str
+    sender: Jid
+    jid: Jid
+    subid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Leave; locks stay until they are ended or expire (Q34)."""
+
+    node: str
+    sender: Jid
+    jid: Jid
+    subid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """A resource came or went; when the last one that a subscription counts on goes, its locks end and it is removed (Q33)."""
+
+    sender: Jid
+    available: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Bounce:
+    """A delivery came back undelivered from `sender`; `gone` means that no later one can succeed (P30)."""
+
+    sender: Jid
+    partition: Partition
+    position: str
+    token: int
+    gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Browse:
+    """Look at items without touching their locks; `item_ids` empty means the first `limit` in order."""
+
+    node: str
+    sender: Jid
+    item_ids: tuple[str, ...]
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """Create a node; `node` None asks for a made-up name; `options` are configuration fields by their wire names."""
+
+    node: str | None
+    sender: Jid
+    options: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Change configuration fields of a node."""
+
+    node: str
+    sender: Jid
+    options: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Read a node's record; `as_owner` refuses all but its owners (XEP-0060 §8.2)."""
+
+    node: str
+    sender: Jid
+    as_owner: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Affiliate:
+    """Set affiliations by bare JID; the value `none` removes one."""
+
+    node: str
+    sender: Jid
+    changes: Mapping[Jid, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Drop all items that wait; locked ones are left to their holders (P25)."""
+
+    node: str
+    sender: Jid
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a node with all that is in it."""
+
+    node: str
+    sender: Jid
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Count what a node holds."""
+
+    node: str
+    sender: Jid
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """List the names of the nodes that the sender may see."""
+
+    sender: Jid
+
+
+Command = (
+    Publish
+    | Retract
+    | Unlock
+    | Renew
+    | Locks
+    | Subscribe
+    | Adjust
+    | Options
+    | Unsubscribe
+    | Presence
+    | Bounce
+    | Browse
+    | Declare
+    | Configure
+    | Describe
+    | Affiliate
+    | Purge
+    | Delete
+    | Stats
+    | Nodes
+)

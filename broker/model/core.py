@@ -1,0 +1,34 @@
+"""What a door may ask of the core and what the core may ask of a door. Interfaces only."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from broker.model.commands import Command
+from broker.model.items import Delivery, Notice
+from broker.model.results import Result
+
+Reply = Callable[[Result], None]
+"""Called exactly once, on the event loop, with the outcome; a fault of Redis arrives as `Refused` too."""
+
+
+class Core(Protocol):
+    """The queue as a door sees it."""
+
+    def submit(self, command: Command, reply: Reply) -> None:
+        """Take a command; commands of one sender to one node take effect in the order in which they were submitted."""
+
+    async def ask(self, command: Command) -> Result:
+        """Submit a command and wait for its outcome."""
+
+
+class Outlet(Protocol):
+    """A door as the core sees it: where deliveries and notices go out."""
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Send an item to the subscriber that now holds it."""
+
+    def notify(self, notice: Notice) -> None:
+        """Tell a subscriber what happened without its asking."""
+
+    def flushed(self) -> bool:
+        """Tell whether all that was handed over has left the process (sent marks rely on it)."""

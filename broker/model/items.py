@@ -1,0 +1,79 @@
+"""Items and what becomes of them on their way to a worker. Knows no encoding: an envelope here is values, not bytes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from broker.model.names import Jid, Partition
+
+XML = "application/xml"
+"""Content type of an XMPP payload element, stored as UTF-8 text that stands alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A payload with its content type and headers: what `broker.codec` turns into bytes and back."""
+
+    body: bytes
+    content_type: str = XML
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An item handed to one subscriber under one lock; `deadline_ms` is Redis's clock, ms since 1970."""
+
+    partition: Partition
+    position: str
+    item_id: str
+    subscriber: Jid
+    token: int
+    attempt: int
+    of: int
+    deadline_ms: int
+    publisher: Jid
+    envelope: bytes
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """An item that a subscriber holds, as `locks` lists it."""
+
+    item_id: str
+    token: int
+    attempt: int
+    of: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An item as a browse shows it: state is `waiting`, `delayed`, `locked` or `dying` (on its way to the dead letters)."""
+
+    item_id: str
+    state: str
+    publisher: Jid
+    published_ms: int
+    envelope: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LockEnded:
+    """Notice to a holder that its lock ended without its asking (Q35): the deadline passed."""
+
+    node: str
+    subscriber: Jid
+    item_id: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """Notice to a subscriber about the node itself: `what` is `delete` or `purge`."""
+
+    node: str
+    subscriber: Jid
+    what: str
+
+
+Notice = LockEnded | NodeEvent

@@ -1,0 +1,52 @@
+"""Names of things: JIDs, nodes, items. Pure text rules; must not know where a name is stored or how it travels."""
+
+from dataclasses import dataclass
+from typing import Final, NewType
+
+Jid = NewType("Jid", str)
+"""A bare or full JID, as its XMPP server stamped it."""
+
+NODE_NAME_BYTES: Final = 1023
+"""Longest node name, in UTF-8 bytes: the bound of a JID's resource, since a node may be addressed as one (XEP-0060 §4.6)."""
+
+ITEM_ID_BYTES: Final = 1023
+"""Longest item id, in UTF-8 bytes: the same bound, for the same reason."""
+
+
+def bare(jid: str) -> Jid:
+    """Give the JID without its resource."""
+    return Jid(jid.partition("/")[0])
+
+
+def resource(jid: str) -> str:
+    """Give the resource of a full JID, or the empty string."""
+    return jid.partition("/")[2]
+
+
+def prepared(text: str) -> Jid:
+    """Give a JID typed by a person in the form in which servers stamp it: all but the resource in lower case."""
+    head, slash, tail = text.strip().partition("/")
+    return Jid(head.lower() + slash + tail)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One slice of one life of a node: the unit of order, of locks, and of atomic change."""
+
+    node: str
+    incarnation: str
+    number: int = 0
+
+    def __str__(self) -> str:
+        """Write it as `node@incarnation/number`, the form found inside key names and message ids."""
+        return f"{self.node}@{self.incarnation}/{self.number}"
+
+    @staticmethod
+    def parse(text: str) -> "Partition":
+        """Read what `str` wrote; raises ValueError on anything else."""
+        head, slash, number = text.rpartition("/")
+        node, at, incarnation = head.rpartition("@")
+        if not (slash and at and node and incarnation):
+            msg = f"not a partition: {text[:80]!r}"
+            raise ValueError(msg)
+        return Partition(node, incarnation, int(number))

@@ -1,0 +1,76 @@
+"""Why a request is refused: a closed list with stable codes. Knows no wire; each door has one table from here to its errors."""
+
+from enum import Enum
+
+
+class Problem(Enum):
+    """A reason for refusal; the value is the stable code (the code word of the scripts' replies, of logs and of metrics)."""
+
+    BAD_REQUEST = "bad-request"
+    NODE_REQUIRED = "node-required"
+    NODE_NOT_FOUND = "node-not-found"
+    NODE_EXISTS = "node-exists"
+    NODE_FULL = "node-full"
+    NODE_NAME_INVALID = "node-name-invalid"
+    ITEM_REQUIRED = "item-required"
+    ITEM_NOT_FOUND = "item-not-found"
+    ITEM_ID_INVALID = "item-id-invalid"
+    ONE_ITEM_ONLY = "one-item-only"
+    PAYLOAD_REQUIRED = "payload-required"
+    PAYLOAD_INVALID = "payload-invalid"
+    PAYLOAD_TOO_BIG = "payload-too-big"
+    FORBIDDEN = "forbidden"
+    CLOSED_NODE = "closed-node"
+    LOCKED_BY_ANOTHER = "locked-by-another"
+    LOCK_LOST = "lock-lost"
+    JID_REQUIRED = "jid-required"
+    JID_MISMATCH = "jid-mismatch"
+    NOT_SUBSCRIBED = "not-subscribed"
+    SUBID_INVALID = "subid-invalid"
+    OPTIONS_REQUIRED = "options-required"
+    OPTIONS_INVALID = "options-invalid"
+    ACCESS_MODEL_UNSUPPORTED = "access-model-unsupported"
+    NOT_ACCEPTABLE = "not-acceptable"
+    TOO_MANY_SUBSCRIPTIONS = "too-many-subscriptions"
+    TOO_MANY_NODES = "too-many-nodes"
+    UNSUPPORTED = "unsupported"
+    OUT_OF_MEMORY = "out-of-memory"
+    UNAVAILABLE = "unavailable"
+    TIMED_OUT = "timed-out"
+
+    @property
+    def retryable(self) -> bool:
+        """Tell whether the same request may succeed later without any change to it."""
+        return self in _RETRYABLE
+
+
+_RETRYABLE = frozenset(
+    {Problem.OUT_OF_MEMORY, Problem.UNAVAILABLE, Problem.TIMED_OUT, Problem.NODE_FULL, Problem.LOCK_LOST}
+)
+
+
+class MalformedRequest(Exception):  # noqa: N818  (a peer's fault, named for what it is)
+    """A peer's request breaks its protocol: raised by pure translators, answered by the door, never logged as ours."""
+
+    def __init__(self, problem: Problem, detail: str = "") -> None:
+        """Keep the problem, which chooses the wire's error, and a sentence for the peer."""
+        super().__init__(f"{problem.value}: {detail}")
+        self.problem = problem
+        self.detail = detail
+
+
+class CoreUnavailable(Exception):  # noqa: N818
+    """Redis did not answer, or not in time; the request may or may not have taken effect."""
+
+    def __init__(self, detail: str, problem: Problem = Problem.UNAVAILABLE) -> None:
+        """Keep the problem (unavailable, timed-out or out-of-memory) and what Redis or the network said."""
+        super().__init__(detail)
+        self.problem = problem
+
+
+class ScriptDefect(Exception):  # noqa: N818
+    """A script failed or answered what its header does not allow: our fault, with its file and line."""
+
+
+class CorruptRecord(Exception):  # noqa: N818
+    """A stored record cannot be read back."""

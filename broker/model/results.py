@@ -1,0 +1,146 @@
+"""How a command turned out: outcomes are values, a refusal is one of them. Must not know how an outcome is worded on a wire."""
+
+from dataclasses import dataclass
+
+from broker.model.items import Listed, Lock
+from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
+from broker.model.problems import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The command changed nothing; `detail` is a sentence for the person who reads the error."""
+
+    problem: Problem
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The item is in the log under `item_id`; `duplicate` when the node ignores repeats and this was one (X1)."""
+
+    item_id: str
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Retracted:
+    """The item is gone; `holder` is whom to notify (Q20), None when nobody held it; `replayed` when it was gone before (Q27)."""
+
+    holder: Jid | None
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unlocked:
+    """The lock is ended; `holder` is whom to notify (Q29)."""
+
+    holder: Jid
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The lock holds until `deadline_ms`."""
+
+    token: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the sender holds; at most 500, the earliest deadline first."""
+
+    locks: tuple[Lock, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """A subscription as it stands, with the credit that was granted (Q9)."""
+
+    jid: Jid
+    subid: str
+    credit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribed:
+    """The subscription is gone."""
+
+    jid: Jid
+    subid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Browsed:
+    """Items in order; `more` when the limit cut the list."""
+
+    items: tuple[Listed, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The node exists now."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A node's record."""
+
+    record: NodeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """So many waiting items were dropped."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The command took effect and has nothing to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a node holds now; `oldest_ms` is the age of the oldest item that waits, 0 when none does."""
+
+    waiting: int
+    eligible: int
+    delayed: int
+    in_flight: int
+    dying: int
+    oldest_ms: int
+    subscribers: int
+    credit_free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Names of nodes, in order of creation."""
+
+    nodes: tuple[str, ...]
+
+
+Result = (
+    Refused
+    | Published
+    | Retracted
+    | Unlocked
+    | Renewed
+    | Held
+    | Subscribed
+    | Unsubscribed
+    | Browsed
+    | Declared
+    | Described
+    | Purged
+    | Done
+    | Counted
+    | Listing
+)

@@ -1,0 +1,36 @@
+"""One call per operation: command -> arguments of its script, reply -> result. Pure; knows no connection.
+
+A call that has a `row` is batched: commands of one batch share the fixed arguments and each has its own row and result.
+"""
+
+from broker.redis_core.calls.call import Call
+from broker.redis_core.calls.items import bounce, browse, dead_letter, handed, publish, renew, retract, unlock
+from broker.redis_core.calls.sweeps import expire, purge, resend, stats, subscribers
+from broker.redis_core.calls.workers import adjust, leave, locks, options, subscribe, unsubscribe
+from broker.redis_core.internal import DeadLetter, Expire, Handed, Leave, Resend, Subscribers
+from broker.model import commands
+
+OF: dict[type, Call] = {
+    commands.Publish: publish,
+    commands.Retract: retract,
+    commands.Unlock: unlock,
+    commands.Renew: renew,
+    commands.Browse: browse,
+    commands.Bounce: bounce,
+    commands.Subscribe: subscribe,
+    commands.Adjust: adjust,
+    commands.Options: options,
+    commands.Unsubscribe: unsubscribe,
+    commands.Locks: locks,
+    commands.Purge: purge,
+    commands.Stats: stats,
+    DeadLetter: dead_letter,
+    Handed: handed,
+    Leave: leave,
+    Expire: expire,
+    Resend: resend,
+    Subscribers: subscribers,
+}
+"""The call of each command that one partition's script carries out."""
+
+__all__ = ["OF", "Call"]

@@ -1,0 +1,75 @@
+"""What a call is. Knows the shape that every partition script's reply has; must not know any one operation."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from broker.model.nodes import NodeRecord
+from broker.model.problems import Problem, ScriptDefect
+from broker.model.results import Refused
+
+Values = Mapping[str, str | int | bytes]
+
+
+def _nothing(_command: Any, _record: NodeRecord) -> Values:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """How a command becomes arguments and a reply becomes its result.
+
+    `fixed` gives the arguments of the whole call by their header names, `row` those of one command. A call with `row` is
+    shared by the commands of a batch and `result` reads the command's own part of the reply; one without is the
+    command's alone, may have `rows`, and its `result` reads the whole `Reply`.
+    """
+
+    script: str
+    result: Callable[[Any, Any, NodeRecord], Any]
+    fixed: Callable[[Any, NodeRecord], Values] = _nothing
+    row: Callable[[Any, NodeRecord], Values] | None = None
+    rows: Callable[[Any, NodeRecord], list[Values]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What every partition script answers after `ok`; `due_ms` 0 means that nothing is due, times are Redis's ms."""
+
+    rows: list[Any]
+    deliveries: list[list[Any]]
+    notices: list[list[Any]]
+    handovers: list[list[Any]]
+    due_ms: int
+    more: bool
+    token: int
+
+    @staticmethod
+    def read(reply: list[Any]) -> "Reply":
+        """Read a reply whose code word is `ok`."""
+        _code, rows, deliveries, notices, handovers, due_ms, more, token = reply
+        return Reply(rows, deliveries, notices, handovers, due_ms, bool(more), token)
+
+
+_PROBLEMS = {problem.value.encode(): problem for problem in Problem}
+
+
+def refused(code: bytes, detail: str = "") -> Refused:
+    """Read a code word as a refusal; raises ScriptDefect on a word that is no problem's."""
+    problem = _PROBLEMS.get(code)
+    if problem is None:
+        msg = f"a script answered {code!r}, which is no problem's code"
+        raise ScriptDefect(msg)
+    return Refused(problem, detail)
+
+
+@lru_cache(maxsize=65536)
+def subid(jid: str) -> str:
+    """Name a subscription by its JID, so that a worker who comes back is known by the locks it still holds."""
+    return hashlib.sha1(jid.encode(), usedforsecurity=False).hexdigest()[:16]
+
+
+def token_text(token: int | None) -> str:
+    """Write a token as scripts compare it; the empty string means none was given."""
+    return "" if token is None else str(token)

@@ -1,0 +1,158 @@
+"""Calls about items: publish, retract, unlock, renew, bounce, browse, and the two steps of a dead letter."""
+
+from typing import Any
+
+from broker.model.commands import Bounce, Browse, Publish, Renew, Retract, Unlock
+from broker.model.items import Listed
+from broker.model.names import Jid, bare
+from broker.model.nodes import Affiliation, NodeRecord, PublishModel
+from broker.model.problems import Problem
+from broker.model.results import Browsed, Done, Published, Refused, Renewed, Result, Retracted, Unlocked
+from broker.redis_core.calls.call import Call, Reply, Values, refused, subid, token_text
+from broker.redis_core.internal import DeadLetter, Handed
+
+_PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
+
+MAX_BOUNCES = 3
+"""Deliveries in a row that may come back before the subscription ends (P30)."""
+
+BROWSE_BYTES = 262_144
+"""Payload bytes that one browse answers with: a stanza has to pass the XMPP server."""
+
+DETAILS = {
+    b"item-not-found": "there is no such item: it was acknowledged, deleted, or never published",
+    b"forbidden": "the item was never handed to you",
+    b"locked-by-another": "another subscriber holds the item now",
+    b"lock-lost": "you no longer hold the item: its lock expired, was given back, or the token is an older one's",
+    b"node-full": "the node holds as many items as it may",
+}
+
+
+def _refused(code: bytes) -> Refused:
+    return refused(code, DETAILS.get(code, ""))
+
+
+def _intake(_command: Any, record: NodeRecord) -> Values:
+    config = record.config
+    return {
+        "dedupe": config.dedupe.value,
+        "dedupe_ms": config.dedupe_seconds * 1000,
+        "max_items": config.max_items,
+        "node_full": config.node_full.value,
+    }
+
+
+def _publish_row(command: Publish, record: NodeRecord) -> Values:
+    publisher = bare(command.sender)
+    must_subscribe = (
+        record.config.publish_model is PublishModel.SUBSCRIBERS and record.affiliation(publisher) not in _PUBLISHERS
+    )
+    return {
+        "item": command.item_id or "",
+        "by": publisher,
+        "body": command.envelope,
+        "once": "",
+        "full": subid(command.sender) if must_subscribe else "",
+        "bare": subid(publisher) if must_subscribe else "",
+    }
+
+
+def _published(_command: Any, reply: list[bytes], _record: NodeRecord) -> Result:
+    code = reply[0]
+    if code in {b"ok", b"duplicate"}:
+        return Published(reply[1].decode(), duplicate=code == b"duplicate")
+    if code == b"forbidden":
+        return Refused(Problem.FORBIDDEN, "only subscribers may publish to this node")
+    return _refused(code)
+
+
+def _dead_letter_row(command: DeadLetter, _record: NodeRecord) -> Values:
+    return {
+        "item": command.item_id,
+        "by": command.publisher,
+        "body": command.envelope,
+        "once": "1",
+        "full": "",
+        "bare": "",
+    }
+
+
+def _holder_row(command: Retract | Unlock | Renew, record: NodeRecord) -> dict[str, str | int | bytes]:
+    sender = bare(command.sender)
+    return {
+        "full": subid(command.sender),
+        "bare": subid(sender),
+        "by": sender,
+        "owner": "1" if record.affiliation(sender) is Affiliation.OWNER else "",
+        "item": command.item_id,
+        "token": token_text(command.token),
+    }
+
+
+def _request_row(command: Retract | Unlock, record: NodeRecord) -> dict[str, str | int | bytes]:
+    return _holder_row(command, record) | {"sender": command.sender, "request": command.request}
+
+
+def _unlock_row(command: Unlock, record: NodeRecord) -> Values:
+    return _request_row(command, record) | {
+        "delay_ms": command.delay_ms,
+        "reason": command.reason,
+        "dead_letter": "1" if command.dead_letter else "",
+    }
+
+
+def _retracted(_command: Retract, reply: list[bytes], _record: NodeRecord) -> Result:
+    if reply[0] in {b"ok", b"replayed"}:
+        return Retracted(Jid(reply[1].decode()) or None, replayed=reply[0] == b"replayed")
+    return _refused(reply[0])
+
+
+def _unlocked(_command: Unlock, reply: list[bytes], _record: NodeRecord) -> Result:
+    if reply[0] in {b"ok", b"replayed"}:
+        return Unlocked(Jid(reply[1].decode()), replayed=reply[0] == b"replayed")
+    return _refused(reply[0])
+
+
+def _renewed(_command: Renew, reply: list[Any], _record: NodeRecord) -> Result:
+    return Renewed(reply[1], reply[2]) if reply[0] == b"ok" else _refused(reply[0])
+
+
+def _bounce_row(command: Bounce, _record: NodeRecord) -> Values:
+    return {
+        "full": subid(command.sender),
+        "bare": subid(bare(command.sender)),
+        "position": command.position,
+        "token": str(command.token),
+        "gone": "1" if command.gone else "",
+    }
+
+
+def _done(_command: Any, reply: list[bytes], _record: NodeRecord) -> Result:
+    return Done() if reply[0] == b"ok" else _refused(reply[0])
+
+
+def _browse_rows(command: Browse, _record: NodeRecord) -> list[Values]:
+    return [{"item": item_id} for item_id in command.item_ids]
+
+
+def _browsed(_command: Browse, reply: Reply, _record: NodeRecord) -> Result:
+    items = tuple(
+        Listed(item.decode(), state.decode(), Jid(by.decode()), published, body)
+        for item, state, by, published, body in reply.rows
+    )
+    return Browsed(items, reply.more)
+
+
+publish = Call("publish", _published, _intake, _publish_row)
+dead_letter = Call("publish", _published, _intake, _dead_letter_row)
+retract = Call("retract", _retracted, row=_request_row)
+unlock = Call("unlock", _unlocked, row=_unlock_row)
+renew = Call("renew", _renewed, row=_holder_row)
+bounce = Call("bounce", _done, lambda _command, _record: {"max_bounces": MAX_BOUNCES}, _bounce_row)
+handed = Call("handed", _done, row=lambda command, _record: {"position": command.position})
+browse = Call(
+    "browse",
+    _browsed,
+    lambda command, _record: {"limit": command.limit, "max_bytes": BROWSE_BYTES},
+    rows=_browse_rows,
+)

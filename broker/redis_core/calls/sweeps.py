@@ -1,0 +1,45 @@
+"""Calls that concern a partition as a whole: expire, resend, purge, stats, subscribers."""
+
+from typing import Any
+
+from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
+from broker.model.results import Counted, Done, Purged
+from broker.redis_core.calls.call import Call, Reply, Values
+from broker.redis_core.internal import Resend, Scanned, Subscribers
+
+
+def _expired(_command: Any, _reply: Reply, _record: NodeRecord) -> Done:
+    return Done()
+
+
+def _resend_arguments(command: Resend, _record: NodeRecord) -> Values:
+    return {
+        "lapsed": command.lapsed,
+        "after": "" if command.after is None else command.after,
+        "upto": "" if command.upto is None else command.upto,
+        "scan": command.scan,
+    }
+
+
+def _resent(_command: Resend, reply: Reply, _record: NodeRecord) -> Scanned:
+    return Scanned(reply.rows[0].decode(), reply.rows[1])
+
+
+def _purged(_command: Any, reply: Reply, _record: NodeRecord) -> Purged:
+    return Purged(reply.rows[0])
+
+
+def _counted(_command: Any, reply: Reply, _record: NodeRecord) -> Counted:
+    return Counted(*reply.rows)
+
+
+def _listed(_command: Subscribers, reply: Reply, _record: NodeRecord) -> Scanned:
+    return Scanned(reply.rows[0].decode(), jids=tuple(Jid(jid.decode()) for jid in reply.rows[1]))
+
+
+expire = Call("expire", _expired)
+resend = Call("resend", _resent, _resend_arguments)
+purge = Call("purge", _purged)
+stats = Call("stats", _counted)
+subscribers = Call("subscribers", _listed, lambda command, _record: {"scan": command.scan})

@@ -1,0 +1,74 @@
+"""Calls about workers: subscribe, adjust, options, unsubscribe, leave, locks."""
+
+from typing import Any
+
+from broker.model.commands import Adjust, Locks, Options, Subscribe, Unsubscribe
+from broker.model.items import Lock
+from broker.model.names import bare
+from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
+from broker.model.problems import Problem
+from broker.model.results import Held, Refused, Result, Subscribed
+from broker.redis_core.calls.call import Call, Values, refused, subid
+from broker.redis_core.internal import Leave, Left
+
+_DETAILS = {
+    b"not-subscribed": "there is no such subscription",
+    b"too-many-subscriptions": f"the node has {MAX_SUBSCRIBERS} subscribers, the most it may",
+}
+
+
+def _row(command: Subscribe | Adjust, _record: NodeRecord) -> Values:
+    return {
+        "subid": subid(command.jid),
+        "jid": command.jid,
+        "credit": command.credit,
+        "must": "1" if isinstance(command, Adjust) else "",
+    }
+
+
+def _subscribed(command: Subscribe | Adjust, reply: list[bytes], _record: NodeRecord) -> Result:
+    if reply[0] == b"ok":
+        return Subscribed(command.jid, subid(command.jid), int(reply[1]))
+    return refused(reply[0], _DETAILS.get(reply[0], ""))
+
+
+def _options(command: Options, reply: list[Any], _record: NodeRecord) -> Result:
+    if reply[0] == b"ok":
+        return Subscribed(command.jid, subid(command.jid), reply[1])
+    return refused(reply[0], _DETAILS.get(reply[0], ""))
+
+
+def _unsubscribe_row(command: Unsubscribe | Leave, _record: NodeRecord) -> Values:
+    return {"subid": subid(command.jid), "release": "1" if isinstance(command, Leave) else ""}
+
+
+def _left(_command: Unsubscribe | Leave, reply: list[Any], _record: NodeRecord) -> Left:
+    return Left(reply[0] == b"ok", reply[1])
+
+
+def _locks_row(command: Locks, _record: NodeRecord) -> Values:
+    return {"full": subid(command.sender), "bare": subid(bare(command.sender))}
+
+
+def _held(_command: Locks, reply: list[Any], record: NodeRecord) -> Held:
+    of = record.config.max_deliveries
+    return Held(tuple(Lock(item.decode(), token, attempt, of, deadline) for item, token, attempt, deadline in reply[1]))
+
+
+def subid_refusal(command: Adjust | Options | Unsubscribe) -> Refused | None:
+    """Refuse a subid that is not the subscription's (P12); an absent one is fine, since a JID has one subscription."""
+    if command.subid and command.subid != subid(command.jid):
+        return Refused(Problem.SUBID_INVALID, "the subid is not of this subscription")
+    return None
+
+
+def _bound(_command: Any, _record: NodeRecord) -> Values:
+    return {"max_subscribers": MAX_SUBSCRIBERS}
+
+
+subscribe = Call("subscribe", _subscribed, _bound, _row)
+adjust = Call("subscribe", _subscribed, _bound, _row)
+options = Call("options", _options, row=lambda command, _record: {"subid": subid(command.jid)})
+unsubscribe = Call("unsubscribe", _left, row=_unsubscribe_row)
+leave = Call("unsubscribe", _left, row=_unsubscribe_row)
+locks = Call("locks", _held, row=_locks_row)

@@ -1,0 +1,190 @@
+"""The records of nodes and of JIDs in Redis: which nodes exist, how each is set, who created it, who is here.
+
+Each step is one script or one command and safe to repeat; the order of the steps is chosen so that a crash between two
+leaves at most a name without a node, which every reader passes over. Must not know partitions' insides.
+"""
+
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from broker import keys
+from broker.model.names import Jid, Partition, bare, resource
+from broker.model.nodes import MAX_AFFILIATIONS, Affiliation, NodeConfig, NodeRecord, restored, stored
+from broker.model.problems import CorruptRecord, MalformedRequest, Problem
+from broker.model.results import Refused
+from broker.redis_core.server import Arguments, Server
+
+GRAVE_SECONDS = 86_400
+"""How long a deleted partition is marked as such, so that a late frontend does not open it again."""
+
+IDLE_PRESENCE_SECONDS = 3_600
+MOST_PER_JID = 1_000
+LISTED = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A subscription as presence knows it: the node and the JID that is subscribed there."""
+
+    node: str
+    jid: Jid
+
+
+class Directory:
+    """Reads and writes the records; knows nothing that is not in Redis."""
+
+    def __init__(self, server: Server, journal_records: int, node_quota: int) -> None:
+        """Keep journals of `journal_records` and let a JID create `node_quota` nodes."""
+        self._server = server
+        self._journal_records = journal_records
+        self._node_quota = node_quota
+
+    async def read(self, node: str) -> NodeRecord | None:
+        """Read a node's record; None when there is no such node."""
+        head, options, affiliations = await self._server.commands(
+            [
+                ("HGETALL", keys.of_node("node", node)),
+                ("HGETALL", keys.of_node("options", node)),
+                ("HGETALL", keys.of_node("affiliations", node)),
+            ]
+        )
+        if not head:
+            return None
+        try:
+            return NodeRecord(
+                node,
+                head[b"incarnation"].decode(),
+                int(head[b"revision"]),
+                restored({name.decode(): value.decode() for name, value in options.items()}),
+                {Jid(jid.decode()): Affiliation(value.decode()) for jid, value in affiliations.items()},
+            )
+        except (KeyError, ValueError, MalformedRequest) as error:
+            msg = f"the record of node {node!r} cannot be read: {error}"
+            raise CorruptRecord(msg) from error
+
+    async def create(self, node: str, owner: Jid, config: NodeConfig) -> NodeRecord | None:
+        """Create a node's record with one owner; None when the node exists."""
+        # The name first: a name without a record is passed over, a record without a name would never be swept.
+        await self._server.command("ZADD", keys.of_service("names"), "NX", int(time.time() * 1000), node)
+        incarnation = secrets.token_hex(4)
+        rows = [{"name": name, "value": value} for name, value in stored(config).items()]
+        fixed = {"incarnation": incarnation, "owner": owner, "created": int(time.time() * 1000)}
+        reply = await self._server.run(self._call("declare", node, fixed, rows))
+        if reply[0] != b"ok":
+            return None
+        return NodeRecord(node, incarnation, 1, config, {owner: Affiliation.OWNER})
+
+    async def configure(self, record: NodeRecord, config: NodeConfig) -> bool:
+        """Store a new configuration; False when the record has changed since it was read."""
+        rows = [{"name": name, "value": value} for name, value in stored(config).items()]
+        fixed = {"incarnation": record.incarnation, "revision": record.revision}
+        return bool((await self._server.run(self._call("configure", record.name, fixed, rows)))[0] == b"ok")
+
+    async def affiliate(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
+        """Store changed affiliations; refuses when no owner would be left."""
+        rows = [{"jid": jid, "affiliation": affiliation} for jid, affiliation in changes.items()]
+        fixed = {"incarnation": record.incarnation, "most": MAX_AFFILIATIONS}
+        code = (await self._server.run(self._call("affiliate", record.name, fixed, rows)))[0]
+        match code:
+            case b"ok":
+                return None
+            case b"no-owner":
+                return Refused(Problem.NOT_ACCEPTABLE, "a node keeps at least one owner")
+            case b"too-many":
+                return Refused(Problem.NOT_ACCEPTABLE, f"a node has at most {MAX_AFFILIATIONS} affiliations")
+            case _:
+                return Refused(Problem.NODE_NOT_FOUND)
+
+    async def forget(self, record: NodeRecord) -> None:
+        """Remove the record of a node whose partitions are deleted."""
+        await self._server.run(self._call("forget", record.name, {"incarnation": record.incarnation}))
+        await self._server.command("ZREM", keys.of_service("names"), record.name)
+
+    async def open(self, record: NodeRecord) -> bool:
+        """Bring the node's partition to the record's revision; False when the partition was deleted."""
+        config = record.config
+        fixed = {
+            "revision": record.revision,
+            "lock_ms": config.lock_seconds * 1000,
+            "max_deliveries": config.max_deliveries,
+            "dead_letters": "1" if config.dead_letters_of(record.name) else "0",
+            "journal_max": self._journal_records,
+        }
+        partition = Partition(record.name, record.incarnation)
+        call = self._server.arguments("open", [keys.of_partition("meta", partition)], dict(fixed))
+        return bool((await self._server.run(call))[0] == b"ok")
+
+    async def delete_partition(self, partition: Partition) -> list[Jid]:
+        """Delete a partition for good; gives who was subscribed."""
+        names = [keys.of_partition(name, partition) for name in self._server.header("delete").keys]
+        jids: list[Jid] = []
+        scan = b"0"
+        while True:
+            fixed = {"scan": scan, "grave_seconds": GRAVE_SECONDS}
+            _code, scan, part = await self._server.run(self._server.arguments("delete", names, dict(fixed)))
+            jids.extend(Jid(jid.decode()) for jid in part)
+            if scan == b"0":
+                return jids
+
+    async def names(self, first: int = 0, count: int = LISTED) -> tuple[str, ...]:
+        """Name nodes in order of creation; a name may be of a node that is just coming or going."""
+        found = await self._server.command("ZRANGE", keys.of_service("names"), first, first + count - 1)
+        return tuple(name.decode() for name in found)
+
+    async def own(self, jid: Jid, node: str) -> bool:
+        """Count a node to its creator's quota; False when the quota is used up."""
+        fixed = {"kind": "gained", "node": node, "most": self._node_quota}
+        code, known = await self._server.run(self._server.arguments("own", [keys.of_jid("owned", jid)], dict(fixed)))
+        if code == b"ok":
+            return True
+        # A crash may have left names of nodes that never came to be: those do not count.
+        for name in known:
+            if await self.read(name.decode()) is None:
+                await self.disown(jid, name.decode())
+                return await self.own(jid, node)
+        return False
+
+    async def disown(self, jid: Jid, node: str) -> None:
+        """Take a node off its creator's quota."""
+        fixed = {"kind": "lost", "node": node, "most": self._node_quota}
+        await self._server.run(self._server.arguments("own", [keys.of_jid("owned", jid)], dict(fixed)))
+
+    async def attend(self, kind: str, jid: Jid, node: str = "") -> tuple[Seat, ...] | None:
+        """Note that a JID subscribed, left, or that its resource became available or unavailable.
+
+        Gives the seats to leave; None when the JID has more of them than it may.
+        """
+        whose = bare(jid)
+        fixed = {
+            "kind": kind,
+            "resource": keys.escaped(resource(jid)),
+            "node": node,
+            "idle_seconds": IDLE_PRESENCE_SECONDS,
+            "most": MOST_PER_JID,
+        }
+        names = [keys.of_jid("resources", whose), keys.of_jid("nodes", whose)]
+        reply = await self._server.run(self._server.arguments("attend", names, dict(fixed)))
+        if reply[0] == b"too-many":
+            return None
+        seats = []
+        for member in reply[1]:
+            escaped, _, at = member.decode().partition(" ")
+            left = jid if escaped else whose
+            seats.append(Seat(at, left))
+        return tuple(seats)
+
+    async def seats_of(self, jid: Jid, node: str) -> tuple[Jid, ...]:
+        """Give the JIDs of one bare JID that are subscribed to a node."""
+        whose = bare(jid)
+        found = []
+        for member in await self._server.command("SMEMBERS", keys.of_jid("nodes", whose)):
+            escaped, _, at = member.decode().partition(" ")
+            if at == node:
+                found.append(Jid(f"{whose}/{keys.unescaped(escaped)}") if escaped else whose)
+        return tuple(found)
+
+    def _call(self, name: str, node: str, fixed: Mapping[str, object], rows: list[dict[str, str]] | None = None) -> Arguments:
+        names = [keys.of_node(key, node) for key in self._server.header(name).keys]
+        return self._server.arguments(name, names, dict(fixed), rows or [])  # type: ignore[arg-type]

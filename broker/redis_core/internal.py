@@ -1,0 +1,78 @@
+"""Commands that the core gives itself: the sweeper's, the rescuer's and the hand-over's. No door can submit them."""
+
+from dataclasses import dataclass
+
+from broker.model.names import Jid
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """Do in a partition what time asks for."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """Take over what a lapsed frontend has not sent; `after` None means after its mark, `upto` None up to now."""
+
+    node: str
+    lapsed: str
+    after: int | None = None
+    upto: int | None = None
+    scan: str = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Remove a subscription and give back all that it holds."""
+
+    node: str
+    jid: Jid
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Publish an item into the node of dead letters, once however often it is asked."""
+
+    node: str
+    item_id: str
+    publisher: Jid
+    envelope: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """Forget a dead letter that has arrived."""
+
+    node: str
+    incarnation: str
+    position: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribers:
+    """List who is subscribed, from a scan cursor on."""
+
+    node: str
+    scan: str = "0"
+
+
+Internal = Expire | Resend | Leave | DeadLetter | Handed | Subscribers
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A part of a scan: the cursor to go on from (`0` at the end) and what `Resend` must be told to go on with."""
+
+    scan: str
+    upto: int = 0
+    jids: tuple[Jid, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A subscription is gone and so much is still held by its former owner."""
+
+    was_subscribed: bool
+    held: int

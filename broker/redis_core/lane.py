@@ -1,0 +1,295 @@
+"""One node's lane: gathers its commands, runs their scripts one call after another, and hands out what they answer.
+
+With a single call under way per partition, commands keep their order, what arrives meanwhile gathers into the next
+batch, and after a lost reply the lane knows exactly which deliveries it never saw. The node's record is cached here and
+checked by every script (revision), so a lane holds nothing that another frontend does not.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import structlog
+
+from broker import keys
+from broker.model.items import Delivery, LockEnded
+from broker.model.names import Jid, Partition
+from broker.model.nodes import NodeRecord
+from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
+from broker.model.results import Refused
+from broker.redis_core.batches import Batch, Ticket, batched
+from broker.redis_core.calls import OF
+from broker.redis_core.calls.call import Reply
+from broker.redis_core.directory import Directory
+from broker.redis_core.internal import Expire, Handed, Internal, Resend, Scanned
+from broker.redis_core.nodes import with_admins
+from broker.redis_core.policy import refusal
+from broker.redis_core.server import Arguments, Server
+
+log = structlog.get_logger()
+
+_GONE = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
+_RETRIES = 5
+
+_INTERNAL = Internal.__args__  # type: ignore[attr-defined]
+
+
+class Surroundings(Protocol):
+    """What a lane needs of the core around it."""
+
+    frontend: str
+    admins: frozenset[Jid]
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Hand a delivery to the door."""
+
+    def notify(self, notice: LockEnded) -> None:
+        """Hand a notice to the door."""
+
+    def flushed(self) -> bool:
+        """Tell whether the door has written all that it was handed."""
+
+    def announce(self, partition: Partition, due_ms: int) -> None:
+        """Note when the partition next needs a visit."""
+
+    def hand_over(self, record: NodeRecord, letter: list[Any]) -> None:
+        """Bring a dead letter to its node."""
+
+    def count(self, what: str, amount: int = 1) -> None:
+        """Count for the metrics."""
+
+
+class Lane:
+    """The way of one node's commands to Redis."""
+
+    def __init__(self, node: str, server: Server, directory: Directory, around: Surroundings) -> None:
+        """Make an idle lane; the record is read with the first command."""
+        self.node = node
+        self._server = server
+        self._directory = directory
+        self._around = around
+        self._pending: deque[Ticket] = deque()
+        self._running: asyncio.Task[None] | None = None
+        self._record: NodeRecord | None = None
+        self._incarnation = ""
+        self._received = 0
+        self._told = 0
+        self._doubts = 0
+
+    def submit(self, command: Any, reply: Callable[[Any], None]) -> None:
+        """Take a command; all that is submitted in one loop turn goes together."""
+        self._pending.append((command, reply))
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._run())
+
+    def forget(self) -> None:
+        """Read the record anew with the next command."""
+        self._record = None
+
+    def mark(self) -> None:
+        """Visit the partition on the lane's own account: to tell what is sent, and to look for what was lost."""
+        self.submit(Expire(self.node), _ignored)
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is under way."""
+        return self._running is None and not self._pending
+
+    @property
+    def idle(self) -> bool:
+        """Nothing under way, nothing owed: the lane may be dropped."""
+        return self.quiet and not self.doubtful and not self.unmarked
+
+    @property
+    def doubtful(self) -> bool:
+        """A reply was lost, and deliveries made in it may still have to be looked for."""
+        return self._doubts > 0
+
+    @property
+    def unmarked(self) -> bool:
+        """Deliveries have been handed out that Redis has not been told are sent."""
+        return self._received > self._told
+
+    async def settled(self) -> None:
+        """Wait until nothing is under way."""
+        while self._running is not None:
+            await asyncio.wait([self._running])
+
+    async def _run(self) -> None:
+        try:
+            while self._pending:
+                tickets = [self._pending.popleft() for _ in range(len(self._pending))]
+                for attempt in range(_RETRIES):
+                    tickets = await self._turn(tickets, last=attempt == _RETRIES - 1)
+                    if not tickets:
+                        break
+        finally:
+            self._running = None
+
+    async def _turn(self, tickets: list[Ticket], *, last: bool) -> list[Ticket]:
+        """Carry out tickets; gives those that judged by an old record and have to go again."""
+        try:
+            record = await self._known()
+            if record is None:
+                self._answer(tickets, _GONE)
+                return []
+            if self._doubts:
+                self._doubts -= 1
+                search = Resend(self.node, self._around.frontend, after=self._received)
+                tickets = [(search, self._look_again), *tickets]
+            calls = self._calls(record, tickets)
+            replies = await self._server.run_all([call for _batch, call in calls])
+        except CoreUnavailable as error:
+            # Any of the scripts may have run, and run late: what it handed out is looked for twice.
+            self._doubts, self._told = 2, 0
+            self._answer(tickets, Refused(error.problem, str(error)))
+            return []
+        except Exception:
+            # Ours or a record's fault: whoever asked gets an answer all the same, and the lane goes on.
+            log.exception("lane failed", node=self.node)
+            self._answer(tickets, Refused(Problem.UNAVAILABLE, "the service could not carry this out"))
+            return []
+        again: list[Ticket] = []
+        for (batch, _call), reply in zip(calls, replies, strict=True):
+            again += self._settle(record, batch, reply)
+        if again:
+            record = await self._renewed(record)
+        if again and (last or record is None):
+            self._answer(again, Refused(Problem.UNAVAILABLE, "the node is being changed") if record else _GONE)
+            again = []
+        return again
+
+    async def _known(self) -> NodeRecord | None:
+        if self._record is None:
+            self._adopt(await self._directory.read(self.node))
+        return self._record
+
+    def _adopt(self, record: NodeRecord | None) -> None:
+        if record is not None and record.incarnation != self._incarnation:
+            self._incarnation = record.incarnation
+            self._received = self._told = self._doubts = 0
+        self._record = record and with_admins(record, self._around.admins)
+
+    async def _renewed(self, old: NodeRecord) -> NodeRecord | None:
+        """Read the record anew and bring the partition up to it: a crash may have left either behind."""
+        try:
+            self._adopt(await self._directory.read(self.node))
+            if self._record is None or await self._directory.open(self._record):
+                return self._record
+            # The partition is deleted and its record is not: whoever deleted the node did not come to the end of it.
+            if self._record.incarnation == old.incarnation:
+                await self._directory.forget(self._record)
+            self._record = None
+        except (CoreUnavailable, ScriptDefect, CorruptRecord) as error:
+            log.warning("record not renewed", node=self.node, error=str(error))
+            self._record = None
+        return self._record
+
+    def _calls(self, record: NodeRecord, tickets: list[Ticket]) -> list[tuple[Batch, Arguments]]:
+        allowed = []
+        for ticket in tickets:
+            command = ticket[0]
+            refused = None if isinstance(command, _INTERNAL) else refusal(command, record)
+            if isinstance(command, Handed) and command.incarnation != record.incarnation:
+                refused = _GONE
+            if refused is None:
+                allowed.append(ticket)
+            else:
+                self._reply(ticket, refused)
+        return [(batch, self._arguments(record, batch)) for batch in batched(allowed)]
+
+    def _arguments(self, record: NodeRecord, batch: Batch) -> Arguments:
+        call = OF[batch.kind]
+        header = self._server.header(call.script)
+        first = batch.tickets[0][0]
+        mark = self._received if self._around.flushed() and self._received != self._told else ""
+        if "sent" in header.arguments and mark:
+            self._told = int(mark)
+        shared: dict[str, Any] = {
+            "now": "",
+            "revision": record.revision,
+            "frontend": self._around.frontend,
+            "sent": mark,
+            "number": 0,
+        }
+        fixed = {name: value for name, value in shared.items() if name in header.arguments} | dict(call.fixed(first, record))
+        if call.row is not None:
+            rows = [call.row(command, record) for command, _reply in batch.tickets]
+        else:
+            rows = call.rows(first, record) if call.rows else []
+        partition = Partition(record.name, record.incarnation)
+        return self._server.arguments(
+            call.script, [keys.of_partition(name, partition) for name in header.keys], fixed, rows
+        )
+
+    def _settle(self, record: NodeRecord, batch: Batch, reply: Any) -> list[Ticket]:
+        """Answer a batch and hand out what its script gave; gives its tickets back when the record was old."""
+        if isinstance(reply, Exception):
+            problem = reply.problem if isinstance(reply, CoreUnavailable) else Problem.UNAVAILABLE
+            log.error("script failed", node=self.node, kind=batch.kind.__name__, error=str(reply))
+            self._answer(batch.tickets, Refused(problem, str(reply) if isinstance(reply, CoreUnavailable) else ""))
+            return []
+        if reply[0] != b"ok":
+            return batch.tickets
+        read = Reply.read(reply)
+        call = OF[batch.kind]
+        if call.row is None:
+            self._reply(batch.tickets[0], call.result(batch.tickets[0][0], read, record))
+        else:
+            for ticket, row in zip(batch.tickets, read.rows, strict=True):
+                self._reply(ticket, call.result(ticket[0], row, record))
+        self._hand_out(record, read)
+        command = batch.tickets[0][0]
+        if read.more and (call.row is not None or batch.kind is Expire):
+            self.submit(Expire(self.node), _ignored)
+        return []
+
+    def _look_again(self, result: Any) -> None:
+        """Go on with the search for deliveries whose reply was lost."""
+        if isinstance(result, Scanned) and result.scan != "0":
+            search = Resend(self.node, self._around.frontend, self._received, result.upto, result.scan)
+            self.submit(search, self._look_again)
+
+    def _hand_out(self, record: NodeRecord, read: Reply) -> None:
+        partition = Partition(record.name, record.incarnation)
+        for jid, item, token in read.notices:
+            self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token))
+            self._around.count("expired")
+        of = record.config.max_deliveries
+        for jid, position, item, token, attempt, deadline, by, body, sequence in read.deliveries:
+            self._around.deliver(
+                Delivery(
+                    partition,
+                    position.decode(),
+                    item.decode(),
+                    Jid(jid.decode()),
+                    token,
+                    attempt,
+                    of,
+                    deadline,
+                    Jid(by.decode()),
+                    body,
+                    sequence,
+                )
+            )
+        for letter in read.handovers:
+            self._around.hand_over(record, letter)
+        self._received = max(self._received, read.token)
+        if read.due_ms:
+            self._around.announce(partition, read.due_ms)
+
+    def _answer(self, tickets: list[Ticket], result: Any) -> None:
+        for ticket in tickets:
+            self._reply(ticket, result)
+
+    def _reply(self, ticket: Ticket, result: Any) -> None:
+        try:
+            ticket[1](result)
+        except Exception:
+            # The lane serves many senders: one whose answer cannot be worded must not stop the others.
+            log.exception("an answer could not be given", node=self.node, command=type(ticket[0]).__name__)
+
+
+def _ignored(_result: Any) -> None:
+    """Answer nobody: the core asked on its own account."""

@@ -1,0 +1,63 @@
+"""What the core counts, as Prometheus metrics. Must not know how they are served."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from broker.model.results import Counted
+
+_COUNTERS = {
+    "published": "Items accepted from publishers",
+    "duplicates": "Publishes ignored as repeats",
+    "delivered": "Deliveries handed out",
+    "acknowledged": "Items acknowledged",
+    "released": "Items given back",
+    "expired": "Locks that expired",
+    "bounced": "Deliveries that came back",
+    "resent": "Deliveries taken over from a lapsed frontend or a lost reply",
+    "dead_lettered": "Items sent to the dead letters",
+    "refused": "Commands refused",
+}
+_GAUGES = {
+    "waiting": "Items that wait",
+    "eligible": "Items that wait and may go out now",
+    "delayed": "Items that wait for a time",
+    "in_flight": "Items locked by subscribers",
+    "dying": "Dead letters on their way to their node",
+    "oldest_ms": "Age of the oldest waiting item in ms",
+    "subscribers": "Subscriptions",
+    "credit_free": "Items that subscribers could take now",
+}
+
+
+class Metrics:
+    """Counters of this process and gauges of every node, in a registry of their own."""
+
+    def __init__(self) -> None:
+        """Start all at zero."""
+        self.registry = CollectorRegistry()
+        self._counters = {
+            name: Counter(f"stanzaq_{name}", text, registry=self.registry) for name, text in _COUNTERS.items()
+        }
+        self._gauges = {
+            name: Gauge(f"stanzaq_node_{name}", text, ["node"], registry=self.registry)
+            for name, text in _GAUGES.items()
+        }
+        self.turn = Histogram(
+            "stanzaq_command_seconds",
+            "From the submission of a command to its outcome",
+            registry=self.registry,
+            buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
+        )
+
+    def count(self, what: str, amount: int = 1) -> None:
+        """Add to a counter."""
+        self._counters[what].inc(amount)
+
+    def gauge(self, node: str, counted: Counted) -> None:
+        """Set the gauges of a node."""
+        for name, gauge in self._gauges.items():
+            gauge.labels(node).set(getattr(counted, name))
+
+    def forget(self, node: str) -> None:
+        """Drop the gauges of a node that is gone."""
+        for gauge in self._gauges.values():
+            gauge.remove(node)

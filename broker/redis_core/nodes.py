@@ -1,0 +1,184 @@
+"""What is done to a node as a whole: declare, configure, describe, affiliate, delete, purge, and the list of nodes.
+
+Each is a few scripts in an order that a crash may cut anywhere. Must not know lanes' insides or any wire.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Nodes, Purge
+from broker.model.items import NodeEvent, Notice
+from broker.model.names import NODE_NAME_BYTES, Jid, Partition, bare
+from broker.model.nodes import Affiliation, NodeConfig, NodeRecord, configured
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Declared, Described, Done, Listing, Purged, Refused, Result
+from broker.redis_core.directory import Directory
+from broker.redis_core.internal import Leave, Scanned, Subscribers
+from broker.redis_core.policy import refusal
+
+_GONE = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
+_RETRIES = 5
+_PURGE_CHUNKS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Who may create nodes and what a node is when its maker does not say."""
+
+    admins: frozenset[Jid]
+    admins_only: bool
+    default_queueing: bool
+
+
+class NodeWork:
+    """Carries out the commands that concern nodes."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        rules: Rules,
+        ask: Callable[[Any], Awaitable[Any]],
+        changed: Callable[[str], None],
+        notify: Callable[[Notice], None],
+    ) -> None:
+        """Ask lanes by `ask`, tell the core by `changed` that a node's record is another now."""
+        self._directory = directory
+        self._rules = rules
+        self._ask = ask
+        self._changed = changed
+        self._notify = notify
+
+    async def declare(self, command: Declare) -> Result:
+        """Create a node with its partition."""
+        owner = bare(command.sender)
+        if self._rules.admins_only and owner not in self._rules.admins:
+            return Refused(Problem.FORBIDDEN, "only administrators may create nodes here")
+        node = secrets.token_hex(8) if command.node is None else command.node
+        if not node or len(node.encode()) > NODE_NAME_BYTES or not node.isprintable():
+            return Refused(Problem.NODE_NAME_INVALID, f"a node's name has 1 to {NODE_NAME_BYTES} printable bytes")
+        try:
+            config = configured(replace(NodeConfig(), queueing=self._rules.default_queueing), command.options)
+        except MalformedRequest as wrong:
+            return Refused(wrong.problem, wrong.detail)
+        if not config.queueing:
+            return Refused(Problem.NOT_ACCEPTABLE, "this service keeps queues only: enable queueing for the node")
+        if owner not in self._rules.admins and not await self._directory.own(owner, node):
+            return Refused(Problem.TOO_MANY_NODES, "you have created as many nodes as you may: delete one first")
+        return await self.make(node, owner, config)
+
+    async def make(self, node: str, owner: Jid, config: NodeConfig) -> Result:
+        """Create a node whoever asks: also the way of a node for dead letters."""
+        record = await self._directory.create(node, owner, config)
+        if record is None:
+            known = await self._directory.read(node)
+            if known is None or known.affiliation(owner) is not Affiliation.OWNER:
+                await self._directory.disown(owner, node)
+            return Refused(Problem.NODE_EXISTS, "a node of this name exists")
+        await self._directory.open(record)
+        self._changed(node)
+        return Declared(node)
+
+    async def describe(self, command: Describe) -> Result:
+        """Read a node's record."""
+        record = await self._read(command.node)
+        if record is None:
+            return _GONE
+        return refusal(command, record) or Described(record)
+
+    async def configure(self, command: Configure) -> Result:
+        """Change a node's configuration, then its partition's copy of it."""
+        for _attempt in range(_RETRIES):
+            record = await self._read(command.node)
+            if record is None:
+                return _GONE
+            refused = refusal(command, record)
+            if refused is not None:
+                return refused
+            try:
+                config = configured(record.config, command.options)
+            except MalformedRequest as wrong:
+                return Refused(wrong.problem, wrong.detail)
+            if await self._directory.configure(record, config):
+                await self._directory.open(replace(record, config=config, revision=record.revision + 1))
+                self._changed(command.node)
+                return Done()
+        return Refused(Problem.UNAVAILABLE, "the node is being changed by others")
+
+    async def affiliate(self, command: Affiliate) -> Result:
+        """Change affiliations; whoever becomes an outcast loses subscriptions and locks at once."""
+        record = await self._read(command.node)
+        if record is None:
+            return _GONE
+        refused = refusal(command, record) or await self._directory.affiliate(record, command.changes)
+        if refused is not None:
+            return refused
+        self._changed(command.node)
+        # Every lane judges by the revision that its partition has: raise it before the change is answered.
+        renewed = await self._directory.read(command.node)
+        if renewed is not None:
+            await self._directory.open(renewed)
+        for jid, affiliation in command.changes.items():
+            if affiliation == Affiliation.OUTCAST.value:
+                for seat in await self._directory.seats_of(jid, command.node):
+                    await self._ask(Leave(command.node, seat))
+        return Done()
+
+    async def delete(self, command: Delete) -> Result:
+        """Delete the partition, then the record, and tell all who were subscribed (P24)."""
+        record = await self._read(command.node)
+        if record is None:
+            return _GONE
+        refused = refusal(command, record)
+        if refused is not None:
+            return refused
+        jids = await self._directory.delete_partition(Partition(record.name, record.incarnation))
+        await self._directory.forget(record)
+        for jid, affiliation in record.affiliations.items():
+            if affiliation is Affiliation.OWNER:
+                await self._directory.disown(jid, command.node)
+        self._changed(command.node)
+        for jid in jids:
+            self._notify(NodeEvent(command.node, jid, "delete"))
+        return Done()
+
+    async def purge(self, command: Purge) -> Result:
+        """Drop what waits, part by part, and tell each subscriber once (P25)."""
+        dropped = 0
+        for _chunk in range(_PURGE_CHUNKS):
+            result = await self._ask(command)
+            if not isinstance(result, Purged):
+                return result  # type: ignore[no-any-return]
+            dropped += result.count
+            if result.count == 0:
+                break
+        await self._tell_all(command.node, "purge")
+        return Purged(dropped)
+
+    async def nodes(self, _command: Nodes) -> Result:
+        """Name the nodes."""
+        return Listing(await self._directory.names())
+
+    async def _tell_all(self, node: str, what: str) -> None:
+        scan = "0"
+        while True:
+            part = await self._ask(Subscribers(node, scan))
+            if not isinstance(part, Scanned):
+                return
+            for jid in part.jids:
+                self._notify(NodeEvent(node, jid, what))
+            scan = part.scan
+            if scan == "0":
+                return
+
+    async def _read(self, node: str) -> NodeRecord | None:
+        record = await self._directory.read(node)
+        return record and with_admins(record, self._rules.admins)
+
+
+def with_admins(record: NodeRecord, admins: frozenset[Jid]) -> NodeRecord:
+    """Let the service's administrators be owners of every node."""
+    if not admins:
+        return record
+    return replace(record, affiliations={**record.affiliations, **dict.fromkeys(admins, Affiliation.OWNER)})

@@ -1,0 +1,117 @@
+"""The frontend's pulse: heartbeats, what is due, who has lapsed. A loop of one script call every half second.
+
+Idle cost is this loop's alone: one heartbeat and one partition looked at in passing per turn, however many nodes there
+are. Must not know what a visit does.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+import structlog
+
+from broker import keys
+from broker.model.names import Partition
+from broker.model.problems import CoreUnavailable
+from broker.redis_core.server import Server
+
+log = structlog.get_logger()
+
+TURN_SECONDS = 0.5
+LAPSE_MS = 3_000
+"""A frontend unheard for so long has lapsed: with a turn and a rescue on top its deliveries are re-sent within 5 s."""
+
+DUE_AT_ONCE = 200
+
+
+@dataclass(slots=True)
+class Visits:
+    """What the pulse asks for: partitions that are due, and frontends that have lapsed."""
+
+    due: list[Partition] = field(default_factory=list)
+    lapsed: list[str] = field(default_factory=list)
+
+
+class Pulse:
+    """Keeps one frontend alive in Redis and learns what there is to do."""
+
+    def __init__(self, server: Server, frontend: str, act: Callable[[Visits], Awaitable[None]]) -> None:
+        """Call `act` with what each turn found."""
+        self._server = server
+        self._frontend = frontend
+        self._act = act
+        self._announced: dict[str, int] = {}
+        self._owed: dict[str, int] = {}
+        self._rescued: list[str] = []
+        self._skew_ms = 0.0
+        self.beating = True
+        self.last_turn = time.monotonic()
+        self.failure = ""
+
+    def now_ms(self) -> float:
+        """Give Redis's time by the last heartbeat: good enough to decide what to announce, nothing else."""
+        return time.monotonic() * 1000 + self._skew_ms
+
+    def announce(self, partition: Partition, due_ms: int) -> None:
+        """Tell with the next heartbeat when a partition needs a visit, unless an earlier visit is announced already."""
+        name = str(partition)
+        known = self._announced.get(name, 0)
+        if self.now_ms() < known <= due_ms:
+            return
+        self._announced[name] = self._owed[name] = due_ms
+
+    def rescued(self, frontend: str) -> None:
+        """Tell with the next heartbeat that all of a lapsed frontend's deliveries are taken over."""
+        self._rescued.append(frontend)
+
+    async def run(self) -> None:
+        """Beat until cancelled."""
+        while True:
+            await asyncio.sleep(TURN_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311  (spreads frontends, guards nothing)
+            if self.beating:
+                await self.turn()
+
+    async def turn(self) -> None:
+        """Beat once and act on what it finds; a fault is noted and the next turn tries again."""
+        try:
+            visits = await self._beat()
+            await self._act(visits)
+        except CoreUnavailable as error:
+            if not self.failure:
+                log.warning("heartbeat failed", error=str(error))
+            self.failure = str(error)
+        except Exception as error:
+            log.exception("turn failed")
+            self.failure = str(error)
+        else:
+            self.failure = ""
+            self.last_turn = time.monotonic()
+
+    async def _beat(self) -> Visits:
+        owed, rescued = self._owed, self._rescued
+        self._owed, self._rescued = {}, []
+        rows = [{"kind": "due", "name": name, "at": at} for name, at in owed.items()]
+        rows += [{"kind": "rescued", "name": name, "at": 0} for name in rescued]
+        try:
+            now, lapsed, due = await self._call(rows)
+        except CoreUnavailable:
+            self._owed = owed | self._owed
+            self._rescued += rescued
+            raise
+        self._skew_ms = now - time.monotonic() * 1000
+        for name in list(self._announced):
+            if self._announced[name] <= now:
+                del self._announced[name]
+        return Visits([Partition.parse(name.decode()) for name in due], [name.decode() for name in lapsed])
+
+    async def _call(self, rows: Iterable[dict[str, str | int]]) -> tuple[int, list[bytes], list[bytes]]:
+        fixed = {"now": "", "frontend": self._frontend, "lapse_ms": LAPSE_MS, "most": DUE_AT_ONCE}
+        names = [keys.of_service("frontends"), keys.of_service("due")]
+        _code, now, lapsed, due = await self._server.run(self._server.arguments("heartbeat", names, dict(fixed), rows))
+        return now, lapsed, due
+
+    async def resign(self) -> None:
+        """Leave the list of frontends: nothing of this one is to be taken over."""
+        await self._server.command("ZREM", keys.of_service("frontends"), self._frontend)

@@ -1,0 +1,138 @@
+"""The connection to Redis: runs scripts, each once, and turns what goes wrong into the project's own faults.
+
+Scripts are never retried here: one that timed out may have run. Must not know what any script means.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import redis.asyncio as aioredis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    ConnectionError as RedisConnectionError,
+    NoScriptError,
+    OutOfMemoryError,
+    RedisError,
+    ResponseError,
+    TimeoutError as RedisTimeoutError,
+)
+
+from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
+from broker.scripts.source import Script, operations, script
+
+Value = str | int | bytes
+Arguments = tuple[Script, Sequence[str], Sequence[Value]]
+"""A script with its keys and arguments, in the order of its header."""
+
+_AWAY = ("LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS", "BUSY", "TRYAGAIN", "MISCONF", "UNKILLABLE")
+
+
+def fault(error: Exception) -> Exception:
+    """Name what went wrong: Redis is away, has no memory, or a script is at fault."""
+    if isinstance(error, (RedisTimeoutError, TimeoutError)):
+        return CoreUnavailable("Redis did not answer in time", Problem.TIMED_OUT)
+    if isinstance(error, (RedisConnectionError, OSError)):
+        return CoreUnavailable("Redis cannot be reached")
+    if isinstance(error, OutOfMemoryError) or str(error).startswith("OOM"):
+        return CoreUnavailable("Redis has no memory left", Problem.OUT_OF_MEMORY)
+    if isinstance(error, ResponseError) and str(error).startswith(_AWAY):
+        return CoreUnavailable(f"Redis cannot serve now: {str(error)[:80]}")
+    if isinstance(error, RedisError):
+        # Redis names file and line as the script's sha and a line of the expanded text.
+        return ScriptDefect(str(error)[:500])
+    return error
+
+
+class Server:
+    """One Redis, as scripts and a few plain reads; safe to share between tasks of one loop."""
+
+    def __init__(self, client: "aioredis.Redis", folder: Path) -> None:
+        """Serve scripts of `folder` through `client`."""
+        self._client = client
+        self._scripts = {name: script(folder, name) for name in operations(folder)}
+
+    @classmethod
+    def connect(cls, url: str, folder: Path, timeout: float) -> Self:
+        """Make a server for a URL; connections are opened when first used, every answer is due within `timeout` seconds."""
+        client = aioredis.Redis.from_url(
+            url,
+            socket_timeout=timeout,
+            socket_connect_timeout=timeout,
+            retry=Retry(NoBackoff(), 0),
+            retry_on_error=[],
+            max_connections=256,
+            health_check_interval=0,
+        )
+        return cls(client, folder)
+
+    def arguments(self, name: str, keys: Sequence[str], fixed: dict[str, Value], rows: Iterable[Any] = ()) -> Arguments:
+        """Put named values in the order of the script's header; a name too few or too many is a KeyError or ScriptDefect."""
+        found = self._scripts[name]
+        if fixed.keys() != set(found.arguments):
+            msg = f"{name}: takes {found.arguments}, was given {tuple(fixed)}"
+            raise ScriptDefect(msg)
+        values: list[Value] = [fixed[argument] for argument in found.arguments]
+        columns = found.columns
+        for row in rows:
+            values.extend([row[column] for column in columns])
+        return found, keys, values
+
+    def header(self, name: str) -> Script:
+        """Give a script's header."""
+        return self._scripts[name]
+
+    async def run(self, call: Arguments) -> list[Any]:
+        """Run one script; raises CoreUnavailable or ScriptDefect."""
+        (reply,) = await self.run_all([call])
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async def run_all(self, calls: Sequence[Arguments]) -> list[Any]:
+        """Run scripts in order in one round trip; a script that failed stands as its fault among the replies.
+
+        Raises CoreUnavailable when the connection failed: then any of them may or may not have run.
+        """
+        replies = await self._execute(calls)
+        missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if missing:
+            # A script that Redis does not know has not run: load and run just those.
+            await self._load({calls[i][0] for i in missing})
+            for i, reply in zip(missing, await self._execute([calls[i] for i in missing]), strict=True):
+                replies[i] = reply
+        return [fault(reply) if isinstance(reply, Exception) else reply for reply in replies]
+
+    async def _execute(self, calls: Sequence[Arguments]) -> list[Any]:
+        pipeline = self._client.pipeline(transaction=False)
+        for found, keys, values in calls:
+            pipeline.execute_command("EVALSHA", found.sha, len(keys), *keys, *values)
+        # Shielded: a cancelled await would leave its reply for the next caller of the pooled connection (redis-py #2624).
+        return await self._plain(pipeline.execute(raise_on_error=False))
+
+    async def _load(self, wanted: Iterable[Script]) -> None:
+        for found in wanted:
+            await self._plain(self._client.script_load(found.text))
+
+    async def command(self, *parts: Value) -> Any:
+        """Run one plain command."""
+        return await self._plain(self._client.execute_command(*parts))
+
+    async def commands(self, lines: Sequence[Sequence[Value]]) -> list[Any]:
+        """Run plain commands in one round trip."""
+        pipeline = self._client.pipeline(transaction=False)
+        for line in lines:
+            pipeline.execute_command(*line)
+        return await self._plain(pipeline.execute())
+
+    async def _plain(self, work: Any) -> Any:
+        try:
+            return await asyncio.shield(asyncio.ensure_future(work))
+        except (RedisError, OSError, TimeoutError) as error:
+            raise fault(error) from error
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()

@@ -1,0 +1,215 @@
+"""Settings from the environment and a TOML file, checked once, then frozen. Must not know who uses them.
+
+Each is `STANZAQ_NAME` in the environment, `name` in the TOML file; the environment wins. What may hold a secret is also
+read from the file that `STANZAQ_NAME_FILE` names, as orchestrators mount them, and is never shown.
+"""
+
+import os
+import tomllib
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from broker.model.names import Jid, prepared
+
+PREFIX: Final = "STANZAQ_"
+
+_REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "embedded")
+_LATER_SCHEMES: Final = ("redis+sentinel", "redis+cluster")
+_SECRETS: Final = ("redis_url", "xmpp_secret")
+
+
+class SettingsError(Exception):
+    """Settings that cannot be used: one sentence for each that is wrong."""
+
+    def __init__(self, *problems: str) -> None:
+        """Keep the sentences."""
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class LogFormat(Enum):
+    """For whom the log is written: a person or a program."""
+
+    CONSOLE = "console"
+    JSON = "json"
+
+
+class NodeCreation(Enum):
+    """Who may create nodes."""
+
+    ANYONE = "anyone"
+    ADMINS = "admins"
+
+
+class Address(NamedTuple):
+    """Where to listen or to connect."""
+
+    host: str
+    port: int
+
+
+def _address(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    host, colon, port = value.strip().rpartition(":")
+    if not (colon and host and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65_536):
+        msg = f"{value[:80]!r} is not HOST:PORT"
+        raise ValueError(msg)
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def _redis_url(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        scheme = urlsplit(value).scheme
+    except ValueError:
+        scheme = ""
+    if scheme in _LATER_SCHEMES:
+        msg = f"{scheme}:// is not supported by this version"
+        raise ValueError(msg)
+    # The text is not repeated: it may hold a password.
+    if scheme not in _REDIS_SCHEMES or "://" not in value:
+        msg = "not the URL of a Redis"
+        raise ValueError(msg)
+    return value
+
+
+def _domain(value: object) -> object:
+    if isinstance(value, str) and (not value or any(mark in value for mark in "@/ ")):
+        msg = f"{value[:80]!r} is not a domain name"
+        raise ValueError(msg)
+    return value.lower() if isinstance(value, str) else value
+
+
+def _secret(value: SecretStr) -> SecretStr:
+    if not value.get_secret_value():
+        msg = "is empty"
+        raise ValueError(msg)
+    return value
+
+
+def _jids(value: object) -> object:
+    words = [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
+    if not isinstance(words, list):
+        return words
+    for word in words:
+        if not isinstance(word, str) or "@" not in word or any(mark in word for mark in "/ "):
+            msg = f"{str(word)[:80]!r} is not a bare JID"
+            raise ValueError(msg)
+    return tuple(prepared(word) for word in words)
+
+
+class Settings(BaseSettings):
+    """Everything that can be set; the description of each says what to write."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    redis_url: Annotated[str, BeforeValidator(_redis_url)] = Field(
+        default="redis://127.0.0.1:6379/0",
+        repr=False,
+        description="redis://, rediss://, unix:// or embedded://[DIRECTORY], e.g. redis://127.0.0.1:6379/0",
+    )
+    redis_timeout: float = Field(
+        default=2.0, gt=0, le=60, description="seconds that Redis may take to answer, e.g. 2.0"
+    )
+    xmpp_server: Annotated[Address, NoDecode, BeforeValidator(_address)] = Field(
+        default=Address("127.0.0.1", 5347), description="where the XMPP server takes components, e.g. 127.0.0.1:5347"
+    )
+    xmpp_domain: Annotated[str, BeforeValidator(_domain)] = Field(
+        description="the component's domain, e.g. queue.example.org"
+    )
+    xmpp_secret: Annotated[SecretStr, AfterValidator(_secret)] = Field(
+        description="the secret that the XMPP server expects of the component"
+    )
+    admins: Annotated[tuple[Jid, ...], NoDecode, BeforeValidator(_jids)] = Field(
+        default=(), description="bare JIDs, with commas between, e.g. romeo@example.org,juliet@example.org"
+    )
+    metrics_bind: Annotated[Address | None, NoDecode, BeforeValidator(_address)] = Field(
+        default=None, description="where to serve /livez, /readyz and /metrics, e.g. 127.0.0.1:9464; not set: nowhere"
+    )
+    log_format: LogFormat = Field(default=LogFormat.CONSOLE, description="console or json")
+    node_creation: NodeCreation = Field(
+        default=NodeCreation.ANYONE, description="who may create nodes: anyone or admins"
+    )
+    node_quota: int = Field(default=100, ge=0, le=1_000_000, description="most nodes that one owner may have, e.g. 100")
+    default_queueing: bool = Field(
+        default=True, description="true or false: is a node a queue when its maker does not say"
+    )
+    watchdog_seconds: float = Field(
+        default=10.0, gt=0, le=3600, description="seconds of standstill after which the process is killed, e.g. 10"
+    )
+    drain_seconds: float = Field(
+        default=5.0, ge=0, le=600, description="seconds for going quietly after SIGTERM, e.g. 5"
+    )
+    legacy_unlock_ns: bool = Field(
+        default=False, description="true: unlock notifications in the namespace of XEP-0254's examples (QX4)"
+    )
+    strict_iq_type: bool = Field(
+        default=False, description="true: refuse retract and unlock in an IQ of type get (QX1)"
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003  (the library's signature, here and below)
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Let the environment win over what `load` has read from files, and look nowhere else."""
+        return env_settings, init_settings
+
+
+def load(config: Path | None = None) -> Settings:
+    """Read all sources; raises SettingsError with everything that is wrong at once."""
+    try:
+        return Settings(**{**(_file(config) if config else {}), **_secret_files()})
+    except ValidationError as fault:
+        raise SettingsError(
+            *(_sentence(error["loc"], error["type"], error["msg"]) for error in fault.errors())
+        ) from None
+
+
+def _file(config: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(config.read_text())
+    except (OSError, UnicodeDecodeError) as fault:
+        msg = f"--config: {fault}. Name a TOML file that this user may read."
+        raise SettingsError(msg) from None
+    except tomllib.TOMLDecodeError as fault:
+        msg = f"{config}: {fault}. Write one `name = value` a line, with texts in quotes."
+        raise SettingsError(msg) from None
+
+
+def _secret_files() -> dict[str, str]:
+    found = {}
+    for name in _SECRETS:
+        variable = f"{PREFIX}{name.upper()}_FILE"
+        if variable in os.environ:
+            try:
+                # Editors and `echo` end a file with a newline that is no part of the secret.
+                found[name] = Path(os.environ[variable]).read_text().rstrip("\r\n")
+            except (OSError, UnicodeDecodeError) as fault:
+                msg = f"{variable}: {fault}. Name a text file that this user may read."
+                raise SettingsError(msg) from None
+    return found
+
+
+def _sentence(location: tuple[int | str, ...], kind: str, message: str) -> str:
+    """Say which setting, what is wrong and what to do."""
+    name = str(location[0])
+    field = Settings.model_fields.get(name)
+    # Only a file can hold an unknown name: the environment is not ours alone. (A Kubernetes service called `stanzaq`
+    # puts STANZAQ_PORT and its like into every pod.)
+    if field is None:
+        known = ", ".join(Settings.model_fields)
+        return f"{name}: no such setting. Take it out of the file, or correct it to one of {known}."
+    wrong = "is not set" if kind == "missing" else message.removeprefix("Value error, ")
+    return f"{PREFIX}{name.upper()} ({name} in the file): {wrong}. It takes {field.description}."

@@ -1,0 +1,77 @@
+#!/bin/sh
+# What `make demo` and `make test` need, on a Debian or Ubuntu machine that has Python, git and make.
+#   setup.sh venv EXTRAS      make .venv and install the project with these extras, editable
+#   setup.sh packages NAME…   bring in ejabberd, redis-server where missing
+# It installs packages only as root or with a sudo that asks nothing; else it says in one line what to install.
+set -eu
+cd "$(dirname "$0")/../.."
+
+say() { printf 'stanzaq set-up: %s\n' "$*" >&2; }
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+# A package may start its daemon: it is told not to (policy-rc.d, invoke-rc.d(8)), and not to do so at the next boot either.
+bring() {
+    if ! command -v apt-get >/dev/null || ! as_root true 2>/dev/null; then
+        say "please install: $*   (on Debian and Ubuntu: apt-get install $*)"
+        exit 1
+    fi
+    say "installing $*"
+    policy=/usr/sbin/policy-rc.d
+    ours=
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+        as_root chmod 755 "$policy"
+        ours=$policy
+    fi
+    trap 'if [ -n "$ours" ]; then as_root rm -f "$ours"; fi' EXIT
+    trap 'exit 1' HUP INT TERM
+    # The lists of packages may be missing or old: refreshed only if they do not serve.
+    apt "$@" >/dev/null 2>&1 || { as_root apt-get -q update && apt "$@"; }
+    for service in ejabberd redis-server; do
+        case " $* " in *" $service "*) as_root update-rc.d "$service" disable >/dev/null 2>&1 || true ;; esac
+    done
+}
+
+apt() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "$@"
+}
+
+find_python() {
+    for name in ${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11; do
+        if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$name"
+            return
+        fi
+    done
+    say "please install Python 3.11 or newer   (or name one: make PYTHON=… )"
+    return 1
+}
+
+venv() {
+    if [ ! -x .venv/bin/pip ]; then
+        python=$(find_python)
+        # Debian takes ensurepip out of Python and packs it by version.
+        "$python" -c 'import ensurepip, venv' 2>/dev/null ||
+            bring "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
+        "$python" -m venv --clear .venv
+    fi
+    .venv/bin/pip install --quiet --disable-pip-version-check --editable ".[$1]"
+}
+
+packages() {
+    missing=
+    for name in "$@"; do
+        case $name in
+            # In a directory that is not on everybody's PATH.
+            ejabberd) [ -x /usr/sbin/ejabberdctl ] || missing="$missing $name" ;;
+            *) command -v "$name" >/dev/null || missing="$missing $name" ;;
+        esac
+    done
+    # shellcheck disable=SC2086  # a list of names
+    [ -z "$missing" ] || bring $missing
+}
+
+"$@"

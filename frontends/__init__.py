@@ -1,0 +1,1 @@
+"""The doors and what joins them to the core: knows wires, never Redis."""

@@ -1,0 +1,121 @@
+"""The `stanzaq` command: options in, exit code out. Must not know how anything is done: each calls one function.
+
+What a command needs is imported when it runs, so that `--help` is quick and the benchmark's needs burden no server.
+"""
+
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.panel import Panel
+from rich.text import Text
+
+from broker.settings import Settings, SettingsError, load
+from frontends.servers.process import ServerError
+
+_UNUSABLE = 2
+
+app = typer.Typer(help="A distributed work queue kept in Redis, spoken to over XMPP.", no_args_is_help=True)
+serve = typer.Typer(help="Run a frontend.", no_args_is_help=True)
+bench = typer.Typer(help="Measure, next to the native ceiling of the same server.", no_args_is_help=True)
+app.add_typer(serve, name="serve")
+app.add_typer(bench, name="bench")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A short run: shows that it works, says little about speed.")]
+
+
+@serve.command("xmpp")
+def serve_xmpp(
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings; the environment wins over it.")] = None,
+    *,
+    check: Annotated[bool, typer.Option("--check", help="Check the settings and exit.")] = False,
+) -> None:
+    """Serve queues as an XMPP component (XEP-0114); run as many of them on one domain as you like.
+
+    Example: STANZAQ_XMPP_DOMAIN=queue.example.org STANZAQ_XMPP_SECRET_FILE=secret stanzaq serve xmpp
+    """
+    settings = _settings(config)
+    if check:
+        Console().print("the settings are in order")
+        return
+    from frontends import compose  # noqa: PLC0415
+
+    try:
+        compose.serve_xmpp(settings)
+    except ServerError as fault:
+        _refuse("The embedded Redis cannot be had", str(fault))
+
+
+@app.command()
+def demo(  # noqa: PLR0913  (an argument is an option of the command line)
+    items: Annotated[int, typer.Option(min=1, help="Items to publish.")] = 2000,
+    workers: Annotated[int, typer.Option(min=1, help="Workers that take them.")] = 6,
+    credit: Annotated[int, typer.Option(min=1, help="Items that a worker may hold at once.")] = 5,
+    frontends: Annotated[int, typer.Option(min=1, help="Frontends of the one component domain.")] = 2,
+    *,
+    kill: Annotated[bool, typer.Option("--kill", help="Kill one frontend with SIGKILL half-way.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show a whole queue at work: its own Redis and ejabberd, frontends, publishers and workers.
+
+    Example: stanzaq demo --items 5000 --kill
+    """
+    from frontends.demo import run  # noqa: PLC0415
+
+    try:
+        code = run.main(items, workers, credit, frontends, kill=kill, as_json=as_json)
+    except ServerError as fault:
+        _refuse("The demo cannot run", str(fault))
+    raise typer.Exit(code)
+
+
+@bench.command("core")
+def bench_core(*, as_json: Json = False, quick: Quick = False) -> None:
+    """Measure the core alone: publish, and acknowledge with the next delivery, against XADD and consumer groups.
+
+    Example: stanzaq bench core --json
+    """
+    from frontends.bench import core  # noqa: PLC0415
+
+    raise typer.Exit(core.main(as_json=as_json, quick=quick))
+
+
+@bench.command("xmpp")
+def bench_xmpp(*, as_json: Json = False, quick: Quick = False) -> None:
+    """Measure through XMPP, against the pubsub that ejabberd brings along.
+
+    Example: stanzaq bench xmpp --json
+    """
+    from frontends.bench import xmpp  # noqa: PLC0415
+
+    raise typer.Exit(xmpp.main(as_json=as_json, quick=quick))
+
+
+@app.command()
+def version() -> None:
+    """Print the version.
+
+    Example: stanzaq version
+    """
+    Console().print(installed_version("stanzaq"), highlight=False)
+
+
+def _settings(config: Path | None) -> Settings:
+    try:
+        return load(config)
+    except SettingsError as fault:
+        _refuse("The settings cannot be used", *fault.problems)
+
+
+def _refuse(title: str, *lines: str) -> NoReturn:
+    """Print what is wrong as one block, and exit."""
+    # Text, not markup: a setting's value may hold square brackets.
+    Console(stderr=True).print(Panel(Text("\n".join(lines)), title=title, title_align="left", border_style="red"))
+    raise typer.Exit(_UNUSABLE)
+
+
+if __name__ == "__main__":
+    app()

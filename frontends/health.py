@@ -1,0 +1,104 @@
+"""/livez, /readyz and /metrics over HTTP, from a thread: a loop that hangs is reported, not waited for.
+
+Knows when the loop last turned and a question to ask; must not know what makes a frontend ready.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Final
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+_TEXT: Final = "text/plain; charset=utf-8"
+_REQUEST_SECONDS: Final = 5.0
+
+Reasons = Callable[[], Sequence[str]]
+"""Asks why the frontend is not ready, from another thread than the loop's; nothing means that it is."""
+
+
+class Health:
+    """The answers to the probes of an orchestrator."""
+
+    def __init__(
+        self,
+        reasons: Reasons,
+        registry: CollectorRegistry,
+        stale_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Count the loop as hung when it has not called `turn` for `stale_seconds`."""
+        self._reasons = reasons
+        self._registry = registry
+        self._stale_seconds = stale_seconds
+        self._clock = clock
+        self._turned = clock()
+
+    def turn(self) -> None:
+        """Note that the loop turns."""
+        self._turned = self._clock()
+
+    def answer(self, path: str) -> tuple[HTTPStatus, str, bytes]:
+        """Give status, content type and body for a path."""
+        match path.partition("?")[0]:
+            case "/livez":
+                return _verdict(self._hung())
+            case "/readyz":
+                return _verdict([*self._hung(), *self._reasons()])
+            case "/metrics":
+                return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._registry)
+            case _:
+                return HTTPStatus.NOT_FOUND, _TEXT, b"there are /livez, /readyz and /metrics\n"
+
+    def _hung(self) -> list[str]:
+        age = self._clock() - self._turned
+        return [f"the event loop has not turned for {age:.1f} s"] if age > self._stale_seconds else []
+
+
+def _verdict(reasons: Sequence[str]) -> tuple[HTTPStatus, str, bytes]:
+    status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+    return status, _TEXT, "".join(f"{line}\n" for line in reasons or ["ok"]).encode()
+
+
+class HealthServer:
+    """Serves a `Health` until it is stopped."""
+
+    def __init__(self, health: Health, host: str, port: int) -> None:
+        """Listen and begin to answer; raises OSError when the address cannot be had."""
+
+        class Handler(BaseHTTPRequestHandler):
+            # A client that sends nothing may hold a thread no longer than this.
+            timeout = _REQUEST_SECONDS
+
+            def do_GET(self) -> None:
+                status, kind, body = health.answer(self.path)
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing: a probe every second is no news."""
+
+        class Listener(ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            daemon_threads = True
+
+        self._server = Listener((host, port), Handler)
+        self._thread = Thread(target=self._server.serve_forever, name="health", daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on, also when any was asked for."""
+        return self._server.server_port
+
+    def stop(self) -> None:
+        """End it and let the port go."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

@@ -1,0 +1,100 @@
+"""One server as a child process: started, awaited, ended with its parent. Must not know which server it is."""
+
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+_POLL_SECONDS = 0.02
+_LOG_LINES = 30
+
+
+class ServerError(Exception):
+    """A private server cannot be had; the text says why and what to do."""
+
+
+class Process:
+    """A running child that the kernel kills when the thread that started it ends, however it ends.
+
+    The parent-death signal belongs to the starting *thread* (prctl(2), PR_SET_PDEATHSIG): start servers from the main
+    one. `setpriv` sets it between fork and exec, which Python itself can do safely only without threads.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        directory: Path,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        inherit: Sequence[int] = (),
+    ) -> None:
+        """Start `command` in `directory`; what it says goes to the end of `log`."""
+        setpriv = shutil.which("setpriv")
+        if setpriv is None:
+            msg = "setpriv is missing: install util-linux"
+            raise ServerError(msg)
+        self._log = log
+        with log.open("ab") as output:
+            # A session of its own, so that Ctrl-C reaches the program, which then ends its servers in order.
+            self._child = subprocess.Popen(  # noqa: S603  (commands are made of our own settings)
+                [setpriv, "--pdeathsig", "KILL", "--", *command],
+                cwd=directory,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=inherit,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server itself: the launcher became it by exec."""
+        return self._child.pid
+
+    def wait_until(self, ready: Callable[[], bool], seconds: float) -> None:
+        """Wait until `ready`; if the child ends first or the time is up, end it and raise with the end of its log."""
+        deadline = time.monotonic() + seconds
+        while not ready():
+            code = self._child.poll()
+            if code is None and time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
+                continue
+            self.kill()
+            fate = f"was not ready after {seconds:g} s" if code is None else f"ended with {code}"
+            lines = self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+            msg = "\n".join([f"the server {fate}; the end of {self._log}:", *lines])
+            raise ServerError(msg)
+
+    def stop(self, seconds: float = 10.0) -> None:
+        """Ask the server to end, and kill it when it takes too long."""
+        self._child.terminate()
+        try:
+            self._child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the server with SIGKILL, as a crash would."""
+        self._child.kill()
+        self._child.wait()
+
+    def pause(self) -> None:
+        """Stop the server's clockwork: its sockets stay open and nothing answers."""
+        self._child.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused server go on."""
+        self._child.send_signal(signal.SIGCONT)
+
+
+def free_port() -> int:
+    """Find a TCP port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

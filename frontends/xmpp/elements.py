@@ -1,0 +1,81 @@
+"""A parsed element as bytes that stand alone. Knows ElementTree; must not know what an element is for.
+
+What comes back from a parser equals what went in: names, namespaces, attributes, text. Not kept, because ElementTree
+has forgotten them: prefixes, CDATA marks (their text stays), the order of declarations. A document type or an undeclared
+entity is a fault of the stream long before this, since the parser reads one document whose root is the stream.
+"""
+
+from collections.abc import Callable
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.markup import escaped
+
+DEPTH: Final = 256
+"""Deepest nesting that is written: no document nears it, and the interpreter's stack holds it four times over."""
+
+
+def serialise(element: Element) -> bytes:
+    """Write an element, without its tail; raises MalformedRequest when it is nested too deeply."""
+    pieces: list[str] = []
+    _write(element, None, DEPTH, pieces.append)
+    return "".join(pieces).encode()
+
+
+def _split(tag: str) -> tuple[str, str]:
+    """Split `{namespace}name`; only the name is known to hold no brace."""
+    if tag[0] != "{":
+        return "", tag
+    namespace, _, name = tag[1:].rpartition("}")
+    # A component's stream has a default namespace of its own; outside it such elements are a client's (XEP-0114 §4).
+    return (ns.CLIENT if namespace == ns.COMPONENT else namespace), name
+
+
+def _write(element: Element, inherited: str | None, room: int, put: Callable[[str], None]) -> None:
+    if not room:
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, f"nested more than {DEPTH} levels deep")
+    namespace, name = _split(element.tag)
+    if namespace == inherited:
+        put(f"<{name}")
+    elif namespace == ns.XML:
+        # It can be no default namespace (Namespaces in XML §3), and defines no elements.
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, "an element in the namespace of XML itself")
+    else:
+        put(f"<{name} xmlns='{escaped(namespace)}'")
+    if element.attrib:
+        _write_attributes(element.attrib, put)
+    if not len(element) and not element.text:
+        put("/>")
+        return
+    put(">")
+    if element.text:
+        put(_content(element.text))
+    for child in element:
+        _write(child, namespace, room - 1, put)
+        if child.tail:
+            put(_content(child.tail))
+    put(f"</{name}>")
+
+
+def _write_attributes(attributes: dict[str, str], put: Callable[[str], None]) -> None:
+    for number, (key, value) in enumerate(attributes.items()):
+        namespace, name = _split(key)
+        if not namespace:
+            put(f" {name}='{escaped(value)}'")
+        elif namespace == ns.XML:
+            put(f" xml:{name}='{escaped(value)}'")
+        else:
+            put(f" xmlns:n{number}='{escaped(namespace)}' n{number}:{name}='{escaped(value)}'")
+
+
+def _content(text: str) -> str:
+    """Write a parsed text, which holds no forbidden character; four searches are a tenth of a regular expression's time."""
+    if "&" in text:
+        text = text.replace("&", "&amp;")
+    if "<" in text:
+        text = text.replace("<", "&lt;")
+    if ">" in text:
+        text = text.replace(">", "&gt;")
+    return text.replace("\r", "&#13;") if "\r" in text else text

@@ -1,0 +1,80 @@
+"""The one table from problems to stanza errors (RFC 6120 §8.3, XEP-0060 §14.2). Must not know requests."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.markup import escaped
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A stanza error: its type, its defined condition, XEP-0060's own condition and the feature that it names."""
+
+    kind: str
+    condition: str
+    pubsub: str = ""
+    feature: str = ""
+
+
+WIRE: Final = {
+    Problem.BAD_REQUEST: Wire("modify", "bad-request"),
+    Problem.NODE_REQUIRED: Wire("modify", "bad-request", "nodeid-required"),
+    Problem.NODE_NOT_FOUND: Wire("cancel", "item-not-found"),
+    Problem.NODE_EXISTS: Wire("cancel", "conflict"),
+    Problem.NODE_FULL: Wire("wait", "conflict", "node-full"),
+    Problem.NODE_NAME_INVALID: Wire("modify", "bad-request"),
+    Problem.ITEM_REQUIRED: Wire("modify", "bad-request", "item-required"),
+    Problem.ITEM_NOT_FOUND: Wire("cancel", "item-not-found"),
+    Problem.ITEM_ID_INVALID: Wire("modify", "bad-request"),
+    Problem.ONE_ITEM_ONLY: Wire("modify", "bad-request"),
+    Problem.PAYLOAD_REQUIRED: Wire("modify", "bad-request", "payload-required"),
+    Problem.PAYLOAD_INVALID: Wire("modify", "bad-request", "invalid-payload"),
+    Problem.PAYLOAD_TOO_BIG: Wire("modify", "not-acceptable", "payload-too-big"),
+    Problem.FORBIDDEN: Wire("auth", "forbidden"),
+    Problem.CLOSED_NODE: Wire("cancel", "not-allowed", "closed-node"),
+    Problem.LOCKED_BY_ANOTHER: Wire("cancel", "conflict"),
+    Problem.LOCK_LOST: Wire("wait", "unexpected-request"),
+    Problem.JID_REQUIRED: Wire("modify", "bad-request", "jid-required"),
+    Problem.JID_MISMATCH: Wire("modify", "bad-request", "invalid-jid"),
+    Problem.NOT_SUBSCRIBED: Wire("cancel", "unexpected-request", "not-subscribed"),
+    Problem.SUBID_INVALID: Wire("modify", "not-acceptable", "invalid-subid"),
+    Problem.OPTIONS_REQUIRED: Wire("modify", "not-acceptable", "configuration-required"),
+    Problem.OPTIONS_INVALID: Wire("modify", "bad-request", "invalid-options"),
+    Problem.ACCESS_MODEL_UNSUPPORTED: Wire("modify", "not-acceptable", "unsupported-access-model"),
+    Problem.NOT_ACCEPTABLE: Wire("modify", "not-acceptable"),
+    # A wait for the asker's own doing: it may leave a subscription, or delete a node, and ask again.
+    Problem.TOO_MANY_SUBSCRIPTIONS: Wire("wait", "policy-violation", "too-many-subscriptions"),
+    Problem.TOO_MANY_NODES: Wire("wait", "policy-violation"),
+    Problem.UNSUPPORTED: Wire("cancel", "feature-not-implemented"),
+    Problem.OUT_OF_MEMORY: Wire("wait", "resource-constraint"),
+    Problem.UNAVAILABLE: Wire("wait", "internal-server-error"),
+    Problem.TIMED_OUT: Wire("wait", "remote-server-timeout"),
+}
+
+
+class Unserved(MalformedRequest):
+    """A request for what this service does not do: a feature of XEP-0060, or a protocol that is none of its own."""
+
+    def __init__(self, feature: str = "", detail: str = "") -> None:
+        """Keep the feature by XEP-0060's name for it; without one the whole protocol is unknown (RFC 6120 §8.3.3.19)."""
+        super().__init__(Problem.UNSUPPORTED, detail)
+        self.wire = (
+            Wire("cancel", "feature-not-implemented", "unsupported", feature)
+            if feature
+            else Wire("cancel", "service-unavailable")
+        )
+
+
+def wire(fault: MalformedRequest) -> Wire:
+    """Give the stanza error for a fault."""
+    return fault.wire if isinstance(fault, Unserved) else WIRE[fault.problem]
+
+
+def written(error: Wire, detail: str) -> str:
+    """Write `<error/>`, with the sentence for the person who reads it."""
+    text = f"<text xmlns='{ns.STANZAS}' xml:lang='en'>{escaped(detail)}</text>" if detail else ""
+    feature = f" feature='{error.feature}'" if error.feature else ""
+    pubsub = f"<{error.pubsub} xmlns='{ns.PUBSUB_ERRORS}'{feature}/>" if error.pubsub else ""
+    return f"<error type='{error.kind}'><{error.condition} xmlns='{ns.STANZAS}'/>{text}{pubsub}</error>"

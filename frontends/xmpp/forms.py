@@ -1,0 +1,63 @@
+"""Data forms (XEP-0004) with a FORM_TYPE (XEP-0068). Must not know what any field means."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.markup import escaped
+
+FORM: Final = f"{{{ns.FORM}}}x"
+_FIELD: Final = f"{{{ns.FORM}}}field"
+_VALUE: Final = f"{{{ns.FORM}}}value"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field as it is written; an empty `kind` or `label` is left out."""
+
+    name: str
+    values: tuple[str, ...] = ()
+    kind: str = ""
+    label: str = ""
+    choices: tuple[str, ...] = ()
+    required: bool = False
+
+
+def read(form: Element, form_type: str) -> Mapping[str, tuple[str, ...]] | None:
+    """Read a submitted form of this type: its fields by name; None when the form says `cancel`."""
+    kind = form.get("type")
+    if kind == "cancel":
+        return None
+    if kind != "submit":
+        raise MalformedRequest(Problem.OPTIONS_INVALID, "a form comes back with the type submit, or cancel")
+    fields: dict[str, tuple[str, ...]] = {}
+    for field in form.iterfind(_FIELD):
+        name = field.get("var")
+        if not name or name in fields:
+            raise MalformedRequest(Problem.OPTIONS_INVALID, "each field of a form has a var of its own")
+        fields[name] = tuple(value.text or "" for value in field.iterfind(_VALUE))
+    # A form without FORM_TYPE is taken for what its place says; one of another type is not meant for this place.
+    if fields.pop("FORM_TYPE", (form_type,)) != (form_type,):
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"the FORM_TYPE here is {form_type}")
+    return fields
+
+
+def written(kind: str, form_type: str, fields: Iterable[Field]) -> str:
+    """Write a form of the kind `form` or `result`."""
+    inside = "".join(map(_field, fields))
+    return (
+        f"<x xmlns='{ns.FORM}' type='{kind}'>"
+        f"<field var='FORM_TYPE' type='hidden'><value>{form_type}</value></field>{inside}</x>"
+    )
+
+
+def _field(field: Field) -> str:
+    kind = f" type='{field.kind}'" if field.kind else ""
+    label = f" label='{escaped(field.label)}'" if field.label else ""
+    values = "".join(f"<value>{escaped(value)}</value>" for value in field.values)
+    choices = "".join(f"<option><value>{escaped(choice)}</value></option>" for choice in field.choices)
+    required = "<required/>" if field.required else ""
+    return f"<field var='{escaped(field.name)}'{kind}{label}>{required}{values}{choices}</field>"

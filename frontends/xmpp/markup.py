@@ -1,0 +1,43 @@
+"""Text that goes into hand-written XML. Knows which characters XML forbids; must not know any element."""
+
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final
+
+FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+"""Characters that no XML document can hold, not even as a reference (XML 1.0 §2.2)."""
+
+_SPECIAL: Final = re.compile("[&<>'\"\x00-\x1f\ud800-\udfff\ufffe\uffff]")
+_REFERENCES: Final = {
+    "&": "&amp;",
+    "<": "&lt;",
+    ">": "&gt;",
+    "'": "&apos;",
+    '"': "&quot;",
+    # Plain ones would come back from an attribute as spaces, or as line feeds from a text (XML 1.0 §3.3.3, §2.11).
+    "\t": "&#9;",
+    "\n": "&#10;",
+    "\r": "&#13;",
+}
+
+
+def _reference(found: re.Match[str]) -> str:
+    return _REFERENCES.get(found[0], "\ufffd")
+
+
+def escaped(text: str) -> str:
+    """Write a text as an attribute's value or an element's content; what XML forbids becomes U+FFFD."""
+    # Names of nodes and items may come through other doors, which forbid less than XML does.
+    return _SPECIAL.sub(_reference, text) if _SPECIAL.search(text) else text
+
+
+@lru_cache(maxsize=64)
+def _second(since_1970: int) -> str:
+    return datetime.fromtimestamp(since_1970, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def moment(since_1970_ms: int) -> str:
+    """Write a time as XEP-0082 §3.2 has it: UTC, with milliseconds."""
+    second, ms = divmod(since_1970_ms, 1000)
+    return f"{_second(second)}.{ms:03d}Z"

@@ -1,0 +1,28 @@
+"""The table of XML namespaces: no other module spells one."""
+
+from typing import Final
+
+XML: Final = "http://www.w3.org/XML/1998/namespace"
+CLIENT: Final = "jabber:client"
+COMPONENT: Final = "jabber:component:accept"
+STREAM: Final = "http://etherx.jabber.org/streams"
+STANZAS: Final = "urn:ietf:params:xml:ns:xmpp-stanzas"
+FORM: Final = "jabber:x:data"
+DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
+DISCO_ITEMS: Final = "http://jabber.org/protocol/disco#items"
+HINTS: Final = "urn:xmpp:hints"
+JSON: Final = "urn:xmpp:json:0"
+
+PUBSUB: Final = "http://jabber.org/protocol/pubsub"
+PUBSUB_OWNER: Final = f"{PUBSUB}#owner"
+PUBSUB_EVENT: Final = f"{PUBSUB}#event"
+PUBSUB_ERRORS: Final = f"{PUBSUB}#errors"
+PUBSUB_NODE_CONFIG: Final = f"{PUBSUB}#node_config"
+PUBSUB_SUBSCRIBE_OPTIONS: Final = f"{PUBSUB}#subscribe_options"
+PUBSUB_META_DATA: Final = f"{PUBSUB}#meta-data"
+
+QUEUEING: Final = "urn:xmpp:pubsub:queueing:0"
+QUEUEING_TYPO: Final = "urn:xmpp:queueing:0"
+"""What XEP-0254's example of the unlock notification has instead, against its own registration (QX4)."""
+
+STANZAQ: Final = "urn:stanzaq:0"

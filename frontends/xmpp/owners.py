@@ -1,0 +1,107 @@
+"""Requests that make nodes and manage them (XEP-0060 §8). Must not know what a configuration field means, nor replies."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Purge
+from broker.model.names import Jid, bare
+from broker.model.nodes import Affiliation
+from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import attributes, configuration, forms
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.errors import Unserved
+from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect, only
+
+_CONFIGURE: Final = f"{{{ns.PUBSUB}}}configure"
+_AFFILIATION: Final = f"{{{ns.PUBSUB_OWNER}}}affiliation"
+_AFFILIATIONS: Final = frozenset(str(member.value) for member in Affiliation)
+
+
+def create(iq: Iq, pubsub: Element) -> Declare:
+    """Translate `<create/>`, with the `<configure/>` that may follow it; without a name the core makes one up (P22)."""
+    expect(iq, "set")
+    wish = pubsub[0]
+    if wish.get("type", "leaf") != "leaf":
+        raise Unserved(feature="collections")
+    node = None if wish.get("node") is None else attributes.node(wish)
+    if len(pubsub) == 1:
+        return Declare(node, iq.sender, {})
+    configure = pubsub[1]
+    if len(pubsub) > 2 or configure.tag != _CONFIGURE or configure.get("node") is not None:
+        raise MalformedRequest(Problem.BAD_REQUEST, "a create is followed by a configure without node, or by nothing")
+    form = configure.find(forms.FORM)
+    # Without a form, and after `cancel`, the defaults are what was asked for (XEP-0060 §8.1.3).
+    fields = None if form is None else forms.read(form, ns.PUBSUB_NODE_CONFIG)
+    return Declare(node, iq.sender, fields or {})
+
+
+def read(iq: Iq, pubsub: Element) -> Question | Answer:
+    """Translate a request in the owner's namespace."""
+    if not len(pubsub):
+        raise MalformedRequest(Problem.BAD_REQUEST, "the request is empty")
+    tag = pubsub[0].tag
+    if reader := _ACTIONS.get(tag):
+        return reader(iq, pubsub)
+    if feature := _FEATURES.get(tag):
+        raise Unserved(feature=feature)
+    raise MalformedRequest(Problem.UNSUPPORTED, "no such request in XEP-0060")
+
+
+def _configure(iq: Iq, pubsub: Element) -> Question | Answer:
+    configure = only(iq, pubsub, iq.kind)
+    node = attributes.node(configure)
+    if iq.kind == "get":
+        return Question(iq, Describe(node, iq.sender, as_owner=True), View.CONFIGURATION)
+    form = configure.find(forms.FORM)
+    if form is None:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, "the new configuration is missing")
+    fields = forms.read(form, ns.PUBSUB_NODE_CONFIG)
+    if fields is None:
+        return Answer(iq)
+    return Question(iq, Configure(node, iq.sender, fields))
+
+
+def _default(iq: Iq, pubsub: Element) -> Answer:
+    only(iq, pubsub, "get")
+    return Answer(iq, configuration.default())
+
+
+def _delete(iq: Iq, pubsub: Element) -> Question:
+    return Question(iq, Delete(attributes.node(only(iq, pubsub, "set")), iq.sender))
+
+
+def _purge(iq: Iq, pubsub: Element) -> Question:
+    return Question(iq, Purge(attributes.node(only(iq, pubsub, "set")), iq.sender))
+
+
+def _affiliations(iq: Iq, pubsub: Element) -> Question:
+    affiliations = only(iq, pubsub, iq.kind)
+    node = attributes.node(affiliations)
+    if iq.kind == "get":
+        return Question(iq, Describe(node, iq.sender, as_owner=True), View.AFFILIATIONS)
+    changes: dict[Jid, str] = {}
+    for entry in affiliations.iterfind(_AFFILIATION):
+        # Affiliations bind to bare JIDs (P2).
+        jid = bare(attributes.any_jid(entry.get("jid", "")))
+        if not jid:
+            raise MalformedRequest(Problem.JID_REQUIRED, "each affiliation names a JID")
+        affiliation = entry.get("affiliation", "")
+        if affiliation not in _AFFILIATIONS or jid in changes:
+            raise MalformedRequest(
+                Problem.BAD_REQUEST, f"each JID gets one affiliation of {', '.join(sorted(_AFFILIATIONS))}"
+            )
+        changes[jid] = affiliation
+    if not changes:
+        raise MalformedRequest(Problem.BAD_REQUEST, "the request changes no affiliation")
+    return Question(iq, Affiliate(node, iq.sender, changes))
+
+
+_ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer]]] = {
+    f"{{{ns.PUBSUB_OWNER}}}configure": _configure,
+    f"{{{ns.PUBSUB_OWNER}}}default": _default,
+    f"{{{ns.PUBSUB_OWNER}}}delete": _delete,
+    f"{{{ns.PUBSUB_OWNER}}}purge": _purge,
+    f"{{{ns.PUBSUB_OWNER}}}affiliations": _affiliations,
+}
+_FEATURES: Final = {f"{{{ns.PUBSUB_OWNER}}}subscriptions": "manage-subscriptions"}

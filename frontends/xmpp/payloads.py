@@ -1,0 +1,49 @@
+"""An item's payload on its way in and out. Knows the envelope; must not know nodes, locks or stanzas."""
+
+from base64 import b64encode
+from xml.etree.ElementTree import Element
+
+from broker import codec
+from broker.model.items import XML, Envelope
+from broker.model.nodes import MAX_PAYLOAD_BYTES
+from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.elements import serialise
+from frontends.xmpp.markup import FORBIDDEN, escaped
+
+
+def taken(item: Element) -> tuple[bytes, int]:
+    """Take the one payload element out of `<item/>`: its envelope as bytes, and the size of the payload alone."""
+    if not len(item):
+        raise MalformedRequest(Problem.PAYLOAD_REQUIRED, "an item of a queue has a payload")
+    payload = item[0]
+    if len(item) > 1 or _inked(item.text) or _inked(payload.tail):
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, "a payload is exactly one element")
+    body = serialise(payload)
+    # No node allows more, so the core need not carry it; a node that allows less is the core's to judge.
+    if len(body) > MAX_PAYLOAD_BYTES:
+        raise MalformedRequest(
+            Problem.PAYLOAD_TOO_BIG, f"the payload has {len(body)} bytes of at most {MAX_PAYLOAD_BYTES}"
+        )
+    return codec.pack(Envelope(body)), len(body)
+
+
+def shown(record: bytes) -> bytes:
+    """Give the element that shows an envelope's payload; raises CorruptRecord."""
+    envelope = codec.unpack(record)
+    if envelope.content_type == XML:
+        return envelope.body
+    # Items of other doors. JSON has an element of its own (XEP-0335), as long as XML can hold its characters.
+    if envelope.content_type == "application/json":
+        try:
+            text = envelope.body.decode()
+        except UnicodeDecodeError:
+            text = "\x00"
+        if not FORBIDDEN.search(text):
+            return f"<json xmlns='{ns.JSON}'>{escaped(text)}</json>".encode()
+    kind = escaped(envelope.content_type)
+    return f"<data xmlns='{ns.STANZAQ}' type='{kind}'>{b64encode(envelope.body).decode()}</data>".encode()
+
+
+def _inked(text: str | None) -> bool:
+    return bool(text and text.strip())

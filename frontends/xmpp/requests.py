@@ -1,0 +1,161 @@
+"""From an IQ to a command: the way in, and the requests of publishers and workers. Must not know replies or the core."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, Never
+from xml.etree.ElementTree import Element
+
+from broker.model.commands import Browse, Command, Locks, Publish, Renew, Retract, Unlock
+from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import attributes, disco, owners, payloads, subscriptions
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.errors import Unserved
+from frontends.xmpp.stanzas import Answer, Iq, Question, expect, only
+
+_HINT: Final = f"{{{ns.STANZAQ}}}hint"
+_ITEM: Final = f"{{{ns.PUBSUB}}}item"
+_PUBLISH_OPTIONS: Final = f"{{{ns.PUBSUB}}}publish-options"
+
+REQUEST_CHARACTERS: Final = 256
+"""Longest IQ id that names a request for replay (Q27); every library's ids are far shorter, and each is kept for a while."""
+
+BROWSE_DEFAULT: Final = 50
+BROWSE_MOST: Final = 500
+
+
+def read(iq: Iq) -> Question | Answer:
+    """Translate an IQ; raises MalformedRequest."""
+    if iq.kind not in {"get", "set"}:
+        raise MalformedRequest(Problem.BAD_REQUEST, "an IQ is a get or a set")
+    if len(iq.element) != 1:
+        raise MalformedRequest(Problem.BAD_REQUEST, "an IQ request has exactly one child (RFC 6120 8.2.3)")
+    child = iq.element[0]
+    reader = _PROTOCOLS.get(child.tag)
+    if reader is None:
+        raise Unserved(detail="this service is a queue: it speaks XEP-0060, XEP-0254 and service discovery")
+    return reader(iq, child)
+
+
+def elsewhere(service: str) -> Never:
+    """Refuse what is addressed to another name of our domain: the service is one JID, which the notices come from (QX6)."""
+    raise Unserved(detail=f"the service is {service}")
+
+
+def is_get_for_set(question: Question) -> bool:
+    """Tell whether a change was asked for with a get: XEP-0254's examples do so, against RFC 6120 (QX1)."""
+    return question.iq.kind == "get" and isinstance(question.command, Retract | Unlock)
+
+
+def _pubsub(iq: Iq, pubsub: Element) -> Question | Answer:
+    if not len(pubsub):
+        raise MalformedRequest(Problem.BAD_REQUEST, "the request is empty")
+    tag = pubsub[0].tag
+    if reader := _ACTIONS.get(tag):
+        return Question(iq, reader(iq, pubsub))
+    if feature := _FEATURES.get(tag):
+        raise Unserved(feature=feature)
+    raise MalformedRequest(Problem.UNSUPPORTED, "no such request in XEP-0060")
+
+
+def _publish(iq: Iq, pubsub: Element) -> Publish:
+    if len(pubsub) > 1 and pubsub[1].tag == _PUBLISH_OPTIONS:
+        raise Unserved(feature="publish-options")
+    publish = only(iq, pubsub, "set")
+    node = attributes.node(publish)
+    item = _one_item(publish)
+    name = None if item.get("id") is None else attributes.item_id(item)
+    envelope, body_bytes = payloads.taken(item)
+    return Publish(node, iq.sender, name, envelope, body_bytes)
+
+
+def _retract(iq: Iq, pubsub: Element) -> Retract:
+    retract = only(iq, pubsub, iq.kind)
+    node = attributes.node(retract)
+    item = _one_item(retract)
+    return Retract(node, iq.sender, attributes.item_id(item), attributes.token(item), _request(iq))
+
+
+def _unlock(iq: Iq, pubsub: Element) -> Unlock:
+    unlock = only(iq, pubsub, iq.kind)
+    node = attributes.node(unlock)
+    item = _one_item(unlock)
+    hint = unlock.find(_HINT)
+    if hint is None:
+        hint = item.find(_HINT)
+    if hint is None:
+        return Unlock(node, iq.sender, attributes.item_id(item), attributes.token(item), request=_request(iq))
+    return Unlock(
+        node,
+        iq.sender,
+        attributes.item_id(item),
+        attributes.token(item),
+        attributes.delay_ms(hint),
+        attributes.reason(hint),
+        attributes.dead_letter(hint),
+        _request(iq),
+    )
+
+
+def _browse(iq: Iq, pubsub: Element) -> Browse:
+    items = only(iq, pubsub, "get")
+    node = attributes.node(items)
+    names = tuple(attributes.item_id(item) for item in items.iterfind(_ITEM))
+    if len(names) > BROWSE_MOST:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"at most {BROWSE_MOST} items are shown at once")
+    most = items.get("max_items")
+    # More than fits is no fault (XEP-0060 §6.5.7: a service may return fewer), so only nonsense is refused.
+    limit = BROWSE_DEFAULT if most is None else attributes.whole(most, 10**9, Problem.BAD_REQUEST, "max_items")
+    return Browse(node, iq.sender, names, min(limit, BROWSE_MOST))
+
+
+def _renew(iq: Iq, renew: Element) -> Question:
+    expect(iq, "set")
+    node = attributes.node(renew)
+    item = _one_item(renew)
+    return Question(iq, Renew(node, iq.sender, attributes.item_id(item), attributes.token(item)))
+
+
+def _locks(iq: Iq, locks: Element) -> Question:
+    expect(iq, "get")
+    return Question(iq, Locks(attributes.node(locks), iq.sender))
+
+
+def _one_item(action: Element) -> Element:
+    """Give the one item that a request names (P20, PX1); peers differ in the namespace of the one inside `<unlock/>`."""
+    found = [child for child in action if child.tag != _HINT]
+    if not found or not found[0].tag.endswith("}item"):
+        raise MalformedRequest(Problem.ITEM_REQUIRED, "the request names no item")
+    if len(found) > 1:
+        raise MalformedRequest(Problem.ONE_ITEM_ONLY, "one item at a time")
+    return found[0]
+
+
+def _request(iq: Iq) -> str:
+    return iq.id if len(iq.id) <= REQUEST_CHARACTERS else ""
+
+
+_ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Command]]] = {
+    f"{{{ns.PUBSUB}}}publish": _publish,
+    f"{{{ns.PUBSUB}}}retract": _retract,
+    f"{{{ns.QUEUEING}}}unlock": _unlock,
+    f"{{{ns.PUBSUB}}}items": _browse,
+    f"{{{ns.PUBSUB}}}create": owners.create,
+    f"{{{ns.PUBSUB}}}subscribe": subscriptions.subscribe,
+    f"{{{ns.PUBSUB}}}unsubscribe": subscriptions.unsubscribe,
+    f"{{{ns.PUBSUB}}}options": subscriptions.options,
+}
+_FEATURES: Final = {
+    f"{{{ns.PUBSUB}}}publish-options": "publish-options",
+    f"{{{ns.PUBSUB}}}subscriptions": "retrieve-subscriptions",
+    f"{{{ns.PUBSUB}}}affiliations": "retrieve-affiliations",
+    f"{{{ns.PUBSUB}}}default": "retrieve-default-sub",
+}
+"""What XEP-0060 has and this service has not, by the feature's name there."""
+
+_PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer]]] = {
+    f"{{{ns.PUBSUB}}}pubsub": _pubsub,
+    f"{{{ns.PUBSUB_OWNER}}}pubsub": owners.read,
+    f"{{{ns.STANZAQ}}}renew": _renew,
+    f"{{{ns.STANZAQ}}}locks": _locks,
+    f"{{{ns.DISCO_INFO}}}query": disco.read_info,
+    f"{{{ns.DISCO_ITEMS}}}query": disco.read_items,
+}

@@ -1,0 +1,73 @@
+"""An IQ and what it asks for, as values. Knows the envelope of an IQ; must not know any payload of one."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from xml.etree.ElementTree import Element
+
+from broker.model.commands import Command
+from broker.model.names import Jid
+from broker.model.problems import MalformedRequest, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Iq:
+    """An IQ request. Sender and service are its addresses as the XMPP server stamped them; a reply swaps them."""
+
+    id: str
+    kind: str
+    sender: Jid
+    service: str
+    element: Element
+
+
+class View(Enum):
+    """What to show of a node's record: different requests describe the same node."""
+
+    CONFIGURATION = auto()
+    AFFILIATIONS = auto()
+    INFO = auto()
+    ITEMS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request for the core."""
+
+    iq: Iq
+    command: Command
+    view: View | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A request that the door itself knows the answer to: what goes inside the result."""
+
+    iq: Iq
+    content: bytes = b""
+
+
+def asked(element: Element) -> Iq | None:
+    """Read the envelope of an IQ; None when it is a response or when no answer to it is possible.
+
+    Without a sender or an id there is nobody and nothing to answer to (RFC 6120 §8.2.3).
+    """
+    kind = element.get("type", "")
+    sender = element.get("from")
+    request = element.get("id")
+    if kind in {"result", "error"} or not sender or not request:
+        return None
+    return Iq(request, kind, Jid(sender), element.get("to", ""), element)
+
+
+def expect(iq: Iq, kind: str) -> None:
+    """Refuse a set where a get belongs, and a get where a set does."""
+    if iq.kind != kind:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"this request is a {kind}")
+
+
+def only(iq: Iq, pubsub: Element, kind: str) -> Element:
+    """Give the one child of a `<pubsub/>` that may have no other, in an IQ of this kind."""
+    expect(iq, kind)
+    if len(pubsub) > 1:
+        raise MalformedRequest(Problem.BAD_REQUEST, "one request at a time")
+    return pubsub[0]

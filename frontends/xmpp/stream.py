@@ -1,0 +1,205 @@
+"""The component's stream (XEP-0114) through slixmpp. Knows the connection; must not know what a stanza means.
+
+Slixmpp connects, shakes hands and parses. Stanzas never become its objects: each is diverted as the element that the
+parser made, and what goes out is bytes, gathered and written once per turn of the loop. That is a fifth of the time.
+"""
+
+import random
+from asyncio import BaseTransport, TimerHandle
+from collections.abc import Callable
+from typing import Final, cast
+from xml.etree.ElementTree import Element
+
+import structlog
+from slixmpp import ComponentXMPP
+from slixmpp.xmlstream.stanzabase import StanzaBase
+
+from frontends.xmpp import namespaces as ns
+
+_log = structlog.get_logger("stanzaq.xmpp")
+
+# Servers disagree on the namespace of what they route to a component.
+_STANZAS: Final = frozenset(
+    f"{{{space}}}{name}" for space in (ns.COMPONENT, ns.CLIENT) for name in ("iq", "message", "presence")
+)
+_STREAM_ERROR: Final = f"{{{ns.STREAM}}}error"
+_REMEDIES: Final = {
+    "not-authorized": "the secret differs from the server's for this component: compare the two settings",
+    "conflict": "the server takes one connection per component domain: use one domain per frontend, or let it take several",
+    "host-unknown": "the server has no component of this domain: add it there, or correct the domain here",
+}
+
+_RETRY_FIRST: Final = 0.2
+_RETRY_MOST: Final = 10.0
+_HANDSHAKE_SECONDS: Final = 10.0
+_BUFFER_SLOW: Final = 4 * 1024 * 1024
+_BUFFER_MOST: Final = 64 * 1024 * 1024
+
+
+class Stream(ComponentXMPP):
+    """A stream that comes back by itself; `receive` gets each stanza, `changed` learns when the stream is up or down."""
+
+    def __init__(  # noqa: PLR0913  (four of them name the server)
+        self,
+        domain: str,
+        secret: str,
+        host: str,
+        port: int,
+        *,
+        receive: Callable[[Element], None],
+        changed: Callable[[bool], None],
+    ) -> None:
+        """Prepare a stream; `open` begins it. Must run inside the event loop."""
+        super().__init__(domain, secret, host, port)  # type: ignore[no-untyped-call]
+        self._receive = receive
+        self._changed = changed
+        self._gathered: list[bytes] = []
+        self._retry_seconds = _RETRY_FIRST
+        self._timer: TimerHandle | None = None
+        self._wanted = False
+        self.connected = False
+        self.add_event_handler("session_start", self._on_up)
+        self.add_event_handler("disconnected", self._on_down)
+        self.add_event_handler("connection_failed", self._on_failed)
+        # `_spawn_event` is private. Where it is gone, stanzas are diverted a little later, when slixmpp has wrapped them.
+        if not hasattr(ComponentXMPP, "_spawn_event"):
+            self.add_filter("in", self._filter)
+
+    def open(self) -> None:
+        """Connect, and connect again after each loss until `close`."""
+        self._wanted = True
+        self._dial()
+
+    async def close(self, seconds: float) -> None:
+        """Write what is gathered, end the stream in order, and stay away."""
+        self._wanted = False
+        self._set_timer(None)
+        self.cancel_connection_attempt()
+        if self.is_connected():
+            self._flush()
+            await self.disconnect(wait=seconds)
+        # Slixmpp's own sender outlives its stream.
+        if self._run_out_filters is not None:
+            self._run_out_filters.cancel()
+
+    def write(self, data: bytes) -> None:
+        """Gather bytes for one write at the end of this turn of the loop; while the stream is down they are dropped.
+
+        Stanzas cannot be kept for a later stream: by then others have taken over what they speak of (X11).
+        """
+        if not self.connected or not data:
+            return
+        self._gathered.append(data)
+        if len(self._gathered) == 1:
+            self.loop.call_soon(self._flush)
+
+    def flushed(self) -> bool:
+        """Tell whether all bytes have left the process."""
+        return (
+            self.connected
+            and not self._gathered
+            and self.transport is not None
+            and self.transport.get_write_buffer_size() == 0
+        )
+
+    def connection_made(self, transport: BaseTransport, send_event: bool = True) -> None:  # noqa: FBT001, FBT002  (slixmpp's)
+        """Ask the transport to tell when it holds much unsent."""
+        super().connection_made(transport, send_event)
+        if self.transport is not None:
+            self.transport.set_write_buffer_limits(high=_BUFFER_SLOW)
+
+    def pause_writing(self) -> None:
+        """Say that the server reads more slowly than we write; waiting for it while it waits for us would be a deadlock."""
+        _log.warning("the XMPP server reads slowly", unsent_bytes=_BUFFER_SLOW)
+
+    def resume_writing(self) -> None:
+        """Say that the server has caught up."""
+        _log.info("the XMPP server has caught up")
+
+    def _spawn_event(self, xml: Element) -> None:
+        if xml.tag in _STANZAS:
+            # Whatever a stanza does here, the parser's loop and the other stanzas go on.
+            try:
+                self._receive(xml)
+            except Exception:  # noqa: BLE001
+                _log.exception("a stanza failed")
+        elif xml.tag == _STREAM_ERROR:
+            self._refused(xml)
+        else:
+            super()._spawn_event(xml)
+
+    def _filter(self, stanza: StanzaBase) -> StanzaBase | None:
+        if stanza.xml.tag not in _STANZAS and stanza.xml.tag != _STREAM_ERROR:
+            return stanza
+        Stream._spawn_event(self, stanza.xml)
+        return None
+
+    def _refused(self, error: Element) -> None:
+        names = [child.tag.rpartition("}")[2] for child in error]
+        condition = next((name for name in names if name != "text"), "undefined-condition")
+        text = next((child.text for child in error if child.tag.endswith("}text")), None)
+        _log.error(
+            "the XMPP server closed the stream",
+            condition=condition,
+            text=text,
+            remedy=_REMEDIES.get(condition, "see the server's log"),
+        )
+
+    def _flush(self) -> None:
+        if not self._gathered:
+            return
+        data = b"".join(self._gathered)
+        self._gathered.clear()
+        if self.transport is None:
+            return
+        self.transport.write(data)
+        if self.transport.get_write_buffer_size() > _BUFFER_MOST:
+            _log.error("the XMPP server has stopped reading: connecting anew", unsent_bytes=_BUFFER_MOST)
+            self.abort()
+
+    def _on_up(self, _: object) -> None:
+        self._set_timer(None)
+        self._retry_seconds = _RETRY_FIRST
+        self.connected = True
+        _log.info("connected to the XMPP server", domain=self.boundjid.bare)
+        self._changed(True)  # noqa: FBT003  (its one argument)
+
+    def _on_down(self, reason: object) -> None:
+        self._gathered.clear()
+        if self.connected:
+            self.connected = False
+            _log.warning("the XMPP server is gone", reason=str(reason or "connection closed"))
+            self._changed(False)  # noqa: FBT003  (its one argument)
+        self._retry()
+
+    def _on_failed(self, reason: object) -> None:
+        # Slixmpp would try by itself too, ever more rarely up to five minutes.
+        self.cancel_connection_attempt()
+        _log.warning("cannot reach the XMPP server", reason=str(reason))
+        self._retry()
+
+    def _retry(self) -> None:
+        if not self._wanted:
+            return
+        # Jitter, lest all frontends come back in the same moment.
+        delay = self._retry_seconds * random.uniform(0.5, 1.0)  # noqa: S311  (no secret)
+        self._retry_seconds = min(self._retry_seconds * 2, _RETRY_MOST)
+        self._set_timer(self.loop.call_later(delay, self._dial))
+
+    def _dial(self) -> None:
+        self._set_timer(self.loop.call_later(_HANDSHAKE_SECONDS, self._overdue))
+        self.connect(cast("str", self.server_host), cast("int", self.server_port))
+
+    def _overdue(self) -> None:
+        _log.warning("the XMPP server does not finish the handshake")
+        if self.is_connected():
+            self.abort()
+        else:
+            self.cancel_connection_attempt()
+            self._retry()
+
+    def _set_timer(self, timer: TimerHandle | None) -> None:
+        """Keep the one timer: it is either for the next attempt or for the handshake of the present one."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = timer

@@ -1,0 +1,79 @@
+"""Requests about a subscription and its options (XEP-0254 §2.1, XEP-0060 §6.1 to §6.3). Must not know replies.
+
+The one option is the credit: how many items at once. Up to MAX_CREDIT it is granted as asked; up to a million the most is
+granted and the result says so (Q9); beyond that it is a mistake and refused (Q11).
+"""
+
+from collections.abc import Mapping
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from broker.model.commands import Adjust, Options, Subscribe, Unsubscribe
+from broker.model.nodes import MAX_CREDIT
+from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import attributes, forms
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.stanzas import Iq, expect, only
+
+CREDIT: Final = "pubsub#queue_requests"
+_CREDIT_BARE: Final = "queue_requests"
+_CREDIT_BELIEVED: Final = 1_000_000
+_OPTIONS: Final = f"{{{ns.PUBSUB}}}options"
+
+
+def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
+    """Translate `<subscribe/>`, which on a queue has its `<options/>` beside it (Q5, Q8)."""
+    expect(iq, "set")
+    wish = pubsub[0]
+    node = attributes.node(wish)
+    jid = attributes.own_jid(wish, iq.sender)
+    if len(pubsub) == 1:
+        raise MalformedRequest(Problem.OPTIONS_REQUIRED)
+    chosen = pubsub[1]
+    if len(pubsub) > 2 or chosen.tag != _OPTIONS:
+        raise MalformedRequest(Problem.BAD_REQUEST, "beside a subscribe stand its options and nothing else")
+    # XEP-0060 §6.3.7 forbids both attributes, XEP-0254 shows them and its one client sends them (QX8).
+    if chosen.get("node", node) != node or attributes.any_jid(chosen.get("jid", jid)) != jid:
+        raise MalformedRequest(Problem.BAD_REQUEST, "the options are for another subscription than the subscribe")
+    return Subscribe(node, iq.sender, jid, _credit(chosen))
+
+
+def unsubscribe(iq: Iq, pubsub: Element) -> Unsubscribe:
+    """Translate `<unsubscribe/>`."""
+    leave = only(iq, pubsub, "set")
+    return Unsubscribe(attributes.node(leave), iq.sender, attributes.own_jid(leave, iq.sender), attributes.subid(leave))
+
+
+def options(iq: Iq, pubsub: Element) -> Options | Adjust:
+    """Translate `<options/>`: a get reads them, a set changes them (P13)."""
+    chosen = only(iq, pubsub, iq.kind)
+    node = attributes.node(chosen)
+    jid = attributes.own_jid(chosen, iq.sender)
+    subid = attributes.subid(chosen)
+    if iq.kind == "get":
+        return Options(node, iq.sender, jid, subid)
+    return Adjust(node, iq.sender, jid, subid, _credit(chosen))
+
+
+def _credit(chosen: Element) -> int:
+    form = chosen.find(forms.FORM)
+    if form is None:
+        raise MalformedRequest(Problem.OPTIONS_REQUIRED)
+    fields = forms.read(form, ns.PUBSUB_SUBSCRIBE_OPTIONS)
+    if fields is None:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, "there are no options to cancel")
+    return _credit_of(fields)
+
+
+def _credit_of(fields: Mapping[str, tuple[str, ...]]) -> int:
+    # What is not honoured must not look granted, so an unknown option is refused (XEP-0060 §6.3.5).
+    for name in fields:
+        if name not in {CREDIT, _CREDIT_BARE}:
+            raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name[:80]} is no option of a queue")
+    # XEP-0254's prose and its examples spell the name differently (QX10).
+    values = {fields[name] for name in (CREDIT, _CREDIT_BARE) if name in fields}
+    if not values:
+        raise MalformedRequest(Problem.OPTIONS_REQUIRED)
+    if len(values) > 1 or len(first := values.pop()) != 1:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{CREDIT} has one value")
+    return min(attributes.whole(first[0], _CREDIT_BELIEVED, Problem.OPTIONS_INVALID, CREDIT), MAX_CREDIT)

@@ -1,0 +1,36 @@
+#!lua flags=allow-oom
+-- Keep, for one bare JID, which of its resources are here and which nodes it has to do with; presence may be heard by any
+-- frontend (QX16). Answers the nodes to leave for what has just gone: full JIDs by their resource, and the bare JID's
+-- when no resource is left. Without nodes the record ends by itself after `idle_seconds`.
+-- KEYS: resources nodes
+-- ARGV: kind resource node idle_seconds most
+-- RETURNS: ok too-many
+-- WRITES: resources nodes
+local kinds = {}
+
+-- A member of `nodes` is `resource node` (` node` for the bare JID): resources may hold spaces, so they are escaped by the caller.
+function kinds.subscribed() redis.call('SADD', key.nodes, arg.resource .. ' ' .. arg.node) end
+
+function kinds.left() redis.call('SREM', key.nodes, arg.resource .. ' ' .. arg.node) end
+
+function kinds.available() redis.call('SADD', key.resources, arg.resource) end
+
+function kinds.unavailable() redis.call('SREM', key.resources, arg.resource) end
+
+if (arg.kind == 'subscribed' and redis.call('SCARD', key.nodes) >= tonumber(arg.most))
+  or (arg.kind == 'available' and redis.call('SCARD', key.resources) >= tonumber(arg.most)) then return {'too-many'} end
+kinds[arg.kind]()
+local leave = {}
+if arg.kind == 'unavailable' then
+  local alone = redis.call('EXISTS', key.resources) == 0
+  for _, member in ipairs(redis.call('SMEMBERS', key.nodes)) do
+    local resource = string.match(member, '^(%S*) ')
+    if resource == arg.resource or (alone and resource == '') then leave[#leave + 1] = member end
+  end
+end
+if redis.call('EXISTS', key.nodes) == 1 then
+  redis.call('PERSIST', key.resources)
+else
+  redis.call('EXPIRE', key.resources, arg.idle_seconds)
+end
+return {'ok', leave}

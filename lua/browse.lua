@@ -1,0 +1,43 @@
+#!lua flags=no-writes
+-- Look at items without touching them: those named by rows, or the first `limit` in order; cut at `max_bytes` of payload.
+-- KEYS: meta log index replaced ready delayed inflight history handover
+-- ARGV: now revision number limit max_bytes | item
+-- RETURNS: ok stale gone deleted
+-- WRITES:
+--- @include partition items flights
+local refusal = partition.load()
+if refusal then return refusal end
+local places, more, bytes, results = {}, 0, 0, {}
+if #rows > 0 then
+  local ids = {}
+  for i, row in ipairs(rows) do ids[i] = row.item end
+  local found = items.find(ids)
+  for _, id in ipairs(ids) do places[#places + 1] = found[id] end
+else
+  local limit = tonumber(arg.limit)
+  for _, raw in ipairs(redis.call('XRANGE', key.log, '-', '+', 'COUNT', limit + 1)) do places[#places + 1] = raw[1] end
+  if #places > limit then
+    places[#places], more = nil, 1
+  end
+end
+local flying = flights.at(places)
+
+local function look(position)
+  if flying[position] then return entries.get(flying[position].log_id), 'locked' end
+  if redis.call('HEXISTS', key.handover, position) == 1 then return entries.current(position), 'dying' end
+  return items.waiting(position), redis.call('ZSCORE', key.delayed, position) and 'delayed' or 'waiting'
+end
+
+for _, position in ipairs(places) do
+  local entry, state = look(position)
+  if entry then
+    bytes = bytes + #entry.body
+    if bytes > tonumber(arg.max_bytes) and #results > 0 then
+      more = 1
+      break
+    end
+    results[#results + 1] = {entry.item ~= '' and entry.item or positions.item_id(position), state, entry.by,
+      tonumber((positions.split(entry.log_id))), entry.body}
+  end
+end
+return {'ok', results, {}, {}, {}, 0, more, partition.token}

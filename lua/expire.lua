@@ -1,0 +1,24 @@
+#!lua flags=allow-oom
+-- Do what time asks for: end locks whose deadline has passed, hand out what may go, take up dead letters left half-way.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal
+-- ARGV: now revision frontend sent number
+-- RETURNS: ok stale gone deleted
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover sent journal
+--- @include finish
+local refusal = partition.load()
+if refusal then return refusal end
+local late = redis.call('ZRANGEBYSCORE', key.deadlines, '-inf', partition.now, 'LIMIT', 0, 200)
+local flying, notices = flights.at(late), {}
+for _, position in ipairs(late) do
+  local flight = flying[position]
+  if flight then
+    ending.release(flight, 'expired', {})
+    notices[#notices + 1] = {flight.jid, flight.item, flight.token}
+  else
+    writes.add('ZREM', key.deadlines, position)
+  end
+end
+handover.resume()
+local reply = finish.reply({}, notices, dispatch.LIMIT)
+if #late == 200 then reply[7] = 1 end
+return reply

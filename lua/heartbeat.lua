@@ -1,0 +1,23 @@
+#!lua flags=allow-oom
+-- Say that a frontend lives, note when partitions next need a visit, and learn who has lapsed and what is due.
+-- A due partition is taken by being removed: should its taker die, the survivors visit every partition.
+-- KEYS: frontends due
+-- ARGV: now frontend lapse_ms most | kind name at
+-- RETURNS: ok
+-- WRITES: frontends due
+--- @include clock
+local now = clock.now()
+redis.call('ZADD', key.frontends, now, arg.frontend)
+for _, row in ipairs(rows) do
+  if row.kind == 'due' then
+    local known = redis.call('ZSCORE', key.due, row.name)
+    if not known or tonumber(row.at) < tonumber(known) then redis.call('ZADD', key.due, row.at, row.name) end
+  elseif row.kind == 'rescued' then
+    local seen = redis.call('ZSCORE', key.frontends, row.name)
+    if seen and tonumber(seen) <= now - tonumber(arg.lapse_ms) then redis.call('ZREM', key.frontends, row.name) end
+  end
+end
+local lapsed = redis.call('ZRANGEBYSCORE', key.frontends, '-inf', now - tonumber(arg.lapse_ms), 'LIMIT', 0, 50)
+local due = redis.call('ZRANGEBYSCORE', key.due, '-inf', now, 'LIMIT', 0, tonumber(arg.most))
+if #due > 0 then redis.call('ZREM', key.due, unpack(due)) end
+return {'ok', now, lapsed, due}

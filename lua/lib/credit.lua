@@ -1,0 +1,37 @@
+-- Credit and turns: a subscriber stands in `turns` while it may take another item and in `resting` while not; the score is
+-- when it was last served (a token). Credit is counted from the set of what it holds, never kept (guarantee 3).
+-- NEEDS: subscribers held turns resting
+--- @include subscriptions
+local credit = {}
+
+function credit.held(subid)
+  -- ';' is the character after ':'.
+  return redis.call('ZLEXCOUNT', key.held, '[' .. subid .. ':', '(' .. subid .. ';')
+end
+
+-- Puts a subscriber where its free credit belongs, keeping its turn.
+function credit.settle(subid)
+  local subscriber = subscriptions.get(subid)
+  if not subscriber then return end
+  local free = credit.held(subid) < subscriber.limit
+  local from, to = free and key.resting or key.turns, free and key.turns or key.resting
+  local served = redis.call('ZSCORE', from, subid)
+  if served then
+    redis.call('ZREM', from, subid)
+    redis.call('ZADD', to, served, subid)
+  end
+end
+
+-- Up to `count` subscribers with free credit, the least recently served first, and how much they can take together.
+function credit.candidates(count)
+  local subids = redis.call('ZRANGE', key.turns, 0, count - 1)
+  if #subids == 0 then return {}, 0 end
+  local lines, found, room = redis.call('HMGET', key.subscribers, unpack(subids)), {}, 0
+  for i, subid in ipairs(subids) do
+    local subscriber = subscriptions.read(subid, lines[i])
+    subscriber.held = credit.held(subid)
+    room = room + subscriber.limit - subscriber.held
+    found[i] = subscriber
+  end
+  return found, room
+end

@@ -1,0 +1,16 @@
+-- When the partition next needs a visit: a lock's deadline, a delay's end, or a hand-over to take up again.
+-- NEEDS: deadlines delayed handover
+--- @include partition
+local due = {RETRY_MS = 5000}
+
+function due.next()
+  local soonest = redis.call('ZRANGE', key.deadlines, 0, 0, 'WITHSCORES')[2]
+  soonest = soonest and tonumber(soonest) or 0
+  local delayed = redis.call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')[2]
+  if delayed and (soonest == 0 or tonumber(delayed) < soonest) then soonest = tonumber(delayed) end
+  if redis.call('EXISTS', key.handover) == 1 then
+    local retry = partition.now + due.RETRY_MS
+    if soonest == 0 or retry < soonest then soonest = retry end
+  end
+  return soonest
+end

@@ -1,0 +1,63 @@
+-- How a lock ends: acknowledged, or given back (released, expired, bounced), which may make the item a dead letter.
+-- NEEDS: inflight deadlines held delayed ready history parked index
+--- @include partition writes positions entries history credit items handover journal
+local ending = {touched = {}, freed = 0}
+
+local function unlock(flight)
+  writes.add('HDEL', key.inflight, flight.position)
+  writes.add('ZREM', key.deadlines, flight.position)
+  writes.add('ZREM', key.held, flight.subid .. ':' .. flight.position)
+  ending.touched[flight.subid] = true
+  ending.freed = ending.freed + 1
+end
+
+local function parked(flight)
+  if ending.any_parked == nil then ending.any_parked = redis.call('EXISTS', key.parked) == 1 end
+  return ending.any_parked and redis.call('HGET', key.parked, flight.position) or nil
+end
+
+-- The item that was locked goes; a later version, parked while it was locked, becomes an item of its own (X1).
+local function finish(flight, successor)
+  items.erase(flight.position, flight.log_id, successor and '' or flight.item)
+  if flight.attempt > 1 then writes.add('HDEL', key.history, flight.position) end
+  if successor then
+    writes.add('HDEL', key.parked, flight.position)
+    writes.add('ZADD', key.ready, positions.place(successor), successor)
+    writes.add('HSET', key.index, flight.item, successor)
+  end
+end
+
+function ending.acknowledge(flight)
+  unlock(flight)
+  finish(flight, parked(flight))
+  journal.closed('acknowledged', flight, '')
+end
+
+-- `kind` is released, expired or bounced; `hints` may hold delay_ms, reason, dead_letter.
+function ending.release(flight, kind, hints)
+  unlock(flight)
+  local successor = parked(flight)
+  local tried = partition.max_deliveries > 0 and flight.attempt >= partition.max_deliveries
+  local reason = hints.reason or ''
+  if successor then
+    finish(flight, successor)
+  elseif partition.dead_letters and (tried or hints.dead_letter) then
+    kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
+    handover.start(flight.position, entries.get(flight.log_id), flight.attempt, flight.jid, reason)
+  else
+    history.add(flight.position, flight.attempt, flight.subid)
+    local delay = hints.delay_ms or 0
+    if delay > 0 then
+      writes.add('ZADD', key.delayed, partition.now + delay, flight.position)
+    else
+      writes.add('ZADD', key.ready, positions.place(flight.position), flight.position)
+    end
+  end
+  journal.closed(kind, flight, reason)
+end
+
+-- Gives those whose locks ended their turns back.
+function ending.settle()
+  writes.flush()
+  for subid in pairs(ending.touched) do credit.settle(subid) end
+end

@@ -1,0 +1,34 @@
+-- Dead letters on their way to another node: recorded here until `handed` says that they have arrived there, so that a
+-- crash between the two steps repeats the hand-over and loses nothing. Record: `at attempts jid-length jid reason`.
+-- NEEDS: handover index history
+--- @include due partition writes positions entries
+local handover = {made = {}}
+
+local function reply(position, entry, attempts, jid, reason)
+  handover.made[#handover.made + 1] = {position, entry.item ~= '' and entry.item or positions.item_id(position), entry.by,
+    entry.body, attempts, jid, reason}
+end
+
+-- The item leaves the queue: its id is free for a new item from now on.
+function handover.start(position, entry, attempts, jid, reason)
+  writes.add('HSET', key.handover, position,
+    string.format('%.0f %d %d %s %s', partition.now, attempts, #jid, jid, reason))
+  writes.add('HDEL', key.history, position)
+  if entry.item ~= '' then writes.add('HDEL', key.index, entry.item) end
+  reply(position, entry, attempts, jid, reason)
+end
+
+-- Takes up those whose first hand-over nobody finished.
+function handover.resume()
+  local found = redis.call('HSCAN', key.handover, 0, 'COUNT', 50)[2]
+  for i = 1, #found, 2 do
+    local at, attempts, length, rest = string.match(found[i + 1], '^(%d+) (%d+) (%d+) (.*)$')
+    local entry = entries.current(found[i])
+    if not entry then
+      redis.call('HDEL', key.handover, found[i])
+    elseif tonumber(at) + due.RETRY_MS <= partition.now then
+      reply(found[i], entry, tonumber(attempts), string.sub(rest, 1, tonumber(length)),
+        string.sub(rest, tonumber(length) + 2))
+    end
+  end
+end

@@ -1,0 +1,89 @@
+-- How a published item enters: what a repeated id means (X1), whether there is room (P17, PX4), and where it goes.
+-- NEEDS: log index replaced parked history seen ready subscribers
+--- @include partition writes positions entries flights waiting items handover
+local intake = {}
+
+function intake.prepare(rows)
+  local ids = {}
+  for _, row in ipairs(rows) do
+    if row.item ~= '' then ids[#ids + 1] = row.item end
+  end
+  intake.known, intake.count = {}, redis.call('XLEN', key.log)
+  if #ids == 0 then return end
+  local found, places = items.find(ids), {}
+  for _, position in pairs(found) do places[#places + 1] = position end
+  local flying = flights.at(places)
+  for id, position in pairs(found) do
+    if flying[position] then
+      intake.known[id] = {position = position, flight = flying[position]}
+    elseif items.waiting(position) then
+      intake.known[id] = {position = position}
+    end
+  end
+end
+
+-- A row that gives subids may publish only while one of them is subscribed (publish model `subscribers`).
+function intake.admits(row)
+  return row.full == '' or redis.call('HEXISTS', key.subscribers, row.full) == 1
+    or redis.call('HEXISTS', key.subscribers, row.bare) == 1
+end
+
+local function ignores(row)
+  return arg.dedupe == 'ignore' or row.once == '1'
+end
+
+function intake.repeats(row)
+  if row.item == '' or not ignores(row) then return false end
+  if intake.known[row.item] then return true end
+  local until_ms = redis.call('ZSCORE', key.seen, row.item)
+  return until_ms and tonumber(until_ms) > partition.now
+end
+
+function intake.room()
+  local limit = tonumber(arg.max_items)
+  if intake.count < limit then return true end
+  -- Versions of one item are several entries: counted exactly only when it matters.
+  if redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - redis.call('HLEN', key.parked) < limit then
+    return true
+  end
+  local dead_letter = arg.node_full == 'dead-letter-oldest'
+  if arg.node_full == 'reject' or (dead_letter and not partition.dead_letters) then return false end
+  local oldest = waiting.take(1)[1]
+  if not oldest then return false end
+  if dead_letter then
+    handover.start(oldest.position, oldest.entry, oldest.past.attempts, '', 'node-full')
+  else
+    items.drop(oldest.position, oldest.entry)
+  end
+  writes.flush()
+  return true
+end
+
+function intake.append(row)
+  local position = entries.append(row.item, row.by, row.body, '')
+  intake.count = intake.count + 1
+  if row.item == '' then return positions.item_id(position) end
+  intake.known[row.item] = {position = position}
+  writes.add('HSET', key.index, row.item, position)
+  if ignores(row) then
+    writes.add('ZADD', key.seen, partition.now + tonumber(arg.dedupe_ms), row.item)
+    -- Two forgotten for each remembered: the window never grows past what is inside it.
+    local old = redis.call('ZRANGEBYSCORE', key.seen, '-inf', partition.now, 'LIMIT', 0, 2)
+    if #old > 0 then redis.call('ZREM', key.seen, unpack(old)) end
+  end
+  return row.item
+end
+
+-- A waiting item is replaced in place and starts anew; a locked one gets a parked successor.
+function intake.replace(row)
+  local known = intake.known[row.item]
+  local beside = known.flight and key.parked or key.replaced
+  local earlier = redis.call('HGET', beside, known.position)
+  if earlier then redis.call('XDEL', key.log, earlier) end
+  local log_id = entries.append(row.item, row.by, row.body, known.position)
+  redis.call('HSET', beside, known.position, log_id)
+  if not known.flight then
+    entries.any_replaced = true
+    redis.call('HDEL', key.history, known.position)
+  end
+end

@@ -1,0 +1,45 @@
+-- Finds items by id and takes them out of the queue for good.
+-- NEEDS: index log replaced history ready delayed handover
+--- @include writes positions entries
+local items = {}
+
+-- Positions of these ids: id -> position; an id that the service made may name what is gone already.
+function items.find(ids)
+  local found = {}
+  for first = 1, #ids, 1000 do
+    local last = math.min(first + 999, #ids)
+    local values = redis.call('HMGET', key.index, unpack(ids, first, last))
+    for i = first, last do
+      found[ids[i]] = values[i - first + 1] or positions.of_item_id(ids[i])
+    end
+  end
+  return found
+end
+
+-- The entry of an item that is not locked; nil when there is none or it is on its way to the dead letters.
+function items.waiting(position)
+  if redis.call('HEXISTS', key.handover, position) == 1 then return nil end
+  local entry = entries.current(position)
+  -- An entry that belongs to another position is a version of that item, no item of its own.
+  if entry and entry.at ~= '' and entry.log_id == position and not redis.call('ZSCORE', key.ready, position)
+    and not redis.call('ZSCORE', key.delayed, position) then return nil end
+  return entry
+end
+
+-- Erases an item, whose payload is at `log_id`; `item` is the publisher's id or empty.
+function items.erase(position, log_id, item)
+  writes.add('XDEL', key.log, position)
+  if log_id ~= position then
+    writes.add('XDEL', key.log, log_id)
+    writes.add('HDEL', key.replaced, position)
+  end
+  if item ~= '' and item ~= positions.item_id(position) then writes.add('HDEL', key.index, item) end
+end
+
+-- Erases an item that waits, wherever it stands.
+function items.drop(position, entry)
+  items.erase(position, entry.log_id, entry.item)
+  writes.add('ZREM', key.ready, position)
+  writes.add('ZREM', key.delayed, position)
+  writes.add('HDEL', key.history, position)
+end

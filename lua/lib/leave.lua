@@ -1,0 +1,21 @@
+-- How a subscriber leaves, and how all that it holds is given back at once.
+-- NEEDS: subscribers turns resting held
+--- @include writes flights credit ending
+local leave = {CHUNK = 300}
+
+function leave.remove(subid)
+  redis.call('ZREM', key.turns, subid)
+  redis.call('ZREM', key.resting, subid)
+  return redis.call('HDEL', key.subscribers, subid) == 1
+end
+
+-- Gives back up to `CHUNK` items and tells how many are left: one script must not run for long.
+function leave.release(subid, kind, reason)
+  local prefix = subid .. ':'
+  local members = redis.call('ZRANGEBYLEX', key.held, '[' .. prefix, '(' .. subid .. ';', 'LIMIT', 0, leave.CHUNK)
+  local places = {}
+  for _, member in ipairs(members) do places[#places + 1] = string.sub(member, #prefix + 1) end
+  for _, flight in pairs(flights.at(places)) do ending.release(flight, kind, {reason = reason}) end
+  writes.flush()
+  return credit.held(subid)
+end

@@ -1,0 +1,18 @@
+-- Subscriptions: subid -> `credit bounces jid`. The subid is made from the JID, so who comes back is known by its locks.
+-- NEEDS: subscribers
+local subscriptions = {}
+
+function subscriptions.read(subid, line)
+  local limit, bounces, jid = string.match(line, '^(%d+) (%d+) (.*)$')
+  return {subid = subid, limit = tonumber(limit), bounces = tonumber(bounces), jid = jid}
+end
+
+function subscriptions.get(subid)
+  local line = redis.call('HGET', key.subscribers, subid)
+  return line and subscriptions.read(subid, line) or nil
+end
+
+function subscriptions.put(subscriber)
+  redis.call('HSET', key.subscribers, subscriber.subid,
+    string.format('%d %d %s', subscriber.limit, subscriber.bounces, subscriber.jid))
+end

@@ -1,0 +1,46 @@
+-- What waits, in order: `ready` (left FIFO order and may go out), then the log from the cursor on.
+-- NEEDS: ready delayed log
+--- @include partition writes positions entries history
+local waiting = {}
+
+-- Moves what is due from `delayed` to `ready`; bounded, the rest follows with the next script.
+function waiting.promote()
+  local due = redis.call('ZRANGEBYSCORE', key.delayed, '-inf', partition.now, 'LIMIT', 0, 200)
+  for _, position in ipairs(due) do writes.add('ZADD', key.ready, positions.place(position), position) end
+  if #due > 0 then redis.call('ZREM', key.delayed, unpack(due)) end
+  writes.flush()
+end
+
+local function from_ready(count, taken)
+  local out = redis.call('ZRANGE', key.ready, 0, count - 1)
+  for _, position in ipairs(out) do
+    local entry = entries.current(position)
+    -- Nothing but a hand at redis-cli removes an entry that waits: such an item is passed over.
+    if entry then taken[#taken + 1] = {position = position, entry = entry, past = history.of(position)} end
+  end
+  if #out > 0 then redis.call('ZREM', key.ready, unpack(out)) end
+end
+
+local function from_log(count, taken)
+  while count > 0 and partition.cursor ~= partition.tail do
+    local found = redis.call('XRANGE', key.log, '(' .. partition.cursor, '+', 'COUNT', count)
+    for _, raw in ipairs(found) do
+      local entry = entries.read(raw)
+      if entry.at == '' then
+        local replacement = entries.replacement(entry.log_id)
+        taken[#taken + 1] = {position = entry.log_id, entry = replacement and entries.get(replacement) or entry,
+          past = {attempts = 0, holders = {}}}
+        count = count - 1
+      end
+    end
+    partition.cursor = #found > 0 and found[#found][1] or partition.tail
+  end
+end
+
+-- Takes up to `count` items out of the waiting; the caller gives each of them a lock.
+function waiting.take(count)
+  local taken = {}
+  from_ready(count, taken)
+  from_log(count - #taken, taken)
+  return taken
+end

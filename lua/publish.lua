@@ -1,0 +1,28 @@
+#!lua
+-- Append items to the log, or replace those with the same ids, and hand out what there is credit for.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent seen journal
+-- ARGV: now revision frontend sent number dedupe dedupe_ms max_items node_full | item by body once full bare
+-- RETURNS: ok stale gone deleted | ok duplicate node-full forbidden
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover sent seen journal
+--- @include finish intake
+local refusal = partition.load()
+if refusal then return refusal end
+
+intake.prepare(rows)
+local results, added = {}, 0
+for i, row in ipairs(rows) do
+  if not intake.admits(row) then
+    results[i] = {'forbidden'}
+  elseif intake.repeats(row) then
+    results[i] = {'duplicate', row.item}
+  elseif intake.known[row.item] then
+    intake.replace(row)
+    results[i] = {'ok', row.item}
+  elseif not intake.room() then
+    results[i] = {'node-full'}
+  else
+    results[i] = {'ok', intake.append(row)}
+    added = added + 1
+  end
+end
+return finish.reply(results, {}, added)

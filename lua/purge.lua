@@ -1,0 +1,20 @@
+#!lua flags=allow-oom
+-- Drop items that wait, a bounded part per call; locked items are left to their holders (P25).
+-- KEYS: meta log index replaced ready delayed history handover
+-- ARGV: now revision number
+-- RETURNS: ok stale gone deleted
+-- WRITES: meta log index replaced ready delayed history
+--- @include waiting items
+local refusal = partition.load()
+if refusal then return refusal end
+local CHUNK = 300
+local dropped = waiting.take(CHUNK)
+for _, position in ipairs(redis.call('ZRANGE', key.delayed, 0, CHUNK - #dropped - 1)) do
+  if #dropped == CHUNK then break end
+  local entry = entries.current(position)
+  if entry then dropped[#dropped + 1] = {position = position, entry = entry} end
+end
+for _, taken in ipairs(dropped) do items.drop(taken.position, taken.entry) end
+writes.flush()
+partition.save()
+return {'ok', {#dropped}, {}, {}, {}, 0, #dropped == CHUNK and 1 or 0, partition.token}

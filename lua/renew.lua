@@ -1,0 +1,18 @@
+#!lua flags=allow-oom
+-- Start the lock time of held items anew.
+-- KEYS: meta log index replaced ready delayed inflight deadlines history handover answers answers_old
+-- ARGV: now revision number | full bare by owner item token
+-- RETURNS: ok stale gone deleted | ok item-not-found forbidden locked-by-another lock-lost
+-- WRITES: deadlines
+--- @include judge due
+local refusal = partition.load()
+if refusal then return refusal end
+local results = judge.each(rows, function(row, verdict)
+  if verdict == 'waiting' then return {'lock-lost'} end
+  if verdict ~= 'held' then return {verdict} end
+  local deadline = partition.now + partition.lock_ms
+  writes.add('ZADD', key.deadlines, deadline, row.position)
+  return {'ok', row.flight.token, deadline}
+end)
+writes.flush()
+return {'ok', results, {}, {}, {}, due.next(), 0, partition.token}

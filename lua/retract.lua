@@ -1,0 +1,29 @@
+#!lua flags=allow-oom
+-- Acknowledge items by their holders, or delete them by their owners and publishers, and hand the freed credit on.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent journal
+-- ARGV: now revision frontend sent number | full bare by sender owner item token request
+-- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover answers answers_old sent journal
+--- @include finish judge
+local refusal = partition.load()
+if refusal then return refusal end
+answers.rotate()
+
+local function answer(row, holder)
+  if row.name then writes.add('HSET', key.answers, row.name, holder) end
+  return {'ok', holder}
+end
+
+local results = judge.each(rows, function(row, verdict)
+  if verdict == 'held' then
+    ending.acknowledge(row.flight)
+    return answer(row, row.flight.jid)
+  elseif verdict == 'waiting' then
+    items.drop(row.position, row.entry)
+    return answer(row, '')
+  elseif verdict == 'replayed' then
+    return {'replayed', row.answered}
+  end
+  return {verdict}
+end)
+return finish.reply(results, {}, ending.freed)

@@ -1,0 +1,25 @@
+#!lua flags=allow-oom
+-- Give items back by their holders, at once or after a delay or to the dead letters, and hand them to the next.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent journal
+-- ARGV: now revision frontend sent number | full bare by sender owner item token request delay_ms reason dead_letter
+-- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover answers answers_old sent journal
+--- @include finish judge
+local refusal = partition.load()
+if refusal then return refusal end
+answers.rotate()
+
+local results = judge.each(rows, function(row, verdict)
+  if verdict == 'held' then
+    ending.release(row.flight, 'released',
+      {delay_ms = tonumber(row.delay_ms), reason = row.reason, dead_letter = row.dead_letter == '1'})
+    if row.name then writes.add('HSET', key.answers, row.name, row.flight.jid) end
+    return {'ok', row.flight.jid}
+  elseif verdict == 'replayed' then
+    return {'replayed', row.answered}
+  elseif verdict == 'waiting' then
+    return {'lock-lost'}
+  end
+  return {verdict}
+end)
+return finish.reply(results, {}, ending.freed)

@@ -1,0 +1,99 @@
+"""The rules of the house that a machine can hold: who imports whom, how big a module is, what no file may contain."""
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+MODULES = sorted(path for package in ("broker", "frontends") for path in (ROOT / package).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+each_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+each_file = pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def _contract(name: str) -> dict[str, Any]:
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    return next(contract for contract in contracts if contract["id"] == name)
+
+
+def _children(package: str) -> set[str]:
+    """Name the modules and packages directly inside a package."""
+    paths = (ROOT / package).iterdir()
+    return {path.stem for path in paths if path.suffix == ".py" or (path / "__init__.py").is_file()} - {"__init__"}
+
+
+def test_imports() -> None:
+    """Every import rule of design §2 holds, and every module has a place in them."""
+    lint = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stdout
+
+
+def test_both_sides_are_listed_whole() -> None:
+    """A new door, or a new part of the core, cannot slip past the rule that only the composer sees both sides."""
+    contract = _contract("sides")
+    above = {"cli", "demo", "bench", "compose"}
+    assert {f"frontends.{name}" for name in _children("frontends") - above} == set(contract["source_modules"])
+    # What a door may see of the core: its words, and the envelope of a payload.
+    hidden = {f"broker.{name}" for name in _children("broker") - {"model", "codec"}}
+    assert hidden == {name for name in contract["forbidden_modules"] if name.startswith("broker.")}
+
+
+@pytest.mark.parametrize("name", ["dependencies", "optional-dependencies"])
+def test_model_is_shut_to_every_dependency(name: str) -> None:
+    """A dependency added to the project is one that the model may not import."""
+    listed = PROJECT["project"][name]
+    lines = listed if isinstance(listed, list) else listed["embedded"]
+    imported = {re.split(r"[^\w-]", line)[0].replace("-", "_") for line in lines}
+    assert imported <= set(_contract("model")["forbidden_modules"])
+
+
+@pytest.mark.parametrize("package", ["broker", "frontends"])
+def test_directories_are_packages(package: str) -> None:
+    """Every directory with Python in it is a package: import-linter, mypy and the wheel pass others over."""
+    directories = {path.parent for path in MODULES if path.is_relative_to(ROOT / package)}
+    assert all((directory / "__init__.py").is_file() for directory in directories)
+
+
+@each_module
+def test_size_and_name(path: Path) -> None:
+    """A module has at most 350 lines and is called by what it is about."""
+    assert len(path.read_text().splitlines()) <= 350
+    assert path.stem not in {"utils", "helpers", "manager", "base", "common", "misc"}
+
+
+@each_file
+def test_docstrings(path: Path) -> None:
+    """Every module opens with what it is for, and every test with its claim."""
+    tree = ast.parse(path.read_text())
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    assert ast.get_docstring(tree)
+    assert [node.name for node in functions if node.name.startswith("test_") and not ast.get_docstring(node)] == []
+
+
+def test_no_machine_paths() -> None:
+    """No file of the repository names a directory of somebody's machine or a private package index."""
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True, timeout=30).stdout.split("\0")
+    machine = re.compile(rb"(?<![\w.~-])/(?:work|root|home|Users)/|(?:extra-)?index-" + rb"url")
+    files = [ROOT / name for name in names if name and (ROOT / name).is_file()]
+    assert [str(path.relative_to(ROOT)) for path in files if machine.search(path.read_bytes())] == []
+
+
+def test_setup_is_posix_shell() -> None:
+    """The scripts of the set-up are plain POSIX shell, and shellcheck, where it is installed, has nothing to say."""
+    script = ROOT / "deploy" / "local" / "setup.sh"
+    assert script.read_text().startswith("#!/bin/sh\n")
+    subprocess.run(["sh", "-n", script], check=True, timeout=30)
+    if shellcheck := shutil.which("shellcheck"):
+        subprocess.run([shellcheck, script, ROOT / ".ci" / "run"], check=True, timeout=60)

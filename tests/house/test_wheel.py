@@ -1,0 +1,94 @@
+"""The wheel: what is installed from it works without the repository."""
+
+import os
+import runpy
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel."""
+    directory = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", directory, ROOT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = directory.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel in a fresh environment that borrows only its dependencies from this one."""
+    environment = tmp_path_factory.mktemp("installed") / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=60)
+    interpreter = environment / "bin" / "python"
+    install = ["-m", "pip", "--python", interpreter, "install", "--quiet", "--no-index", "--no-deps", wheel]
+    subprocess.run([sys.executable, *install], check=True, timeout=60)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    # A path in a .pth file is searched, but the .pth files in it are not read: the editable install stays out of sight.
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return interpreter
+
+
+def _run(python: Path, program: str) -> str:
+    command = [python, "-I", "-c", program]
+    return subprocess.run(
+        command, cwd=python.parent, capture_output=True, text=True, check=True, timeout=60
+    ).stdout.strip()
+
+
+def test_contents(wheel: Path) -> None:
+    """All of lua/ is in it, every Python module, and nothing from beside them."""
+    names = set(zipfile.ZipFile(wheel).namelist())
+    scripts = {f"broker/_lua/{path.relative_to(ROOT / 'lua')}" for path in (ROOT / "lua").rglob("*.lua")}
+    modules = {str(path.relative_to(ROOT)) for name in ("broker", "frontends") for path in (ROOT / name).rglob("*.py")}
+    assert scripts | modules | {"frontends/_local/ejabberd.yml"} <= names
+    assert {name.partition("/")[0] for name in names} <= {"broker", "frontends", "stanzaq-0.1.0.dist-info"}
+
+
+def test_scripts_are_found(python: Path) -> None:
+    """The installed package reads its Lua from its own copy."""
+    program = "from broker.scripts.location import lua_directory as d; print(d()); print(sorted(d().rglob('*.lua'))[0].read_text())"
+    place, _, text = _run(python, program).partition("\n")
+    assert Path(place).is_relative_to(python.parent.parent)
+    assert text
+
+
+def test_scripts_of_a_stranger(tmp_path: Path) -> None:
+    """A `lua` directory that happens to lie beside an installed package is not taken for ours."""
+    (tmp_path / "lua").mkdir()
+    module = tmp_path / "broker" / "scripts" / "location.py"
+    module.parent.mkdir(parents=True)
+    module.write_text((ROOT / "broker" / "scripts" / "location.py").read_text())
+    with pytest.raises(FileNotFoundError, match="install stanzaq again"):
+        runpy.run_path(str(module))["lua_directory"]()
+
+
+def test_ejabberd_is_found(python: Path) -> None:
+    """The installed package starts its private ejabberd from its own template."""
+    assert "mod_pubsub" in _run(python, "from frontends.servers import ejabberd; print(ejabberd._template())")
+
+
+def test_command(python: Path) -> None:
+    """The installed command checks settings and tells its version."""
+    command = python.with_name("stanzaq")
+    environment = {**os.environ, "STANZAQ_XMPP_DOMAIN": "queue.example.org", "STANZAQ_XMPP_SECRET": "secret"}
+    for arguments, answer in ((["version"], "0.1.0"), (["serve", "xmpp", "--check"], "the settings are in order")):
+        done = subprocess.run(
+            [command, *arguments],
+            env=environment,
+            cwd=python.parent,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        assert done.stdout.strip() == answer

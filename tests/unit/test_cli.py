@@ -1,0 +1,56 @@
+"""The command line: every command explains itself, and wrong settings are told kindly."""
+
+import pytest
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.testing import CliRunner
+
+from frontends.cli import app
+
+
+def _commands(command: object, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], TyperCommand]]:
+    if isinstance(command, TyperGroup):
+        return [found for name, child in command.commands.items() for found in _commands(child, (*path, name))]
+    assert isinstance(command, TyperCommand)
+    return [(path, command)]
+
+
+_ALL = _commands(typer.main.get_command(app))
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+    """Give a runner in an environment with all that `serve xmpp` needs."""
+    monkeypatch.setenv("STANZAQ_XMPP_DOMAIN", "queue.example.org")
+    monkeypatch.setenv("STANZAQ_XMPP_SECRET", "secret")
+    return CliRunner()
+
+
+@pytest.mark.parametrize(("path", "command"), _ALL, ids=[" ".join(path) for path, _ in _ALL])
+def test_help(path: tuple[str, ...], command: TyperCommand, runner: CliRunner) -> None:
+    """Every command says what it does and shows an example of itself; every option is explained."""
+    assert command.help is not None
+    assert f"stanzaq {' '.join(path)}" in command.help.partition("Example: ")[2]
+    assert all(getattr(option, "help", None) for option in command.params)
+    assert runner.invoke(app, [*path, "--help"]).exit_code == 0
+
+
+def test_check(runner: CliRunner) -> None:
+    """`serve xmpp --check` with good settings says so and ends."""
+    result = runner.invoke(app, ["serve", "xmpp", "--check"])
+    assert (result.exit_code, result.stdout) == (0, "the settings are in order\n")
+
+
+def test_wrong_settings(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong settings end with code 2 and one block on stderr, without a traceback."""
+    monkeypatch.setenv("STANZAQ_NODE_QUOTA", "[bold]many[/bold]")
+    result = runner.invoke(app, ["serve", "xmpp"])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "STANZAQ_NODE_QUOTA" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_version(runner: CliRunner) -> None:
+    """`version` prints the installed version alone."""
+    assert runner.invoke(app, ["version"]).stdout.strip().count(".") == 2

@@ -1,0 +1,171 @@
+"""Settings: what is read from where, and what the person who got one wrong is told (design §3)."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from broker.settings import Address, LogFormat, NodeCreation, SettingsError, load
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start with the two settings that have no default, and no other."""
+    for name in [name for name in os.environ if name.startswith("STANZAQ_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("STANZAQ_XMPP_DOMAIN", "queue.example.org")
+    monkeypatch.setenv("STANZAQ_XMPP_SECRET", "s3cret")
+
+
+def _problems(config: Path | None = None) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as caught:
+        load(config)
+    return caught.value.problems
+
+
+def test_defaults() -> None:
+    """With domain and secret alone, all else has the values that design §3 gives it."""
+    settings = load()
+    assert settings.redis_url == "redis://127.0.0.1:6379/0"
+    assert settings.redis_timeout == 2.0
+    assert settings.xmpp_server == Address("127.0.0.1", 5347)
+    assert settings.admins == ()
+    assert settings.metrics_bind is None
+    assert settings.log_format is LogFormat.CONSOLE
+    assert settings.node_creation is NodeCreation.ANYONE
+    assert (settings.node_quota, settings.default_queueing) == (100, True)
+    assert (settings.watchdog_seconds, settings.drain_seconds) == (10.0, 5.0)
+    assert (settings.legacy_unlock_ns, settings.strict_iq_type) == (False, False)
+
+
+def test_file_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A TOML file sets what the environment does not."""
+    config = tmp_path / "stanzaq.toml"
+    config.write_text(
+        'redis_url = "unix:///run/redis.sock"\nnode_quota = 7\nadmins = ["Romeo@Example.org"]\nmetrics_bind = "[::1]:9464"\n'
+    )
+    monkeypatch.setenv("STANZAQ_NODE_QUOTA", "8")
+    settings = load(config)
+    assert settings.redis_url == "unix:///run/redis.sock"
+    assert settings.admins == ("romeo@example.org",)
+    assert settings.metrics_bind == Address("::1", 9464)
+    assert settings.node_quota == 8
+
+
+def test_secret_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret is read from the file that STANZAQ_…_FILE names, without the newline at its end."""
+    secret = tmp_path / "secret"
+    secret.write_text("from a file\n")
+    monkeypatch.delenv("STANZAQ_XMPP_SECRET")
+    monkeypatch.setenv("STANZAQ_XMPP_SECRET_FILE", str(secret))
+    assert load().xmpp_secret.get_secret_value() == "from a file"
+
+
+def test_secret_file_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret's file that cannot be read is named."""
+    monkeypatch.setenv("STANZAQ_XMPP_SECRET_FILE", str(tmp_path / "none"))
+    (problem,) = _problems()
+    assert problem.startswith("STANZAQ_XMPP_SECRET_FILE: ")
+    assert "Name a text file" in problem
+
+
+def test_admins_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several admins fit into one variable, and come out as servers stamp them."""
+    monkeypatch.setenv("STANZAQ_ADMINS", "Romeo@example.org, juliet@EXAMPLE.org,")
+    assert load().admins == ("romeo@example.org", "juliet@example.org")
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://h/1", "rediss://u:p@h:1/0", "unix:///s?db=1", "embedded://", "embedded:///data"]
+)
+def test_redis_urls(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kind of Redis that this version can reach is accepted as it is written."""
+    monkeypatch.setenv("STANZAQ_REDIS_URL", url)
+    assert load().redis_url == url
+
+
+@pytest.mark.parametrize("scheme", ["redis+sentinel", "redis+cluster"])
+def test_redis_urls_of_later(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentinel and Cluster are recognised, refused in a sentence, and their password is not repeated."""
+    monkeypatch.setenv("STANZAQ_REDIS_URL", f"{scheme}://user:hunter2@h")
+    (problem,) = _problems()
+    assert f"{scheme}:// is not supported by this version" in problem
+    assert "hunter2" not in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wrong"),
+    [
+        ("REDIS_URL", "localhost:6379", "not the URL of a Redis"),
+        ("REDIS_URL", "http://[", "not the URL of a Redis"),
+        ("REDIS_TIMEOUT", "0", "greater than 0"),
+        ("REDIS_TIMEOUT", "nan", "less than or equal to 60"),
+        ("XMPP_SERVER", "localhost", "'localhost' is not HOST:PORT"),
+        ("XMPP_SERVER", "localhost:65536", "is not HOST:PORT"),
+        ("XMPP_SERVER", "localhost:" + "9" * 5000, "is not HOST:PORT"),
+        ("XMPP_DOMAIN", "someone@example.org", "is not a domain name"),
+        ("XMPP_DOMAIN", "", "is not a domain name"),
+        ("XMPP_SECRET", "", "is empty"),
+        ("ADMINS", "romeo@example.org/phone", "is not a bare JID"),
+        ("METRICS_BIND", ":9464", "is not HOST:PORT"),
+        ("LOG_FORMAT", "xml", "'console' or 'json'"),
+        ("NODE_CREATION", "nobody", "'anyone' or 'admins'"),
+        ("NODE_QUOTA", "-1", "greater than or equal to 0"),
+        ("WATCHDOG_SECONDS", "0", "greater than 0"),
+        ("STRICT_IQ_TYPE", "perhaps", "valid boolean"),
+    ],
+)
+def test_wrong_values(name: str, value: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence about a wrong value names the setting in both places, the fault, and what it takes."""
+    monkeypatch.setenv(f"STANZAQ_{name}", value)
+    (problem,) = _problems()
+    assert problem.startswith(f"STANZAQ_{name} ({name.lower()} in the file): ")
+    assert wrong in problem
+    assert " It takes " in problem
+
+
+def test_everything_wrong_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is missing or wrong is told in one go."""
+    monkeypatch.delenv("STANZAQ_XMPP_DOMAIN")
+    monkeypatch.delenv("STANZAQ_XMPP_SECRET")
+    monkeypatch.setenv("STANZAQ_NODE_QUOTA", "many")
+    problems = _problems()
+    assert len(problems) == 3
+    assert sum("is not set" in problem for problem in problems) == 2
+
+
+def test_unknown_name_in_file(tmp_path: Path) -> None:
+    """A misspelt name in the file is refused, with the names there are."""
+    config = tmp_path / "stanzaq.toml"
+    config.write_text("node_qouta = 7\n")
+    (problem,) = _problems(config)
+    assert problem.startswith("node_qouta: no such setting.")
+    assert "node_quota" in problem
+
+
+def test_unknown_name_in_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that Kubernetes puts there for a service called stanzaq harms nothing."""
+    monkeypatch.setenv("STANZAQ_PORT", "tcp://10.0.0.1:80")
+    assert load().xmpp_domain == "queue.example.org"
+
+
+@pytest.mark.parametrize("text", ["node_quota 7", "\x00", 'node_quota = "'])
+def test_file_not_toml(text: str, tmp_path: Path) -> None:
+    """A file that is not TOML is named, with the place of the fault."""
+    config = tmp_path / "stanzaq.toml"
+    config.write_text(text)
+    (problem,) = _problems(config)
+    assert problem.startswith(str(config))
+
+
+def test_file_missing(tmp_path: Path) -> None:
+    """A file that is not there is named."""
+    (problem,) = _problems(tmp_path / "none.toml")
+    assert "none.toml" in problem
+
+
+def test_secrets_are_not_shown() -> None:
+    """Neither the secret nor the URL of Redis is in the settings' text, which logs may hold."""
+    text = repr(load())
+    assert "s3cret" not in text
+    assert "6379" not in text

@@ -1,0 +1,79 @@
+"""Watchdog: a real process that hangs or is stopped is killed; one that works is left alone."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+
+_PATIENCE_SECONDS = 20.0
+
+# Feeds the watchdog for three times as long as it waits, then says so and does nothing more.
+_PROGRAM = """
+import time
+from frontends.watchdog import Watchdog
+
+watchdog = Watchdog(0.5)
+print("watched", flush=True)
+until = time.monotonic() + 1.5
+while time.monotonic() < until:
+    watchdog.feed()
+    time.sleep(0.05)
+print("fed", flush=True)
+{then}
+"""
+
+
+@contextmanager
+def _program(then: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM.format(then=then)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as program:
+        try:
+            yield program
+        finally:
+            program.kill()
+
+
+def _line(program: subprocess.Popen[str]) -> str:
+    assert program.stdout is not None
+    return program.stdout.readline().strip()
+
+
+def test_hung() -> None:
+    """A process that feeds its watchdog lives; when it stops feeding it is killed."""
+    with _program("time.sleep(600)") as program:
+        assert (_line(program), _line(program)) == ("watched", "fed")
+        assert program.wait(_PATIENCE_SECONDS) == -signal.SIGKILL
+
+
+def test_stopped() -> None:
+    """A process under SIGSTOP is killed, though it can run nothing itself."""
+    with _program("time.sleep(600)") as program:
+        assert _line(program) == "watched"
+        program.send_signal(signal.SIGSTOP)
+        assert program.wait(_PATIENCE_SECONDS) == -signal.SIGKILL
+
+
+def test_orderly_end() -> None:
+    """A process that sends its watchdog away ends as it likes and leaves no child behind."""
+    with _program("watchdog.stop(); raise SystemExit(7)") as program:
+        assert _line(program) == "watched"
+        (child,) = psutil.Process(program.pid).children()
+        assert program.wait(_PATIENCE_SECONDS) == 7
+        assert not child.is_running()
+
+
+def test_ends_with_its_parent() -> None:
+    """The watchdog of a process that is killed goes by itself."""
+    with _program("time.sleep(600)") as program:
+        assert _line(program) == "watched"
+        (child,) = psutil.Process(program.pid).children()
+        end = os.pidfd_open(child.pid)
+        program.kill()
+        assert select.select([end], [], [], _PATIENCE_SECONDS)[0]
+        os.close(end)

@@ -1,0 +1,92 @@
+"""What the tests of the XMPP door share: an IQ from its payload, and a stream whose wire is a list."""
+
+from collections.abc import Callable
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from broker.model.names import Jid
+from broker.model.problems import MalformedRequest
+from frontends.xmpp import requests, stanzas
+from frontends.xmpp.stanzas import Answer, Iq, Question
+
+WORKER = Jid("worker@example.org/desk")
+SERVICE = "queue.example.org"
+HEADER = (
+    "<stream:stream xmlns='jabber:component:accept' xmlns:stream='http://etherx.jabber.org/streams'"
+    " from='queue.example.org' id='s1'>"
+)
+
+MakeIq = Callable[..., Iq]
+Fault = Callable[..., MalformedRequest]
+
+
+def _make_iq(payload: str, kind: str = "set", sender: str = WORKER, request: str = "r1") -> Iq:
+    text = (
+        f"<iq xmlns='jabber:component:accept' type='{kind}' id='{request}' from='{sender}' to='{SERVICE}'>{payload}</iq>"
+    )
+    iq = stanzas.asked(ET.fromstring(text))
+    assert iq is not None
+    return iq
+
+
+@pytest.fixture
+def make_iq() -> MakeIq:
+    """Give the maker of IQs: `make_iq(payload, kind, sender, request)`."""
+    return _make_iq
+
+
+@pytest.fixture
+def read() -> Callable[..., Question | Answer]:
+    """Give the translator of an IQ's payload: `read(payload, kind, sender, request)`."""
+    return lambda *arguments, **named: requests.read(_make_iq(*arguments, **named))
+
+
+@pytest.fixture
+def fault() -> Fault:
+    """Give the translator of an IQ's payload that must be refused: `fault(payload, kind, sender, request)`."""
+
+    def refused(*arguments: str, **named: str) -> MalformedRequest:
+        with pytest.raises(MalformedRequest) as caught:
+            requests.read(_make_iq(*arguments, **named))
+        return caught.value
+
+    return refused
+
+
+class Wire:
+    """A transport that keeps what is written, one entry per write; `unsent` is what it claims to hold back."""
+
+    def __init__(self) -> None:
+        """Begin open and empty."""
+        self.writes: list[bytes] = []
+        self.unsent = 0
+        self.aborted = False
+
+    def write(self, data: bytes) -> None:
+        """Keep the bytes."""
+        self.writes.append(data)
+
+    def get_write_buffer_size(self) -> int:
+        """Tell what is held back."""
+        return self.unsent
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Take any limit."""
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        """Know nothing about a socket."""
+        return default
+
+    def close(self) -> None:
+        """Do nothing: `abort` follows."""
+
+    def abort(self) -> None:
+        """Remember it."""
+        self.aborted = True
+
+
+@pytest.fixture
+def wire() -> Wire:
+    """Give a transport whose wire is a list."""
+    return Wire()
