@@ -8,6 +8,7 @@ from pathlib import Path
 import structlog
 import uvloop
 
+from broker.model.problems import CoreUnavailable
 from broker.redis_core.service import RedisCore
 from broker.settings import LogFormat, Settings
 from frontends import logs
@@ -19,6 +20,7 @@ from frontends.xmpp.component import Component
 _EMBEDDED = "embedded://"
 _PULSES_A_WATCH = 5
 _LONGEST_PULSE_SECONDS = 1.0
+_MEASURE_SECONDS = 15.0
 
 _log = structlog.get_logger()
 
@@ -52,7 +54,6 @@ async def _serve(settings: Settings, watchdog: Watchdog) -> None:
         strict_iq_type=settings.strict_iq_type,
     )
     core = RedisCore(settings, component)
-    component.attach(core, on_link=core.link)
 
     def reasons() -> list[str]:
         return [*core.healthy(), *([] if component.connected else ["there is no stream to the XMPP server"])]
@@ -64,18 +65,21 @@ async def _serve(settings: Settings, watchdog: Watchdog) -> None:
         if settings.metrics_bind is not None:
             stack.callback(HealthServer(health, *settings.metrics_bind).stop)
         async with asyncio.TaskGroup() as group:
-            pulse = group.create_task(_pulse(settings.watchdog_seconds, watchdog, health))
+            watching = [group.create_task(_pulse(settings.watchdog_seconds, watchdog, health))]
             await _until(stopping, group.create_task(core.start()))
             if not stopping.is_set():
-                component.start()
+                component.start(core, core.link)
+                if settings.metrics_bind is not None:
+                    watching.append(group.create_task(_measure(core)))
                 _log.info("serving", domain=settings.xmpp_domain)
                 await stopping.wait()
             _log.info("draining", seconds=settings.drain_seconds)
-            # First what was taken is answered, then the stream is closed behind the answers.
+            # First what is under way ends and is marked as sent, while there is a stream to send it on.
             await core.drain(settings.drain_seconds)
-            await component.drain()
+            await component.drain(settings.drain_seconds)
             await core.stop()
-            pulse.cancel()
+            for task in watching:
+                task.cancel()
 
 
 def _stopping() -> asyncio.Event:
@@ -107,3 +111,13 @@ async def _pulse(watch_seconds: float, watchdog: Watchdog, health: Health) -> No
         watchdog.feed()
         health.turn()
         await asyncio.sleep(min(_LONGEST_PULSE_SECONDS, watch_seconds / _PULSES_A_WATCH))
+
+
+async def _measure(core: RedisCore) -> None:
+    """Keep the gauges of the nodes fresh, for as long as somebody may read them."""
+    while True:
+        try:
+            await core.measure()
+        except CoreUnavailable as fault:
+            _log.warning("the nodes could not be counted", error=str(fault))
+        await asyncio.sleep(_MEASURE_SECONDS)

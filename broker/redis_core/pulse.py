@@ -1,7 +1,7 @@
 """The frontend's pulse: heartbeats, what is due, who has lapsed. A loop of one script call every half second.
 
-Idle cost is this loop's alone: one heartbeat and one partition looked at in passing per turn, however many nodes there
-are. Must not know what a visit does.
+Idle cost is this loop's alone: one heartbeat a turn and now and then a partition looked at in passing, however many nodes
+there are. Must not know what a visit does.
 """
 
 import asyncio

@@ -6,15 +6,13 @@ The control script refuses every user but root and its own, and starts epmd on a
 import os
 import secrets
 import shutil
-import tempfile
 from pathlib import Path
 from string import Template
-from typing import Final, Self
+from typing import Final
 
 from frontends.servers import conversation
-from frontends.servers.process import Process, ServerError, free_port
+from frontends.servers.process import Process, Server, ServerError, free_port
 
-_READY_SECONDS: Final = 60.0
 _PROBE: Final = "probe.localhost"
 _LIBRARIES: Final = ("usr/lib/*/ejabberd-*/ebin", "usr/lib/ejabberd-*/ebin", "usr/lib/erlang/lib/ejabberd-*/ebin")
 
@@ -45,11 +43,10 @@ def _erl() -> str:
     return found
 
 
-class Ejabberd:
-    """One ejabberd: accounts on `localhost`, anonymous clients on `anon.localhost`, any number of components.
+class Ejabberd(Server):
+    """One ejabberd: accounts on `localhost`, anonymous clients on `anon.localhost`, any number of components."""
 
-    `stop` and `kill` leave accounts in place, so that `start` carries on at the same ports.
-    """
+    _ready_seconds = 60.0
 
     host: Final = "127.0.0.1"
     domain: Final = "queue.localhost"
@@ -59,26 +56,12 @@ class Ejabberd:
 
     def __init__(self, directory: Path | None = None) -> None:
         """Choose a place (None: a temporary one), two free ports and a secret for the components."""
-        self._temporary = tempfile.TemporaryDirectory(prefix="stanzaq-ejabberd-") if directory is None else None
-        self.directory = Path(self._temporary.name if self._temporary else directory or "").absolute()
+        super().__init__(directory, "ejabberd")
         self.c2s_port = free_port()
         self.component_port = free_port()
         self.secret = secrets.token_hex(16)
-        self._process: Process | None = None
 
-    @property
-    def process(self) -> Process:
-        """The running server."""
-        if self._process is None:
-            msg = "this ejabberd is not running"
-            raise ServerError(msg)
-        return self._process
-
-    def start(self) -> Self:
-        """Start the server and wait until clients and components get through.
-
-        A port may be open before the failure of a module ends the start: only a whole handshake tells.
-        """
+    def _launch(self) -> Process:
         spool = self.directory / "spool"
         spool.mkdir(parents=True, exist_ok=True)
         configuration = self.directory / "ejabberd.yml"
@@ -87,7 +70,7 @@ class Ejabberd:
                 c2s_port=self.c2s_port, component_port=self.component_port, secret=self.secret
             )
         )
-        self._process = Process(
+        return Process(
             [_erl(), "+K", "true", "+P", "250000", "-noinput", "-mnesia", "dir", f'"{spool}"', "-s", "ejabberd"],
             directory=spool,
             log=self.directory / "console.log",
@@ -101,8 +84,6 @@ class Ejabberd:
                 "EJABBERD_LOG_PATH": str(self.directory / "ejabberd.log"),
             },
         )
-        self._process.wait_until(self._ready, _READY_SECONDS)
-        return self
 
     def register(self, user: str, password: str) -> str:
         """Make an account and give its bare JID."""
@@ -112,29 +93,8 @@ class Ejabberd:
             raise ServerError(msg)
         return f"{user}@{self.accounts}"
 
-    def stop(self) -> None:
-        """End the server in order."""
-        self.process.stop()
-        self._process = None
-
-    def kill(self) -> None:
-        """End the server as a crash would."""
-        self.process.kill()
-        self._process = None
-
-    def __enter__(self) -> Self:
-        """Start it."""
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        """End it if it runs, and remove its directory if that is a temporary one."""
-        if self._process is not None:
-            # What is in a temporary spool is not worth the seconds of an orderly end.
-            self.stop() if self._temporary is None else self.kill()
-        if self._temporary is not None:
-            self._temporary.cleanup()
-
     def _ready(self) -> bool:
+        # A port may be open before the failure of a module ends the start: only a whole handshake tells.
         # A domain of its own for the probe: no stanza for the real one may be routed to it.
         return conversation.component_accepted(
             self.component_port, _PROBE, self.secret

@@ -4,9 +4,12 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar, Self
 
 _POLL_SECONDS = 0.02
 _LOG_LINES = 30
@@ -90,6 +93,70 @@ class Process:
     def resume(self) -> None:
         """Let a paused server go on."""
         self._child.send_signal(signal.SIGCONT)
+
+
+class Server(ABC):
+    """A server in a directory; `stop` and `kill` leave its data there, so that `start` carries on at the same address.
+
+    As a context it runs inside the `with`, and a temporary directory goes at its end.
+    """
+
+    _ready_seconds: ClassVar[float]
+
+    def __init__(self, directory: Path | None, kind: str) -> None:
+        """Choose a place; None: a temporary one."""
+        self._temporary = tempfile.TemporaryDirectory(prefix=f"stanzaq-{kind}-") if directory is None else None
+        self.directory = Path(self._temporary.name if self._temporary else directory or "").absolute()
+        self._process: Process | None = None
+
+    @abstractmethod
+    def _launch(self) -> Process:
+        """Start the process."""
+
+    @abstractmethod
+    def _ready(self) -> bool:
+        """Tell whether it serves."""
+
+    @property
+    def process(self) -> Process:
+        """The running server."""
+        if self._process is None:
+            msg = f"the server in {self.directory} is not running"
+            raise ServerError(msg)
+        return self._process
+
+    def start(self) -> Self:
+        """Start the server and wait until it serves."""
+        process = self._launch()
+        process.wait_until(self._ready, self._ready_seconds)
+        self._process = process
+        return self
+
+    def stop(self) -> None:
+        """End the server in order."""
+        self.process.stop()
+        self._process = None
+
+    def kill(self) -> None:
+        """End the server as a crash would."""
+        self.process.kill()
+        self._process = None
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        try:
+            return self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        """End it if it runs, and remove its directory if that is a temporary one."""
+        if self._process is not None:
+            # What is in a temporary directory is not worth the seconds of an orderly end.
+            self.stop() if self._temporary is None else self.kill()
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
 
 def free_port() -> int:

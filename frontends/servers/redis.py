@@ -4,14 +4,12 @@ import fcntl
 import os
 import shutil
 import socket
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
-from frontends.servers.process import Process, ServerError, free_port
+from frontends.servers.process import Process, Server, ServerError, free_port
 
-_READY_SECONDS: Final = 30.0
 _SOCKET_PATH_BYTES: Final = 107
 """Longest path of a unix socket (unix(7): sun_path)."""
 
@@ -37,8 +35,10 @@ def redis_binary() -> Path:
     return Path(found)
 
 
-class RedisServer:
-    """One Redis; `stop` and `kill` leave its data in place, so that `start` carries on at the same address."""
+class RedisServer(Server):
+    """One Redis, with a unix socket and, if asked for, a TCP port."""
+
+    _ready_seconds = 30.0
 
     def __init__(
         self,
@@ -52,63 +52,27 @@ class RedisServer:
 
         `options` are lines of redis.conf; without them nothing is written to disk.
         """
-        self._temporary = tempfile.TemporaryDirectory(prefix="stanzaq-redis-") if directory is None else None
-        self.directory = Path(self._temporary.name if self._temporary else directory or "").absolute()
+        super().__init__(directory, "redis")
         self._binary = binary or valkey_binary()
         self._port = free_port() if port == 0 else port
         self._options = {**_VOLATILE, **(options or {})}
         self._socket = self.directory / "redis.sock"
-        self._process: Process | None = None
 
     @property
     def url(self) -> str:
         """Where clients find it."""
         return f"unix://{self._socket}" if self._port is None else f"redis://127.0.0.1:{self._port}/0"
 
-    @property
-    def process(self) -> Process:
-        """The running server."""
-        if self._process is None:
-            msg = "this Redis is not running"
-            raise ServerError(msg)
-        return self._process
-
-    def start(self) -> Self:
-        """Start the server and wait until it has loaded its data and answers."""
+    def _launch(self) -> Process:
         if len(os.fsencode(self._socket)) > _SOCKET_PATH_BYTES:
             msg = f"{self._socket} is too long for a unix socket: choose a directory with a shorter name"
             raise ServerError(msg)
         self.directory.mkdir(parents=True, exist_ok=True)
         lock = self._lock()
         try:
-            self._process = Process(
-                self._command(), directory=self.directory, log=self.directory / "redis.log", inherit=[lock]
-            )
+            return Process(self._command(), directory=self.directory, log=self.directory / "redis.log", inherit=[lock])
         finally:
             os.close(lock)
-        self._process.wait_until(self._answers, _READY_SECONDS)
-        return self
-
-    def stop(self) -> None:
-        """End the server in order."""
-        self.process.stop()
-        self._process = None
-
-    def kill(self) -> None:
-        """End the server as a crash would."""
-        self.process.kill()
-        self._process = None
-
-    def __enter__(self) -> Self:
-        """Start it."""
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        """End it if it runs, and remove its directory if that is a temporary one."""
-        if self._process is not None:
-            self.stop()
-        if self._temporary is not None:
-            self._temporary.cleanup()
 
     def _command(self) -> list[str]:
         options = {
@@ -132,7 +96,7 @@ class RedisServer:
             raise ServerError(msg) from None
         return lock
 
-    def _answers(self) -> bool:
+    def _ready(self) -> bool:
         # A server that still loads its data answers -LOADING.
         try:
             with socket.socket(socket.AF_UNIX) as connection:

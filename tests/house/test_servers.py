@@ -82,8 +82,11 @@ def test_directory_in_use(tmp_path: Path) -> None:
 
 def test_failed_start_shows_the_log() -> None:
     """When a server ends instead of starting, the error holds the end of what it said."""
-    with pytest.raises(ServerError, match=r"(?s)ended with 1.*no-such-option"):
-        RedisServer(options={"no-such-option": "1"}).start()
+    with (
+        pytest.raises(ServerError, match=r"(?s)ended with 1.*no-such-option"),
+        RedisServer(options={"no-such-option": "1"}),
+    ):
+        pass
 
 
 def test_directory_name_too_long(tmp_path: Path) -> None:
@@ -97,8 +100,8 @@ def test_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ServerError, match="apt-get install redis-server"):
         redis_binary()
-    with pytest.raises(ServerError, match="apt-get install ejabberd"):
-        Ejabberd().start()
+    with pytest.raises(ServerError, match="apt-get install ejabberd"), Ejabberd():
+        pass
 
 
 def test_ejabberd(ejabberd: Ejabberd) -> None:

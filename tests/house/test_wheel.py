@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the wheel."""
     directory = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", directory, ROOT]
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(directory), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
     (found,) = directory.glob("*.whl")
@@ -30,8 +30,8 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = tmp_path_factory.mktemp("installed") / "env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=60)
     interpreter = environment / "bin" / "python"
-    install = ["-m", "pip", "--python", interpreter, "install", "--quiet", "--no-index", "--no-deps", wheel]
-    subprocess.run([sys.executable, *install], check=True, timeout=60)
+    install = ["-m", "pip", "--python", str(interpreter), "install", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run([sys.executable, *install, str(wheel)], check=True, timeout=60)
     (packages,) = environment.glob("lib/python*/site-packages")
     # A path in a .pth file is searched, but the .pth files in it are not read: the editable install stays out of sight.
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -39,7 +39,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _run(python: Path, program: str) -> str:
-    command = [python, "-I", "-c", program]
+    command = [str(python), "-I", "-c", program]
     return subprocess.run(
         command, cwd=python.parent, capture_output=True, text=True, check=True, timeout=60
     ).stdout.strip()
@@ -56,7 +56,11 @@ def test_contents(wheel: Path) -> None:
 
 def test_scripts_are_found(python: Path) -> None:
     """The installed package reads its Lua from its own copy."""
-    program = "from broker.scripts.location import lua_directory as d; print(d()); print(sorted(d().rglob('*.lua'))[0].read_text())"
+    program = """
+from broker.scripts.location import lua_directory
+print(lua_directory())
+print(sorted(lua_directory().rglob("*.lua"))[0].read_text())
+"""
     place, _, text = _run(python, program).partition("\n")
     assert Path(place).is_relative_to(python.parent.parent)
     assert text

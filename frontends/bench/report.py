@@ -1,0 +1,71 @@
+"""What a measurement is and how it is shown. Knows no server."""
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement: `ratio` is value to ceiling (or the value itself where there is none), `holds` compares it to `target`."""
+
+    name: str
+    unit: str
+    value: float
+    ceiling: float | None
+    ratio: float
+    target: str
+    holds: bool
+
+
+def at_least(name: str, unit: str, value: float, ceiling: float, target: float) -> Row:
+    """Make a row whose ratio to the ceiling must reach a target."""
+    ratio = value / ceiling
+    return Row(name, unit, round(value, 1), round(ceiling, 1), round(ratio, 3), f">= {target}", ratio >= target)
+
+
+def at_most(name: str, unit: str, value: float, target: float, against: float | None = None) -> Row:
+    """Make a row that must stay under a target: the value itself, or its ratio to what it is measured against."""
+    ratio = value if against is None else value / against
+    shown = None if against is None else round(against, 2)
+    return Row(name, unit, round(value, 2), shown, round(ratio, 3), f"<= {target}", ratio <= target)
+
+
+def machine() -> dict[str, str | int]:
+    """Describe where the figures come from; they mean little elsewhere."""
+    cpu = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    return {"cpu": cpu, "cores": os.cpu_count() or 1, "python": platform.python_version(), "system": platform.platform()}
+
+
+def show(rows: Sequence[Row], *, as_json: bool) -> int:
+    """Print the rows; 1 when a target is missed, so that a script can tell."""
+    if as_json:
+        print(json.dumps({"machine": machine(), "rows": [asdict(row) for row in rows]}))  # noqa: T201  (its purpose)
+    else:
+        table = Table("what", "value", "unit", "ceiling", "ratio", "target", "holds")
+        table.columns[0].no_wrap = True
+        for row in rows:
+            table.add_row(
+                row.name,
+                f"{row.value:,}",
+                row.unit,
+                "" if row.ceiling is None else f"{row.ceiling:,}",
+                f"{row.ratio}",
+                row.target,
+                "yes" if row.holds else "[red]no[/red]",
+            )
+        Console().print(table)
+    return 0 if all(row.holds for row in rows) else 1

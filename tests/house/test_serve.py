@@ -1,0 +1,93 @@
+"""A frontend as a process: it comes up, tells how it is, and goes when it is asked to."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from frontends.servers.ejabberd import Ejabberd
+from frontends.servers.process import free_port
+
+_PATIENCE_SECONDS = 20.0
+
+
+@contextmanager
+def _frontend(ejabberd: Ejabberd, port: int, **settings: str) -> Iterator[subprocess.Popen[str]]:
+    """Run `stanzaq serve xmpp` with these settings."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}
+    named = {
+        "XMPP_SERVER": f"{ejabberd.host}:{ejabberd.component_port}",
+        "XMPP_DOMAIN": "serve.localhost",
+        "XMPP_SECRET": ejabberd.secret,
+        "METRICS_BIND": f"127.0.0.1:{port}",
+        "LOG_FORMAT": "json",
+        **settings,
+    }
+    environment = own | {f"STANZAQ_{name}": value for name, value in named.items()}
+    command = [sys.executable, "-m", "frontends.cli", "serve", "xmpp"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as frontend:
+        try:
+            yield frontend
+        finally:
+            frontend.kill()
+
+
+def _get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except urllib.error.URLError:
+        return 0, "nobody listens"
+
+
+def _eventually(port: int, path: str, status: int) -> str:
+    """Ask until the answer has this status, and give its text."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        found, text = _get(port, path)
+        if found == status:
+            return text
+        assert time.monotonic() < deadline, (found, text)
+        time.sleep(0.05)
+
+
+def test_comes_and_goes(ejabberd: Ejabberd) -> None:
+    """With a Redis of its own a frontend is soon ready; SIGTERM ends it in order, with nothing but JSON in its log."""
+    port = free_port()
+    with _frontend(ejabberd, port, REDIS_URL="embedded://") as frontend:
+        assert _eventually(port, "/readyz", 200) == "ok\n"
+        assert "stanzaq_" in _eventually(port, "/metrics", 200)
+        frontend.send_signal(signal.SIGTERM)
+        _, log = frontend.communicate(timeout=_PATIENCE_SECONDS)
+        assert frontend.returncode == 0
+        events = [json.loads(line)["event"] for line in log.splitlines()]
+        assert "serving" in events
+        assert "draining" in events
+
+
+def test_without_redis(ejabberd: Ejabberd) -> None:
+    """A frontend whose Redis is away lives, says that it is not ready and why, and still ends when it is told to."""
+    port = free_port()
+    with _frontend(ejabberd, port, REDIS_URL=f"redis://127.0.0.1:{free_port()}") as frontend:
+        assert _eventually(port, "/livez", 200) == "ok\n"
+        assert "there is no stream to the XMPP server" in _eventually(port, "/readyz", 503)
+        frontend.send_signal(signal.SIGTERM)
+        assert frontend.wait(_PATIENCE_SECONDS) == 0
+
+
+def test_hung(ejabberd: Ejabberd) -> None:
+    """A frontend under SIGSTOP is killed by its watchdog, so that the others get its share."""
+    port = free_port()
+    with _frontend(ejabberd, port, REDIS_URL="embedded://", WATCHDOG_SECONDS="1") as frontend:
+        _eventually(port, "/readyz", 200)
+        frontend.send_signal(signal.SIGSTOP)
+        assert frontend.wait(_PATIENCE_SECONDS) == -signal.SIGKILL

@@ -1,0 +1,63 @@
+"""Payloads on their way in and out."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from broker import codec
+from broker.model.items import Envelope
+from broker.model.nodes import MAX_PAYLOAD_BYTES
+from broker.model.problems import CorruptRecord, MalformedRequest, Problem
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp import payloads
+
+
+def _item(inside: str) -> ET.Element:
+    return ET.fromstring(f"<item xmlns='{ns.PUBSUB}'>{inside}</item>")
+
+
+def test_goes_in_and_out_unchanged() -> None:
+    """An XML payload is spliced into a delivery byte for byte as it was stored."""
+    record, size = payloads.taken(_item("\n  <a xmlns='urn:x'>\U0001f41d</a>\n"))
+    assert payloads.shown(record) == "<a xmlns='urn:x'>\U0001f41d</a>".encode()
+    assert size == len(payloads.shown(record))
+
+
+@pytest.mark.parametrize(
+    ("inside", "problem"),
+    [
+        ("", Problem.PAYLOAD_REQUIRED),
+        ("only text", Problem.PAYLOAD_REQUIRED),
+        ("<a/><b/>", Problem.PAYLOAD_INVALID),
+        ("text<a/>", Problem.PAYLOAD_INVALID),
+        ("<a/>text", Problem.PAYLOAD_INVALID),
+        (f"<a>{'x' * MAX_PAYLOAD_BYTES}</a>", Problem.PAYLOAD_TOO_BIG),
+    ],
+)
+def test_refuses_what_is_not_one_element(inside: str, problem: Problem) -> None:
+    """No payload, more than one, text beside it, or more than any node allows: each is refused by its name (P14)."""
+    with pytest.raises(MalformedRequest) as caught:
+        payloads.taken(_item(inside))
+    assert caught.value.problem is problem
+
+
+@pytest.mark.parametrize(
+    ("envelope", "tag", "text"),
+    [
+        (Envelope(b'{"a": "<\xc3\xa9>"}', "application/json"), f"{{{ns.JSON}}}json", '{"a": "<é>"}'),
+        (Envelope(b'"\xff"', "application/json"), f"{{{ns.STANZAQ}}}data", "Iv8i"),
+        (Envelope(b'"\x01"', "application/json"), f"{{{ns.STANZAQ}}}data", "IgEi"),
+        (Envelope(b"\x00\x01", "image/'png'"), f"{{{ns.STANZAQ}}}data", "AAE="),
+    ],
+)
+def test_shows_what_other_doors_brought(envelope: Envelope, tag: str, text: str) -> None:
+    """JSON is XEP-0335's element when XML can hold it; all else is base64 with its content type."""
+    element = ET.fromstring(payloads.shown(codec.pack(envelope)))
+    assert (element.tag, element.text) == (tag, text)
+    assert element.get("type") in {None, envelope.content_type}
+
+
+def test_a_corrupt_record_is_not_shown() -> None:
+    """What cannot be read is a fault, never a broken stanza."""
+    with pytest.raises(CorruptRecord):
+        payloads.shown(b"garbage")

@@ -1,0 +1,211 @@
+"""Requests of publishers and workers: understood, or refused by name."""
+
+from collections.abc import Callable
+
+import pytest
+
+from broker.model.commands import Browse, Locks, Publish, Renew, Retract, Unlock
+from broker.model.names import Jid
+from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import errors, requests, stanzas
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.stanzas import Iq, Question
+
+_WORKER = Jid("worker@example.org/desk")
+
+Read = Callable[..., Question]
+Fault = Callable[..., MalformedRequest]
+
+
+def _pubsub(inside: str) -> str:
+    return f"<pubsub xmlns='{ns.PUBSUB}'>{inside}</pubsub>"
+
+
+def _publish(inside: str, about: str = "node='jobs'") -> str:
+    return _pubsub(f"<publish {about}>{inside}</publish>")
+
+
+def _ending(name: str, inside: str, about: str = "node='jobs'") -> str:
+    space = f" xmlns='{ns.QUEUEING}'" if name == "unlock" else ""
+    return _pubsub(f"<{name}{space} {about}>{inside}</{name}>")
+
+
+def test_publish_with_and_without_id(read: Read) -> None:
+    """A publisher may name its item, or leave that to the service (P14)."""
+    named = read(_publish("<item id='j1'><a xmlns='urn:x'/></item>")).command
+    unnamed = read(_publish("<item><a xmlns='urn:x'/></item>")).command
+    assert isinstance(named, Publish) and isinstance(unnamed, Publish)
+    assert (named.node, named.sender, named.item_id) == ("jobs", _WORKER, "j1")
+    assert unnamed.item_id is None
+    assert named.envelope == unnamed.envelope
+    assert named.body_bytes == len(b"<a xmlns='urn:x'/>")
+
+
+@pytest.mark.parametrize(
+    ("payload", "problem"),
+    [
+        (_publish("<item><a/></item>", ""), Problem.NODE_REQUIRED),
+        (_publish("<item><a/></item>", "node=''"), Problem.NODE_REQUIRED),
+        (_publish("<item><a/></item>", f"node='{'n' * 1024}'"), Problem.NODE_NAME_INVALID),
+        (_publish("<item><a/></item>", f"node='{'é' * 512}'"), Problem.NODE_NAME_INVALID),
+        (_publish(""), Problem.ITEM_REQUIRED),
+        (_publish("<thing/>"), Problem.ITEM_REQUIRED),
+        (_publish("<item><a/></item><item><a/></item>"), Problem.ONE_ITEM_ONLY),
+        (_publish("<item/>"), Problem.PAYLOAD_REQUIRED),
+        (_publish("<item><a/><b/></item>"), Problem.PAYLOAD_INVALID),
+        (_publish("<item id=''><a/></item>"), Problem.ITEM_ID_INVALID),
+        (_publish(f"<item id='{'x' * 1_000_000}'><a/></item>"), Problem.ITEM_ID_INVALID),
+        (_publish(f"<item>{'<a>' * 1000}{'</a>' * 1000}</item>"), Problem.PAYLOAD_INVALID),
+        (_pubsub("<publish node='jobs'/><publish node='jobs'/>"), Problem.BAD_REQUEST),
+        (_pubsub(""), Problem.BAD_REQUEST),
+        (_pubsub("<banana/>"), Problem.UNSUPPORTED),
+        ("", Problem.BAD_REQUEST),
+        (_publish("<item><a/></item>") * 2, Problem.BAD_REQUEST),
+    ],
+)
+def test_bad_publishes(fault: Fault, payload: str, problem: Problem) -> None:
+    """Every way to get a publish wrong has its own name (P14, PX1)."""
+    assert fault(payload).problem is problem
+
+
+@pytest.mark.parametrize("kind", ["get", "set"])
+@pytest.mark.parametrize(
+    ("item", "token"),
+    [
+        ("<item id='j1'/>", None),
+        ("<item id='j1' token='7'/>", 7),
+        (f"<q:item xmlns:q='{ns.PUBSUB}' id='j1' token='7'/>", 7),
+        (f"<item id='j1' xmlns:q='{ns.STANZAQ}' q:token='9223372036854775807'/>", 2**63 - 1),
+    ],
+)
+def test_ending_a_lock(read: Read, kind: str, item: str, token: int | None) -> None:
+    """Retract and unlock are taken as set and as get, with and without the lock's token (Q19, Q28, QX1, QX14, Q27)."""
+    retract = read(_ending("retract", item), kind, request="again")
+    unlock = read(_ending("unlock", item), kind, request="again")
+    assert retract.command == Retract("jobs", _WORKER, "j1", token, "again")
+    assert unlock.command == Unlock("jobs", _WORKER, "j1", token, request="again")
+    assert requests.is_get_for_set(retract) is requests.is_get_for_set(unlock) is (kind == "get")
+
+
+@pytest.mark.parametrize("name", ["retract", "unlock"])
+@pytest.mark.parametrize(
+    ("inside", "about", "problem"),
+    [
+        ("<item id='j1'/>", "", Problem.NODE_REQUIRED),
+        ("", "node='jobs'", Problem.ITEM_REQUIRED),
+        ("<item/>", "node='jobs'", Problem.ITEM_REQUIRED),
+        ("<item id=''/>", "node='jobs'", Problem.ITEM_ID_INVALID),
+        ("<item id='1'/><item id='2'/>", "node='jobs'", Problem.ONE_ITEM_ONLY),
+        (f"<item id='{'x' * 1_000_000}'/>", "node='jobs'", Problem.ITEM_ID_INVALID),
+        ("<item id='1' token='0'/>", "node='jobs'", Problem.BAD_REQUEST),
+        ("<item id='1' token='-1'/>", "node='jobs'", Problem.BAD_REQUEST),
+        ("<item id='1' token='abc'/>", "node='jobs'", Problem.BAD_REQUEST),
+        ("<item id='1' token='٣'/>", "node='jobs'", Problem.BAD_REQUEST),
+        (f"<item id='1' token='{2**63}'/>", "node='jobs'", Problem.BAD_REQUEST),
+        (f"<item id='1' token='{'9' * 100_000}'/>", "node='jobs'", Problem.BAD_REQUEST),
+    ],
+)
+def test_bad_endings(fault: Fault, name: str, inside: str, about: str, problem: Problem) -> None:
+    """Row 1 of the decision table, and tokens that no delivery ever had."""
+    assert fault(_ending(name, inside, about)).problem is problem
+
+
+@pytest.mark.parametrize("inside", ["<item id='j1'>{}</item>", "<item id='j1'/>{}", "{}<item id='j1'/>"])
+def test_unlock_hints(read: Read, inside: str) -> None:
+    """A release may say when to try again, why, and that it is hopeless; the hint stands beside or in the item (Q32)."""
+    hint = f"<hint xmlns='{ns.STANZAQ}' delay='30' reason='disk full' dead-letter='true'/>"
+    unlock = read(_ending("unlock", inside.format(hint))).command
+    assert unlock == Unlock("jobs", _WORKER, "j1", None, 30_000, "disk full", dead_letter=True, request="r1")
+
+
+@pytest.mark.parametrize(
+    "hint", ["delay='-1'", "delay='abc'", "delay='43201'", "delay=''", f"reason='{'x' * 1025}'", "dead-letter='maybe'"]
+)
+def test_bad_hints(fault: Fault, hint: str) -> None:
+    """A hint that cannot be followed is refused, not guessed at."""
+    payload = _ending("unlock", f"<item id='j1'/><hint xmlns='{ns.STANZAQ}' {hint}/>")
+    assert fault(payload).problem is Problem.BAD_REQUEST
+
+
+def test_renew_and_locks(read: Read) -> None:
+    """A worker can prolong a lock and list what it holds (QX11, QX12)."""
+    renew = read(f"<renew xmlns='{ns.STANZAQ}' node='jobs'><item id='j1' token='3'/></renew>").command
+    assert renew == Renew("jobs", _WORKER, "j1", 3)
+    assert read(f"<locks xmlns='{ns.STANZAQ}' node='jobs'/>", "get").command == Locks("jobs", _WORKER)
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind", "problem"),
+    [
+        (f"<renew xmlns='{ns.STANZAQ}' node='jobs'><item id='j1'/></renew>", "get", Problem.BAD_REQUEST),
+        (f"<renew xmlns='{ns.STANZAQ}'><item id='j1'/></renew>", "set", Problem.NODE_REQUIRED),
+        (f"<renew xmlns='{ns.STANZAQ}' node='jobs'/>", "set", Problem.ITEM_REQUIRED),
+        (f"<locks xmlns='{ns.STANZAQ}' node='jobs'/>", "set", Problem.BAD_REQUEST),
+        (f"<locks xmlns='{ns.STANZAQ}'/>", "get", Problem.NODE_REQUIRED),
+        (_publish("<item><a/></item>"), "get", Problem.BAD_REQUEST),
+        (_pubsub("<items node='jobs'/>"), "set", Problem.BAD_REQUEST),
+        (_publish("<item><a/></item>"), "banana", Problem.BAD_REQUEST),
+    ],
+)
+def test_the_wrong_kind_or_half_a_request(fault: Fault, payload: str, kind: str, problem: Problem) -> None:
+    """A get where a set belongs, the reverse, and a request without its object are refused."""
+    assert fault(payload, kind).problem is problem
+
+
+@pytest.mark.parametrize(
+    ("inside", "about", "item_ids", "limit"),
+    [
+        ("", "", (), 50),
+        ("", "max_items='7'", (), 7),
+        ("", "max_items='100000'", (), 500),
+        ("<item id='a'/><item id='b'/>", "", ("a", "b"), 50),
+    ],
+)
+def test_browse(read: Read, inside: str, about: str, item_ids: tuple[str, ...], limit: int) -> None:
+    """Items can be looked at by id or from the front, so many at a time (P21)."""
+    command = read(_pubsub(f"<items node='jobs' {about}>{inside}</items>"), "get").command
+    assert command == Browse("jobs", _WORKER, item_ids, limit)
+
+
+@pytest.mark.parametrize(
+    ("inside", "about"), [("", "max_items='0'"), ("", "max_items='many'"), ("<item id='x'/>" * 501, "")]
+)
+def test_bad_browses(fault: Fault, inside: str, about: str) -> None:
+    """Nonsense in a browse is refused."""
+    assert fault(_pubsub(f"<items node='jobs' {about}>{inside}</items>"), "get").problem is Problem.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind", "feature"),
+    [
+        (_pubsub("<publish node='jobs'><item><a/></item></publish><publish-options/>"), "set", "publish-options"),
+        (_pubsub("<subscriptions/>"), "get", "retrieve-subscriptions"),
+        (_pubsub("<affiliations/>"), "get", "retrieve-affiliations"),
+        (_pubsub("<default/>"), "get", "retrieve-default-sub"),
+        (_pubsub("<create node='x' type='collection'/>"), "set", "collections"),
+        (f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><subscriptions node='x'/></pubsub>", "get", "manage-subscriptions"),
+    ],
+)
+def test_names_what_is_not_there(fault: Fault, payload: str, kind: str, feature: str) -> None:
+    """A feature of XEP-0060 that is not implemented is named in the error (P18, P35, H1)."""
+    assert errors.wire(fault(payload, kind)) == errors.Wire("cancel", "feature-not-implemented", "unsupported", feature)
+
+
+def test_other_protocols_are_not_served(fault: Fault) -> None:
+    """An IQ in a namespace that is none of ours gets service-unavailable (RFC 6120 §8.4)."""
+    assert errors.wire(fault("<query xmlns='jabber:iq:version'/>", "get")).condition == "service-unavailable"
+
+
+def test_a_monstrous_request_id_is_not_kept(read: Read) -> None:
+    """Ids are remembered for replay (Q27), so one that is far too long names no request."""
+    command = read(_ending("retract", "<item id='j1'/>"), request="x" * 1000).command
+    assert isinstance(command, Retract)
+    assert command.request == ""
+
+
+@pytest.mark.parametrize("missing", ["id", "from"])
+def test_no_answer_without_address(make_iq: Callable[..., Iq], missing: str) -> None:
+    """Without an id or a sender there is nobody to answer, and nothing is tried (RFC 6120 §8.2.3)."""
+    element = make_iq(_pubsub("")).element
+    del element.attrib[missing]
+    assert stanzas.asked(element) is None
