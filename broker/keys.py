@@ -25,8 +25,16 @@ TABLE: Final = (
     Key("meta", "hash", "partition", "revision, options that scripts read, cursor, tail, token", "a dozen fields"),
     Key("log", "stream", "partition", "every payload, once: id, by, body, at", "drained by acknowledgement; max_items"),
     Key("index", "hash", "partition", "publisher's item id -> position", "items with ids of their publishers"),
-    Key("replaced", "hash", "partition", "position -> log id of the version that replaced a waiting item", "waiting items"),
-    Key("parked", "hash", "partition", "position -> log id of the version that waits for a lock to end", "locked items"),
+    Key(
+        "replaced",
+        "hash",
+        "partition",
+        "position -> log id of the version that replaced a waiting item",
+        "waiting items",
+    ),
+    Key(
+        "parked", "hash", "partition", "position -> log id of the version that waits for a lock to end", "locked items"
+    ),
     Key("ready", "zset", "partition", "positions that came back; score is their place in the queue", "waiting items"),
     Key("delayed", "zset", "partition", "positions that wait for a time; score is that time in ms", "waiting items"),
     Key("inflight", "hash", "partition", "position -> record of the lock, one readable line", "sum of credit"),
@@ -35,7 +43,13 @@ TABLE: Final = (
     Key("subscribers", "hash", "partition", "subid -> credit, bounces, jid", "20,000 subscribers"),
     Key("turns", "zset", "partition", "subids with free credit; score is when last served", "20,000 subscribers"),
     Key("resting", "zset", "partition", "subids without free credit; score is when last served", "20,000 subscribers"),
-    Key("history", "hash", "partition", "position -> attempts and last holders of an item that came back", "waiting items"),
+    Key(
+        "history",
+        "hash",
+        "partition",
+        "position -> attempts and last holders of an item that came back",
+        "waiting items",
+    ),
     Key("handover", "hash", "partition", "position -> dead letter on its way to its node", "drained by hand-over"),
     Key("answers", "hash", "partition", "answers given to retract and unlock", "5,000 answers or a minute"),
     Key("answers_old", "hash", "partition", "the generation of answers before", "5,000 answers or a minute"),

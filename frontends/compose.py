@@ -73,10 +73,10 @@ async def _serve(settings: Settings, watchdog: Watchdog) -> None:
                     watching.append(group.create_task(_measure(core)))
                 _log.info("serving", domain=settings.xmpp_domain)
                 await stopping.wait()
-            _log.info("draining", seconds=settings.drain_seconds)
-            # First what is under way ends and is marked as sent, while there is a stream to send it on.
-            await core.drain(settings.drain_seconds)
-            await component.drain(settings.drain_seconds)
+                _log.info("draining", seconds=settings.drain_seconds)
+                # First what is under way ends and is marked as sent, while there is a stream to send it on.
+                await core.drain(settings.drain_seconds)
+                await component.drain(settings.drain_seconds)
             await core.stop()
             for task in watching:
                 task.cancel()

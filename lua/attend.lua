@@ -17,8 +17,12 @@ function kinds.available() redis.call('SADD', key.resources, arg.resource) end
 
 function kinds.unavailable() redis.call('SREM', key.resources, arg.resource) end
 
-if (arg.kind == 'subscribed' and redis.call('SCARD', key.nodes) >= tonumber(arg.most))
-  or (arg.kind == 'available' and redis.call('SCARD', key.resources) >= tonumber(arg.most)) then return {'too-many'} end
+local function full(name, member)
+  return redis.call('SISMEMBER', name, member) == 0 and redis.call('SCARD', name) >= tonumber(arg.most)
+end
+
+if (arg.kind == 'subscribed' and full(key.nodes, arg.resource .. ' ' .. arg.node))
+  or (arg.kind == 'available' and full(key.resources, arg.resource)) then return {'too-many'} end
 kinds[arg.kind]()
 local leave = {}
 if arg.kind == 'unavailable' then

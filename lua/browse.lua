@@ -7,10 +7,12 @@
 --- @include partition items flights
 local refusal = partition.load()
 if refusal then return refusal end
-local places, more, bytes, results = {}, 0, 0, {}
+local places, more, bytes, results, wanted = {}, 0, 0, {}, {}
 if #rows > 0 then
   local ids = {}
-  for i, row in ipairs(rows) do ids[i] = row.item end
+  for i, row in ipairs(rows) do
+    ids[i], wanted[row.item] = row.item, true
+  end
   local found = items.find(ids)
   for _, id in ipairs(ids) do places[#places + 1] = found[id] end
 else
@@ -30,13 +32,14 @@ end
 
 for _, position in ipairs(places) do
   local entry, state = look(position)
-  if entry then
+  local name = entry and items.name(position, entry)
+  if entry and (#rows == 0 or wanted[name]) then
     bytes = bytes + #entry.body
     if bytes > tonumber(arg.max_bytes) and #results > 0 then
       more = 1
       break
     end
-    results[#results + 1] = {entry.item ~= '' and entry.item or positions.item_id(position), state, entry.by,
+    results[#results + 1] = {name, state, entry.by,
       tonumber((positions.split(entry.log_id))), entry.body}
   end
 end

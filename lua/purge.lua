@@ -9,8 +9,9 @@ local refusal = partition.load()
 if refusal then return refusal end
 local CHUNK = 300
 local dropped = waiting.take(CHUNK)
-for _, position in ipairs(redis.call('ZRANGE', key.delayed, 0, CHUNK - #dropped - 1)) do
-  if #dropped == CHUNK then break end
+-- A range that ends at -1 would be all of it.
+local delayed = #dropped < CHUNK and redis.call('ZRANGE', key.delayed, 0, CHUNK - #dropped - 1) or {}
+for _, position in ipairs(delayed) do
   local entry = entries.current(position)
   if entry then dropped[#dropped + 1] = {position = position, entry = entry} end
 end

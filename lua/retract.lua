@@ -3,7 +3,7 @@
 -- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent journal
 -- ARGV: now revision frontend sent number | full bare by sender owner item token request
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover answers answers_old sent journal
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent journal
 --- @include finish judge
 local refusal = partition.load()
 if refusal then return refusal end

@@ -4,7 +4,7 @@
 -- ARGV: now revision
 -- RETURNS: ok stale gone deleted
 -- WRITES:
---- @include partition positions credit
+--- @include partition positions entries credit
 local refusal = partition.load()
 if refusal then return refusal end
 local in_flight, dying = redis.call('HLEN', key.inflight), redis.call('HLEN', key.handover)
@@ -13,8 +13,13 @@ local stored = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - 
 local waiting = math.max(0, stored - in_flight - dying)
 
 local oldest = redis.call('ZRANGE', key.ready, 0, 0)[1]
-local following = redis.call('XRANGE', key.log, '(' .. partition.cursor, '+', 'COUNT', 1)[1]
-if following and (not oldest or positions.after(oldest, following[1])) then oldest = following[1] end
+for _, raw in ipairs(redis.call('XRANGE', key.log, '(' .. partition.cursor, '+', 'COUNT', 100)) do
+  -- A version of an item that stands elsewhere is nothing that waits here.
+  if entries.read(raw).at == '' then
+    if not oldest or positions.after(oldest, raw[1]) then oldest = raw[1] end
+    break
+  end
+end
 local age = oldest and math.max(0, partition.now - positions.split(oldest)) or 0
 
 -- Exact up to 500 subscribers with free credit; beyond that a lower bound.

@@ -270,7 +270,9 @@ def configured(config: NodeConfig, options: Mapping[str, tuple[str, ...]]) -> No
 
 def _refusal(option: Option) -> MalformedRequest:
     if option.attribute == "access_model":
-        return MalformedRequest(Problem.ACCESS_MODEL_UNSUPPORTED, f"{option.name} is one of {', '.join(option.choices)}")
+        return MalformedRequest(
+            Problem.ACCESS_MODEL_UNSUPPORTED, f"{option.name} is one of {', '.join(option.choices)}"
+        )
     if option.choices:
         return MalformedRequest(Problem.NOT_ACCEPTABLE, f"{option.name} is one of {', '.join(option.choices)}")
     return MalformedRequest(Problem.NOT_ACCEPTABLE, f"{option.name}: {option.label}: out of range or not of its type")

@@ -85,4 +85,4 @@ class DeadLetters:
         await self._nodes.make(target, owners[0], config)
         made = await self._directory.read(target)
         if made is not None and len(owners) > 1:
-            await self._directory.affiliate(made, {jid: Affiliation.OWNER.value for jid in owners[1:]})
+            await self._directory.affiliate(made, dict.fromkeys(owners[1:], Affiliation.OWNER.value))

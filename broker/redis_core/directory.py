@@ -14,7 +14,7 @@ from broker.model.names import Jid, Partition, bare, resource
 from broker.model.nodes import MAX_AFFILIATIONS, Affiliation, NodeConfig, NodeRecord, restored, stored
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import Refused
-from broker.redis_core.server import Arguments, Server
+from broker.redis_core.server import Arguments, Server, Value
 
 GRAVE_SECONDS = 86_400
 """How long a deleted partition is marked as such, so that a late frontend does not open it again."""
@@ -70,7 +70,7 @@ class Directory:
         await self._server.command("ZADD", keys.of_service("names"), "NX", int(time.time() * 1000), node)
         incarnation = secrets.token_hex(4)
         rows = [{"name": name, "value": value} for name, value in stored(config).items()]
-        fixed = {"incarnation": incarnation, "owner": owner, "created": int(time.time() * 1000)}
+        fixed: dict[str, Value] = {"incarnation": incarnation, "owner": owner, "created": int(time.time() * 1000)}
         reply = await self._server.run(self._call("declare", node, fixed, rows))
         if reply[0] != b"ok":
             return None
@@ -79,13 +79,13 @@ class Directory:
     async def configure(self, record: NodeRecord, config: NodeConfig) -> bool:
         """Store a new configuration; False when the record has changed since it was read."""
         rows = [{"name": name, "value": value} for name, value in stored(config).items()]
-        fixed = {"incarnation": record.incarnation, "revision": record.revision}
+        fixed: dict[str, Value] = {"incarnation": record.incarnation, "revision": record.revision}
         return bool((await self._server.run(self._call("configure", record.name, fixed, rows)))[0] == b"ok")
 
     async def affiliate(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
         """Store changed affiliations; refuses when no owner would be left."""
         rows = [{"jid": jid, "affiliation": affiliation} for jid, affiliation in changes.items()]
-        fixed = {"incarnation": record.incarnation, "most": MAX_AFFILIATIONS}
+        fixed: dict[str, Value] = {"incarnation": record.incarnation, "most": MAX_AFFILIATIONS}
         code = (await self._server.run(self._call("affiliate", record.name, fixed, rows)))[0]
         match code:
             case b"ok":
@@ -105,7 +105,7 @@ class Directory:
     async def open(self, record: NodeRecord) -> bool:
         """Bring the node's partition to the record's revision; False when the partition was deleted."""
         config = record.config
-        fixed = {
+        fixed: dict[str, Value] = {
             "revision": record.revision,
             "lock_ms": config.lock_seconds * 1000,
             "max_deliveries": config.max_deliveries,
@@ -113,7 +113,7 @@ class Directory:
             "journal_max": self._journal_records,
         }
         partition = Partition(record.name, record.incarnation)
-        call = self._server.arguments("open", [keys.of_partition("meta", partition)], dict(fixed))
+        call = self._server.arguments("open", [keys.of_partition("meta", partition)], fixed)
         return bool((await self._server.run(call))[0] == b"ok")
 
     async def delete_partition(self, partition: Partition) -> list[Jid]:
@@ -122,8 +122,8 @@ class Directory:
         jids: list[Jid] = []
         scan = b"0"
         while True:
-            fixed = {"scan": scan, "grave_seconds": GRAVE_SECONDS}
-            _code, scan, part = await self._server.run(self._server.arguments("delete", names, dict(fixed)))
+            fixed: dict[str, Value] = {"scan": scan, "grave_seconds": GRAVE_SECONDS}
+            _code, scan, part = await self._server.run(self._server.arguments("delete", names, fixed))
             jids.extend(Jid(jid.decode()) for jid in part)
             if scan == b"0":
                 return jids
@@ -135,8 +135,8 @@ class Directory:
 
     async def own(self, jid: Jid, node: str) -> bool:
         """Count a node to its creator's quota; False when the quota is used up."""
-        fixed = {"kind": "gained", "node": node, "most": self._node_quota}
-        code, known = await self._server.run(self._server.arguments("own", [keys.of_jid("owned", jid)], dict(fixed)))
+        fixed: dict[str, Value] = {"kind": "gained", "node": node, "most": self._node_quota}
+        code, known = await self._server.run(self._server.arguments("own", [keys.of_jid("owned", jid)], fixed))
         if code == b"ok":
             return True
         # A crash may have left names of nodes that never came to be: those do not count.
@@ -148,8 +148,8 @@ class Directory:
 
     async def disown(self, jid: Jid, node: str) -> None:
         """Take a node off its creator's quota."""
-        fixed = {"kind": "lost", "node": node, "most": self._node_quota}
-        await self._server.run(self._server.arguments("own", [keys.of_jid("owned", jid)], dict(fixed)))
+        fixed: dict[str, Value] = {"kind": "lost", "node": node, "most": self._node_quota}
+        await self._server.run(self._server.arguments("own", [keys.of_jid("owned", jid)], fixed))
 
     async def attend(self, kind: str, jid: Jid, node: str = "") -> tuple[Seat, ...] | None:
         """Note that a JID subscribed, left, or that its resource became available or unavailable.
@@ -157,7 +157,7 @@ class Directory:
         Gives the seats to leave; None when the JID has more of them than it may.
         """
         whose = bare(jid)
-        fixed = {
+        fixed: dict[str, Value] = {
             "kind": kind,
             "resource": keys.escaped(resource(jid)),
             "node": node,
@@ -165,7 +165,7 @@ class Directory:
             "most": MOST_PER_JID,
         }
         names = [keys.of_jid("resources", whose), keys.of_jid("nodes", whose)]
-        reply = await self._server.run(self._server.arguments("attend", names, dict(fixed)))
+        reply = await self._server.run(self._server.arguments("attend", names, fixed))
         if reply[0] == b"too-many":
             return None
         seats = []
@@ -185,6 +185,8 @@ class Directory:
                 found.append(Jid(f"{whose}/{keys.unescaped(escaped)}") if escaped else whose)
         return tuple(found)
 
-    def _call(self, name: str, node: str, fixed: Mapping[str, object], rows: list[dict[str, str]] | None = None) -> Arguments:
+    def _call(
+        self, name: str, node: str, fixed: Mapping[str, Value], rows: list[dict[str, str]] | None = None
+    ) -> Arguments:
         names = [keys.of_node(key, node) for key in self._server.header(name).keys]
-        return self._server.arguments(name, names, dict(fixed), rows or [])  # type: ignore[arg-type]
+        return self._server.arguments(name, names, fixed, rows or [])

@@ -1,8 +1,11 @@
 """Commands that the core gives itself: the sweeper's, the rescuer's and the hand-over's. No door can submit them."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from broker.model import commands
 from broker.model.names import Jid
+from broker.model.results import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +79,31 @@ class Left:
 
     was_subscribed: bool
     held: int
+
+
+LaneCommand = (
+    Internal
+    | commands.Publish
+    | commands.Retract
+    | commands.Unlock
+    | commands.Renew
+    | commands.Locks
+    | commands.Subscribe
+    | commands.Adjust
+    | commands.Options
+    | commands.Unsubscribe
+    | commands.Browse
+    | commands.Purge
+    | commands.Stats
+)
+"""What a node's lane carries out by one script; a `Bounce` too, which names its partition instead of its node."""
+
+Outcome = Result | Scanned | Left
+"""How any of these turns out."""
+
+Ask = Callable[[LaneCommand], Awaitable[Outcome]]
+"""Submits to a lane and waits."""
+
+
+def ignored(_outcome: Outcome) -> None:
+    """Answer nobody: the core asked on its own account."""

@@ -8,12 +8,13 @@ checked by every script (revision), so a lane holds nothing that another fronten
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, get_args
 
 import structlog
 
 from broker import keys
-from broker.model.items import Delivery, LockEnded
+from broker.model.items import Delivery, LockEnded, NodeEvent, Notice
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
@@ -22,7 +23,7 @@ from broker.redis_core.batches import Batch, Ticket, batched
 from broker.redis_core.calls import OF
 from broker.redis_core.calls.call import Reply
 from broker.redis_core.directory import Directory
-from broker.redis_core.internal import Expire, Handed, Internal, Resend, Scanned
+from broker.redis_core.internal import Expire, Handed, Internal, Outcome, Resend, Scanned, ignored
 from broker.redis_core.nodes import with_admins
 from broker.redis_core.policy import refusal
 from broker.redis_core.server import Arguments, Server
@@ -30,9 +31,10 @@ from broker.redis_core.server import Arguments, Server
 log = structlog.get_logger()
 
 _GONE = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
+_FAILED = Refused(Problem.UNAVAILABLE, "the service could not carry this out")
 _RETRIES = 5
 
-_INTERNAL = Internal.__args__  # type: ignore[attr-defined]
+_INTERNAL = get_args(Internal)
 
 
 class Surroundings(Protocol):
@@ -44,7 +46,7 @@ class Surroundings(Protocol):
     def deliver(self, delivery: Delivery) -> None:
         """Hand a delivery to the door."""
 
-    def notify(self, notice: LockEnded) -> None:
+    def notify(self, notice: Notice) -> None:
         """Hand a notice to the door."""
 
     def flushed(self) -> bool:
@@ -74,6 +76,7 @@ class Lane:
         self._record: NodeRecord | None = None
         self._incarnation = ""
         self._received = 0
+        self._written = 0
         self._told = 0
         self._doubts = 0
 
@@ -89,7 +92,11 @@ class Lane:
 
     def mark(self) -> None:
         """Visit the partition on the lane's own account: to tell what is sent, and to look for what was lost."""
-        self.submit(Expire(self.node), _ignored)
+        self.submit(Expire(self.node), ignored)
+
+    def resume(self) -> None:
+        """Send again what was handed out after the last time that all was written: the stream broke behind it."""
+        self.submit(*self._search(self._written))
 
     @property
     def quiet(self) -> bool:
@@ -136,9 +143,10 @@ class Lane:
                 return []
             if self._doubts:
                 self._doubts -= 1
-                search = Resend(self.node, self._around.frontend, after=self._received)
-                tickets = [(search, self._look_again), *tickets]
-            calls = self._calls(record, tickets)
+                tickets = [self._search(self._received), *tickets]
+            # From here on only those are owed an answer whom the policy has not refused.
+            tickets = self._allowed(record, tickets)
+            calls = [(batch, self._arguments(record, batch)) for batch in batched(tickets)]
             replies = await self._server.run_all([call for _batch, call in calls])
         except CoreUnavailable as error:
             # Any of the scripts may have run, and run late: what it handed out is looked for twice.
@@ -148,7 +156,7 @@ class Lane:
         except Exception:
             # Ours or a record's fault: whoever asked gets an answer all the same, and the lane goes on.
             log.exception("lane failed", node=self.node)
-            self._answer(tickets, Refused(Problem.UNAVAILABLE, "the service could not carry this out"))
+            self._answer(tickets, _FAILED)
             return []
         again: list[Ticket] = []
         for (batch, _call), reply in zip(calls, replies, strict=True):
@@ -168,7 +176,7 @@ class Lane:
     def _adopt(self, record: NodeRecord | None) -> None:
         if record is not None and record.incarnation != self._incarnation:
             self._incarnation = record.incarnation
-            self._received = self._told = self._doubts = 0
+            self._received = self._written = self._told = self._doubts = 0
         self._record = record and with_admins(record, self._around.admins)
 
     async def _renewed(self, old: NodeRecord) -> NodeRecord | None:
@@ -179,6 +187,8 @@ class Lane:
                 return self._record
             # The partition is deleted and its record is not: whoever deleted the node did not come to the end of it.
             if self._record.incarnation == old.incarnation:
+                for jid in await self._directory.delete_partition(Partition(old.name, old.incarnation)):
+                    self._around.notify(NodeEvent(self.node, jid, "delete"))
                 await self._directory.forget(self._record)
             self._record = None
         except (CoreUnavailable, ScriptDefect, CorruptRecord) as error:
@@ -186,7 +196,8 @@ class Lane:
             self._record = None
         return self._record
 
-    def _calls(self, record: NodeRecord, tickets: list[Ticket]) -> list[tuple[Batch, Arguments]]:
+    def _allowed(self, record: NodeRecord, tickets: list[Ticket]) -> list[Ticket]:
+        """Answer those whom the policy refuses; gives the others."""
         allowed = []
         for ticket in tickets:
             command = ticket[0]
@@ -197,15 +208,17 @@ class Lane:
                 allowed.append(ticket)
             else:
                 self._reply(ticket, refused)
-        return [(batch, self._arguments(record, batch)) for batch in batched(allowed)]
+        return allowed
 
     def _arguments(self, record: NodeRecord, batch: Batch) -> Arguments:
         call = OF[batch.kind]
         header = self._server.header(call.script)
         first = batch.tickets[0][0]
-        mark = self._received if self._around.flushed() and self._received != self._told else ""
-        if "sent" in header.arguments and mark:
-            self._told = int(mark)
+        if self._around.flushed():
+            self._written = self._received
+        mark = self._written if self._written != self._told else ""
+        if "sent" in header.arguments:
+            self._told = self._written
         shared: dict[str, Any] = {
             "now": "",
             "revision": record.revision,
@@ -213,7 +226,9 @@ class Lane:
             "sent": mark,
             "number": 0,
         }
-        fixed = {name: value for name, value in shared.items() if name in header.arguments} | dict(call.fixed(first, record))
+        fixed = {name: value for name, value in shared.items() if name in header.arguments} | dict(
+            call.fixed(first, record)
+        )
         if call.row is not None:
             rows = [call.row(command, record) for command, _reply in batch.tickets]
         else:
@@ -232,24 +247,30 @@ class Lane:
             return []
         if reply[0] != b"ok":
             return batch.tickets
-        read = Reply.read(reply)
         call = OF[batch.kind]
-        if call.row is None:
-            self._reply(batch.tickets[0], call.result(batch.tickets[0][0], read, record))
-        else:
-            for ticket, row in zip(batch.tickets, read.rows, strict=True):
-                self._reply(ticket, call.result(ticket[0], row, record))
+        try:
+            read = Reply.read(reply)
+            parts = [read] if call.row is None else read.rows
+            results = [call.result(ticket[0], part, record) for ticket, part in zip(batch.tickets, parts, strict=True)]
+        except Exception:
+            # What cannot be read is a defect of ours: the rest of the round trip is settled all the same.
+            log.exception("reply not understood", node=self.node, kind=batch.kind.__name__)
+            self._answer(batch.tickets, _FAILED)
+            return []
+        for ticket, result in zip(batch.tickets, results, strict=True):
+            self._reply(ticket, result)
         self._hand_out(record, read)
-        command = batch.tickets[0][0]
         if read.more and (call.row is not None or batch.kind is Expire):
-            self.submit(Expire(self.node), _ignored)
+            self.submit(Expire(self.node), ignored)
         return []
 
-    def _look_again(self, result: Any) -> None:
-        """Go on with the search for deliveries whose reply was lost."""
-        if isinstance(result, Scanned) and result.scan != "0":
-            search = Resend(self.node, self._around.frontend, self._received, result.upto, result.scan)
-            self.submit(search, self._look_again)
+    def _search(self, after: int, upto: int | None = None, scan: str = "0") -> Ticket:
+        """Look for deliveries of this frontend's own that it has not seen or not written: all that come after `after`."""
+        return Resend(self.node, self._around.frontend, after, upto, scan), partial(self._searched, after)
+
+    def _searched(self, after: int, outcome: Outcome) -> None:
+        if isinstance(outcome, Scanned) and outcome.scan != "0":
+            self.submit(*self._search(after, outcome.upto, outcome.scan))
 
     def _hand_out(self, record: NodeRecord, read: Reply) -> None:
         partition = Partition(record.name, record.incarnation)
@@ -289,7 +310,3 @@ class Lane:
         except Exception:
             # The lane serves many senders: one whose answer cannot be worded must not stop the others.
             log.exception("an answer could not be given", node=self.node, command=type(ticket[0]).__name__)
-
-
-def _ignored(_result: Any) -> None:
-    """Answer nobody: the core asked on its own account."""

@@ -31,7 +31,7 @@ _OUTCAST = Refused(Problem.FORBIDDEN, "the node's owners have barred you from it
 _OWNERS_ONLY = Refused(Problem.FORBIDDEN, "only the node's owners may do this")
 
 
-def refusal(command: Command, record: NodeRecord) -> Refused | None:
+def refusal(command: Command, record: NodeRecord) -> Refused | None:  # noqa: PLR0911  (a table of cases)
     """Refuse a command that its sender's standing does not allow; None lets it pass on to its script."""
     standing = record.affiliation(bare(command.sender))
     if standing is Affiliation.OUTCAST:

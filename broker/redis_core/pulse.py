@@ -15,7 +15,7 @@ import structlog
 from broker import keys
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable
-from broker.redis_core.server import Server
+from broker.redis_core.server import Server, Value
 
 log = structlog.get_logger()
 
@@ -34,14 +34,17 @@ class Visits:
     lapsed: list[str] = field(default_factory=list)
 
 
+Act = Callable[[Visits], Awaitable[None]]
+"""What does the work that a turn has found."""
+
+
 class Pulse:
     """Keeps one frontend alive in Redis and learns what there is to do."""
 
-    def __init__(self, server: Server, frontend: str, act: Callable[[Visits], Awaitable[None]]) -> None:
-        """Call `act` with what each turn found."""
+    def __init__(self, server: Server, frontend: str) -> None:
+        """Beat for `frontend`; nothing happens before `run` or `turn`."""
         self._server = server
         self._frontend = frontend
-        self._act = act
         self._announced: dict[str, int] = {}
         self._owed: dict[str, int] = {}
         self._rescued: list[str] = []
@@ -66,18 +69,17 @@ class Pulse:
         """Tell with the next heartbeat that all of a lapsed frontend's deliveries are taken over."""
         self._rescued.append(frontend)
 
-    async def run(self) -> None:
+    async def run(self, act: Act) -> None:
         """Beat until cancelled."""
         while True:
             await asyncio.sleep(TURN_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311  (spreads frontends, guards nothing)
             if self.beating:
-                await self.turn()
+                await self.turn(act)
 
-    async def turn(self) -> None:
+    async def turn(self, act: Act) -> None:
         """Beat once and act on what it finds; a fault is noted and the next turn tries again."""
         try:
-            visits = await self._beat()
-            await self._act(visits)
+            await act(await self._beat())
         except CoreUnavailable as error:
             if not self.failure:
                 log.warning("heartbeat failed", error=str(error))
@@ -92,7 +94,7 @@ class Pulse:
     async def _beat(self) -> Visits:
         owed, rescued = self._owed, self._rescued
         self._owed, self._rescued = {}, []
-        rows = [{"kind": "due", "name": name, "at": at} for name, at in owed.items()]
+        rows: list[dict[str, Value]] = [{"kind": "due", "name": name, "at": at} for name, at in owed.items()]
         rows += [{"kind": "rescued", "name": name, "at": 0} for name in rescued]
         try:
             now, lapsed, due = await self._call(rows)
@@ -106,10 +108,10 @@ class Pulse:
                 del self._announced[name]
         return Visits([Partition.parse(name.decode()) for name in due], [name.decode() for name in lapsed])
 
-    async def _call(self, rows: Iterable[dict[str, str | int]]) -> tuple[int, list[bytes], list[bytes]]:
-        fixed = {"now": "", "frontend": self._frontend, "lapse_ms": LAPSE_MS, "most": DUE_AT_ONCE}
+    async def _call(self, rows: Iterable[dict[str, Value]]) -> tuple[int, list[bytes], list[bytes]]:
+        fixed: dict[str, Value] = {"now": "", "frontend": self._frontend, "lapse_ms": LAPSE_MS, "most": DUE_AT_ONCE}
         names = [keys.of_service("frontends"), keys.of_service("due")]
-        _code, now, lapsed, due = await self._server.run(self._server.arguments("heartbeat", names, dict(fixed), rows))
+        _code, now, lapsed, due = await self._server.run(self._server.arguments("heartbeat", names, fixed, rows))
         return now, lapsed, due
 
     async def resign(self) -> None:

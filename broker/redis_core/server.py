@@ -4,7 +4,7 @@ Scripts are never retried here: one that timed out may have run. Must not know w
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,10 +13,14 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     ConnectionError as RedisConnectionError,
+)
+from redis.exceptions import (
     NoScriptError,
     OutOfMemoryError,
     RedisError,
     ResponseError,
+)
+from redis.exceptions import (
     TimeoutError as RedisTimeoutError,
 )
 
@@ -26,6 +30,8 @@ from broker.scripts.source import Script, operations, script
 Value = str | int | bytes
 Arguments = tuple[Script, Sequence[str], Sequence[Value]]
 """A script with its keys and arguments, in the order of its header."""
+
+_CONNECTIONS = 64
 
 _AWAY = ("LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS", "BUSY", "TRYAGAIN", "MISCONF", "UNKILLABLE")
 
@@ -57,18 +63,20 @@ class Server:
     @classmethod
     def connect(cls, url: str, folder: Path, timeout: float) -> Self:
         """Make a server for a URL; connections are opened when first used, every answer is due within `timeout` seconds."""
-        client = aioredis.Redis.from_url(
+        # One that waits for a free connection: a burst to more nodes than there are connections is no fault of Redis.
+        pool = aioredis.BlockingConnectionPool.from_url(
             url,
+            max_connections=_CONNECTIONS,
+            timeout=timeout,
             socket_timeout=timeout,
             socket_connect_timeout=timeout,
             retry=Retry(NoBackoff(), 0),
             retry_on_error=[],
-            max_connections=256,
             health_check_interval=0,
         )
-        return cls(client, folder)
+        return cls(aioredis.Redis.from_pool(pool), folder)
 
-    def arguments(self, name: str, keys: Sequence[str], fixed: dict[str, Value], rows: Iterable[Any] = ()) -> Arguments:
+    def arguments(self, name: str, keys: Sequence[str], fixed: Mapping[str, Value], rows: Iterable[Any] = ()) -> Arguments:
         """Put named values in the order of the script's header; a name too few or too many is a KeyError or ScriptDefect."""
         found = self._scripts[name]
         if fixed.keys() != set(found.arguments):
@@ -86,7 +94,7 @@ class Server:
 
     async def run(self, call: Arguments) -> list[Any]:
         """Run one script; raises CoreUnavailable or ScriptDefect."""
-        (reply,) = await self.run_all([call])
+        reply: list[Any] | Exception = (await self.run_all([call]))[0]
         if isinstance(reply, Exception):
             raise reply
         return reply
@@ -99,8 +107,9 @@ class Server:
         replies = await self._execute(calls)
         missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if missing:
-            # A script that Redis does not know has not run: load and run just those.
-            await self._load({calls[i][0] for i in missing})
+            # A script that Redis does not know has not run: run just those once more. All are loaded at once, so that
+            # Redis knows all or none and no script overtakes an earlier one of its round trip.
+            await self._load()
             for i, reply in zip(missing, await self._execute([calls[i] for i in missing]), strict=True):
                 replies[i] = reply
         return [fault(reply) if isinstance(reply, Exception) else reply for reply in replies]
@@ -110,22 +119,26 @@ class Server:
         for found, keys, values in calls:
             pipeline.execute_command("EVALSHA", found.sha, len(keys), *keys, *values)
         # Shielded: a cancelled await would leave its reply for the next caller of the pooled connection (redis-py #2624).
-        return await self._plain(pipeline.execute(raise_on_error=False))
+        replies: list[Any] = await self._plain(pipeline.execute(raise_on_error=False))
+        return replies
 
-    async def _load(self, wanted: Iterable[Script]) -> None:
-        for found in wanted:
-            await self._plain(self._client.script_load(found.text))
+    async def _load(self) -> None:
+        pipeline = self._client.pipeline(transaction=True)
+        for found in self._scripts.values():
+            pipeline.execute_command("SCRIPT", "LOAD", found.text)
+        await self._plain(pipeline.execute())
 
     async def command(self, *parts: Value) -> Any:
         """Run one plain command."""
-        return await self._plain(self._client.execute_command(*parts))
+        return await self._plain(self._client.execute_command(*parts))  # type: ignore[no-untyped-call]
 
     async def commands(self, lines: Sequence[Sequence[Value]]) -> list[Any]:
         """Run plain commands in one round trip."""
         pipeline = self._client.pipeline(transaction=False)
         for line in lines:
             pipeline.execute_command(*line)
-        return await self._plain(pipeline.execute())
+        replies: list[Any] = await self._plain(pipeline.execute())
+        return replies
 
     async def _plain(self, work: Any) -> Any:
         try:

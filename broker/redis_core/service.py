@@ -15,6 +15,7 @@ import structlog
 
 from broker.model.commands import (
     Affiliate,
+    Bounce,
     Command,
     Configure,
     Declare,
@@ -22,29 +23,32 @@ from broker.model.commands import (
     Describe,
     Nodes,
     Presence,
-    Publish,
     Purge,
-    Retract,
-    Stats,
     Subscribe,
-    Unlock,
     Unsubscribe,
-    Bounce,
 )
 from broker.model.core import Outlet, Reply
 from broker.model.items import Delivery, Notice
-from broker.model.names import Jid, Partition
+from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
-from broker.model.results import Counted, Done, Published, Refused, Result, Retracted, Subscribed, Unlocked, Unsubscribed
+from broker.model.results import (
+    Done,
+    Published,
+    Refused,
+    Result,
+    Retracted,
+    Unlocked,
+)
+from broker.redis_core.attendance import Attendance
 from broker.redis_core.deadletters import DeadLetters
-from broker.redis_core.directory import Directory, Seat
-from broker.redis_core.calls.call import subid
-from broker.redis_core.internal import Expire, Leave, Left, Resend, Scanned
+from broker.redis_core.directory import Directory
+from broker.redis_core.internal import LaneCommand, Outcome
 from broker.redis_core.lane import Lane
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.nodes import NodeWork, Rules
-from broker.redis_core.pulse import Pulse, Visits
+from broker.redis_core.pulse import Pulse
+from broker.redis_core.rounds import Rounds
 from broker.redis_core.server import Server
 from broker.scripts.location import lua_directory
 from broker.settings import NodeCreation, Settings
@@ -54,10 +58,8 @@ log = structlog.get_logger()
 LATE_SECONDS = 5.0
 JOURNAL_RECORDS = 100_000
 IDLE_LANES = 10_000
-LOOK_EVERY = 5
-"""Turns of the pulse between two looks in passing: idle cost stays under 20 commands a second, those in scripts counted."""
-
 _START_PAUSE_SECONDS = 0.5
+_LOOK_SECONDS = 0.01
 _UNAVAILABLE = Refused(Problem.UNAVAILABLE, "the service could not carry this out")
 
 
@@ -75,18 +77,17 @@ class RedisCore:
         rules = Rules(self.admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing)
         self._nodes = NodeWork(self._directory, rules, self._ask, self._changed, outlet.notify)
         self._letters = DeadLetters(self._directory, self._nodes, self._ask)
-        self._pulse = Pulse(self._server, self.frontend, self._act)
+        self._attendance = Attendance(self._directory, self._ask)
+        self._pulse = Pulse(self._server, self.frontend)
+        self._rounds = Rounds(self, self._directory, self._pulse, self._ask)
         self._lanes: dict[str, Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._carrying: set[tuple[str, bytes]] = set()
-        self._rescuing: set[str] = set()
-        self._turns = 0
-        self._looked = 0
         self._running: list[asyncio.Task[None]] = []
 
     # What the doors see.
 
-    def submit(self, command: Command, reply: Reply) -> None:
+    def submit(self, command: Command, reply: Reply) -> None:  # noqa: C901  (a table of cases)
         """Take a command; see `broker.model.core.Core`."""
         began = time.monotonic()
 
@@ -97,11 +98,11 @@ class RedisCore:
 
         match command:
             case Subscribe():
-                self._spawn(self._subscribe(command, self._start(command)), answer)
+                self._spawn(self._attendance.subscribe(command, self._begin(command)), answer)
             case Unsubscribe():
-                self._spawn(self._unsubscribe(command, self._start(command)), answer)
+                self._spawn(self._attendance.unsubscribe(command, self._begin(command)), answer)
             case Presence():
-                self._spawn(self._presence(command), answer)
+                self._spawn(self._attendance.presence(command), answer)
             case Declare():
                 self._spawn(self._nodes.declare(command), answer)
             case Configure():
@@ -117,9 +118,9 @@ class RedisCore:
             case Nodes():
                 self._spawn(self._nodes.nodes(command), answer)
             case Bounce():
-                self._lane(command.partition.node).submit(command, answer)
+                self.lane(command.partition.node).submit(command, answer)
             case _:
-                self._lane(command.node).submit(command, answer)
+                self.lane(command.node).submit(command, answer)
 
     async def ask(self, command: Command) -> Result:
         """Submit a command and wait for its outcome."""
@@ -132,20 +133,20 @@ class RedisCore:
     async def start(self) -> None:
         """Start the pulse, waiting for Redis as long as it takes; then look at every partition once."""
         while True:
-            await self._pulse.turn()
+            await self._pulse.turn(self._rounds.act)
             if not self._pulse.failure:
                 break
             await asyncio.sleep(_START_PAUSE_SECONDS)
-        self._running = [asyncio.create_task(self._pulse.run())]
-        self._background(self._visit_all())
+        self._running = [asyncio.create_task(self._pulse.run(self._rounds.act))]
+        self.background(self._rounds.visit_all())
 
     def link(self, up: bool) -> None:  # noqa: FBT001  (an event with two values)
         """Hear that the door's stream is up or down: a frontend that cannot send must not look alive."""
         self._pulse.beating = up
         if up and self._running:
             # What was handed out and not written when the stream broke is sent again, unless others took it over.
-            for lane in list(self._lanes.values()):
-                self._background(self._rescue_lane(lane, self.frontend))
+            for lane in self.lanes():
+                lane.resume()
 
     def healthy(self) -> list[str]:
         """Give the reasons for which this frontend should get no work; none is health."""
@@ -158,15 +159,25 @@ class RedisCore:
         """Let what is under way end and tell Redis what is sent; at most so many seconds."""
         for task in self._running:
             task.cancel()
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            busy = [lane for lane in self._lanes.values() if not lane.quiet]
-            if not busy and not self._tasks and self._outlet.flushed():
-                break
-            await asyncio.sleep(0.01)
-        for lane in [lane for lane in self._lanes.values() if lane.unmarked]:
-            lane.mark()
-        await asyncio.wait_for(asyncio.gather(*(lane.settled() for lane in self._lanes.values())), max(seconds, 1))
+        try:
+            async with asyncio.timeout(seconds):
+                await self._rest()
+                for lane in self.lanes():
+                    if lane.unmarked:
+                        lane.mark()
+                await self._rest()
+        except TimeoutError:
+            log.warning("drained in part: what is not marked sent, others will send again")
+
+    async def _rest(self) -> None:
+        # Polled: what it waits for is many small things of others, and a hundred looks a second cost nothing.
+        while not self._still():  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _still(self) -> bool:
+        """Tell whether nothing is under way and nothing unsent that could be sent."""
+        written = self._outlet.flushed() or not self._pulse.beating
+        return written and not self._tasks and all(lane.quiet for lane in self._lanes.values())
 
     async def stop(self) -> None:
         """Leave the list of frontends and close the connection."""
@@ -207,51 +218,19 @@ class RedisCore:
         name = (record.name, letter[0])
         if name not in self._carrying:
             self._carrying.add(name)
-            self._background(self._carry(name, record, letter))
+            self.background(self._carry(name, record, letter))
 
-    # Commands of several steps.
+    # Small change.
 
-    def _start(self, command: Command) -> "asyncio.Future[Any]":
-        """Give the lane a command now, so that it keeps its place among its sender's."""
+    def _begin(self, command: LaneCommand) -> asyncio.Future[Any]:
+        """Give a lane a command now, so that it keeps its place among its sender's, and let its outcome be awaited."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._lane(command.node).submit(command, partial(_fulfil, future))  # type: ignore[union-attr]
+        self.lane(command.node).submit(command, partial(_fulfil, future))
         return future
 
-    async def _subscribe(self, command: Subscribe, outcome: "asyncio.Future[Any]") -> Result:
-        seats = await self._directory.attend("subscribed", command.jid, command.node)
-        result: Result = await outcome
-        if isinstance(result, Subscribed) and seats is None:
-            await self._ask(Leave(command.node, command.jid))
-            return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "you are subscribed to as many nodes as you may")
-        if isinstance(result, Refused):
-            await self._directory.attend("left", command.jid, command.node)
-        return result
-
-    async def _unsubscribe(self, command: Unsubscribe, outcome: "asyncio.Future[Any]") -> Result:
-        result = await outcome
-        if not isinstance(result, Left):
-            return result  # type: ignore[no-any-return]
-        # Locks outlive the subscription (Q34): presence must find whoever still holds some.
-        if result.held == 0:
-            await self._directory.attend("left", command.jid, command.node)
-        if not result.was_subscribed:
-            return Refused(Problem.NOT_SUBSCRIBED, "there is no such subscription")
-        return Unsubscribed(command.jid, subid(command.jid))
-
-    async def _presence(self, command: Presence) -> Result:
-        kind = "available" if command.available else "unavailable"
-        for seat in await self._directory.attend(kind, command.sender) or ():
-            await self._leave(seat)
-        return Done()
-
-    async def _leave(self, seat: Seat) -> None:
-        while True:
-            left = await self._ask(Leave(seat.node, seat.jid))
-            if isinstance(left, Left) and left.held > 0:
-                continue
-            if isinstance(left, Left) or left.problem is Problem.NODE_NOT_FOUND:
-                await self._directory.attend("left", seat.jid, seat.node)
-            return
+    async def _ask(self, command: LaneCommand) -> Outcome:
+        outcome: Outcome = await self._begin(command)
+        return outcome
 
     async def _carry(self, name: tuple[str, bytes], record: NodeRecord, letter: list[Any]) -> None:
         try:
@@ -260,99 +239,26 @@ class RedisCore:
         finally:
             self._carrying.discard(name)
 
-    # The pulse's work.
-
-    async def _act(self, visits: Visits) -> None:
-        for partition in visits.due:
-            self._lane(partition.node).submit(Expire(partition.node), partial(self._visited, partition))
-        for frontend in visits.lapsed:
-            if frontend != self.frontend and frontend not in self._rescuing:
-                self._rescuing.add(frontend)
-                log.warning("frontend lapsed", frontend=frontend)
-                self._background(self._rescue(frontend))
-        for lane in list(self._lanes.values()):
-            if (lane.doubtful or lane.unmarked) and lane.quiet:
-                lane.mark()
-        self._drop_idle()
-        self._turns += 1
-        if self._turns % LOOK_EVERY == 0:
-            await self._look_in_passing()
-
-    def _visited(self, partition: Partition, result: Any) -> None:
-        """A visit that failed is owed again: nobody else knows of it."""
-        if isinstance(result, Refused) and result.problem is not Problem.NODE_NOT_FOUND:
-            self._pulse.announce(partition, int(self._pulse.now_ms()))
-
-    async def _look_in_passing(self) -> None:
-        """Visit one partition, the next in the list each time, round and round: finds what events missed."""
-        names = await self._directory.names(self._looked, 1)
-        self._looked = self._looked + 1 if names else 0
-        for node in names:
-            self._lane(node).submit(Expire(node), _ignored)
-
-    async def _visit_all(self) -> None:
-        async for node in self._all_nodes():
-            await self._ask(Expire(node))
-
-    async def _rescue(self, frontend: str) -> None:
-        try:
-            complete = True
-            async for node in self._all_nodes():
-                complete = await self._rescue_lane(self._lane(node), frontend) and complete
-                await self._ask(Expire(node))
-            if complete:
-                self._pulse.rescued(frontend)
-        finally:
-            self._rescuing.discard(frontend)
-
-    async def _rescue_lane(self, lane: Lane, frontend: str) -> bool:
-        scan, upto = "0", None
-        while True:
-            result = await self._ask(Resend(lane.node, frontend, None, upto, scan))
-            if not isinstance(result, Scanned):
-                return isinstance(result, Refused) and result.problem is Problem.NODE_NOT_FOUND
-            scan, upto = result.scan, result.upto
-            if scan == "0":
-                return True
-
-    async def _all_nodes(self) -> Any:
-        first = 0
-        while names := await self._directory.names(first):
-            for node in names:
-                yield node
-            first += len(names)
-
-    async def measure(self) -> None:
-        """Set the gauges of every node."""
-        async for node in self._all_nodes():
-            counted = await self._ask(Stats(node, Jid("")))
-            if isinstance(counted, Counted):
-                self.metrics.gauge(node, counted)
-
-    # Small change.
-
-    def _lane(self, node: str) -> Lane:
+    def lane(self, node: str) -> Lane:
+        """Give the lane of a node."""
         lane = self._lanes.get(node)
         if lane is None:
             lane = self._lanes[node] = Lane(node, self._server, self._directory, self)
         return lane
 
-    def _drop_idle(self) -> None:
+    def lanes(self) -> list[Lane]:
+        """Give the lanes there are, but for idle ones when there are many."""
         if len(self._lanes) > IDLE_LANES:
             for node in [node for node, lane in self._lanes.items() if lane.idle]:
                 del self._lanes[node]
+        return list(self._lanes.values())
 
     def _changed(self, node: str) -> None:
         if node in self._lanes:
             self._lanes[node].forget()
 
-    async def _ask(self, command: Any) -> Any:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._lane(command.node).submit(command, partial(_fulfil, future))
-        return await future
-
     def _spawn(self, work: Coroutine[Any, Any, Result], answer: Callable[[Result], None]) -> None:
-        self._background(self._answered(work, answer))
+        self.background(self._answered(work, answer))
 
     async def _answered(self, work: Coroutine[Any, Any, Result], answer: Callable[[Result], None]) -> None:
         try:
@@ -364,7 +270,8 @@ class RedisCore:
             result = _UNAVAILABLE
         answer(result)
 
-    def _background(self, work: Coroutine[Any, Any, Any]) -> None:
+    def background(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run something that nobody waits for; what goes wrong is logged."""
         task = asyncio.get_running_loop().create_task(self._guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -391,10 +298,6 @@ class RedisCore:
                 self.metrics.count("bounced")
 
 
-def _fulfil(future: "asyncio.Future[Any]", result: Any) -> None:
+def _fulfil(future: asyncio.Future[Any], result: Any) -> None:
     if not future.done():
         future.set_result(result)
-
-
-def _ignored(_result: Any) -> None:
-    """Answer nobody."""

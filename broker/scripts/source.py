@@ -112,9 +112,7 @@ def script(folder: Path, name: str) -> Script:
         msg = f"{path.name}: needs a first line #!lua and the header lines KEYS, ARGV, RETURNS and WRITES"
         raise ScriptDefect(msg)
     body = source[shebang.end() :]
-    sentence = " ".join(
-        line[3:] for line in body[: body.index("-- KEYS:")].splitlines() if line.startswith("-- ")
-    )
+    sentence = " ".join(line[3:] for line in body[: body.index("-- KEYS:")].splitlines() if line.startswith("-- "))
     fixed, _, repeated = header["ARGV"].partition("|")
     whole, _, each = header["RETURNS"].partition("|")
     keys, arguments, columns = tuple(header["KEYS"].split()), tuple(fixed.split()), tuple(repeated.split())

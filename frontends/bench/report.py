@@ -47,7 +47,12 @@ def machine() -> dict[str, str | int]:
         ),
         platform.processor(),
     )
-    return {"cpu": cpu, "cores": os.cpu_count() or 1, "python": platform.python_version(), "system": platform.platform()}
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count() or 1,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+    }
 
 
 def show(rows: Sequence[Row], *, as_json: bool) -> int:

@@ -1,7 +1,7 @@
 -- How a lock ends: acknowledged, or given back (released, expired, bounced), which may make the item a dead letter.
 -- NEEDS: inflight deadlines held delayed ready history parked index
 --- @include partition writes positions entries history credit items handover journal
-local ending = {touched = {}, freed = 0}
+local ending = {touched = {}, arrived = {}, freed = 0}
 
 local function unlock(flight)
   writes.add('HDEL', key.inflight, flight.position)
@@ -29,6 +29,7 @@ end
 
 function ending.acknowledge(flight)
   unlock(flight)
+  ending.arrived[flight.subid] = true
   finish(flight, parked(flight))
   journal.closed('acknowledged', flight, '')
 end
@@ -59,5 +60,5 @@ end
 -- Gives those whose locks ended their turns back.
 function ending.settle()
   writes.flush()
-  for subid in pairs(ending.touched) do credit.settle(subid) end
+  for subid in pairs(ending.touched) do credit.settle(subid, ending.arrived[subid]) end
 end

@@ -4,8 +4,9 @@
 local flights = {}
 
 function flights.write(f)
-  return string.format('%s %.0f %d %.0f %s %.0f %s %d %d %s %s', f.subid, f.token, f.attempt, f.since, f.frontend,
-    f.sequence, f.log_id, f.bytes, #f.jid, f.jid, f.item)
+  -- string.format would end a text at its first zero byte.
+  return string.format('%s %.0f %d %.0f %s %.0f %s %d %d ', f.subid, f.token, f.attempt, f.since, f.frontend,
+    f.sequence, f.log_id, f.bytes, #f.jid) .. f.jid .. ' ' .. f.item
 end
 
 function flights.read(position, line)

@@ -14,9 +14,10 @@ function intake.prepare(rows)
   for _, position in pairs(found) do places[#places + 1] = position end
   local flying = flights.at(places)
   for id, position in pairs(found) do
-    if flying[position] then
-      intake.known[id] = {position = position, flight = flying[position]}
-    elseif items.waiting(position) then
+    local flight = flying[position]
+    if flight and flight.item == id then
+      intake.known[id] = {position = position, flight = flight}
+    elseif not flight and items.waiting(position, id) then
       intake.known[id] = {position = position}
     end
   end
@@ -50,6 +51,7 @@ function intake.room()
   if arg.node_full == 'reject' or (dead_letter and not partition.dead_letters) then return false end
   local oldest = waiting.take(1)[1]
   if not oldest then return false end
+  intake.known[items.name(oldest.position, oldest.entry)] = nil
   if dead_letter then
     handover.start(oldest.position, oldest.entry, oldest.past.attempts, '', 'node-full')
   else

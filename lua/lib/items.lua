@@ -16,13 +16,19 @@ function items.find(ids)
   return found
 end
 
--- The entry of an item that is not locked; nil when there is none or it is on its way to the dead letters.
-function items.waiting(position)
+function items.name(position, entry)
+  return entry.item ~= '' and entry.item or positions.item_id(position)
+end
+
+-- The entry of an item that is not locked; nil when there is none, when it is on its way to the dead letters, or when
+-- `item` is not what it is called: a publisher's id does not make the service's id for the same place another name of it.
+function items.waiting(position, item)
   if redis.call('HEXISTS', key.handover, position) == 1 then return nil end
   local entry = entries.current(position)
   -- An entry that belongs to another position is a version of that item, no item of its own.
   if entry and entry.at ~= '' and entry.log_id == position and not redis.call('ZSCORE', key.ready, position)
     and not redis.call('ZSCORE', key.delayed, position) then return nil end
+  if entry and item and items.name(position, entry) ~= item then return nil end
   return entry
 end
 

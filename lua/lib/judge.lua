@@ -19,6 +19,7 @@ function judge.prepare(rows)
   for _, row in ipairs(rows) do
     row.position = found[row.item]
     row.flight = row.position and flying[row.position]
+    if row.flight and row.flight.item ~= row.item then row.position, row.flight = nil, nil end
     row.answered = row.name and known[row.name]
   end
 end
@@ -41,7 +42,7 @@ function judge.verdict(row)
       or publisher(row, flight.log_id) then return 'locked-by-another' end
     return 'forbidden'
   end
-  row.entry = items.waiting(row.position)
+  row.entry = items.waiting(row.position, row.item)
   if not row.entry then return 'item-not-found' end
   if history.knows(history.of(row.position), row.full, row.bare) then return 'lock-lost' end
   if row.owner == '1' or row.entry.by == row.by then return 'waiting' end

@@ -25,6 +25,9 @@ function positions.item_id(position)
   return arg.number .. '-' .. position
 end
 
+-- Only as `item_id` writes it: Redis reads `007-0` as `7-0` too, and refuses numbers of more than 20 digits.
 function positions.of_item_id(item)
-  return string.match(item, '^' .. arg.number .. '%-(%d+%-%d+)$')
+  local ms, seq = string.match(item, '^' .. arg.number .. '%-([1-9]%d*)%-(%d+)$')
+  if not ms or #ms > 15 or #seq > 15 or (#seq > 1 and string.sub(seq, 1, 1) == '0') then return nil end
+  return ms .. '-' .. seq
 end

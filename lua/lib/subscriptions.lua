@@ -12,6 +12,7 @@ function subscriptions.get(subid)
   return line and subscriptions.read(subid, line) or nil
 end
 
+-- Writes a subscription; `bounces` are those since its last acknowledgement.
 function subscriptions.put(subscriber)
   redis.call('HSET', key.subscribers, subscriber.subid,
     string.format('%d %d %s', subscriber.limit, subscriber.bounces, subscriber.jid))

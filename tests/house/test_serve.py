@@ -10,6 +10,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
 
 from frontends.servers.ejabberd import Ejabberd
 from frontends.servers.process import free_port
@@ -84,9 +87,11 @@ def test_without_redis(ejabberd: Ejabberd) -> None:
         assert frontend.wait(_PATIENCE_SECONDS) == 0
 
 
-def test_hung(ejabberd: Ejabberd) -> None:
+def test_hung(ejabberd: Ejabberd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frontend under SIGSTOP is killed by its watchdog, so that the others get its share."""
     port = free_port()
+    # Who is killed cannot tidy up its temporary directory.
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with _frontend(ejabberd, port, REDIS_URL="embedded://", WATCHDOG_SECONDS="1") as frontend:
         _eventually(port, "/readyz", 200)
         frontend.send_signal(signal.SIGSTOP)

@@ -3,12 +3,12 @@
 A call that has a `row` is batched: commands of one batch share the fixed arguments and each has its own row and result.
 """
 
+from broker.model import commands
 from broker.redis_core.calls.call import Call
 from broker.redis_core.calls.items import bounce, browse, dead_letter, handed, publish, renew, retract, unlock
 from broker.redis_core.calls.sweeps import expire, purge, resend, stats, subscribers
 from broker.redis_core.calls.workers import adjust, leave, locks, options, subscribe, unsubscribe
 from broker.redis_core.internal import DeadLetter, Expire, Handed, Leave, Resend, Subscribers
-from broker.model import commands
 
 OF: dict[type, Call] = {
     commands.Publish: publish,

@@ -9,7 +9,7 @@ from broker.model.nodes import Affiliation, NodeRecord, PublishModel
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Done, Published, Refused, Renewed, Result, Retracted, Unlocked
 from broker.redis_core.calls.call import Call, Reply, Values, refused, subid, token_text
-from broker.redis_core.internal import DeadLetter, Handed
+from broker.redis_core.internal import DeadLetter
 
 _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
 

@@ -1,0 +1,1 @@
+"""The journal's schema as data: all that analytics may know of the queue."""

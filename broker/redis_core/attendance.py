@@ -1,0 +1,61 @@
+"""Who takes part: subscriptions and presence, each a step in a partition and one in the records of JIDs.
+
+Should a crash fall between the two, the safety nets hold: bounces and deadlines end the locks of whoever is gone. Must
+not know how either step is carried out.
+"""
+
+import asyncio
+from typing import Any
+
+from broker.model.commands import Presence, Subscribe, Unsubscribe
+from broker.model.problems import Problem
+from broker.model.results import Done, Refused, Result, Subscribed, Unsubscribed
+from broker.redis_core.calls.call import subid
+from broker.redis_core.directory import Directory, Seat
+from broker.redis_core.internal import Ask, Leave, Left
+
+
+class Attendance:
+    """Carries out what concerns a worker's coming and going."""
+
+    def __init__(self, directory: Directory, ask: Ask) -> None:
+        """Change subscriptions by `ask`."""
+        self._directory = directory
+        self._ask = ask
+
+    async def subscribe(self, command: Subscribe, outcome: asyncio.Future[Any]) -> Result:
+        """Finish a subscription whose step in the partition is under way."""
+        seats = await self._directory.attend("subscribed", command.jid, command.node)
+        result: Result = await outcome
+        if isinstance(result, Subscribed) and seats is None:
+            await self._ask(Leave(command.node, command.jid))
+            return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "you are subscribed to as many nodes as you may")
+        if isinstance(result, Refused):
+            await self._directory.attend("left", command.jid, command.node)
+        return result
+
+    async def unsubscribe(self, command: Unsubscribe, outcome: asyncio.Future[Any]) -> Result:
+        """Finish a departure whose step in the partition is under way."""
+        result: Left | Refused = await outcome
+        if isinstance(result, Refused):
+            return result
+        # Locks outlive the subscription (Q34): presence must find whoever still holds some.
+        if result.held == 0:
+            await self._directory.attend("left", command.jid, command.node)
+        if not result.was_subscribed:
+            return Refused(Problem.NOT_SUBSCRIBED, "there is no such subscription")
+        return Unsubscribed(command.jid, subid(command.jid))
+
+    async def presence(self, command: Presence) -> Result:
+        """Note who came or went, and end what went with it (Q33)."""
+        kind = "available" if command.available else "unavailable"
+        for seat in await self._directory.attend(kind, command.sender) or ():
+            await self._leave(seat)
+        return Done()
+
+    async def _leave(self, seat: Seat) -> None:
+        left = await self._ask(Leave(seat.node, seat.jid))
+        while isinstance(left, Left) and left.held > 0:
+            left = await self._ask(Leave(seat.node, seat.jid))
+        if isinstance(left, Left) or (isinstance(left, Refused) and left.problem is Problem.NODE_NOT_FOUND):
+            await self._directory.attend("left", seat.jid, seat.node)

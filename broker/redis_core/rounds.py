@@ -1,0 +1,125 @@
+"""What the pulse has a frontend do: visit partitions that are due, rescue what lapsed frontends owe, look in passing.
+
+All of it is idempotent and may be done by several frontends at once. Must not know how a visit changes a partition.
+"""
+
+from collections.abc import AsyncIterator, Coroutine
+from functools import partial
+from typing import Any, Protocol
+
+import structlog
+
+from broker.model.commands import Stats
+from broker.model.names import Jid, Partition
+from broker.model.problems import Problem
+from broker.model.results import Counted, Refused
+from broker.redis_core.directory import Directory
+from broker.redis_core.internal import Ask, Expire, Outcome, Resend, Scanned, ignored
+from broker.redis_core.lane import Lane
+from broker.redis_core.metrics import Metrics
+from broker.redis_core.pulse import Pulse, Visits
+
+log = structlog.get_logger()
+
+LOOK_EVERY = 5
+"""Turns of the pulse between two looks in passing: idle cost stays under 20 commands a second, those in scripts counted."""
+
+
+class Lanes(Protocol):
+    """What the rounds need of the core."""
+
+    frontend: str
+    metrics: Metrics
+
+    def lane(self, node: str) -> Lane:
+        """Give the lane of a node."""
+
+    def lanes(self) -> list[Lane]:
+        """Give the lanes there are."""
+
+    def background(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run something that nobody waits for."""
+
+
+class Rounds:
+    """One frontend's share of what keeps all queues moving."""
+
+    def __init__(self, core: Lanes, directory: Directory, pulse: Pulse, ask: Ask) -> None:
+        """Work on the lanes of `core` and owe to `pulse` what could not be done."""
+        self._core = core
+        self._directory = directory
+        self._pulse = pulse
+        self._ask = ask
+        self._rescuing: set[str] = set()
+        self._turns = 0
+        self._looked = 0
+
+    async def act(self, visits: Visits) -> None:
+        """Do what one turn of the pulse has found."""
+        for partition in visits.due:
+            self._core.lane(partition.node).submit(Expire(partition.node), partial(self._visited, partition))
+        for frontend in visits.lapsed:
+            if frontend != self._core.frontend and frontend not in self._rescuing:
+                self._rescuing.add(frontend)
+                log.warning("frontend lapsed", frontend=frontend)
+                self._core.background(self._rescue(frontend))
+        for lane in self._core.lanes():
+            if (lane.doubtful or lane.unmarked) and lane.quiet:
+                lane.mark()
+        self._turns += 1
+        if self._turns % LOOK_EVERY == 0:
+            await self._look_in_passing()
+
+    def _visited(self, partition: Partition, outcome: Outcome) -> None:
+        """Owe a visit that failed again: nobody else knows of it."""
+        if isinstance(outcome, Refused) and outcome.problem is not Problem.NODE_NOT_FOUND:
+            self._pulse.announce(partition, int(self._pulse.now_ms()))
+
+    async def _look_in_passing(self) -> None:
+        """Visit one partition, the next in the list each time, round and round: finds what events missed."""
+        names = await self._directory.names(self._looked, 1)
+        self._looked = self._looked + 1 if names else 0
+        for node in names:
+            self._core.lane(node).submit(Expire(node), ignored)
+
+    async def visit_all(self) -> None:
+        """Visit every partition once, as a frontend does that has just started."""
+        async for node in self._nodes():
+            await self._ask(Expire(node))
+
+    async def _rescue(self, frontend: str) -> None:
+        """Take over from a lapsed frontend, everywhere; only when all is done is it struck off the list."""
+        try:
+            complete = True
+            async for node in self._nodes():
+                complete = await self.rescue_lane(node, frontend) and complete
+                await self._ask(Expire(node))
+            if complete:
+                self._pulse.rescued(frontend)
+        finally:
+            self._rescuing.discard(frontend)
+
+    async def rescue_lane(self, node: str, frontend: str) -> bool:
+        """Take over what a frontend owes on one node; False when that has to be tried again."""
+        scan, upto = "0", None
+        while True:
+            outcome = await self._ask(Resend(node, frontend, None, upto, scan))
+            if not isinstance(outcome, Scanned):
+                return isinstance(outcome, Refused) and outcome.problem is Problem.NODE_NOT_FOUND
+            scan, upto = outcome.scan, outcome.upto
+            if scan == "0":
+                return True
+
+    async def measure(self) -> None:
+        """Set the gauges of every node."""
+        async for node in self._nodes():
+            counted = await self._ask(Stats(node, Jid("")))
+            if isinstance(counted, Counted):
+                self._core.metrics.gauge(node, counted)
+
+    async def _nodes(self) -> AsyncIterator[str]:
+        first = 0
+        while names := await self._directory.names(first):
+            for node in names:
+                yield node
+            first += len(names)

@@ -1,0 +1,199 @@
+"""A stream's bytes as elements (RFC 6120 §4). No I/O; must not know what a stanza means, nor where the bytes come from.
+
+Why not ElementTree's own parser, as slixmpp uses it: three things that any client can write pass ejabberd and are fatal to
+that parser, and so to the stream of every frontend. A prefix that was declared on the stream or on the stanza (ejabberd
+forwards the use and drops the declaration), a namespace with a brace in it, and nesting without end. Here such a stanza is
+handed over empty, with the fault to answer it by, and the stream goes on. Only XML that is not well-formed ends it.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers import expat
+
+from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import elements
+from frontends.xmpp import namespaces as ns
+
+_DEPTH: Final = elements.DEPTH + 8
+"""Deepest nesting of a stanza: that of a payload, and the elements around it."""
+
+_PREFIXES: Final = 64
+"""Most prefixes in scope: each declaration copies the scope, so their number is what a hostile stanza costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The stream began; the element has the attributes of its header."""
+
+    element: Element
+
+
+@dataclass(frozen=True, slots=True)
+class Stanza:
+    """A child of the stream is complete; with a fault it has its attributes only."""
+
+    element: Element
+    fault: MalformedRequest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The stream ended in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The bytes are no XML, or none that a stream may have: nothing after them can be read."""
+
+    reason: str
+
+
+Scope = dict[str, str]
+Event = Opened | Stanza | Closed | Broken
+
+
+class Reader:
+    """The reader of one stream. It is outside a stanza, inside one, or skipping the rest of a faulty one."""
+
+    def __init__(self) -> None:
+        """Begin before the first byte."""
+        # Without a separator expat leaves prefixes alone: it would count an undeclared one as not well-formed.
+        self._parser = expat.ParserCreate()
+        self._parser.buffer_text = True
+        self._parser.StartDoctypeDeclHandler = _refuse_doctype
+        # The prefixes known at each level: before the stream, in the stream, in the stanza, in each open element of it.
+        self._scopes: list[Scope] = [{"": "", "xml": ns.XML}]
+        self._builder = TreeBuilder()
+        self._stanza = Element("none")
+        self._fault: MalformedRequest | None = None
+        self._skipped = 0
+        self._events: list[Event] = []
+        self._go_outside()
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Read on; what was complete before a fault of the XML is still given."""
+        try:
+            self._parser.Parse(data, False)  # noqa: FBT003  (expat's: not the last of it)
+        except (expat.ExpatError, ValueError) as fault:
+            self._events.append(Broken(str(fault)))
+        events, self._events = self._events, []
+        return events
+
+    def _go_outside(self) -> None:
+        self._parser.StartElementHandler = self._open
+        self._parser.EndElementHandler = self._close
+        self._parser.CharacterDataHandler = None
+
+    def _open(self, name: str, attributes: dict[str, str]) -> None:
+        scope = self._scopes[-1]
+        try:
+            inner, tag, attributes = _named(scope, name, attributes)
+        except MalformedRequest as fault:
+            if len(self._scopes) == 1:
+                raise ValueError(fault.detail) from fault
+            # Its addresses have no prefix, so it can be answered all the same.
+            self._stanza = Element(f"{{{scope['']}}}{name}", attributes)
+            self._skip(fault)
+            return
+        self._scopes.append(inner)
+        if len(self._scopes) == 2:
+            self._events.append(Opened(Element(tag, attributes)))
+            return
+        self._builder = TreeBuilder()
+        self._stanza = self._builder.start(tag, attributes)
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._builder.data
+
+    def _close(self, _: str) -> None:
+        self._events.append(Closed())
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        scopes = self._scopes
+        try:
+            scope, tag, attributes = _named(scopes[-1], name, attributes)
+        except MalformedRequest as fault:
+            self._skip(fault)
+            return
+        if len(scopes) > _DEPTH:
+            self._skip(MalformedRequest(Problem.PAYLOAD_INVALID, f"nested more than {elements.DEPTH} levels deep"))
+            return
+        scopes.append(scope)
+        self._builder.start(tag, attributes)
+
+    def _end(self, name: str) -> None:
+        self._scopes.pop()
+        self._builder.end(name)
+        if len(self._scopes) == 2:
+            self._events.append(Stanza(self._stanza))
+            self._go_outside()
+
+    def _skip(self, fault: MalformedRequest) -> None:
+        """Pass over the rest of a stanza, building nothing: only the count of its open elements grows and shrinks."""
+        self._fault = fault
+        self._skipped = len(self._scopes) - 1
+        self._parser.StartElementHandler = self._skip_start
+        self._parser.EndElementHandler = self._skip_end
+        self._parser.CharacterDataHandler = None
+
+    def _skip_start(self, _: str, __: dict[str, str]) -> None:
+        self._skipped += 1
+
+    def _skip_end(self, _: str) -> None:
+        self._skipped -= 1
+        if not self._skipped:
+            del self._scopes[2:]
+            del self._stanza[:]
+            self._events.append(Stanza(self._stanza, self._fault))
+            self._go_outside()
+
+
+def _refuse_doctype(*_: object) -> None:
+    """Refuse what could define entities (RFC 6120 §11.1)."""
+    msg = "a document type"
+    raise ValueError(msg)
+
+
+def _named(scope: Scope, name: str, attributes: dict[str, str]) -> tuple[Scope, str, dict[str, str]]:
+    """Give an element's scope, and its name and attributes as ElementTree spells them: `{namespace}name`."""
+    if attributes:
+        if "xmlns" in attributes:
+            scope = {**scope, "": attributes.pop("xmlns")}
+        for key in attributes:
+            if ":" in key:
+                scope = _resolved(scope, attributes)
+                break
+    if ":" in name:
+        return scope, _qualified(scope, name), attributes
+    namespace = scope[""]
+    return scope, (f"{{{namespace}}}{name}" if namespace else name), attributes
+
+
+def _resolved(scope: Scope, attributes: dict[str, str]) -> Scope:
+    """Take an element's declared prefixes into its scope, and rename its prefixed attributes; the dict is ours to change."""
+    prefixed = [key for key in attributes if ":" in key]
+    declared = {key[6:]: attributes.pop(key) for key in prefixed if key.startswith("xmlns:")}
+    if declared:
+        scope = {**scope, **declared}
+        if len(scope) > _PREFIXES:
+            raise MalformedRequest(Problem.BAD_REQUEST, f"more than {_PREFIXES} prefixes at once")
+    for key in prefixed:
+        if key in attributes:
+            attributes[_qualified(scope, key)] = attributes.pop(key)
+    return scope
+
+
+def _qualified(scope: Scope, name: str) -> str:
+    """Give a prefixed name with its namespace for the prefix, in ElementTree's spelling."""
+    prefix, _, local = name.partition(":")
+    # The prefix is part of what the parser took for a name; the rest must be one by itself (Namespaces in XML §4).
+    if not local or ":" in local or not (local[0] == "_" or local[0].isalpha()):
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is no qualified name")
+    namespace = scope.get(prefix) if prefix else None
+    if not namespace:
+        raise MalformedRequest(
+            Problem.BAD_REQUEST,
+            f"the prefix of {name[:80]} is not declared here: servers drop declarations made on the stanza or the stream",
+        )
+    return f"{{{namespace}}}{local}"

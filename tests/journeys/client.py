@@ -1,0 +1,333 @@
+"""A plain XMPP client for journeys: slixmpp connects, all stanzas are text. Must not know anything of this project.
+
+It keeps its own table of IQs under way, counts the answers of each, and remembers in order what it heard.
+"""
+
+import asyncio
+import itertools
+import secrets
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Self, TypeVar
+from xml.etree import ElementTree as ET
+from xml.etree.ElementTree import Element
+from xml.sax.saxutils import quoteattr
+
+from slixmpp import ClientXMPP
+from slixmpp.xmlstream.stanzabase import StanzaBase
+
+PATIENCE_SECONDS: Final = 20.0
+
+CLIENT: Final = "jabber:client"
+PUBSUB: Final = "http://jabber.org/protocol/pubsub"
+OWNER: Final = f"{PUBSUB}#owner"
+EVENT: Final = f"{PUBSUB}#event"
+ERRORS: Final = f"{PUBSUB}#errors"
+STANZAS: Final = "urn:ietf:params:xml:ns:xmpp-stanzas"
+FORM: Final = "jabber:x:data"
+QUEUEING: Final = "urn:xmpp:pubsub:queueing:0"
+STANZAQ: Final = "urn:stanzaq:0"
+DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
+DISCO_ITEMS: Final = "http://jabber.org/protocol/disco#items"
+
+# Several times what it takes for each of two frontends to get at least one of them.
+_SETTLING: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An item that came, with what its lock says."""
+
+    node: str
+    item: str
+    token: int
+    attempt: int
+    payload: Element = field(compare=False)
+    message: Element = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A lock that ended: `how` is the notification's tag, `{namespace}retract` or `{namespace}unlock`."""
+
+    node: str
+    item: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """News of a node: `what` is `purge` or `delete`."""
+
+    node: str
+    what: str
+
+
+E = TypeVar("E", Delivery, Ended, NodeEvent)
+
+RETRACTED: Final = f"{{{EVENT}}}retract"
+UNLOCKED: Final = f"{{{QUEUEING}}}unlock"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to an IQ; `error` is empty, or the error's type and conditions with spaces between."""
+
+    element: Element
+    error: str
+
+    def find(self, path: str) -> Element:
+        """Give the one element that must be there."""
+        found = self.element.find(path)
+        assert found is not None, ET.tostring(self.element)
+        return found
+
+
+class Client:
+    """One connection, as a context."""
+
+    def __init__(self, port: int, service: str, jid: str, password: str = "") -> None:
+        """Choose an account, or a host alone for an anonymous one; `service` is whom all requests go to."""
+        self.service = service
+        self.answers: Counter[str] = Counter()
+        self.heard: list[Element] = []
+        self._port = port
+        self._asked: dict[str, asyncio.Future[Element]] = {}
+        self._news: list[Delivery | Ended | NodeEvent] = []
+        self._changed = asyncio.Event()
+        self._up = asyncio.Event()
+        self._numbers = itertools.count(1)
+        self._wanted = True
+        unencrypted = {"feature_mechanisms": {"unencrypted_plain": True, "unencrypted_scram": True}}
+        self._xmpp = ClientXMPP(jid, password, plugin_config=unencrypted)  # type: ignore[no-untyped-call]
+        self._xmpp.enable_direct_tls = self._xmpp.enable_starttls = False
+        self._xmpp.enable_plaintext = True
+        self._xmpp.add_filter("in", self._hear)
+        self._xmpp.add_event_handler("session_start", lambda _: self._up.set())
+        self._xmpp.add_event_handler("disconnected", self._lost)
+
+    @property
+    def jid(self) -> str:
+        """The full JID that the server gave."""
+        return str(self._xmpp.boundjid.full)
+
+    @property
+    def bare(self) -> str:
+        """The JID without its resource."""
+        return str(self._xmpp.boundjid.bare)
+
+    async def __aenter__(self) -> Self:
+        """Connect."""
+        self._dial()
+        await self.connected()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Hang up in order."""
+        self._wanted = False
+        if self._xmpp.is_connected():
+            await self._xmpp.disconnect(wait=1.0)
+        self._xmpp.cancel_connection_attempt()
+        if self._xmpp._run_out_filters is not None:
+            self._xmpp._run_out_filters.cancel()
+
+    async def connected(self) -> None:
+        """Wait until the stream stands."""
+        await asyncio.wait_for(self._up.wait(), PATIENCE_SECONDS)
+
+    def vanish(self) -> None:
+        """Lose the connection without a word, and stay away."""
+        self._wanted = False
+        self._xmpp.abort()
+
+    def send(self, text: str) -> None:
+        """Send whatever text this is."""
+        self._xmpp.send_raw(text)
+
+    def present(self, kind: str = "") -> None:
+        """Send directed presence to the service; `kind` may be `unavailable`."""
+        mark = f" type='{kind}'" if kind else ""
+        self.send(f"<presence to='{self.service}'{mark}/>")
+
+    async def ask(
+        self, payload: str, kind: str = "set", *, request: str = "", to: str = "", seconds: float = PATIENCE_SECONDS
+    ) -> Answer:
+        """Send an IQ and wait for its answer; `request` is its id, for replays."""
+        name = request or f"ask{next(self._numbers)}"
+        future = self._asked[name] = asyncio.get_running_loop().create_future()
+        self.send(f"<iq type='{kind}' id={quoteattr(name)} to='{to or self.service}'>{payload}</iq>")
+        return _answer(await asyncio.wait_for(future, seconds))
+
+    async def settle(self) -> None:
+        """Let everything come that the frontends have sent: each writes in order, and each answers one of these."""
+        await asyncio.gather(*(self.ask(f"<query xmlns='{DISCO_INFO}'/>", "get") for _ in range(_SETTLING)))
+
+    async def next(self, kind: type[E], seconds: float = PATIENCE_SECONDS) -> E:
+        """Take the first news of this kind that nobody took, waiting for it."""
+        async with asyncio.timeout(seconds):
+            while True:
+                for news in self._news:
+                    if isinstance(news, kind):
+                        self._news.remove(news)
+                        return news
+                self._changed.clear()
+                await self._changed.wait()
+
+    def left(self, kind: type[E]) -> list[E]:
+        """Give the news of this kind that nobody took."""
+        return [news for news in self._news if isinstance(news, kind)]
+
+    # What publishers, workers and owners ask for.
+
+    async def queue(self, options: Mapping[str, str] | None = None) -> str:
+        """Create a node of a new name to which everybody may publish."""
+        node = f"queue-{secrets.token_hex(4)}"
+        answer = await self.create(node, {"pubsub#publish_model": "open", **(options or {})})
+        assert answer.error == ""
+        return node
+
+    async def create(self, node: str, options: Mapping[str, str]) -> Answer:
+        """Create a node with a configuration."""
+        form = submitted(f"{PUBSUB}#node_config", options)
+        return await self.pubsub(f"<create node={quoteattr(node)}/><configure>{form}</configure>")
+
+    async def configure(self, node: str, options: Mapping[str, str]) -> Answer:
+        """Change a node's configuration."""
+        form = submitted(f"{PUBSUB}#node_config", options)
+        return await self.owner(f"<configure node={quoteattr(node)}>{form}</configure>")
+
+    async def affiliate(self, node: str, jid: str, affiliation: str) -> Answer:
+        """Say how a JID stands to a node."""
+        entry = f"<affiliation jid={quoteattr(jid)} affiliation={quoteattr(affiliation)}/>"
+        return await self.owner(f"<affiliations node={quoteattr(node)}>{entry}</affiliations>")
+
+    async def publish(self, node: str, item: str | None = None, payload: str = "<job xmlns='urn:x'/>") -> Answer:
+        """Publish one item."""
+        name = "" if item is None else f" id={quoteattr(item)}"
+        return await self.pubsub(f"<publish node={quoteattr(node)}><item{name}>{payload}</item></publish>")
+
+    async def subscribe(self, node: str, credit: int | str = 1, jid: str = "") -> Answer:
+        """Subscribe with a credit; by default the full JID."""
+        form = submitted(f"{PUBSUB}#subscribe_options", {"pubsub#queue_requests": str(credit)})
+        about = f"node={quoteattr(node)} jid={quoteattr(jid or self.jid)}"
+        return await self.pubsub(f"<subscribe {about}/><options>{form}</options>")
+
+    async def unsubscribe(self, node: str, jid: str = "") -> Answer:
+        """Leave."""
+        return await self.pubsub(f"<unsubscribe node={quoteattr(node)} jid={quoteattr(jid or self.jid)}/>")
+
+    async def options(self, node: str, jid: str = "") -> Answer:
+        """Read the options of the subscription."""
+        return await self.pubsub(f"<options node={quoteattr(node)} jid={quoteattr(jid or self.jid)}/>", "get")
+
+    async def retract(self, node: str, item: str, token: int | None = None, *, request: str = "") -> Answer:
+        """Acknowledge an item, or delete it."""
+        return await self.pubsub(
+            f"<retract node={quoteattr(node)}><item id={quoteattr(item)}{_mark(token)}/></retract>", request=request
+        )
+
+    async def unlock(
+        self, node: str, item: str, token: int | None = None, hint: str = "", *, request: str = ""
+    ) -> Answer:
+        """Give an item back; `hint` is the attributes of our own hint."""
+        inside = f"<hint xmlns='{STANZAQ}' {hint}/>" if hint else ""
+        return await self.pubsub(
+            f"<unlock xmlns='{QUEUEING}' node={quoteattr(node)}><item id={quoteattr(item)}{_mark(token)}/>{inside}</unlock>",
+            request=request,
+        )
+
+    async def browse(self, node: str, *items: str) -> list[Element]:
+        """Look at items without taking them."""
+        inside = "".join(f"<item id={quoteattr(item)}/>" for item in items)
+        answer = await self.pubsub(f"<items node={quoteattr(node)}>{inside}</items>", "get")
+        assert answer.error == ""
+        return list(answer.find(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}items"))
+
+    async def pubsub(self, inside: str, kind: str = "set", *, request: str = "") -> Answer:
+        """Ask in the namespace of publishers and workers."""
+        return await self.ask(f"<pubsub xmlns='{PUBSUB}'>{inside}</pubsub>", kind, request=request)
+
+    async def owner(self, inside: str, kind: str = "set") -> Answer:
+        """Ask in the namespace of owners."""
+        return await self.ask(f"<pubsub xmlns='{OWNER}'>{inside}</pubsub>", kind)
+
+    # The stream.
+
+    def _dial(self) -> None:
+        self._xmpp.connect("127.0.0.1", self._port)
+
+    def _lost(self, _: object) -> None:
+        self._up.clear()
+        if self._wanted:
+            asyncio.get_running_loop().call_later(0.2, self._dial)
+
+    def _hear(self, stanza: StanzaBase) -> StanzaBase | None:
+        element = stanza.xml
+        if element.tag not in {f"{{{CLIENT}}}iq", f"{{{CLIENT}}}message"}:
+            return stanza
+        if element.tag.endswith("iq"):
+            name = element.get("id", "")
+            asked = self._asked.get(name)
+            if asked is None or element.get("type") not in {"result", "error"}:
+                return stanza
+            self.answers[name] += 1
+            if not asked.done():
+                asked.set_result(element)
+        else:
+            self._news.extend(_news(element))
+        self.heard.append(element)
+        self._changed.set()
+        return None
+
+
+def submitted(form_type: str, fields: Mapping[str, str]) -> str:
+    """Write a form that is sent in."""
+    inside = "".join(
+        f"<field var={quoteattr(name)}><value>{value}</value></field>"
+        for name, value in {"FORM_TYPE": form_type, **fields}.items()
+    )
+    return f"<x xmlns='{FORM}' type='submit'>{inside}</x>"
+
+
+def form_values(element: Element) -> dict[str, str]:
+    """Read the first value of each field of the form inside an element."""
+    form = element if element.tag == f"{{{FORM}}}x" else element.find(f".//{{{FORM}}}x")
+    assert form is not None
+    return {
+        field.get("var", ""): field.findtext(f"{{{FORM}}}value", "") for field in form.iterfind(f"{{{FORM}}}field")
+    }
+
+
+def _mark(token: int | None) -> str:
+    return "" if token is None else f" token='{token}'"
+
+
+def _answer(element: Element) -> Answer:
+    if element.get("type") == "result":
+        return Answer(element, "")
+    error = element.find(f"{{{CLIENT}}}error")
+    assert error is not None
+    conditions = [child.tag.partition("}")[2] for child in error if not child.tag.endswith("}text")]
+    return Answer(element, " ".join([error.get("type", ""), *conditions]))
+
+
+def _news(message: Element) -> list[Delivery | Ended | NodeEvent]:
+    event = message.find(f"{{{EVENT}}}event")
+    lock = message.find(f"{{{STANZAQ}}}lock")
+    news: list[Delivery | Ended | NodeEvent] = []
+    for about in event if event is not None else ():
+        node = about.get("node", "")
+        if about.tag != f"{{{EVENT}}}items":
+            news.append(NodeEvent(node, about.tag.partition("}")[2]))
+            continue
+        for child in about:
+            if child.tag == f"{{{EVENT}}}item" and lock is not None:
+                token, attempt = int(lock.get("token", "0")), int(lock.get("attempt", "0"))
+                news.append(Delivery(node, child.get("id", ""), token, attempt, child[0], message))
+            else:
+                news.append(Ended(node, child.get("id", ""), child.tag))
+    return news

@@ -1,0 +1,43 @@
+"""What journeys share: one service for all that leave it whole, and clients that go when the test does."""
+
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+
+from frontends.servers.ejabberd import Ejabberd
+from frontends.servers.redis import RedisServer, redis_binary
+from tests.journeys.client import Client
+from tests.journeys.service import DOMAIN, Frontend, Service
+
+Join = Callable[..., Awaitable[Client]]
+
+
+@pytest.fixture(scope="session")
+def service(ejabberd: Ejabberd) -> Iterator[Service]:
+    """Give a service of two frontends."""
+    with contextlib.ExitStack() as stack:
+        redis = stack.enter_context(RedisServer(binary=redis_binary()))
+        pair = [
+            stack.enter_context(Frontend(redis, ejabberd.component_port, ejabberd.secret)) for _frontend in range(2)
+        ]
+        yield Service(ejabberd, redis, tuple(pair))
+
+
+@pytest.fixture
+async def join(service: Service) -> AsyncIterator[Join]:
+    """Give the maker of clients: `await join()` is somebody new, `await join(jid, password)` has an account."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def make(jid: str = "", password: str = "") -> Client:
+            client = Client(service.ejabberd.c2s_port, DOMAIN, jid or service.ejabberd.anonymous, password)
+            return await stack.enter_async_context(client)
+
+        yield make
+
+
+@pytest.fixture
+def account(service: Service) -> tuple[str, str]:
+    """Give the bare JID and the password of a new account."""
+    return service.ejabberd.register(f"worker-{secrets.token_hex(4)}", "secret"), "secret"

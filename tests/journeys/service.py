@@ -1,0 +1,112 @@
+"""A whole service as child processes. Knows how its parts start, stop and tell how they are; must not know a stanza."""
+
+import asyncio
+import os
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from frontends.servers.ejabberd import Ejabberd
+from frontends.servers.process import Process, Server, free_port
+from frontends.servers.redis import RedisServer
+
+DOMAIN: Final = "journeys.localhost"
+PATIENCE_SECONDS: Final = 20.0
+"""How long a journey waits for what is to come; what takes this long has failed."""
+
+
+class Frontend(Server):
+    """One `stanzaq serve xmpp`."""
+
+    _ready_seconds = 30.0
+
+    def __init__(self, redis: RedisServer, xmpp_port: int, secret: str, **settings: str) -> None:
+        """Choose what to connect to; `settings` are `STANZAQ_*` without their prefix."""
+        super().__init__(None, "frontend")
+        self._port = free_port()
+        self._settings = {
+            "REDIS_URL": redis.url,
+            "XMPP_SERVER": f"127.0.0.1:{xmpp_port}",
+            "XMPP_DOMAIN": DOMAIN,
+            "XMPP_SECRET": secret,
+            "METRICS_BIND": f"127.0.0.1:{self._port}",
+            "LOG_FORMAT": "json",
+            **settings,
+        }
+
+    @property
+    def log(self) -> str:
+        """What it has logged so far."""
+        return self._log.read_text()
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether the process that was started still runs."""
+        return self.process._child.poll() is None
+
+    def get(self, path: str) -> int:
+        """Ask a probe for its status; 0 when nobody answers."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+        except OSError:
+            return 0
+
+    async def ended(self, seconds: float) -> int:
+        """Wait until the process ends; give its exit code."""
+        child = self.process._child
+        deadline = time.monotonic() + seconds
+        while child.poll() is None:
+            assert time.monotonic() < deadline, f"the frontend runs on:\n{self.log}"
+            await asyncio.sleep(0.02)
+        return int(child.returncode)
+
+    @property
+    def _log(self) -> Path:
+        return self.directory / "frontend.log"
+
+    def _launch(self) -> Process:
+        own = {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}
+        return Process(
+            [sys.executable, "-m", "frontends.cli", "serve", "xmpp"],
+            directory=Path.cwd(),
+            log=self._log,
+            environment=own | {f"STANZAQ_{name}": value for name, value in self._settings.items()},
+        )
+
+    def _ready(self) -> bool:
+        return self.get("/readyz") == 200
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Everything that a journey passes through; each stanza of a client goes to one of the frontends at random."""
+
+    ejabberd: Ejabberd
+    redis: RedisServer
+    frontends: tuple[Frontend, ...]
+
+    def faults(self) -> list[str]:
+        """Say what is wrong with the frontends; nothing while each is the process that was started, alive and ready."""
+        return [
+            f"{path}: {status}, alive: {frontend.alive}\n{frontend.log}"
+            for frontend in self.frontends
+            for path in ("/livez", "/readyz")
+            if (status := frontend.get(path)) != 200 or not frontend.alive
+        ]
+
+
+async def eventually(holds: Callable[[], bool], what: str) -> None:
+    """Wait until a condition holds that no stanza tells of."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.02)

@@ -1,0 +1,42 @@
+"""Partitions for script tests, each on every server that must carry the scripts."""
+
+import secrets
+from collections.abc import Iterator
+
+import fakeredis
+import pytest
+import redis
+
+from broker.model.names import Partition
+from frontends.servers.redis import RedisServer
+from tests.lua.driver import Queue, Runner
+
+@pytest.fixture(scope="session")
+def runners(valkey: RedisServer, redis7: RedisServer) -> Iterator[dict[str, Runner]]:
+    """Give the servers that scripts run on."""
+    clients = {name: redis.Redis.from_url(server.url) for name, server in (("valkey", valkey), ("redis7", redis7))}
+    found = {name: Runner(client) for name, client in clients.items()}
+    found["fakeredis"] = Runner(fakeredis.FakeRedis(), plain=True)
+    yield found
+    for client in clients.values():
+        client.close()
+
+
+@pytest.fixture(params=["valkey", "redis7", "fakeredis"])
+def runner(request: pytest.FixtureRequest, runners: dict[str, Runner]) -> Runner:
+    """Give each server in turn."""
+    found = runners[request.param]
+    return found
+
+
+@pytest.fixture
+def unopened(runner: Runner) -> Queue:
+    """Give a partition that nobody has opened."""
+    return Queue(runner, Partition("jobs", secrets.token_hex(4)))
+
+
+@pytest.fixture
+def queue(unopened: Queue) -> Queue:
+    """Give an open partition: locks of a minute, twenty deliveries, dead letters."""
+    unopened.open()
+    return unopened

@@ -1,0 +1,305 @@
+"""Runs one script by its name on one partition, with the time given. Knows what every reply has in common and holds
+each call to its header; must not know what any one script does.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import redis
+
+from broker import keys
+from broker.model.names import Partition, bare
+from broker.redis_core.calls.call import subid
+from broker.scripts.location import lua_directory
+from broker.scripts.source import Script, operations, script
+
+T0: Final = 1_700_000_000_000
+"""When every test begins, in ms since 1970."""
+
+FOLDER: Final = lua_directory()
+SCRIPTS: Final[Mapping[str, Script]] = {name: script(FOLDER, name) for name in operations(FOLDER)}
+
+PARTITIONED: Final = frozenset(name for name, found in SCRIPTS.items() if "stale" in found.returns and "now" in found.arguments)
+"""Scripts that answer in the shape that `broker.redis_core.calls.call.Reply` reads."""
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    "revision": "",
+    "frontend": "f1",
+    "sent": "",
+    "number": "0",
+    "dedupe": "overwrite",
+    "dedupe_ms": "600000",
+    "max_items": "1000",
+    "node_full": "reject",
+    "max_bounces": "3",
+    "max_subscribers": "20000",
+    "max_bytes": "262144",
+    "limit": "100",
+    "scan": "0",
+    "grave_seconds": "60",
+    "lapse_ms": "3000",
+    "after": "",
+    "upto": "",
+}
+
+# Every key of the holder as text that does not depend on how Redis encodes it.
+_SNAPSHOT: Final = """
+local found = {}
+for i, name in ipairs(KEYS) do
+  local kind, all = redis.call('TYPE', name).ok, {}
+  if kind == 'hash' then
+    local flat = redis.call('HGETALL', name)
+    for j = 1, #flat, 2 do all[#all + 1] = #flat[j] .. ' ' .. flat[j] .. flat[j + 1] end
+  elseif kind == 'set' then
+    all = redis.call('SMEMBERS', name)
+  elseif kind == 'zset' then
+    all = redis.call('ZRANGE', name, 0, -1, 'WITHSCORES')
+    for j = 1, #all, 2 do
+      all[(j + 1) / 2] = #all[j] .. ' ' .. all[j] .. all[j + 1]
+    end
+  elseif kind == 'stream' then
+    for j, entry in ipairs(redis.call('XRANGE', name, '-', '+')) do
+      all[j] = entry[1] .. ' ' .. table.concat(entry[2], ' ')
+    end
+  end
+  if kind == 'hash' or kind == 'set' then table.sort(all) end
+  found[i] = kind .. redis.sha1hex(table.concat(all, '\\n')) .. redis.call('EXISTS', name)
+end
+return found
+"""
+
+
+class Delivered(NamedTuple):
+    """A delivery as a script answers it."""
+
+    jid: str
+    position: str
+    item: str
+    token: int
+    attempt: int
+    deadline: int
+    by: str
+    body: str
+    sequence: int
+
+
+class Handover(NamedTuple):
+    """A dead letter as a script answers it."""
+
+    position: str
+    item: str
+    by: str
+    body: str
+    attempts: int
+    jid: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A reply whose code word is `ok`, or another word alone."""
+
+    code: str
+    rows: list[Any] = field(default_factory=list)
+    deliveries: list[Delivered] = field(default_factory=list)
+    notices: list[list[Any]] = field(default_factory=list)
+    handovers: list[Handover] = field(default_factory=list)
+    due: int = 0
+    more: int = 0
+    token: int = 0
+
+    @property
+    def words(self) -> list[str]:
+        """The code word of each row."""
+        return [row[0] for row in self.rows]
+
+    @property
+    def given(self) -> list[tuple[str, str]]:
+        """Who was handed what."""
+        return [(delivery.jid, delivery.item) for delivery in self.deliveries]
+
+
+def text(value: Any) -> Any:
+    """Give a reply with its bytes read as text."""
+    if isinstance(value, bytes):
+        return value.decode()
+    return [text(part) for part in value] if isinstance(value, list) else value
+
+
+class Runner:
+    """Scripts on one server; `plain` for one that does not know `#!lua`."""
+
+    def __init__(self, client: "redis.Redis", *, plain: bool = False, checked: bool = True) -> None:
+        """Run through `client`; `checked` compares all keys of a call before and after it."""
+        self.client = client
+        self.plain = plain
+        self._checked = checked and not plain
+
+    def run(self, name: str, names: Sequence[str], fixed: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Any:
+        """Run a script on these keys and hold what it did to its header."""
+        found = SCRIPTS[name]
+        assert set(fixed) == set(found.arguments), f"{name} takes {found.arguments}"
+        values = [fixed[argument] for argument in found.arguments]
+        for row in rows:
+            assert set(row) == set(found.columns), f"{name} has the columns {found.columns}"
+            values += [row[column] for column in found.columns]
+        before = self._snapshot(names)
+        reply = text(self._call(found, names, values))
+        after = self._snapshot(names)
+        changed = {key for key, old, new in zip(found.keys, before, after, strict=True) if old != new} if before else set()
+        assert changed <= found.writes, f"{name} changed {changed - found.writes}, which its header does not say"
+        assert reply[0] in found.returns, f"{name} answered {reply[0]}, which its header does not say"
+        return reply
+
+    def _call(self, found: Script, names: Sequence[str], values: Sequence[Any]) -> Any:
+        if self.plain:
+            return self.client.eval(found.plain, len(names), *names, *values)
+        try:
+            return self.client.evalsha(found.sha, len(names), *names, *values)
+        except redis.exceptions.NoScriptError:
+            self.client.script_load(found.text)
+            return self.client.evalsha(found.sha, len(names), *names, *values)
+
+    def _snapshot(self, names: Sequence[str]) -> list[str]:
+        return text(self.client.eval(_SNAPSHOT, len(names), *names)) if self._checked else []  # type: ignore[no-any-return]
+
+
+class Queue:
+    """One partition, and a clock that the test moves."""
+
+    def __init__(self, runner: Runner, partition: Partition) -> None:
+        """Take a partition that is not opened yet."""
+        self.runner = runner
+        self.client = runner.client
+        self.partition = partition
+        self.now = T0
+        self.frontend = "f1"
+
+    def key(self, name: str) -> str:
+        """Name one of the partition's keys."""
+        return keys.of_partition(name, self.partition)
+
+    def run(self, name: str, *rows: Mapping[str, Any], **fixed: Any) -> Answer:
+        """Run a script; arguments that are not given are those of a plain queue."""
+        found = SCRIPTS[name]
+        known = {**DEFAULTS, "now": self.now, "frontend": self.frontend, **fixed}
+        wanted = {argument: known[argument] for argument in found.arguments}
+        assert fixed.keys() <= wanted.keys(), f"{name} takes {found.arguments}"
+        reply = self.runner.run(name, [self.key(key) for key in found.keys], wanted, rows)
+        if name not in PARTITIONED or reply[0] != "ok":
+            return Answer(reply[0], reply[1:])
+        code, results, deliveries, notices, handovers, due, more, token = reply
+        answer = Answer(
+            code, results, [Delivered(*d) for d in deliveries], notices, [Handover(*h) for h in handovers], due, more, token
+        )
+        self._check(found, answer, len(rows))
+        return answer
+
+    def _check(self, found: Script, answer: Answer, rows: int) -> None:
+        if found.row_returns:
+            assert len(answer.rows) == rows
+            assert {row[0] for row in answer.rows} <= set(found.row_returns)
+        for delivery in answer.deliveries:
+            assert all(isinstance(delivery[i], int) for i in (3, 4, 5, 8)), delivery
+        assert all(len(notice) == 3 for notice in answer.notices)
+        assert (type(answer.due), type(answer.more), type(answer.token)) == (int, int, int)
+
+    # What follows says each operation in one line.
+
+    def open(self, **fixed: Any) -> Answer:
+        """Open the partition."""
+        options = {"revision": 1, "lock_ms": 60_000, "max_deliveries": 20, "dead_letters": "1", "journal_max": 1000}
+        return self.run("open", **{**options, **fixed})
+
+    def publish(self, *items: str, by: str = "alice@x", body: str | None = None, **more: Any) -> Answer:
+        """Publish items; a body says which item and when unless it is given."""
+        columns = {"once": "", "full": "", "bare": ""}
+        columns |= {name: more.pop(name) for name in tuple(more) if name in columns}
+        rows = [{"item": item, "by": by, "body": body or f"{item} at {self.now - T0}", **columns} for item in items]
+        return self.run("publish", *rows, **more)
+
+    def subscribe(self, jid: str, credit: int, *, must: str = "", **fixed: Any) -> Answer:
+        """Subscribe a JID, or change its credit."""
+        return self.run("subscribe", {"subid": subid(jid), "jid": jid, "credit": credit, "must": must}, **fixed)
+
+    def unsubscribe(self, jid: str, *, release: str = "") -> Answer:
+        """Remove a subscription."""
+        return self.run("unsubscribe", {"subid": subid(jid), "release": release})
+
+    def retract(self, jid: str, item: str, token: Any = "", **more: Any) -> Answer:
+        """Retract an item."""
+        return self.run("retract", self.asked(jid, item, token, **more))
+
+    def unlock(self, jid: str, item: str, token: Any = "", **more: Any) -> Answer:
+        """Give an item back."""
+        return self.run("unlock", self.given_back(jid, item, token, **more))
+
+    def renew(self, jid: str, item: str, token: Any = "", *, owner: str = "") -> Answer:
+        """Renew a lock."""
+        return self.run("renew", self.holder(jid, item, token, owner=owner))
+
+    def expire(self, **fixed: Any) -> Answer:
+        """Do what time asks for."""
+        return self.run("expire", **fixed)
+
+    def bounce(self, jid: str, delivery: Delivered, *, gone: str = "", token: int | None = None) -> Answer:
+        """Let a delivery come back."""
+        row = {"full": subid(jid), "bare": subid(bare(jid)), "position": delivery.position, "gone": gone}
+        return self.run("bounce", {**row, "token": delivery.token if token is None else token})
+
+    def holder(self, jid: str, item: str, token: Any = "", *, owner: str = "") -> dict[str, Any]:
+        """Make the row of one who may hold an item."""
+        who = bare(jid)
+        return {"full": subid(jid), "bare": subid(who), "by": who, "owner": owner, "item": item, "token": token}
+
+    def asked(self, jid: str, item: str, token: Any = "", *, owner: str = "", request: str = "") -> dict[str, Any]:
+        """Make the row of a retract."""
+        return {**self.holder(jid, item, token, owner=owner), "sender": jid, "request": request}
+
+    def given_back(self, jid: str, item: str, token: Any = "", **more: Any) -> dict[str, Any]:
+        """Make the row of an unlock."""
+        hints = {name: more.pop(name, default) for name, default in (("delay_ms", 0), ("reason", ""), ("dead_letter", ""))}
+        return {**self.asked(jid, item, token, **more), **hints}
+
+    def locks(self, jid: str) -> list[Any]:
+        """List what a JID holds: item, token, attempt, deadline."""
+        found: list[Any] = self.run("locks", {"full": subid(jid), "bare": subid(bare(jid))}).rows[0][1]
+        return found
+
+    def browse(self, *items: str, **fixed: Any) -> dict[str, str]:
+        """Give the state of each item, in order."""
+        answer = self.run("browse", *({"item": item} for item in items), **fixed)
+        return {row[0]: row[1] for row in answer.rows}
+
+    def bodies(self) -> dict[str, str]:
+        """Give the payload of each item."""
+        return {row[0]: row[4] for row in self.run("browse").rows}
+
+    def stats(self) -> dict[str, int]:
+        """Count what the partition holds."""
+        names = ("waiting", "eligible", "delayed", "in_flight", "dying", "oldest_ms", "subscribers", "credit_free")
+        return dict(zip(names, self.run("stats").rows, strict=True))
+
+    def journal(self) -> list[dict[str, str]]:
+        """Read the journal."""
+        return [
+            {name.decode(): value.decode() for name, value in fields.items()}
+            for _id, fields in self.client.xrange(self.key("journal"))
+        ]
+
+    def kept(self) -> set[str]:
+        """Name the keys that hold anything."""
+        found = set()
+        for row in keys.TABLE:
+            if row.holder == "partition":
+                name = self.key(row.name)
+                size = self.client.xlen(name) if row.type == "stream" else self.client.exists(name)
+                found |= {row.name} if size else set()
+        return found
+
+
+def shown(answer: Answer) -> str:
+    """Write an answer for a failure's message."""
+    return json.dumps([answer.code, answer.rows, answer.deliveries, answer.handovers], default=str)
