@@ -8,7 +8,7 @@ from pathlib import Path
 import structlog
 import uvloop
 
-from broker.model.problems import CoreUnavailable
+from broker.model.problems import CoreUnavailable, ScriptDefect
 from broker.redis_core.service import RedisCore
 from broker.settings import LogFormat, Settings
 from frontends import logs
@@ -118,6 +118,6 @@ async def _measure(core: RedisCore) -> None:
     while True:
         try:
             await core.measure()
-        except CoreUnavailable as fault:
+        except (CoreUnavailable, ScriptDefect) as fault:
             _log.warning("the nodes could not be counted", error=str(fault))
         await asyncio.sleep(_MEASURE_SECONDS)

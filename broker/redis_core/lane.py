@@ -137,15 +137,23 @@ class Lane:
     async def _turn(self, tickets: list[Ticket], *, last: bool) -> list[Ticket]:
         """Carry out tickets; gives those that judged by an old record and have to go again."""
         try:
-            record = await self._known()
-            if record is None:
-                self._answer(tickets, _GONE)
-                return []
             if self._doubts:
                 self._doubts -= 1
                 tickets = [self._search(self._received), *tickets]
+            cached = self._record
+            record = await self._known()
+            allowed, refused = self._judged(record, tickets)
+            if refused and cached is not None:
+                # No script follows a refusal and would find the record old, so none is given by an old one.
+                self.forget()
+                record = await self._known()
+                allowed, refused = self._judged(record, tickets)
             # From here on only those are owed an answer whom the policy has not refused.
-            tickets = self._allowed(record, tickets)
+            tickets = allowed
+            for ticket, reason in refused:
+                self._reply(ticket, reason)
+            if record is None:
+                return []
             calls = [(batch, self._arguments(record, batch)) for batch in batched(tickets)]
             replies = await self._server.run_all([call for _batch, call in calls])
         except CoreUnavailable as error:
@@ -196,19 +204,23 @@ class Lane:
             self._record = None
         return self._record
 
-    def _allowed(self, record: NodeRecord, tickets: list[Ticket]) -> list[Ticket]:
-        """Answer those whom the policy refuses; gives the others."""
-        allowed = []
+    def _judged(
+        self, record: NodeRecord | None, tickets: list[Ticket]
+    ) -> tuple[list[Ticket], list[tuple[Ticket, Refused]]]:
+        """Part those whom the policy lets through from those whom it refuses; without a record it refuses all."""
+        if record is None:
+            return [], [(ticket, _GONE) for ticket in tickets]
+        allowed, refused = [], []
         for ticket in tickets:
             command = ticket[0]
-            refused = None if isinstance(command, _INTERNAL) else refusal(command, record)
+            reason = None if isinstance(command, _INTERNAL) else refusal(command, record)
             if isinstance(command, Handed) and command.incarnation != record.incarnation:
-                refused = _GONE
-            if refused is None:
+                reason = _GONE
+            if reason is None:
                 allowed.append(ticket)
             else:
-                self._reply(ticket, refused)
-        return allowed
+                refused.append((ticket, reason))
+        return allowed, refused
 
     def _arguments(self, record: NodeRecord, batch: Batch) -> Arguments:
         call = OF[batch.kind]

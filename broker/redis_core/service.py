@@ -155,6 +155,10 @@ class RedisCore:
             reasons.append(f"the dispatch loop has not turned for {LATE_SECONDS:.0f} s")
         return reasons
 
+    async def measure(self) -> None:
+        """Set the gauges of every node."""
+        await self._rounds.measure()
+
     async def drain(self, seconds: float) -> None:
         """Let what is under way end and tell Redis what is sent; at most so many seconds."""
         for task in self._running:

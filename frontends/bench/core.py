@@ -141,7 +141,7 @@ async def acknowledge_batch(server: Server, client: "aioredis.Redis", count: int
 
     async def native() -> int:
         read: Any = await client.xreadgroup("workers", "one", {"group": ">"}, count=BATCH)
-        entries: list[Any] = read[b"group"][0]
+        entries: list[Any] = read[0][1]
         ids = [entry[0] for entry in entries]
         await client.xack("group", "workers", *ids)
         return len(ids)

@@ -35,7 +35,7 @@ class Client(ClientXMPP):
     def __init__(self, domain: str, service: str, receive: Callable[[Element], None]) -> None:
         """Prepare an anonymous account of `domain`; must run inside the event loop."""
         unencrypted = {"feature_mechanisms": {"unencrypted_plain": True}}
-        super().__init__(domain, "", plugin_config=unencrypted)  # type: ignore[no-untyped-call]
+        super().__init__(domain, "", plugin_config=unencrypted)
         self.enable_direct_tls = self.enable_starttls = False
         self.enable_plaintext = True
         self._service = service
@@ -64,12 +64,13 @@ class Client(ClientXMPP):
         stanza = f"<iq type='{kind}' to={quoteattr(self._service)} id='{name}'>{content}</iq>"
         try:
             for _ in range(_TRIES):
-                answer = self._answers[name] = self.loop.create_future()
+                answer: asyncio.Future[Element] = asyncio.get_running_loop().create_future()
+                self._answers[name] = answer
                 self.send_raw(stanza)
                 await asyncio.wait([answer], timeout=ANSWER_SECONDS)
-                if answer.done() and not stanzas.may_pass(answer.result()):
-                    return answer.result()
                 if answer.done():
+                    if not stanzas.may_pass(answer.result()):
+                        return answer.result()
                     await asyncio.sleep(ANSWER_SECONDS)
         finally:
             self._answers.pop(name, None)

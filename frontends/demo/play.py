@@ -4,6 +4,7 @@ What happens goes into the tally, which is the demo's evidence.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +21,12 @@ LOCK_SECONDS: Final = 30
 STALLED_SECONDS: Final = 2.0 * LOCK_SECONDS
 """Nothing has moved for so long: even a lock that nobody owns any more would have been given away by now."""
 
+_OPTIONS: Final = {
+    "pubsub#publish_model": "open",
+    "stanzaq#lock_seconds": str(LOCK_SECONDS),
+    # A publish whose answer was lost is repeated when its item may be done already: it must not be done again (X1).
+    "stanzaq#dedupe": "ignore",
+}
 _PUBLISHERS: Final = 2
 _TICK_SECONDS: Final = 0.02
 _BROWSED_AT_ONCE: Final = 100
@@ -53,7 +60,6 @@ class Play:
         self._place = place
         self._wish = wish
         self._step = step
-        self._clock = asyncio.get_running_loop().time
         self._tally = Tally()
         # Twice what the workers may hold: they never want for work, and no item ages in a queue that only grows.
         self._room = asyncio.Semaphore(2 * wish.workers * wish.credit)
@@ -61,8 +67,7 @@ class Play:
     async def run(self) -> Summary:
         """Play it to the end, or until nothing moves any more; then compare with what the service says."""
         async with self._client(_ignore) as owner:
-            options = {"pubsub#publish_model": "open", "stanzaq#lock_seconds": str(LOCK_SECONDS)}
-            await owner.demand("set", stanzas.create(NODE, options))
+            await owner.demand("set", stanzas.create(NODE, _OPTIONS))
             async with asyncio.TaskGroup() as group:
                 cast = [group.create_task(self._work()) for _ in range(self._wish.workers)]
                 numbers = iter(range(1, self._wish.items + 1))
@@ -74,7 +79,7 @@ class Play:
 
     async def _watch(self) -> None:
         tally = self._tally
-        while len(tally.acknowledged) < self._wish.items and tally.idle_seconds(self._clock()) < STALLED_SECONDS:
+        while len(tally.acknowledged) < self._wish.items and tally.idle_seconds(time.monotonic()) < STALLED_SECONDS:
             await asyncio.sleep(_TICK_SECONDS)
             self._step(tally)
 
@@ -86,7 +91,7 @@ class Play:
                 group.create_task(self._publish_one(client, f"job-{number}", f"<job xmlns='urn:example:job'>{number}</job>"))
 
     async def _publish_one(self, client: Client, item_id: str, payload: str) -> None:
-        self._tally.sending(item_id, self._clock())
+        self._tally.sending(item_id, time.monotonic())
         await client.demand("set", stanzas.publish(NODE, item_id, payload))
         self._tally.answered(item_id)
 
@@ -96,7 +101,7 @@ class Play:
 
             def receive(message: Element) -> None:
                 item = stanzas.delivered(message)
-                if item is not None and self._tally.delivered(item, self._clock()):
+                if item is not None and self._tally.delivered(item, time.monotonic()):
                     group.create_task(self._acknowledge(client, item))
 
             async with self._client(receive) as client:
@@ -106,7 +111,7 @@ class Play:
     async def _acknowledge(self, client: Client, item: Delivered) -> None:
         reply = await client.ask("set", stanzas.retract(NODE, item))
         # A refusal means that the lock is another's by now: its holder will be asked.
-        if not stanzas.condition(reply) and self._tally.acknowledge(item.item_id, self._clock()):
+        if not stanzas.condition(reply) and self._tally.acknowledge(item.item_id, time.monotonic()):
             self._room.release()
 
     async def _compare(self, owner: Client) -> tuple[int, int]:

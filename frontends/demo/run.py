@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final
@@ -64,7 +65,6 @@ def _servers(frontends: int) -> Iterator[tuple[Place, list[Frontend]]]:
 
 async def _played(place: Place, wish: Wish, running: Sequence[Frontend], console: Console, *, kill: bool) -> Summary:
     alive = list(running)
-    clock = asyncio.get_running_loop().time
     with _progress(console) as progress:
         bars = [progress.add_task(name, total=wish.items) for name in ("published", "acknowledged")]
 
@@ -74,7 +74,7 @@ async def _played(place: Place, wish: Wish, running: Sequence[Frontend], console
             for bar, done in zip(bars, (tally.published, tally.acknowledged), strict=True):
                 progress.update(bar, completed=len(done))
             if kill and len(alive) == len(running) and len(tally.acknowledged) * 2 >= wish.items:
-                tally.killing(clock())
+                tally.killing(time.monotonic())
                 alive.pop().kill()
                 progress.console.print("one frontend is killed")
 

@@ -127,9 +127,13 @@ class Server(ABC):
 
     def start(self) -> Self:
         """Start the server and wait until it serves."""
-        process = self._launch()
-        process.wait_until(self._ready, self._ready_seconds)
-        self._process = process
+        self._process = self._launch()
+        try:
+            self._process.wait_until(self._ready, self._ready_seconds)
+        except BaseException:
+            # Ctrl-C too: a server that still starts would fill its directory again while that is being removed.
+            self.kill()
+            raise
         return self
 
     def stop(self) -> None:

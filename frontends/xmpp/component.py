@@ -96,20 +96,24 @@ class Component:
                 _log.warning("closing with requests unanswered", waiting=self._waiting)
         await self._stream.close(seconds)
 
-    def receive(self, element: Element) -> None:
-        """Take one stanza off the stream."""
+    def receive(self, element: Element, fault: MalformedRequest | None) -> None:
+        """Take one stanza off the stream; one with a fault is without its children, and an IQ is told so."""
         match element.tag.rpartition("}")[2]:
             case "iq":
-                self._receive_iq(element)
+                self._receive_iq(element, fault)
             case "message":
                 self._receive_message(element)
             case _:
                 self._receive_presence(element)
 
-    def _receive_iq(self, element: Element) -> None:
+    def _receive_iq(self, element: Element, fault: MalformedRequest | None) -> None:
         iq = stanzas.asked(element)
-        if iq is not None:
+        if iq is None:
+            return
+        if fault is None:
             self._guarded(iq, self._read, iq)
+        else:
+            self._stream.write(replies.refused(iq, fault))
 
     def _guarded(self, iq: Iq, step: Callable[..., None], *arguments: object) -> None:
         """Take one step towards the answer of an IQ; a fault of its asker's or of ours becomes that answer."""

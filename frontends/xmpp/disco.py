@@ -17,6 +17,7 @@ _FEATURES: Final = (
     ns.DISCO_ITEMS,
     ns.QUEUEING,
     ns.STANZAQ,
+    ns.SHIM,
     ns.PUBSUB,
     *(
         f"{ns.PUBSUB}#{name}"

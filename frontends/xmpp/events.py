@@ -19,6 +19,8 @@ from frontends.xmpp.markup import escaped, moment
 # A stored or copied delivery would be work for two (X2; XEP-0334 §4.2, §4.3).
 _ALONE: Final = f"<no-store xmlns='{ns.HINTS}'/><no-copy xmlns='{ns.HINTS}'/></message>"
 
+_ALONE_BYTES: Final = _ALONE.encode()
+
 # What a bounce must bring back. The partition stands last: a node's name may hold any character.
 _DELIVERY_ID: Final = re.compile(r"sq:([0-9]{1,19}):([0-9]{1,20}-[0-9]{1,20}):(.{1,2100})", re.ASCII | re.DOTALL)
 _ERROR_NAMES: Final = (f"{{{ns.COMPONENT}}}error", f"{{{ns.CLIENT}}}error")
@@ -44,8 +46,8 @@ class Events:
         self._unlock_ns = ns.QUEUEING_TYPO if legacy_unlock_ns else ns.QUEUEING
 
     def delivery(self, delivery: Delivery) -> bytes:
-        """Write an item with its lock (Q16); raises CorruptRecord when its envelope cannot be read."""
-        body = payloads.shown(delivery.envelope)
+        """Write an item with its lock (Q16) and its headers; raises CorruptRecord when its envelope cannot be read."""
+        body, headers = payloads.told(delivery.envelope)
         partition = delivery.partition
         head = (
             f"{self._from} to='{escaped(delivery.subscriber)}'"
@@ -53,8 +55,8 @@ class Events:
             f"<event xmlns='{ns.PUBSUB_EVENT}'><items node='{escaped(partition.node)}'>"
             f"<item id='{escaped(delivery.item_id)}'>"
         )
-        tail = f"</item></items></event>{lock(partition.node, delivery)}{_ALONE}"
-        return b"%b%b%b" % (head.encode(), body, tail.encode())
+        tail = f"</item></items></event>{lock(partition.node, delivery)}".encode()
+        return b"%b%b%b%b%b" % (head.encode(), body, tail, headers, _ALONE_BYTES)
 
     def retracted(self, command: Retract, outcome: Retracted) -> bytes:
         """Write the notification to the holder, the one subscriber who is told (Q20); nothing when nobody held the item."""

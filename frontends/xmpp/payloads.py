@@ -1,6 +1,7 @@
 """An item's payload on its way in and out. Knows the envelope; must not know nodes, locks or stanzas."""
 
 from base64 import b64encode
+from collections.abc import Mapping
 from xml.etree.ElementTree import Element
 
 from broker import codec
@@ -30,7 +31,16 @@ def taken(item: Element) -> tuple[bytes, int]:
 
 def shown(record: bytes) -> bytes:
     """Give the element that shows an envelope's payload; raises CorruptRecord."""
+    return _element(codec.unpack(record))
+
+
+def told(record: bytes) -> tuple[bytes, bytes]:
+    """Give that element and, to stand beside it, what the envelope's headers say (XEP-0131); raises CorruptRecord."""
     envelope = codec.unpack(record)
+    return _element(envelope), _headers(envelope.headers) if envelope.headers else b""
+
+
+def _element(envelope: Envelope) -> bytes:
     if envelope.content_type == XML:
         return envelope.body
     # Items of other doors. JSON has an element of its own (XEP-0335), as long as XML can hold its characters.
@@ -43,6 +53,11 @@ def shown(record: bytes) -> bytes:
             return f"<json xmlns='{ns.JSON}'>{escaped(text)}</json>".encode()
     kind = escaped(envelope.content_type)
     return f"<data xmlns='{ns.STANZAQ}' type='{kind}'>{b64encode(envelope.body).decode()}</data>".encode()
+
+
+def _headers(headers: Mapping[str, str]) -> bytes:
+    inside = "".join(f"<header name='{escaped(name)}'>{escaped(value)}</header>" for name, value in headers.items())
+    return f"<headers xmlns='{ns.SHIM}'>{inside}</headers>".encode()
 
 
 def _inked(text: str | None) -> bool:

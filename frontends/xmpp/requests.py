@@ -13,6 +13,7 @@ from frontends.xmpp.stanzas import Answer, Iq, Question, expect, only
 
 _HINT: Final = f"{{{ns.STANZAQ}}}hint"
 _ITEM: Final = f"{{{ns.PUBSUB}}}item"
+_CONFIGURE: Final = f"{{{ns.PUBSUB}}}configure"
 _PUBLISH_OPTIONS: Final = f"{{{ns.PUBSUB}}}publish-options"
 
 REQUEST_CHARACTERS: Final = 256
@@ -51,6 +52,8 @@ def _pubsub(iq: Iq, pubsub: Element) -> Question | Answer:
     tag = pubsub[0].tag
     if reader := _ACTIONS.get(tag):
         return Question(iq, reader(iq, pubsub))
+    if tag == _CONFIGURE:
+        raise MalformedRequest(Problem.BAD_REQUEST, "a configure follows a create (XEP-0060 8.1.3)")
     if feature := _FEATURES.get(tag):
         raise Unserved(feature=feature)
     raise MalformedRequest(Problem.UNSUPPORTED, "no such request in XEP-0060")

@@ -9,8 +9,7 @@ import secrets
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import quoteattr
@@ -86,7 +85,7 @@ class Answer:
 
 
 class Client:
-    """One connection, as a context."""
+    """One connection."""
 
     def __init__(self, port: int, service: str, jid: str, password: str = "") -> None:
         """Choose an account, or a host alone for an anonymous one; `service` is whom all requests go to."""
@@ -118,15 +117,12 @@ class Client:
         """The JID without its resource."""
         return str(self._xmpp.boundjid.bare)
 
-    async def __aenter__(self) -> Self:
+    async def open(self) -> None:
         """Connect."""
         self._dial()
         await self.connected()
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
         """Hang up in order."""
         self._wanted = False
         if self._xmpp.is_connected():

@@ -1,5 +1,6 @@
 """What journeys share: one service for all that leave it whole, and clients that go when the test does."""
 
+import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -28,13 +29,16 @@ def service(ejabberd: Ejabberd) -> Iterator[Service]:
 @pytest.fixture
 async def join(service: Service) -> AsyncIterator[Join]:
     """Give the maker of clients: `await join()` is somebody new, `await join(jid, password)` has an account."""
-    async with contextlib.AsyncExitStack() as stack:
+    clients: list[Client] = []
 
-        async def make(jid: str = "", password: str = "") -> Client:
-            client = Client(service.ejabberd.c2s_port, DOMAIN, jid or service.ejabberd.anonymous, password)
-            return await stack.enter_async_context(client)
+    async def make(jid: str = "", password: str = "") -> Client:
+        client = Client(service.ejabberd.c2s_port, DOMAIN, jid or service.ejabberd.anonymous, password)
+        clients.append(client)
+        await client.open()
+        return client
 
-        yield make
+    yield make
+    await asyncio.gather(*(client.close() for client in clients))
 
 
 @pytest.fixture

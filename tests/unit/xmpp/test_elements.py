@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.elements import DEPTH, serialise
+from frontends.xmpp.reader import Opened, Reader, Stanza
 
 _NAMES = st.from_regex(r"[A-Za-z_é][A-Za-z0-9_.é-]{0,8}", fullmatch=True).filter(
     lambda name: not name.lower().startswith("xml")
@@ -44,17 +45,24 @@ def _content(element: ET.Element) -> tuple[object, ...]:
     return element.tag, element.attrib, element.text or "", inside
 
 
+def _parsed(data: bytes) -> ET.Element:
+    """Parse as the door does: ElementTree's own parser takes no brace in a namespace."""
+    opened, stanza = Reader().feed(b"<stream>%b" % data)
+    assert isinstance(opened, Opened) and isinstance(stanza, Stanza) and stanza.fault is None
+    return stanza.element
+
+
 @given(_elements())
 def test_comes_back_equal(element: ET.Element) -> None:
     """Names, namespaces, attributes, mixed text and tails survive, whatever characters they have."""
-    assert _content(ET.fromstring(serialise(element))) == _content(element)
+    assert _content(_parsed(serialise(element))) == _content(element)
 
 
 @given(_elements())
 def test_stands_in_any_place(element: ET.Element) -> None:
     """The bytes say the same inside an event, whose default namespace is another one."""
     spliced = b"<item xmlns='http://jabber.org/protocol/pubsub#event'>%b</item>" % serialise(element)
-    assert _content(ET.fromstring(spliced)[0]) == _content(element)
+    assert _content(_parsed(spliced)[0]) == _content(element)
 
 
 @pytest.mark.parametrize(
@@ -83,13 +91,7 @@ def test_a_client_s_stanza_is_one_again() -> None:
 
 
 def _nested(levels: int) -> ET.Element:
-    parser = ET.XMLPullParser(["end"])
-    parser.feed("<a>" * levels + "</a>" * levels)
-    element: ET.Element | None = None
-    for _, element in parser.read_events():  # noqa: B007  (the last one to end is the root)
-        pass
-    assert element is not None
-    return element
+    return ET.fromstring("<a>" * levels + "</a>" * levels)
 
 
 def test_refuses_a_million_levels() -> None:
@@ -108,13 +110,3 @@ def test_refuses_elements_of_xml_itself() -> None:
     """An element in XML's own namespace has no form that stands alone."""
     with pytest.raises(MalformedRequest):
         serialise(ET.fromstring("<a><xml:b/></a>"))
-
-
-@pytest.mark.parametrize("stanza", ["<iq>&bomb;</iq>", "<!DOCTYPE a [<!ENTITY b 'x'>]><iq>&b;</iq>"])
-def test_a_stream_holds_no_entities(stanza: str) -> None:
-    """Within a stream an entity and a document type are faults of the XML: nothing is ever expanded."""
-    parser = ET.XMLPullParser(["end"])
-    parser.feed("<stream>")
-    with pytest.raises(ET.ParseError):
-        parser.feed(stanza)
-        list(parser.read_events())

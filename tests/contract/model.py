@@ -1,0 +1,412 @@
+"""The queue as plain Python, written from the requirements: the oracle of the state machine. It must not know Redis or
+how any script works; what it takes from the design are names that people see (positions, tokens) and the bounds.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from broker.model.names import bare
+from broker.redis_core.calls.call import subid
+
+Position = tuple[int, int]
+"""When an item was published, in ms, and its number within that ms: its name inside the partition and its order."""
+
+ANSWERS_MS = 60_000
+RETRY_MS = 5_000
+REMEMBERED_HOLDERS = 8
+MAX_BOUNCES = 3
+
+
+def written(position: Position) -> str:
+    """Write a position as it stands in Redis."""
+    return f"{position[0]}-{position[1]}"
+
+
+@dataclass(slots=True)
+class Version:
+    """One payload of an item: republished items have several, one after another (X1)."""
+
+    body: str
+    by: str
+    position: Position
+
+
+@dataclass(slots=True)
+class Lock:
+    """Who holds an item, and which frontend has to send it."""
+
+    jid: str
+    token: int
+    attempt: int
+    since: int
+    deadline: int
+    frontend: str
+    sequence: int
+
+
+@dataclass(slots=True)
+class Item:
+    """A unit of work; state is `fifo` (never handed out), `ready` (came back), `delayed` or `locked`."""
+
+    name: str
+    position: Position
+    version: Version
+    indexed: bool
+    state: str = "fifo"
+    due: int = 0
+    attempts: int = 0
+    holders: list[str] = field(default_factory=list)
+    lock: Lock | None = None
+    parked: Version | None = None
+
+
+@dataclass(slots=True)
+class Letter:
+    """A dead letter that has not arrived at its node."""
+
+    item: Item
+    since: int
+    attempts: int
+    jid: str
+    reason: str
+
+    def shown(self) -> tuple[object, ...]:
+        """Give what a script answers of it."""
+        version = self.item.version
+        return (written(self.item.position), self.item.name, version.by, version.body, self.attempts, self.jid, self.reason)
+
+
+@dataclass(slots=True)
+class Subscriber:
+    """A worker; `served` is the token of its last delivery."""
+
+    jid: str
+    credit: int
+    bounces: int = 0
+    served: int = 0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a call must answer."""
+
+    words: list[str] = field(default_factory=list)
+    deliveries: list[tuple[object, ...]] = field(default_factory=list)
+    letters: list[tuple[object, ...]] = field(default_factory=list)
+    notices: list[tuple[object, ...]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Options:
+    """How the node is set."""
+
+    lock_ms: int = 60_000
+    max_deliveries: int = 3
+    dead_letters: bool = True
+    dedupe: str = "overwrite"
+    dedupe_ms: int = 30_000
+    max_items: int = 8
+    node_full: str = "reject"
+
+
+class Model:
+    """The state of one queue and what each command does to it."""
+
+    def __init__(self, options: Options, now: int) -> None:
+        """Begin empty."""
+        self.options = options
+        self.now = now
+        self.items: dict[str, Item] = {}
+        self.dying: dict[str, Letter] = {}
+        self.subscribers: dict[str, Subscriber] = {}
+        self.seen: dict[str, int] = {}
+        self.token = 0
+        self.closed: Counter[str] = Counter()
+        self._tail: Position = (0, 0)
+        self._answers: tuple[dict[tuple[str, str, str], str], dict[tuple[str, str, str], str]] = ({}, {})
+        self._answers_since = 0
+        self._outcome = Outcome()
+        self._reached: set[str] = set()
+
+    # What may be asked.
+
+    def publish(self, frontend: str, rows: list[tuple[str, str, str]]) -> Outcome:
+        """Publish items, each with an id or without, a publisher and a body."""
+        self._begin()
+        for name, by, body in rows:
+            self._outcome.words.append(self._publish(name, by, body))
+        return self._end(frontend)
+
+    def subscribe(self, frontend: str, jid: str, credit: int) -> Outcome:
+        """Subscribe, or change the credit of a subscription (Q12)."""
+        self._begin()
+        known = self.subscribers.get(jid)
+        self.subscribers[jid] = Subscriber(jid, credit, 0, known.served if known else 0)
+        self._outcome.words.append("ok")
+        return self._end(frontend)
+
+    def unsubscribe(self, frontend: str, jid: str, *, release: bool) -> Outcome:
+        """Leave, with all locks given back (Q33) or with none (Q34)."""
+        self._begin()
+        self._outcome.words.append("ok" if self.subscribers.pop(jid, None) else "not-subscribed")
+        if release:
+            for item in self.held(jid):
+                self._release(item, "released", reason="unavailable")
+        return self._end(frontend)
+
+    def retract(self, frontend: str, asker: str, name: str, token: str, request: str, *, owner: bool) -> Outcome:
+        """Acknowledge, or delete as owner or publisher."""
+        self._begin()
+        self._rotate()
+        verdict = self._verdict(asker, name, token, request, owner=owner)
+        item = self.items.get(name)
+        if verdict == "held":
+            assert item and item.lock
+            self._answered(asker, request, name, item.lock.jid)
+            self._reached.add(item.lock.jid)
+            self._close(item, "acknowledged")
+            self._finish(item)
+        elif verdict == "waiting":
+            self._answered(asker, request, name, "")
+            del self.items[name]
+        self._outcome.words.append("ok" if verdict in {"held", "waiting"} else verdict)
+        return self._end(frontend)
+
+    def unlock(
+        self, frontend: str, asker: str, name: str, token: str, request: str, delay_ms: int, *, dead_letter: bool
+    ) -> Outcome:
+        """Give an item back."""
+        self._begin()
+        self._rotate()
+        verdict = self._verdict(asker, name, token, request, owner=False)
+        item = self.items.get(name)
+        if verdict == "held":
+            assert item and item.lock
+            self._answered(asker, request, name, item.lock.jid)
+            self._release(item, "released", delay_ms=delay_ms, dead_letter=dead_letter)
+        self._outcome.words.append({"held": "ok", "waiting": "lock-lost"}.get(verdict, verdict))
+        return self._end(frontend)
+
+    def renew(self, asker: str, name: str, token: str) -> Outcome:
+        """Start a lock's time anew (QX12)."""
+        verdict = self._verdict(asker, name, token, "", owner=False)
+        item = self.items.get(name)
+        if verdict == "held":
+            assert item and item.lock
+            item.lock.deadline = self.now + self.options.lock_ms
+        return Outcome([{"held": "ok", "waiting": "lock-lost"}.get(verdict, verdict)])
+
+    def expire(self, frontend: str) -> Outcome:
+        """End locks whose deadline has passed (Q35) and take up letters that were left half-way."""
+        self._begin()
+        late = [item for item in self.items.values() if item.lock and item.lock.deadline <= self.now]
+        for item in sorted(late, key=lambda item: (item.lock.deadline if item.lock else 0, written(item.position))):
+            assert item.lock
+            self._outcome.notices.append((item.lock.jid, item.name, item.lock.token))
+        before = [letter for letter in self.dying.values() if letter.since + RETRY_MS <= self.now]
+        for item in late:
+            self._release(item, "expired")
+        self._outcome.letters += [letter.shown() for letter in before]
+        return self._end(frontend)
+
+    def bounce(self, frontend: str, asker: str, position: str, token: int, *, gone: bool) -> Outcome:
+        """Take back what did not arrive (Q18, P30)."""
+        self._begin()
+        item = next((item for item in self.items.values() if written(item.position) == position), None)
+        lock = item.lock if item else None
+        if item is None or lock is None or lock.token != token or lock.jid not in {asker, bare(asker)}:
+            self._outcome.words.append("lock-lost")
+            return self._end(frontend)
+        self._outcome.words.append("ok")
+        self._release(item, "bounced")
+        subscriber = self.subscribers.get(lock.jid)
+        if subscriber:
+            subscriber.bounces += 1
+            if gone or subscriber.bounces >= MAX_BOUNCES:
+                del self.subscribers[lock.jid]
+                for other in self.held(lock.jid):
+                    self._release(other, "bounced", reason="gone")
+        return self._end(frontend)
+
+    def purge(self) -> int:
+        """Drop what waits; locked items stay (P25)."""
+        dropped = [item for item in self.items.values() if item.lock is None]
+        for item in dropped:
+            del self.items[item.name]
+        return len(dropped)
+
+    def handed(self, position: str) -> None:
+        """Forget a letter that has arrived."""
+        self.dying.pop(position, None)
+
+    def resend(self, rescuer: str, lapsed: str, after: int) -> list[tuple[object, ...]]:
+        """Give the live deliveries of a frontend past its mark, which the rescuer has to send from now on."""
+        taken = []
+        for item in self.items.values():
+            lock = item.lock
+            if lock and lock.frontend == lapsed and lock.sequence > after and lock.deadline > self.now:
+                taken.append((lock.jid, item.name, lock.token, lock.attempt, item.version.body))
+                lock.frontend = rescuer
+        return taken
+
+    def renumbered(self, name: str, sequence: int) -> None:
+        """Learn under which sequence a delivery was taken over: their order among each other is free."""
+        lock = self.items[name].lock
+        assert lock and sequence > self.token
+        lock.sequence = sequence
+
+    # What it says of itself.
+
+    def held(self, jid: str) -> list[Item]:
+        """Give the items that a subscription holds."""
+        return [item for item in self.items.values() if item.lock and item.lock.jid == jid]
+
+    def waiting(self) -> list[Item]:
+        """Give the items that may go out now, in order: those that came back, then the others."""
+        eligible = [item for item in self.items.values() if item.state in {"ready", "fifo"}]
+        return sorted(eligible, key=lambda item: (item.state == "fifo", item.position))
+
+    # How.
+
+    def _begin(self) -> None:
+        self._outcome = Outcome()
+        self._reached = set()
+
+    def _end(self, frontend: str) -> Outcome:
+        for jid in self._reached & self.subscribers.keys():
+            self.subscribers[jid].bounces = 0
+        for item in self.items.values():
+            if item.state == "delayed" and item.due <= self.now:
+                item.state = "ready"
+        for item in self.waiting():
+            chosen = self._next_for(item)
+            if chosen is None:
+                break
+            self._hand_out(item, chosen, frontend)
+        return self._outcome
+
+    def _next_for(self, item: Item) -> Subscriber | None:
+        """Choose the least recently served with credit, but not the one who gave it back while another has some (Q30)."""
+        free = [one for one in self.subscribers.values() if len(self.held(one.jid)) < one.credit]
+        free.sort(key=lambda one: (one.served, subid(one.jid)))
+        if len(free) > 1 and item.holders[:1] == [free[0].jid]:
+            return free[1]
+        return free[0] if free else None
+
+    def _hand_out(self, item: Item, chosen: Subscriber, frontend: str) -> None:
+        self.token += 1
+        chosen.served = self.token
+        deadline = self.now + self.options.lock_ms
+        item.state = "locked"
+        item.lock = Lock(chosen.jid, self.token, item.attempts + 1, self.now, deadline, frontend, self.token)
+        version = item.version
+        self._outcome.deliveries.append(
+            (chosen.jid, written(item.position), item.name, self.token, item.attempts + 1, deadline, version.by,
+             version.body, self.token)
+        )  # fmt: skip
+
+    def _publish(self, name: str, by: str, body: str) -> str:
+        known = self.items.get(name) if name else None
+        ignoring = self.options.dedupe == "ignore" and name
+        if ignoring and (known or self.seen.get(name, 0) > self.now):
+            return "duplicate"
+        if known:
+            self._replace(known, Version(body, by, self._append()))
+            return "ok"
+        if not self._room():
+            return "node-full"
+        position = self._append()
+        own = name or f"0-{written(position)}"
+        self.items[own] = Item(own, position, Version(body, by, position), indexed=bool(name))
+        if ignoring:
+            self.seen[name] = self.now + self.options.dedupe_ms
+        return "ok"
+
+    def _append(self) -> Position:
+        ms = max(self.now, self._tail[0])
+        self._tail = (ms, self._tail[1] + 1 if ms == self._tail[0] else 0)
+        return self._tail
+
+    def _replace(self, item: Item, version: Version) -> None:
+        if item.lock:
+            item.parked = version
+        else:
+            item.version, item.attempts, item.holders = version, 0, []
+
+    def _room(self) -> bool:
+        if len(self.items) + len(self.dying) < self.options.max_items:
+            return True
+        dead_letter = self.options.node_full == "dead-letter-oldest"
+        waiting = self.waiting()
+        if self.options.node_full == "reject" or (dead_letter and not self.options.dead_letters) or not waiting:
+            return False
+        oldest = waiting[0]
+        if dead_letter:
+            self._die(oldest, oldest.attempts, "", "node-full")
+        else:
+            del self.items[oldest.name]
+        return True
+
+    def _verdict(self, asker: str, name: str, token: str, request: str, *, owner: bool) -> str:
+        """Judge by the table of requirements §1.7; a replay is answered as the first was (Q27)."""
+        item = self.items.get(name)
+        lock = item.lock if item else None
+        names = {asker, bare(asker)}
+        mine = lock is not None and lock.jid in names
+        if mine and lock and token == str(lock.token):
+            return "held"
+        if request and any((asker, request, name) in known for known in self._answers):
+            return "replayed"
+        if item is None:
+            return "item-not-found"
+        if mine:
+            return "lock-lost" if token else "held"
+        received = bool(names & set(item.holders))
+        entitled = owner or item.version.by == bare(asker)
+        if lock:
+            return "locked-by-another" if received or entitled else "forbidden"
+        if received:
+            return "lock-lost"
+        return "waiting" if entitled else "forbidden"
+
+    def _rotate(self) -> None:
+        if self.now - self._answers_since >= ANSWERS_MS:
+            self._answers = ({}, self._answers[0])
+            self._answers_since = self.now
+
+    def _answered(self, asker: str, request: str, name: str, holder: str) -> None:
+        if request:
+            self._answers[0][asker, request, name] = holder
+
+    def _close(self, item: Item, kind: str) -> None:
+        item.lock = None
+        self.closed[kind] += 1
+
+    def _finish(self, item: Item) -> None:
+        """Let the version that was locked go; the one parked behind it becomes an item (X1)."""
+        del self.items[item.name]
+        if item.parked:
+            version = item.parked
+            self.items[item.name] = Item(item.name, version.position, version, indexed=True, state="ready")
+
+    def _release(self, item: Item, kind: str, *, reason: str = "", delay_ms: int = 0, dead_letter: bool = False) -> None:
+        lock = item.lock
+        assert lock
+        tried = 0 < self.options.max_deliveries <= lock.attempt
+        if item.parked:
+            self._close(item, kind)
+            self._finish(item)
+        elif self.options.dead_letters and (tried or dead_letter):
+            self._close(item, "dead-lettered")
+            self._die(item, lock.attempt, lock.jid, reason or ("max-deliveries" if tried else kind))
+        else:
+            self._close(item, kind)
+            item.attempts = lock.attempt
+            item.holders = [lock.jid, *(jid for jid in item.holders if jid != lock.jid)][:REMEMBERED_HOLDERS]
+            item.state, item.due = ("delayed", self.now + delay_ms) if delay_ms else ("ready", 0)
+
+    def _die(self, item: Item, attempts: int, jid: str, reason: str) -> None:
+        del self.items[item.name]
+        letter = Letter(item, self.now, attempts, jid, reason)
+        self.dying[written(item.position)] = letter
+        self._outcome.letters.append(letter.shown())

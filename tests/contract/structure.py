@@ -1,0 +1,120 @@
+"""What the partition's keys must hold for a model in a given state, and how to read what they do hold. Knows the table of
+keys (`broker/keys.py`) and the model; must not know any script.
+"""
+
+from typing import Any, Final
+
+import redis
+
+from broker.redis_core.calls.call import subid
+from tests.contract.model import Item, Model, written
+from tests.lua.driver import Queue, text
+
+READ: Final = (
+    "meta", "log", "index", "replaced", "parked", "ready", "delayed", "inflight", "deadlines", "held", "subscribers",
+    "turns", "resting", "history", "handover", "journal",
+)  # fmt: skip
+
+# One round trip and no write: the state machine asks after every step.
+_SNAPSHOT: Final = """
+local found = {}
+for i, name in ipairs(KEYS) do
+  local kind = redis.call('TYPE', name).ok
+  if kind == 'hash' then
+    found[i] = redis.call('HGETALL', name)
+  elseif kind == 'zset' then
+    found[i] = redis.call('ZRANGE', name, 0, -1, 'WITHSCORES')
+  elseif kind == 'stream' and i == #KEYS then
+    found[i] = redis.call('XLEN', name)
+  elseif kind == 'stream' then
+    local ids = {}
+    for j, entry in ipairs(redis.call('XRANGE', name, '-', '+')) do ids[j] = entry[1] end
+    found[i] = ids
+  else
+    found[i] = {}
+  end
+end
+return found
+"""
+
+
+class Snapshots:
+    """Reads the keys of partitions on one server."""
+
+    def __init__(self, client: "redis.Redis") -> None:
+        """Load the script."""
+        self._script = client.register_script(_SNAPSHOT)
+
+    def read(self, queue: Queue) -> dict[str, Any]:
+        """Read all keys of a partition: hashes and sorted sets as dicts, the log as its ids, the journal as its length."""
+        values = text(self._script(keys=[queue.key(name) for name in READ]))
+        found: dict[str, Any] = {}
+        for name, value in zip(READ, values, strict=True):
+            if name == "log":
+                found[name] = set(value)
+            elif name == "journal":
+                found[name] = value or 0
+            else:
+                found[name] = dict(zip(value[::2], value[1::2], strict=True))
+        return found
+
+
+def expected(model: Model) -> dict[str, Any]:
+    """Give what the keys must hold, to the letter; scores and numbers as text."""
+    items = list(model.items.values())
+    letters = {place: letter.item for place, letter in model.dying.items()}
+    locked = [item for item in items if item.lock]
+    free = {one.jid: len(model.held(one.jid)) < one.credit for one in model.subscribers.values()}
+    stored = [*items, *letters.values()]
+    turns = {subid(one.jid): str(one.served) for one in model.subscribers.values() if free[one.jid]}
+    resting = {subid(one.jid): str(one.served) for one in model.subscribers.values() if not free[one.jid]}
+    return {
+        "log": {written(place) for item in stored for place in _places(item)},
+        "index": {item.name: written(item.position) for item in items if item.indexed},
+        "replaced": {
+            written(item.position): written(item.version.position)
+            for item in stored
+            if item.version.position != item.position
+        },
+        "parked": {written(item.position): written(item.parked.position) for item in items if item.parked},
+        "ready": {written(item.position) for item in items if item.state == "ready"},
+        "delayed": {written(item.position): str(item.due) for item in items if item.state == "delayed"},
+        "inflight": {written(item.position): _line(item) for item in locked},
+        "deadlines": {written(item.position): str(item.lock.deadline) for item in locked if item.lock},
+        "held": {f"{subid(item.lock.jid)}:{written(item.position)}" for item in locked if item.lock},
+        "subscribers": {subid(one.jid): f"{one.credit} {one.bounces} {one.jid}" for one in model.subscribers.values()},
+        "turns": turns,
+        "resting": resting,
+        "history": {
+            written(item.position): f"{item.attempts} {' '.join(subid(jid) for jid in item.holders)}"
+            for item in items
+            if item.holders
+        },
+        "handover": set(letters),
+        "journal": sum(model.closed.values()),
+    }
+
+
+def compared(found: dict[str, Any]) -> dict[str, Any]:
+    """Give what was read in the form of `expected`."""
+    seen = dict(found)
+    meta = seen.pop("meta")
+    assert int(meta["token"]) >= 0
+    for name in ("ready", "held", "handover"):
+        seen[name] = set(seen[name])
+    return seen
+
+
+def _places(item: Item) -> set[tuple[int, int]]:
+    return {item.position, item.version.position} | ({item.parked.position} if item.parked else set())
+
+
+def _line(item: Item) -> str:
+    lock = item.lock
+    assert lock
+    since = lock.since
+    log_id, size = written(item.version.position), len(item.version.body.encode())
+    return (
+        f"{subid(lock.jid)} {lock.token} {lock.attempt} {since} {lock.frontend} {lock.sequence} {log_id} {size} "
+        f"{len(lock.jid.encode())} {lock.jid} {item.name}"
+    )

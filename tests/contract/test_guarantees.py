@@ -1,0 +1,384 @@
+"""The guarantees of design §4 under every mixture of publishers, workers, crashes and time that Hypothesis thinks of.
+
+Each step runs one script on a real server and the same command on the model; what the script answers must be what the
+model says, and after each step every key must hold exactly what the model's state means.
+"""
+
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+import redis
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+
+from broker.model.names import Partition
+from frontends.servers.redis import RedisServer
+from tests.contract.model import Model, Options, Outcome, written
+from tests.contract.structure import Snapshots, compared, expected
+from tests.lua.driver import T0, Answer, Queue, Runner
+
+# Sender and the JID it subscribes: two resources of one person, one bare subscription, one with blanks in its resource.
+WORKERS = (
+    ("w@x/1", "w@x/1"),
+    ("w@x/2", "w@x/2"),
+    ("v@x/desk", "v@x"),
+    ("u@x/two words", "u@x/two words"),
+)
+PUBLISHERS = ("alice@x", "bob@x", "w@x")
+NAMES = ("a", "b", "c d", "0-1-1")
+
+workers = st.sampled_from(WORKERS)
+frontends = st.integers(0, 1)
+lost = st.sampled_from((False, False, False, True))
+tokens = st.sampled_from(("", "right", "right", "old"))
+requests = st.sampled_from(("", "r1", "r2"))
+names = st.sampled_from(("", "", *NAMES, "of the service"))
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """One queue, its workers and two frontends that may crash."""
+
+    client: ClassVar["redis.Redis"]
+    snapshots: ClassVar[Snapshots]
+
+    @initialize(
+        max_deliveries=st.sampled_from((0, 2, 4)),
+        dead_letters=st.booleans(),
+        dedupe=st.sampled_from(("overwrite", "overwrite", "ignore")),
+        node_full=st.sampled_from(("reject", "retract-oldest", "dead-letter-oldest")),
+        max_items=st.sampled_from((3, 8, 100)),
+    )
+    def begin(self, *, max_deliveries: int, dead_letters: bool, dedupe: str, node_full: str, max_items: int) -> None:
+        """Open a queue, and the one for its dead letters."""
+        self.options = Options(
+            max_deliveries=max_deliveries, dead_letters=dead_letters, dedupe=dedupe, node_full=node_full, max_items=max_items
+        )
+        self.model = Model(self.options, T0)
+        incarnation = secrets.token_hex(6)
+        runner = Runner(self.client, checked=False)
+        self.queue = Queue(runner, Partition("jobs", incarnation))
+        self.grave = Queue(runner, Partition("jobs/dead", incarnation))
+        self.queue.open(max_deliveries=max_deliveries, dead_letters="1" if dead_letters else "0", lock_ms=60_000)
+        self.grave.open(max_deliveries=0, dead_letters="0")
+        self.frontends = ["f0", "f1"]
+        self.received = [0, 0]
+        self.doubtful = [False, False]
+        self.lapsed: list[str] = []
+        self.sent: dict[str, int] = {}
+        self.reached: set[tuple[str, int]] = set()
+        self.services_ids: list[str] = []
+        self.bodies = 0
+        self.holding: Counter[str] = Counter()
+        self.accepted: Counter[str] = Counter()
+
+    # Publishers.
+
+    @rule(frontend=frontends, by=st.sampled_from(PUBLISHERS), wanted=st.lists(names, min_size=1, max_size=4), lost=lost)
+    def publish(self, *, frontend: int, by: str, wanted: list[str], lost: bool) -> None:
+        """Publish one or several items, with ids of the publisher's, of the service's, or none."""
+        rows = []
+        for name in wanted:
+            self.bodies += 1
+            known = self.services_ids[-1] if self.services_ids else "0-2-0"
+            rows.append((known if name == "of the service" else name, by, f"body {self.bodies}"))
+        fixed = {
+            "dedupe": self.options.dedupe,
+            "dedupe_ms": self.options.dedupe_ms,
+            "max_items": self.options.max_items,
+            "node_full": self.options.node_full,
+        }
+        lines = [{"item": name, "by": by, "body": body, "once": "", "full": "", "bare": ""} for name, by, body in rows]
+        answer = self.call(frontend, "publish", lines, fixed)
+        self.judge(frontend, answer, self.model.publish(self.frontends[frontend], rows), lost=lost)
+        self.services_ids += [row[1] for row, (name, _, _) in zip(answer.rows, rows, strict=True) if not name and row[1:]]
+
+    @rule(which=st.integers(0, 20), owner=st.booleans(), frontend=frontends)
+    def delete(self, *, which: int, owner: bool, frontend: int) -> None:
+        """Let an owner or a publisher delete an item, which they may only while nobody holds it."""
+        self.retract(("alice@x/home", "alice@x"), which, "", "", frontend=frontend, lost=False, owner=owner)
+
+    @rule()
+    def purge(self) -> None:
+        """Drop what waits."""
+        assert self.queue.run("purge").rows == [self.model.purge()]
+
+    # Workers.
+
+    @rule(worker=workers, credit=st.integers(0, 4), frontend=frontends, lost=lost)
+    def subscribe(self, *, worker: tuple[str, str], credit: int, frontend: int, lost: bool) -> None:
+        """Subscribe, or change the credit up or down."""
+        row = self.queue_row_subscribe(worker[1], credit)
+        answer = self.call(frontend, "subscribe", [row])
+        self.judge(frontend, answer, self.model.subscribe(self.frontends[frontend], worker[1], credit), lost=lost)
+
+    @rule(worker=workers, release=st.booleans(), frontend=frontends, lost=lost)
+    def unsubscribe(self, *, worker: tuple[str, str], release: bool, frontend: int, lost: bool) -> None:
+        """Leave with all locks kept, or (unavailable) with all given back."""
+        row = {"subid": self.queue_row_subscribe(worker[1], 0)["subid"], "release": "1" if release else ""}
+        answer = self.call(frontend, "unsubscribe", [row])
+        self.judge(
+            frontend, answer, self.model.unsubscribe(self.frontends[frontend], worker[1], release=release), lost=lost
+        )
+
+    @rule(worker=workers, which=st.integers(0, 20), token=tokens, request=requests, frontend=frontends, lost=lost)
+    def acknowledge(
+        self, *, worker: tuple[str, str], which: int, token: str, request: str, frontend: int, lost: bool
+    ) -> None:
+        """Retract as a worker: the holder, one who was, or one who never was."""
+        self.retract(worker, which, token, request, frontend=frontend, lost=lost, owner=False)
+
+    @rule(
+        worker=workers,
+        which=st.integers(0, 20),
+        token=tokens,
+        request=requests,
+        delay=st.sampled_from((0, 0, 20_000)),
+        dead_letter=st.sampled_from((False, False, True)),
+        frontend=frontends,
+        lost=lost,
+    )
+    def unlock(
+        self,
+        *,
+        worker: tuple[str, str],
+        which: int,
+        token: str,
+        request: str,
+        delay: int,
+        dead_letter: bool,
+        frontend: int,
+        lost: bool,
+    ) -> None:
+        """Give back, with hints or without."""
+        name, jid = self.pick(worker, which)
+        given = self.token(name, token)
+        row = self.queue.given_back(jid, name, given, request=request, delay_ms=delay, dead_letter="1" if dead_letter else "")
+        answer = self.call(frontend, "unlock", [row])
+        outcome = self.model.unlock(self.frontends[frontend], jid, name, given, request, delay, dead_letter=dead_letter)
+        self.judge(frontend, answer, outcome, lost=lost)
+
+    @rule(worker=workers, which=st.integers(0, 20), token=tokens)
+    def renew(self, *, worker: tuple[str, str], which: int, token: str) -> None:
+        """Start a lock's time anew."""
+        name, jid = self.pick(worker, which)
+        given = self.token(name, token)
+        assert self.queue.renew(jid, name, given).words == self.model.renew(jid, name, given).words
+
+    @precondition(lambda self: any(item.lock for item in self.model.items.values()))
+    @rule(which=st.integers(0, 20), forged=st.booleans(), gone=st.booleans(), frontend=frontends, lost=lost)
+    def bounce(self, *, which: int, forged: bool, gone: bool, frontend: int, lost: bool) -> None:
+        """Let a delivery come back, from its subscriber or from somebody else."""
+        locked = [item for item in self.model.items.values() if item.lock]
+        item = locked[which % len(locked)]
+        assert item.lock
+        asker = "mallory@x/1" if forged else next(sender for sender, jid in WORKERS if jid == item.lock.jid)
+        place, token = written(item.position), item.lock.token
+        row = {**self.queue.holder(asker, ""), "position": place, "token": token, "gone": "1" if gone else ""}
+        answer = self.call(frontend, "bounce", [{key: row[key] for key in ("full", "bare", "position", "token", "gone")}])
+        self.judge(frontend, answer, self.model.bounce(self.frontends[frontend], asker, place, token, gone=gone), lost=lost)
+
+    # Time, and what it asks for.
+
+    @rule(ms=st.sampled_from((0, 1, 5_000, 20_000, 61_000)))
+    def wait(self, ms: int) -> None:
+        """Let time pass."""
+        self.queue.now = self.grave.now = self.model.now = self.model.now + ms
+
+    @rule(frontend=frontends, lost=lost)
+    def expire(self, *, frontend: int, lost: bool) -> None:
+        """Visit the partition."""
+        answer = self.call(frontend, "expire", [])
+        outcome = self.model.expire(self.frontends[frontend])
+        assert sorted(map(tuple, answer.notices)) == sorted(outcome.notices)  # type: ignore[type-var]
+        self.judge(frontend, answer, outcome, lost=lost)
+
+    # Crashes.
+
+    @rule(frontend=frontends)
+    def crash(self, frontend: int) -> None:
+        """Kill a frontend; a new one with a new name stands in for it."""
+        self.lapsed.append(self.frontends[frontend])
+        self.frontends[frontend] = f"f{len(self.lapsed) + 1}"
+        self.received[frontend], self.doubtful[frontend] = 0, False
+
+    @precondition(lambda self: self.lapsed)
+    @rule(frontend=frontends)
+    def rescue(self, frontend: int) -> None:
+        """Take over what dead frontends were to send; a second rescuer finds nothing."""
+        for dead in self.lapsed:
+            self.search(frontend, dead, None)
+            again = self.queue.run("resend", frontend="late", lapsed=dead)
+            assert again.deliveries == []
+            # With a single frontend's life over, all that is locked and can still be worked on is sent.
+        self.lapsed.clear()
+
+    # Dead letters.
+
+    @precondition(lambda self: self.model.dying)
+    @rule(which=st.integers(0, 20), steps=st.sampled_from((1, 1, 2)))
+    def hand_over(self, which: int, steps: int) -> None:
+        """Carry a dead letter to its node, with a crash between the two steps or without."""
+        place = sorted(self.model.dying)[which % len(self.model.dying)]
+        letter = self.model.dying[place]
+        word = self.grave.publish(f"letter {place}", body=letter.item.version.body, once="1").words[0]
+        self.accepted[place] += word == "ok"
+        assert self.accepted[place] == 1
+        if steps == 2:
+            assert self.queue.run("handed", {"position": place}).words == ["ok"]
+            self.model.handed(place)
+
+    # What holds after every step.
+
+    @invariant()
+    def keys_hold_what_the_model_means(self) -> None:
+        """Guarantee 1, 6: every accepted item is in exactly one place, and nothing stays behind of one that is gone."""
+        if not hasattr(self, "model"):
+            return
+        found = self.snapshots.read(self.queue)
+        assert int(found["meta"]["token"]) >= self.model.token
+        assert compared(found) == expected(self.model)
+        self.guarantees(found)
+
+    def guarantees(self, found: dict[str, Any]) -> None:
+        """Hold design §4 to the keys alone, whatever the model says."""
+        held = Counter(member.partition(":")[0] for member in found["held"])
+        assert found["inflight"].keys() == found["deadlines"].keys()
+        assert sorted(member.partition(":")[2] for member in found["held"]) == sorted(found["inflight"])
+        standing = [found["inflight"], found["ready"], found["delayed"], found["handover"]]
+        assert sum(map(len, standing)) == len(set().union(*standing))
+        assert found["turns"].keys() | found["resting"].keys() == found["subscribers"].keys()
+        assert not found["turns"].keys() & found["resting"].keys()
+        limits = {name: int(line.split(" ")[0]) for name, line in found["subscribers"].items()}
+        assert all(held[name] < limits[name] for name in found["turns"])
+        assert all(held[name] >= limits[name] for name in found["resting"])
+        # Over the credit only after it was lowered (or after a resubscription counted old locks), and then only falling.
+        over = {name: held[name] for name in limits if held[name] > limits[name]}
+        assert all(count <= self.holding[name] for name, count in over.items())
+        self.holding = held
+
+    def teardown(self) -> None:
+        """Free the partitions, which shows that `delete` leaves nothing but its mark."""
+        if hasattr(self, "queue"):
+            for queue in (self.queue, self.grave):
+                assert queue.run("delete").rows == ["0", queue.partition.node and self.told(queue)]
+                assert queue.kept() == {"meta"}
+
+    # How.
+
+    def told(self, queue: Queue) -> list[str]:
+        """Give whom a deletion names."""
+        return sorted(self.model.subscribers) if queue is self.queue else []
+
+    def queue_row_subscribe(self, jid: str, credit: int) -> dict[str, Any]:
+        """Make the row of a subscribe."""
+        return {"subid": self.queue.holder(jid, "")["full"], "jid": jid, "credit": credit, "must": ""}
+
+    def retract(
+        self, worker: tuple[str, str], which: int, token: str, request: str, *, frontend: int, lost: bool, owner: bool
+    ) -> None:
+        """Retract on the queue and in the model."""
+        name, jid = self.pick(worker, which)
+        given = self.token(name, token)
+        row = self.queue.asked(jid, name, given, owner="1" if owner else "", request=request)
+        answer = self.call(frontend, "retract", [row])
+        outcome = self.model.retract(self.frontends[frontend], jid, name, given, request, owner=owner)
+        self.judge(frontend, answer, outcome, lost=lost)
+
+    def pick(self, worker: tuple[str, str], which: int) -> tuple[str, str]:
+        """Choose an item: mostly one that the worker holds, else any, else one that is not there."""
+        mine = [item.name for item in self.model.held(worker[1])]
+        live = sorted(self.model.items)
+        known = [*mine, *mine, *live, *NAMES, *self.services_ids[-2:], "0-99999999999999999999999-0", "0-007-0"]
+        return known[which % len(known)], worker[0]
+
+    def token(self, name: str, kind: str) -> str:
+        """Choose a token: the lock's, an old one, or none."""
+        item = self.model.items.get(name)
+        right = item.lock.token if item and item.lock else 7
+        return {"": "", "right": str(right), "old": str(right - 1)}[kind]
+
+    def call(self, frontend: int, name: str, rows: list[dict[str, Any]], fixed: dict[str, Any] | None = None) -> Answer:
+        """Run a script as a frontend does: after a lost reply it searches first, and it says what it has sent."""
+        whose = self.frontends[frontend]
+        if self.doubtful[frontend]:
+            self.doubtful[frontend] = False
+            self.search(frontend, whose, self.received[frontend])
+        mark = self.received[frontend] or ""
+        if mark:
+            self.sent[whose] = int(mark)
+        return self.queue.run(name, *rows, frontend=whose, sent=mark, **(fixed or {}))
+
+    def search(self, frontend: int, lapsed: str, after: int | None) -> None:
+        """Run a whole search for unsent deliveries and hold it to the model's."""
+        mark = self.sent.get(lapsed, 0) if after is None else after
+        expect = self.model.resend(self.frontends[frontend], lapsed, mark)
+        found, scan, upto = [], "0", ""
+        while True:
+            answer = self.queue.run(
+                "resend",
+                frontend=self.frontends[frontend],
+                lapsed=lapsed,
+                after="" if after is None else after,
+                upto=upto,
+                scan=scan,
+            )
+            found += answer.deliveries
+            scan, upto = answer.rows[0], answer.rows[1]
+            if scan == "0":
+                break
+        assert sorted(expect) == sorted((d.jid, d.item, d.token, d.attempt, d.body) for d in found)  # type: ignore[type-var]
+        for delivery in found:
+            self.model.renumbered(delivery.item, delivery.sequence)
+        self.model.token += len(found)
+        self.reached |= {(delivery.item, delivery.token) for delivery in found}
+        self.received[frontend] = max(self.received[frontend], answer.token)
+
+    def judge(self, frontend: int, answer: Answer, outcome: Outcome, *, lost: bool) -> None:
+        """Hold a reply to the model's; then it reaches the frontend, which sends what is in it, or it is lost."""
+        assert answer.code == "ok"
+        if outcome.words or answer.rows:
+            assert answer.words == outcome.words
+        assert list(map(tuple, answer.deliveries)) == outcome.deliveries
+        assert sorted(map(tuple, answer.handovers)) == sorted(outcome.letters)  # type: ignore[type-var]
+        assert answer.more == 0
+        assert answer.token == self.model.token
+        for delivery in answer.deliveries:
+            assert delivery.item, delivery
+        if lost:
+            self.doubtful[frontend] = True
+            return
+        self.received[frontend] = answer.token
+        self.reached |= {(delivery.item, delivery.token) for delivery in answer.deliveries}
+
+
+@pytest.fixture(scope="module")
+def machine(valkey: RedisServer) -> Iterator[type[QueueMachine]]:
+    """Give the machine a server of its own for as long as it runs."""
+    with redis.Redis.from_url(valkey.url) as client:
+        QueueMachine.client = client
+        QueueMachine.snapshots = Snapshots(client)
+        yield QueueMachine
+
+
+CHECKS = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
+
+
+def test_guarantees(machine: type[QueueMachine]) -> None:
+    """Guarantees 1 to 3 and 6 of design §4 hold over 200 histories of 50 steps (Q12, Q17, Q27, Q30, X1, X8)."""
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        machine,
+        settings=settings(max_examples=200, stateful_step_count=50, deadline=None, suppress_health_check=CHECKS),
+    )
+
+
+@pytest.mark.soak
+def test_guarantees_for_long(machine: type[QueueMachine]) -> None:
+    """The same over 5,000 histories of 100 steps."""
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        machine,
+        settings=settings(max_examples=5_000, stateful_step_count=100, deadline=None, suppress_health_check=CHECKS),
+    )

@@ -1,0 +1,48 @@
+"""The documents say what the code does."""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from broker import keys
+from broker.model.nodes import OPTIONS, NodeConfig
+from broker.settings import Settings
+from frontends.xmpp import requests, stanzas
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+EXAMPLES = re.findall(r"```xml\n(.*?)```", (DOCS / "protocol.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_examples_are_understood(example: str) -> None:
+    """Every request shown in protocol.md is one that the door translates."""
+    element = ET.fromstring(f"<stream xmlns='jabber:client'>{example}</stream>")[0]
+    if element.tag.endswith("}iq"):
+        iq = stanzas.asked(element)
+        assert iq is not None
+        assert requests.read(iq) is not None
+
+
+def test_all_keys_are_listed() -> None:
+    """operations.md has a row for each key, word for word as the table of keys."""
+    page = (DOCS / "operations.md").read_text()
+    for key in keys.TABLE:
+        assert f"| `{key.name}` | {key.type} | {key.holder} | {key.meaning} | {key.bound} |" in page
+
+
+def test_all_settings_are_listed() -> None:
+    """operations.md has a row for each setting with its description."""
+    page = (DOCS / "operations.md").read_text()
+    for name, field in Settings.model_fields.items():
+        assert re.search(rf"\| `{name.upper()}` \| .*\| {re.escape(str(field.description))} \|", page), name
+
+
+def test_all_options_are_listed() -> None:
+    """protocol.md has a row for each node option with its default."""
+    page = (DOCS / "protocol.md").read_text()
+    default = NodeConfig()
+    for option in OPTIONS:
+        shown = option.show(default) or ("`NODE/dead`" if option.attribute == "dead_letter_node" else "")
+        assert re.search(rf"\| `{re.escape(option.name)}` \| {re.escape(shown)} ?\|", page), option.name

@@ -1,0 +1,336 @@
+"""As much of XEP-0060 as a queue's users touch: nodes and their owners, and items looked at without being taken."""
+
+import pytest
+
+from tests.journeys.client import (
+    DISCO_ITEMS,
+    FORM,
+    OWNER,
+    PUBSUB,
+    Client,
+    Delivery,
+    NodeEvent,
+    form_values,
+    submitted,
+)
+from tests.journeys.conftest import Join
+from tests.journeys.service import DOMAIN
+
+pytestmark = pytest.mark.xdist_group("journeys")
+
+JOB = "<job xmlns='urn:x'/>"
+CREDIT = "pubsub#queue_requests"
+
+
+async def _nodes(client: Client) -> dict[str | None, str | None]:
+    answer = await client.ask(f"<query xmlns='{DISCO_ITEMS}'/>", "get")
+    return {item.get("node"): item.get("jid") for item in answer.find(f"{{{DISCO_ITEMS}}}query")}
+
+
+async def _configuration(client: Client, node: str) -> dict[str, str]:
+    return form_values((await client.owner(f"<configure node='{node}'/>", "get")).element)
+
+
+async def test_create(join: Join) -> None:
+    """A node exists from its creation on, is listed, and cannot be created again (P9, P22)."""
+    owner, other = await join(), await join()
+    node = await owner.queue()
+    assert (await _nodes(other))[node] == DOMAIN
+    assert (await other.create(node, {})).error == "cancel conflict"
+    about = await other.ask(f"<query xmlns='{DISCO_ITEMS}' node='{node}'/>", "get")
+    assert len(about.find(f"{{{DISCO_ITEMS}}}query")) == 0
+
+
+async def test_create_instant(join: Join) -> None:
+    """A node created without a name has one in the result, and its creator owns it (P22)."""
+    owner = await join()
+    answer = await owner.pubsub("<create/>")
+    node = answer.find(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}create").get("node")
+    assert node
+    assert (await owner.publish(node)).error == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"stanzaq#lock_seconds": "0"}, "modify not-acceptable"),
+        ({"stanzaq#lock_seconds": "soon"}, "modify not-acceptable"),
+        ({"no such field": "1"}, "modify not-acceptable"),
+        ({"pubsub#queueing": "0"}, "modify not-acceptable"),
+        ({"pubsub#deliver_payloads": "0"}, "modify not-acceptable"),
+        ({"pubsub#access_model": "roster"}, "modify not-acceptable unsupported-access-model"),
+    ],
+)
+async def test_create_refused(join: Join, options: dict[str, str], error: str) -> None:
+    """What a queue cannot be is refused, and no node is left behind (P5, P22, Q15, QX13)."""
+    owner = await join()
+    name = f"refused-{owner.bare}"
+    assert (await owner.create(name, options)).error == error
+    assert name not in await _nodes(owner)
+
+
+async def test_create_with_misplaced_configure(join: Join) -> None:
+    """The configure beside a create names no node (P22)."""
+    owner = await join()
+    answer = await owner.pubsub("<create node='n'/><configure node='n'/>")
+    assert answer.error == "modify bad-request"
+
+
+async def test_configure(join: Join) -> None:
+    """An owner reads the configuration in force and changes it field by field; cancel changes nothing (P23)."""
+    owner = await join()
+    node = await owner.queue({"stanzaq#lock_seconds": "7"})
+    shown = await _configuration(owner, node)
+    assert (shown["stanzaq#lock_seconds"], shown["stanzaq#max_deliveries"]) == ("7", "20")
+    assert shown["stanzaq#dead_letter_node"] == f"{node}/dead"
+    assert (await owner.configure(node, {"stanzaq#max_deliveries": "3"})).error == ""
+    assert await _configuration(owner, node) == {**shown, "stanzaq#max_deliveries": "3"}
+    cancel = f"<x xmlns='{FORM}' type='cancel'/>"
+    assert (await owner.owner(f"<configure node='{node}'>{cancel}</configure>")).error == ""
+    assert (await owner.configure(node, {"stanzaq#max_deliveries": "x"})).error == "modify not-acceptable"
+    # The form as it came, sent back, changes nothing.
+    assert (await owner.configure(node, await _configuration(owner, node))).error == ""
+    assert await _configuration(owner, node) == {**shown, "stanzaq#max_deliveries": "3"}
+
+
+async def test_default_configuration(join: Join) -> None:
+    """The service shows what a node is whose maker says nothing (P23)."""
+    client = await join()
+    form = form_values((await client.owner("<default/>", "get")).element)
+    assert (form["stanzaq#lock_seconds"], form["pubsub#publish_node_full"]) == ("60", "reject")
+
+
+async def test_owners_only(join: Join) -> None:
+    """Whoever is not an owner may not configure, purge, delete or appoint, and a node keeps an owner (P2, P23 to P26)."""
+    owner, other = await join(), await join()
+    node = await owner.queue()
+    asked = (
+        await other.owner(f"<configure node='{node}'/>", "get"),
+        await other.configure(node, {}),
+        await other.owner(f"<purge node='{node}'/>"),
+        await other.owner(f"<delete node='{node}'/>"),
+        await other.owner(f"<affiliations node='{node}'/>", "get"),
+        await other.affiliate(node, other.bare, "owner"),
+    )
+    assert [answer.error for answer in asked] == ["auth forbidden"] * len(asked)
+    assert (await owner.affiliate(node, owner.bare, "none")).error == "modify not-acceptable"
+    assert (await owner.affiliate(node, other.bare, "owner")).error == ""
+    listed = (await other.owner(f"<affiliations node='{node}'/>", "get")).find(
+        f"{{{OWNER}}}pubsub/{{{OWNER}}}affiliations"
+    )
+    assert {entry.get("jid"): entry.get("affiliation") for entry in listed} == {
+        owner.bare: "owner",
+        other.bare: "owner",
+    }
+
+
+async def test_delete(join: Join) -> None:
+    """With a node go its items, its locks and its subscriptions; every subscriber is told once (P24)."""
+    owner, holder, other = await join(), await join(), await join()
+    node = await owner.queue()
+    await holder.subscribe(node)
+    await owner.publish(node, "i1")
+    held = await holder.next(Delivery)
+    await other.subscribe(node)
+    assert (await owner.owner(f"<delete node='{node}'/>")).error == ""
+    for worker in (holder, other):
+        assert await worker.next(NodeEvent) == NodeEvent(node, "delete")
+        await worker.settle()
+        assert worker.left(NodeEvent) == []
+    assert (await holder.retract(node, "i1", held.token)).error == "cancel item-not-found"
+    assert (await owner.publish(node, "i2")).error == "cancel item-not-found"
+    assert (await owner.owner(f"<delete node='{node}'/>")).error == "cancel item-not-found"
+    # A new node of that name is another one: what the old one left is not in it.
+    assert (await owner.create(node, {})).error == ""
+    assert await owner.browse(node) == []
+    assert (await holder.retract(node, "i1", held.token)).error == "cancel item-not-found"
+
+
+async def test_purge(join: Join) -> None:
+    """A purge drops what waits, is one event for each subscriber, and leaves locked items to their holders (P25)."""
+    owner, worker = await join(), await join()
+    node = await owner.queue()
+    await worker.subscribe(node)
+    for number in range(4):
+        await owner.publish(node, f"i{number}")
+    await worker.next(Delivery)
+    assert (await owner.owner(f"<purge node='{node}'/>")).error == ""
+    assert await worker.next(NodeEvent) == NodeEvent(node, "purge")
+    assert [item.get("id") for item in await owner.browse(node)] == ["i0"]
+    assert (await worker.retract(node, "i0")).error == ""
+    await worker.settle()
+    assert worker.left(NodeEvent) == [] and worker.left(Delivery) == []
+
+
+async def test_browse(join: Join) -> None:
+    """To look at items changes nothing about them, and an item that is not there is no error (P21)."""
+    owner, worker = await join(), await join()
+    node = await owner.queue()
+    await worker.subscribe(node)
+    for number in range(3):
+        await owner.publish(node, f"i{number}", f"<job xmlns='urn:x'>{number}</job>")
+    held = await worker.next(Delivery)
+    for _ in range(3):
+        shown = await owner.browse(node)
+        assert [(item.get("id"), item[0].text) for item in shown] == [("i0", "0"), ("i1", "1"), ("i2", "2")]
+    assert [item.get("id") for item in await owner.browse(node, "i2", "nothing", "i0")] == ["i2", "i0"]
+    assert await owner.browse(node, "nothing") == []
+    two = await owner.pubsub(f"<items node='{node}' max_items='2'/>", "get")
+    assert len(two.find(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}items")) == 2
+    assert (await worker.retract(node, "i0", held.token)).error == ""
+    assert (await worker.next(Delivery)).attempt == 1
+
+
+async def test_subscription_options(join: Join) -> None:
+    """A subscriber reads its credit and changes it; nobody else has options to read (P13)."""
+    client = await join()
+    node = await client.queue()
+    await client.subscribe(node, 3)
+    assert form_values((await client.options(node)).element)[CREDIT] == "3"
+    for value, error in (("7", ""), ("0", "modify bad-request invalid-options"), ("x", "modify bad-request invalid-options")):
+        form = submitted(f"{PUBSUB}#subscribe_options", {CREDIT: value})
+        changed = await client.pubsub(f"<options node='{node}' jid='{client.jid}'>{form}</options>")
+        assert changed.error == error
+    assert form_values((await client.options(node)).element)[CREDIT] == "7"
+    stranger = await join()
+    assert (await stranger.options(node)).error == "cancel unexpected-request not-subscribed"
+    assert (await client.pubsub(f"<options node='{node}'/>", "get")).error == "modify bad-request jid-required"
+    await client.unsubscribe(node)
+    assert (await client.options(node)).error == "cancel unexpected-request not-subscribed"
+
+
+async def test_subscribe_again(join: Join) -> None:
+    """A second subscribe of the same JID is the same subscription, with the credit that it asks for (P11)."""
+    client = await join()
+    node = await client.queue()
+    subids = []
+    for credit in (2, 5):
+        answer = await client.subscribe(node, credit)
+        subids.append(answer.find(f"{{{PUBSUB}}}pubsub/{{{PUBSUB}}}subscription").get("subid"))
+        assert form_values(answer.element)[CREDIT] == str(credit)
+    assert subids[0] == subids[1]
+
+
+async def test_wrong_subid(join: Join) -> None:
+    """A subid that is not the subscription's is refused (P12)."""
+    client = await join()
+    node = await client.queue()
+    await client.subscribe(node)
+    answer = await client.pubsub(f"<unsubscribe node='{node}' jid='{client.jid}' subid='wrong'/>")
+    assert answer.error == "modify not-acceptable invalid-subid"
+
+
+async def test_jid_mismatch(join: Join) -> None:
+    """Nobody subscribes, reads or leaves for another JID (P11)."""
+    client, other = await join(), await join()
+    node = await client.queue()
+    await other.subscribe(node)
+    asked = (
+        await client.subscribe(node, 1, other.jid),
+        await client.subscribe(node, 1, other.bare),
+        await client.options(node, other.jid),
+        await client.unsubscribe(node, other.jid),
+    )
+    assert [answer.error for answer in asked] == ["modify bad-request invalid-jid"] * len(asked)
+    assert (await other.options(node)).error == ""
+
+
+async def test_outcast(join: Join) -> None:
+    """Whoever becomes an outcast loses subscription and locks at once, and every request of its is forbidden (P3, P6)."""
+    owner, worker, other = await join(), await join(), await join()
+    node = await owner.queue()
+    await worker.subscribe(node)
+    await owner.publish(node, "i1")
+    await worker.next(Delivery)
+    await other.subscribe(node)
+    assert (await owner.affiliate(node, worker.bare, "outcast")).error == ""
+    assert (await other.next(Delivery)).item == "i1"
+    asked = (
+        await worker.subscribe(node),
+        await worker.options(node),
+        await worker.unsubscribe(node),
+        await worker.publish(node),
+        await worker.retract(node, "i1"),
+        await worker.retract(node, "nothing"),
+        await worker.unlock(node, "i1"),
+        await worker.pubsub(f"<items node='{node}'/>", "get"),
+        await worker.ask(f"<locks xmlns='urn:stanzaq:0' node='{node}'/>", "get"),
+        await worker.ask(f"<renew xmlns='urn:stanzaq:0' node='{node}'><item id='i1'/></renew>"),
+        await worker.owner(f"<configure node='{node}'/>", "get"),
+        await worker.ask(f"<query xmlns='http://jabber.org/protocol/disco#info' node='{node}'/>", "get"),
+    )
+    assert [answer.error for answer in asked] == ["auth forbidden"] * len(asked)
+    assert (await owner.affiliate(node, worker.bare, "none")).error == ""
+    assert (await worker.subscribe(node)).error == ""
+
+
+@pytest.mark.parametrize(
+    ("model", "stranger", "subscriber", "publisher"),
+    [
+        ("open", "", "", ""),
+        ("subscribers", "auth forbidden", "", ""),
+        ("publishers", "auth forbidden", "auth forbidden", ""),
+    ],
+)
+async def test_publish_models(join: Join, model: str, stranger: str, subscriber: str, publisher: str) -> None:
+    """Who may publish is as the node's publish model says (P7)."""
+    owner = await join()
+    node = await owner.queue({"pubsub#publish_model": model})
+    clients = [await join() for _ in range(3)]
+    await clients[1].subscribe(node)
+    await owner.affiliate(node, clients[2].bare, "publisher")
+    assert [(await client.publish(node)).error for client in clients] == [stranger, subscriber, publisher]
+    assert (await owner.publish(node)).error == ""
+
+
+async def test_whitelist(join: Join) -> None:
+    """A whitelist admits its members, its publishers and its owners, and nobody else, to take or to look (P6)."""
+    owner, member, stranger, writer = await join(), await join(), await join(), await join()
+    node = await owner.queue({"pubsub#access_model": "whitelist"})
+    await owner.affiliate(node, member.bare, "member")
+    await owner.affiliate(node, writer.bare, "publish-only")
+    assert (await member.subscribe(node)).error == ""
+    assert (await owner.subscribe(node)).error == ""
+    assert (await stranger.subscribe(node)).error == "cancel not-allowed closed-node"
+    assert (await stranger.pubsub(f"<items node='{node}'/>", "get")).error == "cancel not-allowed closed-node"
+    assert (await writer.subscribe(node)).error == "auth forbidden"
+    assert (await writer.publish(node)).error == ""
+
+
+@pytest.mark.parametrize(
+    ("payload", "error"),
+    [
+        ("", "modify bad-request payload-required"),
+        (f"{JOB}{JOB}", "modify bad-request invalid-payload"),
+        (f"text {JOB}", "modify bad-request invalid-payload"),
+    ],
+)
+async def test_publish_refused(join: Join, payload: str, error: str) -> None:
+    """An item of a queue has a payload of exactly one element (P14)."""
+    client = await join()
+    assert (await client.publish(await client.queue(), "i1", payload)).error == error
+
+
+async def test_publish_without_id(join: Join) -> None:
+    """The service makes an id up and tells it; by that id the item is delivered and acknowledged (P14)."""
+    client = await join()
+    node = await client.queue()
+    item = (await client.publish(node)).find(f".//{{{PUBSUB}}}item").get("id")
+    await client.subscribe(node)
+    assert (await client.next(Delivery)).item == item
+    assert item and (await client.retract(node, item)).error == ""
+
+
+@pytest.mark.parametrize(
+    ("inside", "feature"),
+    [
+        ("<subscriptions/>", "retrieve-subscriptions"),
+        ("<affiliations/>", "retrieve-affiliations"),
+        (f"<publish node='n'><item>{JOB}</item></publish><publish-options/>", "publish-options"),
+    ],
+)
+async def test_not_here(join: Join, inside: str, feature: str) -> None:
+    """What XEP-0060 has and this service has not is named in the error (P35)."""
+    answer = await (await join()).pubsub(inside)
+    assert answer.error == "cancel feature-not-implemented unsupported"
+    assert answer.find(f".//{{{PUBSUB}#errors}}unsupported").get("feature") == feature

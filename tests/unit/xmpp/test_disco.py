@@ -1,0 +1,85 @@
+"""Service discovery says what works, and nothing else."""
+
+from collections.abc import Callable
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from broker.model.commands import Describe, Nodes
+from broker.model.names import Jid
+from broker.model.nodes import Affiliation, NodeConfig, NodeRecord
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Counted
+from frontends.xmpp import disco
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.stanzas import Answer, Question, View
+
+_ME = Jid("worker@example.org/desk")
+_RECORD = NodeRecord(
+    "a'b", "1", 1, NodeConfig(title="T"), {Jid("o@x"): Affiliation.OWNER, Jid("m@x"): Affiliation.MEMBER}
+)
+
+Read = Callable[..., Question | Answer]
+
+
+def _features(query: ET.Element) -> set[str | None]:
+    return {feature.get("var") for feature in query.iter(f"{{{ns.DISCO_INFO}}}feature")}
+
+
+def test_the_service_tells_what_it_can_do(read: Read) -> None:
+    """The service is a pubsub service with queueing (Q2, P8), and claims no feature that it lacks (PX1, PX3, P18)."""
+    answer = read(f"<query xmlns='{ns.DISCO_INFO}'/>", "get")
+    assert isinstance(answer, Answer)
+    query = ET.fromstring(answer.content)
+    features = _features(query)
+    assert (query[0].get("category"), query[0].get("type")) == ("pubsub", "service")
+    assert {ns.QUEUEING, ns.PUBSUB, ns.STANZAQ, f"{ns.PUBSUB}#publish", f"{ns.PUBSUB}#instant-nodes"} <= features
+    lacking = ("publish-options", "collections", "last-published", "batch", "auto-create", "rsm", "manage-subscriptions")
+    assert not {f"{ns.PUBSUB}#{name}" for name in lacking} & features
+
+
+def test_a_node_tells_what_it_is_and_holds() -> None:
+    """A queue node is a leaf with queueing (Q3), and shows its depth in its meta-data (P8)."""
+    query = ET.fromstring(disco.node_info(_RECORD, Counted(1, 2, 3, 4, 5, 6, 7, 8)))
+    values = {
+        field.get("var"): [value.text for value in field] for field in query.iter(f"{{{ns.FORM}}}field")
+    }
+    assert (query.get("node"), query[0].get("type"), query[0].get("name")) == ("a'b", "leaf", "T")
+    assert ns.QUEUEING in _features(query)
+    assert values["FORM_TYPE"] == [ns.PUBSUB_META_DATA]
+    assert values["pubsub#owner"] == ["o@x"]
+    assert values["stanzaq#waiting"] == ["1"]
+    assert values["stanzaq#in_flight"] == ["4"]
+    assert values["pubsub#num_subscribers"] == ["7"]
+
+
+@pytest.mark.parametrize(("space", "view"), [(ns.DISCO_INFO, View.INFO), (ns.DISCO_ITEMS, View.ITEMS)])
+def test_about_a_node_the_core_is_asked(read: Read, space: str, view: View) -> None:
+    """Whether the asker may know of a node is for the core to say."""
+    question = read(f"<query xmlns='{space}' node='jobs'/>", "get")
+    assert isinstance(question, Question)
+    assert (question.command, question.view) == (Describe("jobs", _ME, as_owner=False), view)
+
+
+def test_the_service_lists_its_nodes(read: Read) -> None:
+    """The nodes are listed by the service's JID and their names, escaped (P9)."""
+    question = read(f"<query xmlns='{ns.DISCO_ITEMS}'/>", "get")
+    assert isinstance(question, Question)
+    assert question.command == Nodes(_ME)
+    query = ET.fromstring(disco.service_items("queue.example.org", ("a<b", "c")))
+    assert [(item.get("jid"), item.get("node")) for item in query] == [
+        ("queue.example.org", "a<b"),
+        ("queue.example.org", "c"),
+    ]
+
+
+def test_a_queue_lists_no_items() -> None:
+    """Items of a queue are not listed (P9)."""
+    query = ET.fromstring(disco.node_items(_RECORD))
+    assert (query.get("node"), len(query)) == ("a'b", 0)
+
+
+@pytest.mark.parametrize("space", [ns.DISCO_INFO, ns.DISCO_ITEMS])
+def test_discovery_changes_nothing(fault: Callable[..., MalformedRequest], space: str) -> None:
+    """A set in service discovery is refused."""
+    assert fault(f"<query xmlns='{space}'/>", "set").problem is Problem.BAD_REQUEST

@@ -1,0 +1,168 @@
+"""Messages to subscribers and what comes back of them."""
+
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker import codec
+from broker.model.commands import Bounce, Retract, Unlock
+from broker.model.items import Delivery, Envelope, LockEnded, NodeEvent
+from broker.model.names import Jid, Partition
+from broker.model.problems import CorruptRecord
+from broker.model.results import Retracted, Unlocked
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.events import Events, bounced
+
+_WORKER = Jid("w@x/1")
+_DELIVERY = Delivery(
+    partition=Partition("jobs", "i1", 3),
+    position="1526919030474-55",
+    item_id="j<1>",
+    subscriber=_WORKER,
+    token=2**63 - 1,
+    attempt=2,
+    of=20,
+    deadline_ms=1_700_000_000_005,
+    publisher=Jid("p@x/1"),
+    envelope=codec.pack(Envelope("<a xmlns='urn:x'>\U0001f41d</a>".encode())),
+    sequence=1,
+)
+_NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"), min_size=1)
+
+
+def _events() -> Events:
+    return Events("q.x", "run", legacy_unlock_ns=False)
+
+
+def _returned(message: ET.Element, inside: str) -> ET.Element:
+    """Give the message as a server sends it back (RFC 6120 §8.3.1)."""
+    error = ET.fromstring(
+        f"<message xmlns='{ns.COMPONENT}' type='error' from='{_WORKER}' to='q.x'>{inside}</message>"
+    )
+    error.set("id", message.get("id", ""))
+    return error
+
+
+def test_a_delivery_says_what_its_holder_may_know() -> None:
+    """Beside the event stand the lock's token, attempt and deadline (QX14), and hints to store and copy nothing (X2)."""
+    message = ET.fromstring(_events().delivery(_DELIVERY))
+    event, lock, *hints = message
+    assert (message.get("from"), message.get("to"), message.get("type")) == ("q.x", _WORKER, None)
+    assert event[0].get("node") == "jobs"
+    assert event[0][0].get("id") == "j<1>"
+    assert ET.tostring(event[0][0][0]) == ET.tostring(ET.fromstring("<a xmlns='urn:x'>\U0001f41d</a>"))
+    assert lock.attrib == {
+        "node": "jobs",
+        "item": "j<1>",
+        "token": str(2**63 - 1),
+        "attempt": "2",
+        "of": "20",
+        "expires": "2023-11-14T22:13:20.005Z",
+    }
+    assert [hint.tag for hint in hints] == [f"{{{ns.HINTS}}}no-store", f"{{{ns.HINTS}}}no-copy"]
+
+
+@given(node=_NAMES, token=st.integers(1, 2**63 - 1), number=st.integers(0, 255))
+def test_a_bounce_names_its_delivery(node: str, token: int, number: int) -> None:
+    """Whatever the node is called, its delivery that comes back says which lock it was (Q18, P30)."""
+    delivery = replace(_DELIVERY, partition=Partition(node, "i1", number), token=token)
+    error = _returned(ET.fromstring(_events().delivery(delivery)), "<error type='wait'/>")
+    assert bounced(error) == Bounce(_WORKER, delivery.partition, delivery.position, token, gone=False)
+
+
+@pytest.mark.parametrize(
+    ("inside", "gone"),
+    [
+        ("<error type='cancel'/>", True),
+        (f"<error type='modify'><gone xmlns='{ns.STANZAS}'/></error>", True),
+        (f"<error xmlns='{ns.CLIENT}' type='cancel'/>", True),
+        ("<error type='wait'/>", False),
+        ("<error type='auth'/>", False),
+        ("<body>cancel</body>", False),
+        ("", False),
+    ],
+)
+def test_only_some_bounces_are_final(inside: str, gone: bool) -> None:  # noqa: FBT001
+    """`cancel` and `gone` end a subscription, other errors count (P30)."""
+    bounce = bounced(_returned(ET.fromstring(_events().delivery(_DELIVERY)), inside))
+    assert bounce is not None
+    assert bounce.gone is gone
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "sq:",
+        "run-1",
+        "sq:1:1-1:jobs",
+        "sq:1:1-1:jobs@i1/x",
+        "sq:1:1-1:@/0",
+        "sq:x:1-1:jobs@i1/0",
+        "sq:1:banana:jobs@i1/0",
+        "sq:1:1-1:jobs@i1/" + "9" * 5000,
+        "sq:" + "9" * 20 + ":1-1:jobs@i1/0",
+        "sq:٣:1-1:jobs@i1/0",
+    ],
+)
+def test_garbage_is_no_bounce(name: str) -> None:
+    """A message id that is not of a delivery names none, and raises nothing."""
+    assert bounced(ET.fromstring(f"<message xmlns='{ns.COMPONENT}' type='error' from='a@b' id='{name}'/>")) is None
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_no_id_raises_anything(name: str) -> None:
+    """Any id is read or passed over."""
+    element = ET.Element(f"{{{ns.COMPONENT}}}message", {"type": "error", "from": "a@b", "id": f"sq:1:1-1:{name}"})
+    assert isinstance(bounced(element), Bounce | None)
+
+
+@pytest.mark.parametrize("kind", ["normal", "chat", "headline", "groupchat"])
+def test_only_errors_bounce(kind: str) -> None:
+    """A message that merely has a delivery's id, and one without sender, are none."""
+    message = ET.fromstring(_events().delivery(_DELIVERY))
+    message.set("type", kind)
+    assert bounced(message) is None
+    message.set("type", "error")
+    del message.attrib["from"]
+    assert bounced(message) is None
+
+
+def test_notices_have_ids_of_their_own() -> None:
+    """No two notices of the service share an id (P28)."""
+    events = _events()
+    notice = NodeEvent("jobs", _WORKER, "purge")
+    names = [ET.fromstring(events.notice(notice)).get("id") for _ in range(3)]
+    names.append(ET.fromstring(Events("q.x", "other", legacy_unlock_ns=False).notice(notice)).get("id"))
+    assert len(set(names)) == 4
+
+
+def test_the_end_of_a_lock_says_which() -> None:
+    """With the token a worker tells the end of an old lock from that of a new one (Q35, X10)."""
+    message = ET.fromstring(_events().notice(LockEnded("jobs", _WORKER, "j1", 7)))
+    unlock = message[0][0][0]
+    assert (unlock.tag, unlock.get("id")) == (f"{{{ns.QUEUEING}}}unlock", "j1")
+    assert unlock.get(f"{{{ns.STANZAQ}}}token") == "7"
+    asked = ET.fromstring(_events().unlocked(Unlock("jobs", _WORKER, "j1", 7), Unlocked(_WORKER)))
+    assert ET.tostring(asked[0]) == ET.tostring(message[0])
+
+
+@pytest.mark.parametrize("what", ["delete", "purge"])
+def test_events_of_the_node_itself(what: str) -> None:
+    """Deletion and purge are one event each (P24, P25)."""
+    event = ET.fromstring(_events().notice(NodeEvent("j'obs", _WORKER, what)))[0]
+    assert [(child.tag, child.get("node")) for child in event] == [(f"{{{ns.PUBSUB_EVENT}}}{what}", "j'obs")]
+
+
+def test_nobody_held_it() -> None:
+    """An item that nobody held is deleted without a notification (Q20, row 10 of the decision table)."""
+    assert _events().retracted(Retract("jobs", _WORKER, "j1"), Retracted(None)) == b""
+
+
+def test_a_corrupt_item_is_not_sent() -> None:
+    """An envelope that cannot be read never becomes half a stanza."""
+    with pytest.raises(CorruptRecord):
+        _events().delivery(replace(_DELIVERY, envelope=b"?"))

@@ -1,0 +1,110 @@
+"""Hostile elements: every translator gives a value or a MalformedRequest, and every fault has a reply."""
+
+from xml.etree import ElementTree as ET
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.model.problems import MalformedRequest
+from frontends.xmpp import events, presence, replies, requests, stanzas
+from frontends.xmpp import namespaces as ns
+
+_SPACES = (ns.PUBSUB, ns.PUBSUB_OWNER, ns.QUEUEING, ns.STANZAQ, ns.FORM, ns.DISCO_INFO, ns.DISCO_ITEMS, "urn:other", "")
+_NAMES = (
+    *("pubsub", "query", "renew", "locks", "publish", "publish-options", "retract", "unlock", "subscribe", "unsubscribe"),
+    *("options", "items", "item", "create", "configure", "default", "delete", "purge", "affiliations", "affiliation"),
+    *("subscriptions", "x", "field", "value", "hint", "error", "a"),
+)
+_KEYS = (
+    *("node", "id", "jid", "subid", "token", "max_items", "type", "var", "affiliation", "delay", "reason", "dead-letter"),
+    f"{{{ns.STANZAQ}}}token",
+)
+_TEXTS = (
+    *("", "0", "1", "-1", "5", "abc", "1000000000", "submit", "cancel", "form", "get", "set", "owner", "true", "leaf"),
+    *("a@b/c", "A@B/", "x" * 2000, "é" * 600, "pubsub#queue_requests", "FORM_TYPE", ns.PUBSUB_NODE_CONFIG),
+)
+_ANY = st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff")
+_texts = st.sampled_from(_TEXTS) | st.text(_ANY, max_size=10)
+
+
+def _tag(space: str, name: str) -> str:
+    return f"{{{space}}}{name}" if space else name
+
+
+@st.composite
+def _elements(draw: st.DrawFn, depth: int = 0) -> ET.Element:
+    element = ET.Element(
+        _tag(draw(st.sampled_from(_SPACES)), draw(st.sampled_from(_NAMES))),
+        draw(st.dictionaries(st.sampled_from(_KEYS), _texts, max_size=4)),
+    )
+    element.text = draw(st.none() | _texts)
+    element.extend(draw(_elements(depth + 1)) for _ in range(draw(st.integers(0, 3)) if depth < 4 else 0))
+    return element
+
+
+_SOUND = [
+    f"<pubsub xmlns='{ns.PUBSUB}'><publish node='n'><item id='i'><a xmlns='urn:x'/></item></publish></pubsub>",
+    f"<pubsub xmlns='{ns.PUBSUB}'><retract node='n'><item id='i' token='5'/></retract></pubsub>",
+    f"<pubsub xmlns='{ns.PUBSUB}'><unlock xmlns='{ns.QUEUEING}' node='n'><item id='i'/>"
+    f"<hint xmlns='{ns.STANZAQ}' delay='3' reason='r' dead-letter='1'/></unlock></pubsub>",
+    f"<pubsub xmlns='{ns.PUBSUB}'><subscribe node='n' jid='a@b'/><options><x xmlns='{ns.FORM}' type='submit'>"
+    "<field var='pubsub#queue_requests'><value>5</value></field></x></options></pubsub>",
+    f"<pubsub xmlns='{ns.PUBSUB}'><create node='n'/><configure><x xmlns='{ns.FORM}' type='submit'/></configure></pubsub>",
+    f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><affiliations node='n'><affiliation jid='a@b' affiliation='owner'/>"
+    "</affiliations></pubsub>",
+    f"<renew xmlns='{ns.STANZAQ}' node='n'><item id='i' token='5'/></renew>",
+]
+
+
+@st.composite
+def _mutated(draw: st.DrawFn) -> ET.Element:
+    """Give a sound request with one to three things changed."""
+    request = ET.fromstring(draw(st.sampled_from(_SOUND)))
+    for _ in range(draw(st.integers(1, 3))):
+        victim = draw(st.sampled_from(list(request.iter())))
+        match draw(st.integers(0, 5)):
+            case 0:
+                victim.attrib.clear()
+            case 1:
+                victim.set(draw(st.sampled_from(_KEYS)), draw(_texts))
+            case 2:
+                victim.text = draw(_texts)
+            case 3:
+                victim.tag = _tag(draw(st.sampled_from(_SPACES)), draw(st.sampled_from(_NAMES)))
+            case 4:
+                victim.append(draw(_elements(3)))
+            case _:
+                del victim[:]
+    return request
+
+
+@given(
+    child=_elements() | _mutated(),
+    kind=st.sampled_from(["get", "set", "banana", ""]),
+    sender=_texts,
+    request=_texts,
+)
+def test_every_iq_is_read_or_refused(child: ET.Element, kind: str, sender: str, request: str) -> None:
+    """Whatever an IQ holds, it is a question, an answer, or a fault with exactly one well-formed reply."""
+    element = ET.Element(
+        f"{{{ns.COMPONENT}}}iq", {"type": kind, "from": sender, "id": request, "to": "queue.example.org"}
+    )
+    element.append(child)
+    iq = stanzas.asked(element)
+    if iq is None:
+        assert not sender or not request
+        return
+    try:
+        requests.read(iq)
+    except MalformedRequest as fault:
+        reply = ET.fromstring(replies.refused(iq, fault))
+        assert (reply.get("type"), reply.get("id"), reply.get("to")) == ("error", request, sender)
+
+
+@given(_elements(), st.dictionaries(st.sampled_from(["from", "type", "id", "to"]), _texts, max_size=4))
+def test_messages_and_presences_raise_nothing(element: ET.Element, attributes: dict[str, str]) -> None:
+    """Whatever else arrives is understood or passed over."""
+    element.attrib.update(attributes)
+    events.bounced(element)
+    presence.heard(element)
+    presence.reply(element)

@@ -1,0 +1,131 @@
+"""A stream's bytes as elements: nothing that a client can write ends the stream of a frontend."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.model.problems import Problem
+from frontends.xmpp import elements
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.reader import Broken, Closed, Opened, Reader, Stanza
+
+_HEADER = f"<?xml version='1.0'?><stream:stream xmlns='{ns.COMPONENT}' xmlns:stream='{ns.STREAM}' id='s1'>".encode()
+_IQ = "<iq type='set' id='i1' from='a@b/c' to='q'>{}</iq>"
+_PLAIN = _IQ.format(
+    "<pubsub xmlns='http://jabber.org/protocol/pubsub'><publish node='n'><item xml:lang='en'>"
+    "<p:a xmlns:p='urn:x' p:k='1' k='2'>\u00e9 &amp; <![CDATA[<b>]]><c xmlns=''/>tail</p:a></item></publish></pubsub>"
+)
+
+
+def _reader() -> Reader:
+    reader = Reader()
+    (opened,) = reader.feed(_HEADER)
+    assert isinstance(opened, Opened) and opened.element.get("id") == "s1"
+    return reader
+
+
+def _stanza(text: str) -> Stanza:
+    (stanza,) = _reader().feed(text.encode())
+    assert isinstance(stanza, Stanza)
+    return stanza
+
+
+def test_reads_what_elementtree_reads() -> None:
+    """For what both take, the elements are the same as those of ElementTree's own parser."""
+    ours = _stanza(_PLAIN)
+    (theirs,) = ET.fromstring(_HEADER + _PLAIN.encode() + b"</stream:stream>")
+    assert ours.fault is None
+    assert ET.canonicalize(ET.tostring(ours.element)) == ET.canonicalize(ET.tostring(theirs))
+
+
+@given(st.lists(st.integers(0, 400), max_size=5))
+def test_pieces_make_no_difference(cuts: list[int]) -> None:
+    """However the network cuts the bytes, the stanzas are the same."""
+    data = _PLAIN.encode() * 2 + b" " + b"</stream:stream>"
+    reader = _reader()
+    events = []
+    edges = [0, *sorted(cuts), len(data)]
+    for start, end in zip(edges, edges[1:], strict=False):
+        events += reader.feed(data[start:end])
+    assert [type(event) for event in events] == [Stanza, Stanza, Closed]
+    assert [len(event.element[0]) for event in events if isinstance(event, Stanza)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("inside", "problem"),
+    [
+        ("<p:a/>", Problem.BAD_REQUEST),
+        ("<a p:k='1'/>", Problem.BAD_REQUEST),
+        ("<a xmlns:p='urn:x'/><p:b/>", Problem.BAD_REQUEST),
+        ("<:a/>", Problem.BAD_REQUEST),
+        ("<a:/>", Problem.BAD_REQUEST),
+        ("<p:q:a xmlns:p='urn:x'/>", Problem.BAD_REQUEST),
+        ("<p:1 xmlns:p='urn:x'/>", Problem.BAD_REQUEST),
+        ("<p:a xmlns:p=''/>", Problem.BAD_REQUEST),
+        ("<a " + " ".join(f"xmlns:p{n}='urn:{n}'" for n in range(100)) + "/>", Problem.BAD_REQUEST),
+        (f"<a>{'<b>' * 1_000_000}x{'</b>' * 1_000_000}</a>", Problem.PAYLOAD_INVALID),
+        ("<a>" * elements.DEPTH + "<p:b/>" + "</a>" * elements.DEPTH, Problem.BAD_REQUEST),
+    ],
+)
+def test_a_faulty_stanza_is_one_fault(inside: str, problem: Problem) -> None:
+    """What a server lets through although it means nothing, a million levels too, costs its sender an error.
+
+    The stanza's addresses are kept for the answer, and the next stanza is read as if nothing had been.
+    """
+    reader = _reader()
+    faulty, sound = reader.feed((_IQ.format(f"before{inside}after") + _PLAIN).encode())
+    assert isinstance(faulty, Stanza) and isinstance(sound, Stanza)
+    assert faulty.fault is not None and faulty.fault.problem is problem
+    assert (faulty.element.tag, faulty.element.get("id"), len(faulty.element)) == (f"{{{ns.COMPONENT}}}iq", "i1", 0)
+    assert sound.fault is None
+    assert sound.element[0].tag == f"{{{ns.PUBSUB}}}pubsub"
+
+
+def test_a_fault_in_the_stanza_s_own_tag() -> None:
+    """An undeclared prefix on the IQ itself is answered too."""
+    stanza = _stanza("<iq p:k='1' type='get' id='i1' from='a@b'/>")
+    assert stanza.fault is not None
+    assert (stanza.element.tag, stanza.element.get("id")) == (f"{{{ns.COMPONENT}}}iq", "i1")
+
+
+def test_a_namespace_may_have_braces() -> None:
+    """Any text is a namespace, that spelling with which ElementTree marks its names too."""
+    assert _stanza(_IQ.format("<a xmlns='urn:}{x}'/>")).element[0].tag == "{urn:}{x}}a"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "<iq><a></iq>",
+        "<iq>&bomb;</iq>",
+        "<iq>\x01</iq>",
+        "<iq k='1' k='2'/>",
+        "<!DOCTYPE iq [<!ENTITY b 'x'>]><iq>&b;</iq>",
+    ],
+)
+def test_what_is_not_xml_ends_the_stream(data: str) -> None:
+    """A well-formedness fault is final; no entity and no document type is ever taken in (RFC 6120 §11.1)."""
+    sound, broken = _reader().feed((_PLAIN + data).encode())
+    assert isinstance(sound, Stanza) and isinstance(broken, Broken)
+
+
+def test_a_document_type_before_the_stream_ends_it() -> None:
+    """Nor may a document type precede the stream, where XML itself would let it stand."""
+    (broken,) = Reader().feed(b"<!DOCTYPE x [<!ENTITY b 'boom'>]>" + _HEADER)
+    assert isinstance(broken, Broken)
+
+
+@pytest.mark.parametrize("header", ["<p:stream>", "<stream p:k='1'>"])
+def test_a_faulty_header_ends_the_stream(header: str) -> None:
+    """A header that means nothing is the server's fault, and final."""
+    (broken,) = Reader().feed(header.encode())
+    assert isinstance(broken, Broken)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    """No bytes raise anything."""
+    for event in _reader().feed(data):
+        assert isinstance(event, Stanza | Closed | Broken)

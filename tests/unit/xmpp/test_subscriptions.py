@@ -1,0 +1,147 @@
+"""Requests about subscriptions and their one option, the credit."""
+
+from collections.abc import Callable
+
+import pytest
+
+from broker.model.commands import Adjust, Options, Subscribe, Unsubscribe
+from broker.model.names import Jid
+from broker.model.nodes import MAX_CREDIT
+from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.stanzas import Question
+
+_FULL = Jid("worker@example.org/desk")
+_BARE = Jid("worker@example.org")
+
+Read = Callable[..., Question]
+Fault = Callable[..., MalformedRequest]
+
+
+def _form(*fields: tuple[str, str], kind: str = "submit", form_type: str = ns.PUBSUB_SUBSCRIBE_OPTIONS) -> str:
+    inside = "".join(
+        f"<field var='{name}'><value>{value}</value></field>" for name, value in (("FORM_TYPE", form_type), *fields)
+    )
+    return f"<x xmlns='{ns.FORM}' type='{kind}'>{inside}</x>"
+
+
+def _credit(value: str, name: str = "pubsub#queue_requests") -> str:
+    return _form((name, value))
+
+
+def _subscribe(options: str, about: str = f"jid='{_FULL}' node='jobs'") -> str:
+    return f"<pubsub xmlns='{ns.PUBSUB}'><subscribe {about}/>{options}</pubsub>"
+
+
+def _options(form: str, about: str = "") -> str:
+    return f"<options {about}>{form}</options>"
+
+
+@pytest.mark.parametrize("jid", [_FULL, _BARE, "Worker@EXAMPLE.org", "worker@example.org/phone"])
+@pytest.mark.parametrize("name", ["pubsub#queue_requests", "queue_requests"])
+def test_subscribe(read: Read, jid: str, name: str) -> None:
+    """A worker subscribes its bare or full JID; the field has either of its two names (Q8, Q10, QX10)."""
+    asked = read(_subscribe(_options(_credit("5", name)), f"jid='{jid}' node='jobs'"))
+    assert asked.command == Subscribe("jobs", _FULL, Jid(jid.replace("Worker@EXAMPLE", "worker@example")), 5)
+
+
+@pytest.mark.parametrize(("asked", "granted"), [("1", 1), ("1000", 1000), ("1001", MAX_CREDIT), ("1000000", MAX_CREDIT)])
+def test_credit_is_clamped(read: Read, asked: str, granted: int) -> None:
+    """More credit than anyone gets is cut to the most, which the result will say (Q9, Q11)."""
+    command = read(_subscribe(_options(_credit(asked)))).command
+    assert isinstance(command, Subscribe)
+    assert command.credit == granted
+
+
+@pytest.mark.parametrize("credit", ["0", "-1", "abc", "", "1000000000", "1000001", "5.0", " 5", "٥", "9" * 100_000])
+def test_bad_credit(fault: Fault, credit: str) -> None:
+    """What is no positive number within reason is refused, not mended (Q11)."""
+    assert fault(_subscribe(_options(_credit(credit)))).problem is Problem.OPTIONS_INVALID
+
+
+@pytest.mark.parametrize("options", ["", _options(""), _options(_form()), "<options node='jobs'/>"])
+def test_options_are_required(fault: Fault, options: str) -> None:
+    """Without its credit a subscribe is answered with the form that asks for it (Q5, QX9)."""
+    assert fault(_subscribe(options)).problem is Problem.OPTIONS_REQUIRED
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        _form(("pubsub#queue_requests", "5"), kind="form"),
+        _form(("pubsub#queue_requests", "5"), kind="result"),
+        _form(("pubsub#queue_requests", "5"), kind="cancel"),
+        _form(("pubsub#queue_requests", "5"), form_type=ns.PUBSUB_NODE_CONFIG),
+        _form(("pubsub#queue_requests", "5"), ("queue_requests", "6")),
+        _form(("pubsub#queue_requests", "5"), ("pubsub#digest", "1")),
+        _form(("pubsub#queue_requests", "5</value><value>6")),
+    ],
+)
+def test_bad_forms(fault: Fault, form: str) -> None:
+    """A form of the wrong type, of another kind, or with options that a queue has not is refused (Q11)."""
+    assert fault(_subscribe(_options(form))).problem is Problem.OPTIONS_INVALID
+
+
+@pytest.mark.parametrize("about", ["", f"jid='{_FULL}' node='jobs'", "node='jobs'", f"jid='{_FULL.upper()}'"])
+def test_options_may_repeat_the_subscribe(read: Read, fault: Fault, about: str) -> None:
+    """`jid` and `node` on the options are taken when they say the same, and refused when they differ (QX8)."""
+    if about.endswith("DESK'"):
+        assert fault(_subscribe(_options(_credit("5"), about))).problem is Problem.BAD_REQUEST
+    else:
+        assert isinstance(read(_subscribe(_options(_credit("5"), about))).command, Subscribe)
+
+
+@pytest.mark.parametrize("about", ["node='other'", f"jid='{_BARE}'", "jid='other@example.org'"])
+def test_options_of_another_subscription(fault: Fault, about: str) -> None:
+    """Options for another node or JID are a contradiction (QX8)."""
+    assert fault(_subscribe(_options(_credit("5"), about))).problem is Problem.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("about", "problem"),
+    [
+        (f"jid='{_FULL}'", Problem.NODE_REQUIRED),
+        ("node='jobs'", Problem.JID_REQUIRED),
+        ("node='jobs' jid=''", Problem.JID_REQUIRED),
+        ("node='jobs' jid='other@example.org'", Problem.JID_MISMATCH),
+        ("node='jobs' jid='worker@example.org.evil.org'", Problem.JID_MISMATCH),
+        ("node='jobs' jid='worker@example.org/'", Problem.JID_MISMATCH),
+        (f"node='jobs' jid='worker@example.org/{'x' * 1_000_000}'", Problem.JID_MISMATCH),
+    ],
+)
+def test_whose_and_where(fault: Fault, about: str, problem: Problem) -> None:
+    """A subscription is for a node, and for the sender's own JID (P11)."""
+    assert fault(_subscribe(_options(_credit("5")), about)).problem is problem
+    leave = f"<pubsub xmlns='{ns.PUBSUB}'><unsubscribe {about}/></pubsub>"
+    assert fault(leave).problem is problem
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind"),
+    [
+        (_subscribe(_options(_credit("5"))), "get"),
+        (_subscribe("<banana/>"), "set"),
+        (_subscribe(_options(_credit("5")) * 2), "set"),
+        (f"<pubsub xmlns='{ns.PUBSUB}'><unsubscribe node='jobs' jid='{_FULL}'/></pubsub>", "get"),
+        (f"<pubsub xmlns='{ns.PUBSUB}'><unsubscribe node='jobs' jid='{_FULL}'/><options/></pubsub>", "set"),
+    ],
+)
+def test_bad_shapes(fault: Fault, payload: str, kind: str) -> None:
+    """A get where a set belongs, and company that means nothing, are refused."""
+    assert fault(payload, kind).problem is Problem.BAD_REQUEST
+
+
+def test_unsubscribe(read: Read) -> None:
+    """A worker leaves by its JID, and by the subscription's id if it gives one (P12)."""
+    leave = f"<pubsub xmlns='{ns.PUBSUB}'><unsubscribe node='jobs' jid='{_BARE}' subid='s1'/></pubsub>"
+    assert read(leave).command == Unsubscribe("jobs", _FULL, _BARE, "s1")
+
+
+def test_options_of_a_subscription(read: Read, fault: Fault) -> None:
+    """The credit can be read and changed later (P13, Q12)."""
+    about = f"<options node='jobs' jid='{_FULL}'>"
+    shown = f"<pubsub xmlns='{ns.PUBSUB}'>{about}</options></pubsub>"
+    changed = f"<pubsub xmlns='{ns.PUBSUB}'>{about}{_credit('9')}</options></pubsub>"
+    assert read(shown, "get").command == Options("jobs", _FULL, _FULL, "")
+    assert read(changed).command == Adjust("jobs", _FULL, _FULL, "", 9)
+    assert fault(f"<pubsub xmlns='{ns.PUBSUB}'><options node='jobs'/></pubsub>", "get").problem is Problem.JID_REQUIRED
