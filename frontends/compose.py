@@ -74,7 +74,8 @@ async def _serve(settings: Settings, watchdog: Watchdog) -> None:
                 _log.info("serving", domain=settings.xmpp_domain)
                 await stopping.wait()
                 _log.info("draining", seconds=settings.drain_seconds)
-                # First what is under way ends and is marked as sent, while there is a stream to send it on.
+                # What is under way ends and is marked as sent while there is still a stream to send it on.
+                component.refuse()
                 await core.drain(settings.drain_seconds)
                 await component.drain(settings.drain_seconds)
             await core.stop()

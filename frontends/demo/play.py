@@ -88,7 +88,9 @@ class Play:
         async with self._client(_ignore) as client, asyncio.TaskGroup() as group:
             for number in numbers:
                 await self._room.acquire()
-                group.create_task(self._publish_one(client, f"job-{number}", f"<job xmlns='urn:example:job'>{number}</job>"))
+                group.create_task(
+                    self._publish_one(client, f"job-{number}", f"<job xmlns='urn:example:job'>{number}</job>")
+                )
 
     async def _publish_one(self, client: Client, item_id: str, payload: str) -> None:
         self._tally.sending(item_id, time.monotonic())

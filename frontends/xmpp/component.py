@@ -85,9 +85,13 @@ class Component:
         """Tell whether all that was handed over has left the process; never so while the stream is down."""
         return self._stream.flushed()
 
+    def refuse(self) -> None:
+        """Take no more requests: each is told at once to ask again, and another frontend will answer."""
+        self._draining = True
+
     async def drain(self, seconds: float) -> None:
         """Take no more requests, wait for the answers that are due, write them and close the stream."""
-        self._draining = True
+        self.refuse()
         if self._waiting:
             self._idle.clear()
             try:

@@ -78,7 +78,8 @@ class Stream(ComponentXMPP):
         self.cancel_connection_attempt()
         if self.is_connected():
             self._flush()
-            await self.disconnect(wait=seconds)
+            # Nothing of ours is in slixmpp's queue.
+            await self.disconnect(wait=seconds, ignore_send_queue=True)
         # Slixmpp's own sender outlives its stream.
         if self._run_out_filters is not None:
             self._run_out_filters.cancel()
@@ -181,7 +182,8 @@ class Stream(ComponentXMPP):
         self._gathered.clear()
         if self.connected:
             self.connected = False
-            _log.warning("the XMPP server is gone", reason=str(reason or "connection closed"))
+            if self._wanted:
+                _log.warning("the XMPP server is gone", reason=str(reason or "connection closed"))
             self._changed(False)  # noqa: FBT003  (its one argument)
         self._retry()
 

@@ -244,9 +244,13 @@ class Model:
         taken = []
         for item in self.items.values():
             lock = item.lock
-            if lock and lock.frontend == lapsed and lock.sequence > after and lock.deadline > self.now:
+            if lock is None or lock.frontend != lapsed:
+                continue
+            if lock.sequence > after and lock.deadline > self.now:
                 taken.append((lock.jid, item.name, lock.token, lock.attempt, item.version.body))
                 lock.frontend = rescuer
+            elif lapsed != rescuer:
+                lock.frontend = "-"
         return taken
 
     def renumbered(self, name: str, sequence: int) -> None:

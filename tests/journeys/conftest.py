@@ -21,7 +21,7 @@ def service(ejabberd: Ejabberd) -> Iterator[Service]:
     with contextlib.ExitStack() as stack:
         redis = stack.enter_context(RedisServer(binary=redis_binary()))
         pair = [
-            stack.enter_context(Frontend(redis, ejabberd.component_port, ejabberd.secret)) for _frontend in range(2)
+            stack.enter_context(Frontend(redis.url, ejabberd.component_port, ejabberd.secret)) for _frontend in range(2)
         ]
         yield Service(ejabberd, redis, tuple(pair))
 

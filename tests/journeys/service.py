@@ -25,12 +25,12 @@ class Frontend(Server):
 
     _ready_seconds = 30.0
 
-    def __init__(self, redis: RedisServer, xmpp_port: int, secret: str, **settings: str) -> None:
+    def __init__(self, redis_url: str, xmpp_port: int, secret: str, **settings: str) -> None:
         """Choose what to connect to; `settings` are `STANZAQ_*` without their prefix."""
         super().__init__(None, "frontend")
         self._port = free_port()
         self._settings = {
-            "REDIS_URL": redis.url,
+            "REDIS_URL": redis_url,
             "XMPP_SERVER": f"127.0.0.1:{xmpp_port}",
             "XMPP_DOMAIN": DOMAIN,
             "XMPP_SECRET": secret,

@@ -1,5 +1,6 @@
 """What the tests of the XMPP door share: an IQ from its payload, and a stream whose wire is a list."""
 
+import asyncio
 from collections.abc import Callable
 from xml.etree import ElementTree as ET
 
@@ -22,10 +23,9 @@ Fault = Callable[..., MalformedRequest]
 
 
 def _make_iq(payload: str, kind: str = "set", sender: str = WORKER, request: str = "r1") -> Iq:
-    text = (
-        f"<iq xmlns='jabber:component:accept' type='{kind}' id='{request}' from='{sender}' to='{SERVICE}'>{payload}</iq>"
-    )
-    iq = stanzas.asked(ET.fromstring(text))
+    element = ET.fromstring(f"<iq xmlns='jabber:component:accept'>{payload}</iq>")
+    element.attrib.update({"type": kind, "id": request, "from": sender, "to": SERVICE})
+    iq = stanzas.asked(element)
     assert iq is not None
     return iq
 
@@ -55,17 +55,20 @@ def fault() -> Fault:
 
 
 class Wire:
-    """A transport that keeps what is written, one entry per write; `unsent` is what it claims to hold back."""
+    """A transport that keeps what is written, one entry per write; `unsent` is what it says that it holds back."""
 
     def __init__(self) -> None:
         """Begin open and empty."""
         self.writes: list[bytes] = []
         self.unsent = 0
-        self.aborted = False
+        self.ended = asyncio.Event()
+        self.aborted = asyncio.Event()
 
     def write(self, data: bytes) -> None:
         """Keep the bytes."""
         self.writes.append(data)
+        if b"</stream:stream>" in data:
+            self.ended.set()
 
     def get_write_buffer_size(self) -> int:
         """Tell what is held back."""
@@ -74,7 +77,7 @@ class Wire:
     def set_write_buffer_limits(self, high: int) -> None:
         """Take any limit."""
 
-    def get_extra_info(self, name: str, default: object = None) -> object:
+    def get_extra_info(self, _: str, default: object = None) -> object:
         """Know nothing about a socket."""
         return default
 
@@ -83,7 +86,7 @@ class Wire:
 
     def abort(self) -> None:
         """Remember it."""
-        self.aborted = True
+        self.aborted.set()
 
 
 @pytest.fixture

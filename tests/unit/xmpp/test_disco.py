@@ -34,16 +34,22 @@ def test_the_service_tells_what_it_can_do(read: Read) -> None:
     features = _features(query)
     assert (query[0].get("category"), query[0].get("type")) == ("pubsub", "service")
     assert {ns.QUEUEING, ns.PUBSUB, ns.STANZAQ, f"{ns.PUBSUB}#publish", f"{ns.PUBSUB}#instant-nodes"} <= features
-    lacking = ("publish-options", "collections", "last-published", "batch", "auto-create", "rsm", "manage-subscriptions")
+    lacking = (
+        "publish-options",
+        "collections",
+        "last-published",
+        "batch",
+        "auto-create",
+        "rsm",
+        "manage-subscriptions",
+    )
     assert not {f"{ns.PUBSUB}#{name}" for name in lacking} & features
 
 
 def test_a_node_tells_what_it_is_and_holds() -> None:
     """A queue node is a leaf with queueing (Q3), and shows its depth in its meta-data (P8)."""
     query = ET.fromstring(disco.node_info(_RECORD, Counted(1, 2, 3, 4, 5, 6, 7, 8)))
-    values = {
-        field.get("var"): [value.text for value in field] for field in query.iter(f"{{{ns.FORM}}}field")
-    }
+    values = {field.get("var"): [value.text for value in field] for field in query.iter(f"{{{ns.FORM}}}field")}
     assert (query.get("node"), query[0].get("type"), query[0].get("name")) == ("a'b", "leaf", "T")
     assert ns.QUEUEING in _features(query)
     assert values["FORM_TYPE"] == [ns.PUBSUB_META_DATA]

@@ -15,7 +15,9 @@ _NAMES = st.from_regex(r"[A-Za-z_é][A-Za-z0-9_.é-]{0,8}", fullmatch=True).filt
     lambda name: not name.lower().startswith("xml")
 )
 _NAMESPACES = st.sampled_from(["", "urn:a", "urn:b?x=1&y='2'", "urn:{odd}", ns.CLIENT, ns.PUBSUB])
-_CHARACTERS = st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff") | st.sampled_from("\t\n\r")
+_CHARACTERS = st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff") | st.sampled_from(
+    "\t\n\r"
+)
 _TEXTS = st.none() | st.text(_CHARACTERS, max_size=12) | st.sampled_from(["]]>", "<&>'\"", "\U0001f41d", " \r\n\t "])
 
 

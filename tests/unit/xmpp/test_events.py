@@ -39,9 +39,7 @@ def _events() -> Events:
 
 def _returned(message: ET.Element, inside: str) -> ET.Element:
     """Give the message as a server sends it back (RFC 6120 §8.3.1)."""
-    error = ET.fromstring(
-        f"<message xmlns='{ns.COMPONENT}' type='error' from='{_WORKER}' to='q.x'>{inside}</message>"
-    )
+    error = ET.fromstring(f"<message xmlns='{ns.COMPONENT}' type='error' from='{_WORKER}' to='q.x'>{inside}</message>")
     error.set("id", message.get("id", ""))
     return error
 

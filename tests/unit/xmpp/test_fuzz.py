@@ -11,12 +11,36 @@ from frontends.xmpp import namespaces as ns
 
 _SPACES = (ns.PUBSUB, ns.PUBSUB_OWNER, ns.QUEUEING, ns.STANZAQ, ns.FORM, ns.DISCO_INFO, ns.DISCO_ITEMS, "urn:other", "")
 _NAMES = (
-    *("pubsub", "query", "renew", "locks", "publish", "publish-options", "retract", "unlock", "subscribe", "unsubscribe"),
+    *(
+        "pubsub",
+        "query",
+        "renew",
+        "locks",
+        "publish",
+        "publish-options",
+        "retract",
+        "unlock",
+        "subscribe",
+        "unsubscribe",
+    ),
     *("options", "items", "item", "create", "configure", "default", "delete", "purge", "affiliations", "affiliation"),
     *("subscriptions", "x", "field", "value", "hint", "error", "a"),
 )
 _KEYS = (
-    *("node", "id", "jid", "subid", "token", "max_items", "type", "var", "affiliation", "delay", "reason", "dead-letter"),
+    *(
+        "node",
+        "id",
+        "jid",
+        "subid",
+        "token",
+        "max_items",
+        "type",
+        "var",
+        "affiliation",
+        "delay",
+        "reason",
+        "dead-letter",
+    ),
     f"{{{ns.STANZAQ}}}token",
 )
 _TEXTS = (
@@ -42,16 +66,16 @@ def _elements(draw: st.DrawFn, depth: int = 0) -> ET.Element:
     return element
 
 
+_HINT = f"<hint xmlns='{ns.STANZAQ}' delay='3' reason='r' dead-letter='1'/>"
+_CREDIT = f"<x xmlns='{ns.FORM}' type='submit'><field var='pubsub#queue_requests'><value>5</value></field></x>"
+_OWNER = "<affiliation jid='a@b' affiliation='owner'/>"
 _SOUND = [
     f"<pubsub xmlns='{ns.PUBSUB}'><publish node='n'><item id='i'><a xmlns='urn:x'/></item></publish></pubsub>",
     f"<pubsub xmlns='{ns.PUBSUB}'><retract node='n'><item id='i' token='5'/></retract></pubsub>",
-    f"<pubsub xmlns='{ns.PUBSUB}'><unlock xmlns='{ns.QUEUEING}' node='n'><item id='i'/>"
-    f"<hint xmlns='{ns.STANZAQ}' delay='3' reason='r' dead-letter='1'/></unlock></pubsub>",
-    f"<pubsub xmlns='{ns.PUBSUB}'><subscribe node='n' jid='a@b'/><options><x xmlns='{ns.FORM}' type='submit'>"
-    "<field var='pubsub#queue_requests'><value>5</value></field></x></options></pubsub>",
+    f"<pubsub xmlns='{ns.PUBSUB}'><unlock xmlns='{ns.QUEUEING}' node='n'><item id='i'/>{_HINT}</unlock></pubsub>",
+    f"<pubsub xmlns='{ns.PUBSUB}'><subscribe node='n' jid='a@b'/><options>{_CREDIT}</options></pubsub>",
     f"<pubsub xmlns='{ns.PUBSUB}'><create node='n'/><configure><x xmlns='{ns.FORM}' type='submit'/></configure></pubsub>",
-    f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><affiliations node='n'><affiliation jid='a@b' affiliation='owner'/>"
-    "</affiliations></pubsub>",
+    f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><affiliations node='n'>{_OWNER}</affiliations></pubsub>",
     f"<renew xmlns='{ns.STANZAQ}' node='n'><item id='i' token='5'/></renew>",
 ]
 

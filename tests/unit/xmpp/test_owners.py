@@ -15,6 +15,11 @@ from frontends.xmpp.stanzas import Answer, Question, View
 
 _ME = Jid("worker@example.org/desk")
 
+_AFFILIATIONS = (
+    "<affiliations node='jobs'><affiliation jid='{}' affiliation='{}'/><affiliation jid='{}' affiliation='{}'/>"
+    "</affiliations>"
+)
+
 Read = Callable[..., Question]
 Fault = Callable[..., MalformedRequest]
 
@@ -81,8 +86,7 @@ def test_bad_creates(fault: Fault, inside: str, problem: Problem) -> None:
         ("<purge node='jobs'/>", "set", Purge("jobs", _ME), None),
         ("<affiliations node='jobs'/>", "get", Describe("jobs", _ME, as_owner=True), View.AFFILIATIONS),
         (
-            "<affiliations node='jobs'><affiliation jid='Bob@example.org/x' affiliation='outcast'/>"
-            "<affiliation jid='eve@example.org' affiliation='none'/></affiliations>",
+            _AFFILIATIONS.format("Bob@example.org/x", "outcast", "eve@example.org", "none"),
             "set",
             Affiliate("jobs", _ME, {Jid("bob@example.org"): "outcast", Jid("eve@example.org"): "none"}),
             None,
@@ -117,8 +121,7 @@ def test_an_owner_s_requests(read: Read, inside: str, kind: str, command: object
             Problem.BAD_REQUEST,
         ),
         (
-            "<affiliations node='jobs'><affiliation jid='a@b' affiliation='owner'/>"
-            "<affiliation jid='A@b/c' affiliation='none'/></affiliations>",
+            _AFFILIATIONS.format("a@b", "owner", "A@b/c", "none"),
             "set",
             Problem.BAD_REQUEST,
         ),

@@ -1,5 +1,6 @@
 """A stream's bytes as elements: nothing that a client can write ends the stream of a frontend."""
 
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -47,7 +48,7 @@ def test_pieces_make_no_difference(cuts: list[int]) -> None:
     reader = _reader()
     events = []
     edges = [0, *sorted(cuts), len(data)]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         events += reader.feed(data[start:end])
     assert [type(event) for event in events] == [Stanza, Stanza, Closed]
     assert [len(event.element[0]) for event in events if isinstance(event, Stanza)] == [1, 1]

@@ -36,9 +36,7 @@ from frontends.xmpp import namespaces as ns
 from frontends.xmpp.stanzas import Iq, Question, View
 
 _ME = Jid("worker@example.org/desk")
-_RECORD = NodeRecord(
-    "jobs", "1", 1, NodeConfig(), {Jid("o@x"): Affiliation.OWNER, Jid("n@x"): Affiliation.NONE}
-)
+_RECORD = NodeRecord("jobs", "1", 1, NodeConfig(), {Jid("o@x"): Affiliation.OWNER, Jid("n@x"): Affiliation.NONE})
 
 MakeIq = Callable[..., Iq]
 
@@ -80,9 +78,7 @@ def test_every_command_has_its_success() -> None:
 
 
 @pytest.mark.parametrize(("command", "view", "outcome"), _SUCCESSES)
-def test_every_question_has_one_reply(
-    make_iq: MakeIq, command: Command, view: View | None, outcome: Result
-) -> None:
+def test_every_question_has_one_reply(make_iq: MakeIq, command: Command, view: View | None, outcome: Result) -> None:
     """Each success and each refusal is one IQ with the request's id and its addresses swapped (Q26, QX6, X9)."""
     question = Question(make_iq("", request="<1>"), command, view)
     for result, kind in ((outcome, "result"), (Refused(Problem.TIMED_OUT, "too <late>"), "error")):
@@ -185,4 +181,5 @@ def test_errors_echo_what_is_small(make_iq: MakeIq, payload: str, echoed: bool) 
     assert [child.tag for child in error][-1] == "error"
     assert (len(error) == 2) is echoed
     if echoed:
-        assert ET.canonicalize(ET.tostring(error[0])) == ET.canonicalize(elements.serialise(iq.element[0]).decode())
+        texts = (ET.tostring(error[0]), elements.serialise(iq.element[0]))
+        assert len({ET.canonicalize(text.decode(), rewrite_prefixes=True) for text in texts}) == 1

@@ -45,7 +45,9 @@ def test_subscribe(read: Read, jid: str, name: str) -> None:
     assert asked.command == Subscribe("jobs", _FULL, Jid(jid.replace("Worker@EXAMPLE", "worker@example")), 5)
 
 
-@pytest.mark.parametrize(("asked", "granted"), [("1", 1), ("1000", 1000), ("1001", MAX_CREDIT), ("1000000", MAX_CREDIT)])
+@pytest.mark.parametrize(
+    ("asked", "granted"), [("1", 1), ("1000", 1000), ("1001", MAX_CREDIT), ("1000000", MAX_CREDIT)]
+)
 def test_credit_is_clamped(read: Read, asked: str, granted: int) -> None:
     """More credit than anyone gets is cut to the most, which the result will say (Q9, Q11)."""
     command = read(_subscribe(_options(_credit(asked)))).command
@@ -53,7 +55,9 @@ def test_credit_is_clamped(read: Read, asked: str, granted: int) -> None:
     assert command.credit == granted
 
 
-@pytest.mark.parametrize("credit", ["0", "-1", "abc", "", "1000000000", "1000001", "5.0", " 5", "٥", "9" * 100_000])
+@pytest.mark.parametrize(
+    "credit", ["0", "-1", "abc", "", "1000000000", "1000001", "5.0", " 5", "\u0665", "9" * 100_000]
+)
 def test_bad_credit(fault: Fault, credit: str) -> None:
     """What is no positive number within reason is refused, not mended (Q11)."""
     assert fault(_subscribe(_options(_credit(credit)))).problem is Problem.OPTIONS_INVALID

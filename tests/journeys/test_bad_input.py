@@ -1,0 +1,354 @@
+"""Bad input costs its sender a clear error and nobody else anything (guarantee 7), through ejabberd and straight in."""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.journeys.client import FORM, OWNER, PUBSUB, QUEUEING, STANZAQ, Client, Delivery, submitted
+from tests.journeys.conftest import Join
+from tests.journeys.fake import FakeServer, condition
+from tests.journeys.service import DOMAIN, Frontend, Service
+
+pytestmark = pytest.mark.xdist_group("journeys")
+
+JOB = "<job xmlns='urn:x'/>"
+OPTIONS = f"{PUBSUB}#subscribe_options"
+
+NO_NODE = "modify bad-request nodeid-required"
+NO_ITEM = "modify bad-request item-required"
+BAD = "modify bad-request"
+UNKNOWN = "cancel item-not-found"
+BAD_OPTIONS = "modify bad-request invalid-options"
+BAD_PAYLOAD = "modify bad-request invalid-payload"
+TOO_BIG = "modify not-acceptable payload-too-big"
+NO_OPTIONS = "modify not-acceptable configuration-required"
+
+
+def _pubsub(inside: str, namespace: str = PUBSUB) -> str:
+    return f"<pubsub xmlns='{namespace}'>{inside}</pubsub>"
+
+
+def _credit(form: str) -> str:
+    return _pubsub(f"<subscribe node='NODE' jid='JID'/><options>{form}</options>")
+
+
+def _credits(value: str) -> str:
+    return _credit(submitted(OPTIONS, {"pubsub#queue_requests": value}))
+
+
+def _publish(payload: str, item: str = "i1") -> str:
+    return _pubsub(f"<publish node='NODE'><item id='{item}'>{payload}</item></publish>")
+
+
+def _nested(levels: int) -> str:
+    return "<a xmlns='urn:x'>" + "<a>" * (levels - 1) + "</a>" * levels
+
+
+UNLOCK = f"<unlock xmlns='{QUEUEING}'"
+
+CASES = {
+    "publish without node": ("set", _pubsub(f"<publish><item>{JOB}</item></publish>"), NO_NODE),
+    "retract without node": ("set", _pubsub("<retract><item id='i1'/></retract>"), NO_NODE),
+    "unlock without node": ("set", _pubsub(f"{UNLOCK}><item id='i1'/></unlock>"), NO_NODE),
+    "subscribe without node": ("set", _pubsub("<subscribe jid='JID'/>"), NO_NODE),
+    "delete without node": ("set", _pubsub("<delete/>", OWNER), NO_NODE),
+    "publish without item": ("set", _pubsub("<publish node='NODE'/>"), NO_ITEM),
+    "retract without item": ("set", _pubsub("<retract node='NODE'/>"), NO_ITEM),
+    "unlock without item": ("set", _pubsub(f"{UNLOCK} node='NODE'/>"), NO_ITEM),
+    "retract without id": ("set", _pubsub("<retract node='NODE'><item/></retract>"), NO_ITEM),
+    "unlock without id": ("set", _pubsub(f"{UNLOCK} node='NODE'><item/></unlock>"), NO_ITEM),
+    "retract of the empty id": ("set", _pubsub("<retract node='NODE'><item id=''/></retract>"), BAD),
+    "publish to an unknown node": ("set", _pubsub(f"<publish node='?'><item>{JOB}</item></publish>"), UNKNOWN),
+    "subscribe to an unknown node": ("set", _credits("1").replace("NODE", "?"), UNKNOWN),
+    "retract from an unknown node": ("set", _pubsub("<retract node='?'><item id='i1'/></retract>"), UNKNOWN),
+    "unlock on an unknown node": ("set", _pubsub(f"{UNLOCK} node='?'><item id='i1'/></unlock>"), UNKNOWN),
+    "retract of an unknown item": ("set", _pubsub("<retract node='NODE'><item id='?'/></retract>"), UNKNOWN),
+    "two items published": ("set", _pubsub(f"<publish node='NODE'><item>{JOB}</item><item>{JOB}</item></publish>"), BAD),
+    "two items retracted": ("set", _pubsub("<retract node='NODE'><item id='a'/><item id='b'/></retract>"), BAD),
+    "two items unlocked": ("set", _pubsub(f"{UNLOCK} node='NODE'><item id='a'/><item id='b'/></unlock>"), BAD),
+    "two requests at once": ("set", _pubsub("<retract node='NODE'><item id='a'/></retract>" * 2), BAD),
+    "credit 0": ("set", _credits("0"), BAD_OPTIONS),
+    "credit -1": ("set", _credits("-1"), BAD_OPTIONS),
+    "credit abc": ("set", _credits("abc"), BAD_OPTIONS),
+    "credit 10^9": ("set", _credits("1000000000"), BAD_OPTIONS),
+    "credit of nothing": ("set", _credits(""), BAD_OPTIONS),
+    "credit in other digits": ("set", _credits("\u0663"), BAD_OPTIONS),
+    "credit of 100,000 digits": ("set", _credits("9" * 100_000), BAD_OPTIONS),
+    "options of no form": ("set", _credit(""), NO_OPTIONS),
+    "options of another form": ("set", _credit(submitted(f"{PUBSUB}#node_config", {"pubsub#queue_requests": "1"})), BAD_OPTIONS),
+    "options not submitted": ("set", _credit(f"<x xmlns='{FORM}' type='form'/>"), BAD_OPTIONS),
+    "options without type": ("set", _credit(f"<x xmlns='{FORM}'/>"), BAD_OPTIONS),
+    "an option that is none": ("set", _credit(submitted(OPTIONS, {"pubsub#digest": "1"})), BAD_OPTIONS),
+    "10,000 options": ("set", _credit(submitted(OPTIONS, {f"f{n}": "1" for n in range(10_000)})), BAD_OPTIONS),
+    "somebody else's JID": ("set", _credits("1").replace("JID", "romeo@localhost/x"), "modify bad-request invalid-jid"),
+    "a JID that is none": ("set", _credits("1").replace("JID", "@@//"), "modify bad-request invalid-jid"),
+    "payload over the node's limit": ("set", _publish(f"<job xmlns='urn:x'>{'x' * 5000}</job>"), TOO_BIG),
+    "payload over any limit": ("set", _publish(f"<job xmlns='urn:x'>{'x' * 500_000}</job>"), TOO_BIG),
+    "payload of 100,000 levels": ("set", _publish(_nested(100_000)), BAD_PAYLOAD),
+    "payload of 300 levels": ("set", _publish(_nested(300)), BAD_PAYLOAD),
+    "request of 100,000 levels": ("set", _nested(100_000), BAD_PAYLOAD),
+    "item id too long": ("set", _publish(JOB, "i" * 1024), BAD),
+    "item id too long in bytes": ("set", _publish(JOB, "ü" * 512), BAD),
+    "item id of 500 kB": ("set", _publish(JOB, "i" * 500_000), BAD),
+    "node name too long": ("set", _pubsub(f"<create node='{'n' * 1024}'/>"), BAD),
+    "token of letters": ("set", _pubsub("<retract node='NODE'><item id='i1' token='abc'/></retract>"), BAD),
+    "token too large": ("set", _pubsub(f"<retract node='NODE'><item id='i1' token='{10**20}'/></retract>"), BAD),
+    "delay without sense": (
+        "set",
+        _pubsub(f"{UNLOCK} node='NODE'><item id='i1'/><hint xmlns='{STANZAQ}' delay='-1'/></unlock>"),
+        BAD,
+    ),
+    "no items at most": ("get", _pubsub("<items node='NODE' max_items='0'/>"), BAD),
+    "publish by get": ("get", _publish(JOB), BAD),
+    "browse by set": ("set", _pubsub("<items node='NODE'/>"), BAD),
+    "nothing in pubsub": ("set", _pubsub(""), BAD),
+    "nothing known in pubsub": ("set", _pubsub("<frobnicate/>"), "cancel feature-not-implemented"),
+    "another protocol": ("get", "<query xmlns='jabber:iq:version'/>", "cancel service-unavailable"),
+    "a namespace with a brace": ("set", "<a xmlns='urn:{x}y'/>", "cancel service-unavailable"),
+}
+
+
+async def _neighbours_work(join: Join) -> None:
+    """Publish, deliver and acknowledge one item as somebody else."""
+    publisher, worker = await join(), await join()
+    node = await publisher.queue()
+    assert (await worker.subscribe(node)).error == ""
+    assert (await publisher.publish(node, "i1")).error == ""
+    delivery = await worker.next(Delivery)
+    assert (await worker.retract(node, "i1", delivery.token)).error == ""
+
+
+async def _nothing_happened(service: Service, join: Join, *clients: Client) -> None:
+    for client in clients:
+        await client.settle()
+        # Every IQ has exactly one answer (Q26).
+        assert set(client.answers.values()) == {1}
+    assert service.faults() == []
+    await _neighbours_work(join)
+
+
+@pytest.mark.parametrize(("kind", "payload", "error"), CASES.values(), ids=CASES.keys())
+async def test_refused(service: Service, join: Join, kind: str, payload: str, error: str) -> None:
+    """Each bad request has its error, once, and changes nothing for anybody."""
+    client = await join()
+    node = await client.queue({"pubsub#max_payload_size": "4096"})
+    # Twice, so that both frontends are likely to meet it.
+    for _ in range(2):
+        assert (await client.ask(payload.replace("NODE", node).replace("JID", client.jid), kind)).error == error
+    assert await client.browse(node) == []
+    await _nothing_happened(service, join, client)
+
+
+async def test_undeclared_prefix(service: Service, join: Join) -> None:
+    """A prefix that was declared on the stanza, whose declaration servers drop, costs its sender an error and no stream."""
+    client = await join()
+    node = await client.queue()
+    for _ in range(4):
+        future = asyncio.create_task(client.ask(f"<pubsub xmlns='{PUBSUB}'/>", request=f"plain-{_}"))
+        client.send(
+            f"<iq type='set' id='prefix-{_}' to='{DOMAIN}' xmlns:p='urn:p'><pubsub xmlns='{PUBSUB}'>"
+            f"<publish node='{node}'><item><p:job/></item></publish></pubsub></iq>"
+        )
+        assert (await future).error == BAD
+    await _nothing_happened(service, join, client)
+
+
+async def test_someone_elses(service: Service, join: Join) -> None:
+    """Nobody ends a lock of another's: not by retract or unlock, with or without its token, not by a forged bounce."""
+    worker, thief = await join(), await join()
+    node = await worker.queue()
+    await worker.subscribe(node)
+    await worker.publish(node, "i1")
+    held = await worker.next(Delivery)
+    for token in (None, held.token):
+        assert (await thief.retract(node, "i1", token)).error == "auth forbidden"
+        assert (await thief.unlock(node, "i1", token)).error == "auth forbidden"
+    identity = held.message.get("id")
+    error = "<error type='cancel'><gone xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
+    for _ in range(4):
+        thief.send(f"<message type='error' id='{identity}' to='{DOMAIN}'>{error}</message>")
+    await _nothing_happened(service, join, thief, worker)
+    assert worker.left(Delivery) == []
+    assert (await worker.retract(node, "i1", held.token)).error == ""
+
+
+async def test_outcast(service: Service, join: Join) -> None:
+    """An outcast may do nothing, and does nothing to others (P6)."""
+    owner, outcast = await join(), await join()
+    node = await owner.queue()
+    await owner.affiliate(node, outcast.bare, "outcast")
+    for payload in (_credits("1"), _publish(JOB), _pubsub("<retract node='NODE'><item id='i1'/></retract>")):
+        answer = await outcast.ask(payload.replace("NODE", node).replace("JID", outcast.jid))
+        assert answer.error == "auth forbidden"
+    await _nothing_happened(service, join, outcast)
+
+
+GARBAGE = {
+    "IQ without id": f"<iq type='get' to='{DOMAIN}'><query xmlns='urn:x'/></iq>",
+    "result for nothing": f"<iq type='result' id='nobody-asked' to='{DOMAIN}'/>",
+    "error for nothing": f"<iq type='error' id='nobody-asked' to='{DOMAIN}'/>",
+    "chat": f"<message type='chat' to='{DOMAIN}'><body>hello</body></message>",
+    "forged ids": "".join(
+        f"<message type='error' id='{name}' to='{DOMAIN}'/>"
+        for name in ("sq:", "sq:1:1-1:x", "sq:1:1-1:n@i/0", "sq:99999999999999999999:1-1:n@i/0", "sq:1:1-1:n@i/\u0663", "x")
+    ),
+    "presence of no kind": f"<presence to='{DOMAIN}' type='frobnicate'/>",
+    "presence errors": f"<presence to='{DOMAIN}' type='error'/>",
+    "presence to a resource": f"<presence to='{DOMAIN}/nobody'/><presence to='nobody@{DOMAIN}'/>",
+    "presence with a novel": f"<presence to='{DOMAIN}'><status>{'x' * 100_000}</status></presence>",
+    "white space": " \n\t ",
+}
+
+
+@pytest.mark.parametrize("text", GARBAGE.values(), ids=GARBAGE.keys())
+async def test_garbage(service: Service, join: Join, text: str) -> None:
+    """What asks for nothing is passed over."""
+    client = await join()
+    for _ in range(4):
+        client.send(text)
+    await _nothing_happened(service, join, client)
+
+
+async def test_presence_subscription(join: Join) -> None:
+    """Who asks to see the service's presence may, and the stream goes on."""
+    client = await join()
+    client.send(f"<presence to='{DOMAIN}' type='subscribe'/><presence to='{DOMAIN}' type='probe'/>")
+    await client.settle()
+    assert set(client.answers.values()) == {1}
+
+
+# Straight in: what a server of good manners would never pass on.
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[tuple[FakeServer, Frontend]]:
+    """Give a server that says anything and the frontend that believes it, which has a Redis of its own."""
+    with FakeServer() as server, ThreadPoolExecutor(1) as aside:
+        greeted = aside.submit(server.accept)
+        with Frontend("embedded://", server.port, server.secret) as frontend:
+            greeted.result()
+            _works(server, frontend)
+            yield server, frontend
+
+
+_count = iter(range(10**9))
+
+
+def _works(server: FakeServer, frontend: Frontend) -> None:
+    """Create, subscribe, publish, deliver and acknowledge, as a neighbour through the same stream."""
+    number = next(_count)
+    worker, node = f"neighbour@example.org/{number}", f"node-{number}"
+    server.ask(_pubsub(f"<create node='{node}'/>"), worker, f"create-{number}")
+    server.ask(_credits("1").replace("NODE", node).replace("JID", worker), worker, f"subscribe-{number}")
+    server.ask(_publish(JOB).replace("NODE", node), worker, f"publish-{number}")
+    heard = server.ask(_pubsub(f"<retract node='{node}'><item id='i1'/></retract>"), worker, f"retract-{number}")
+    assert condition(heard[-1]) == ""
+    assert [stanza.tag.rpartition("}")[2] for stanza in heard] == ["message", "message", "iq"]
+    assert frontend.alive and frontend.get("/livez") == frontend.get("/readyz") == 200
+
+
+@pytest.mark.parametrize(
+    ("payload", "error"),
+    [
+        (_publish(_nested(1_000_000)), BAD_PAYLOAD),
+        (_nested(1_000_000), BAD_PAYLOAD),
+        (_publish(JOB, "i" * 1_048_576), BAD),
+        (_pubsub(f"<retract node='NODE'><item id='{'i' * 1_048_576}'/></retract>"), BAD),
+        (_pubsub(f"<create node='{'n' * 1_048_576}'/>"), BAD),
+        (_publish(f"<job xmlns='urn:x'>{'x' * 8_388_608}</job>"), TOO_BIG),
+        ("<a:b/>", BAD),
+        ("", BAD),
+        ("<a/><b/>", BAD),
+    ],
+    ids=[
+        "a million levels in an item",
+        "a million levels",
+        "1 MB of item id",
+        "1 MB of item id to retract",
+        "1 MB of node",
+        "8 MB of payload",
+        "a prefix of nothing",
+        "no child",
+        "two children",
+    ],
+)
+def test_monsters(fake: tuple[FakeServer, Frontend], payload: str, error: str) -> None:
+    """No size, depth or shape of a stanza does more than earn its sender an error."""
+    server, frontend = fake
+    heard = server.ask(payload.replace("NODE", "node-0"), "mallory@example.org/x", "monster")
+    assert condition(heard[-1]) == error
+    _works(server, frontend)
+    assert [stanza.get("id") for stanza in server.heard].count("monster") == 1
+    server.heard.clear()
+
+
+STRAYS = {
+    "IQ without id": "<iq type='get' from='m@x/y' to='journeys.localhost'><query xmlns='urn:x'/></iq>",
+    "IQ without sender": "<iq type='get' id='1' to='journeys.localhost'><query xmlns='urn:x'/></iq>",
+    "IQ without anything": "<iq/>",
+    "stanza of no kind": "<frobnicate from='m@x/y'/><stream:frobnicate/>",
+    "message without anything": "<message/>",
+    "presence without anything": "<presence/>",
+    "a million levels of message": f"<message from='m@x/y' type='error' id='sq:1:1-1:n@i/0'>{_nested(1_000_000)}</message>",
+}
+
+
+@pytest.mark.parametrize("text", STRAYS.values(), ids=STRAYS.keys())
+def test_strays(fake: tuple[FakeServer, Frontend], text: str) -> None:
+    """What cannot be answered is passed over, and its neighbours are served."""
+    server, frontend = fake
+    server.send(text)
+    _works(server, frontend)
+
+
+def test_iq_of_no_kind(fake: tuple[FakeServer, Frontend]) -> None:
+    """An IQ that is neither get nor set is told so."""
+    server, frontend = fake
+    heard = server.ask("<query xmlns='urn:x'/>", "m@x/y", "kind", "frobnicate")
+    assert condition(heard[-1]) == BAD
+    _works(server, frontend)
+
+
+_LAUGHS = "<!ENTITY a 'ha'>" + "".join(f"<!ENTITY {b} '{f'&{a};' * 10}'>" for a, b in zip("abcdefgh", "bcdefghi", strict=True))
+_STREAM = (
+    "<stream:stream xmlns='jabber:component:accept' xmlns:stream='http://etherx.jabber.org/streams'"
+    " from='journeys.localhost' id='ID'>"
+)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        f"<?xml version='1.0'?><!DOCTYPE s [{_LAUGHS}]>{_STREAM.replace('ID', '&i;')}",
+        f"<!DOCTYPE s SYSTEM 'file:///etc/passwd'>{_STREAM}",
+        f"<!DOCTYPE s [<!ENTITY % e SYSTEM 'http://127.0.0.1:1/'>%e;]>{_STREAM}",
+        "HTTP/1.1 400 Bad Request\r\n\r\n",
+    ],
+    ids=["a billion laughs", "a file", "a page", "no XML"],
+)
+def test_stream_with_document_type(fake: tuple[FakeServer, Frontend], header: str) -> None:
+    """A stream that defines entities is left before any is expanded, and a proper one is sought."""
+    server, frontend = fake
+    server.send("</stream:stream>")
+    server.dropped()
+    server.greet(header)
+    server.dropped()
+    server.accept()
+    _eventually_works(server, frontend)
+
+
+@pytest.mark.parametrize("text", ["<!DOCTYPE s>", "<iq>&boom;</iq>", "<iq></message>", "<iq a='&#0;'/>", "\xff\xfe\x00"])
+def test_stream_broken(fake: tuple[FakeServer, Frontend], text: str) -> None:
+    """What is no XML ends the stream, not the frontend, which comes back."""
+    server, frontend = fake
+    server.send(text.encode("latin-1"))
+    server.dropped()
+    server.accept()
+    _eventually_works(server, frontend)
+
+
+def _eventually_works(server: FakeServer, frontend: Frontend) -> None:
+    frontend.process.wait_until(frontend._ready, 10)
+    _works(server, frontend)

@@ -1,0 +1,145 @@
+"""`stanzaq demo` keeps what design §3 and §4 promise, on real servers, and leaves nothing behind however it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_PATIENCE_SECONDS = 60.0
+_KEYS = {
+    "published",
+    "delivered",
+    "acknowledged",
+    "redelivered",
+    "duplicates",
+    "queued",
+    "lost",
+    "jobs_per_s",
+    "latency_ms",
+}
+_ENDLESS = ("--items", "1000000")
+
+
+@contextmanager
+def _demo(place: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Run the demo with its temporary files in `place`."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "frontends.cli", "demo", "--json", *options],
+        env={**os.environ, "TMPDIR": str(place)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as demo:
+        try:
+            yield demo
+        finally:
+            demo.kill()
+
+
+def _summary(place: Path, *options: str) -> dict[str, Any]:
+    with _demo(place, *options) as demo:
+        shown, told = demo.communicate(timeout=_PATIENCE_SECONDS)
+    assert demo.returncode == 0, told
+    # With --json nothing else is on stdout.
+    summary: dict[str, Any] = json.loads(shown)
+    return summary
+
+
+def _living(place: Path) -> list[str]:
+    """Give the processes that work in `place`, which every server of the demo does."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").readlink().is_relative_to(place):
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+def _eventually(place: Path, servers: int) -> None:
+    """Wait until at least so many of them are there, or, for 0, none."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while len(living := _living(place)) < servers or (not servers and living):
+        assert time.monotonic() < deadline, living
+        time.sleep(0.05)
+
+
+def test_nothing_lost(tmp_path: Path) -> None:
+    """Every item is published, delivered and acknowledged once; the service holds none of them in the end."""
+    summary = _summary(tmp_path, "--items", "300", "--workers", "3", "--credit", "4")
+    assert summary.keys() == _KEYS
+    assert summary["published"] == summary["acknowledged"] == summary["delivered"] == 300
+    assert summary["lost"] == summary["queued"] == summary["duplicates"] == summary["redelivered"] == 0
+    assert 0 < summary["latency_ms"]["p50"] <= summary["latency_ms"]["p99"]
+    assert _living(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_killed_frontend(tmp_path: Path) -> None:
+    """With one of two frontends killed half-way nothing is lost, and what it owed comes within 5 s (guarantee 4)."""
+    summary = _summary(tmp_path, "--items", "300", "--kill")
+    assert summary.keys() == _KEYS | {"killed", "resent_within_s"}
+    assert summary["published"] == summary["acknowledged"] == 300
+    assert summary["lost"] == summary["queued"] == 0
+    assert summary["killed"] == 1
+    assert summary["resent_within_s"] < 5
+    assert _living(tmp_path) == []
+
+
+def test_kill_needs_two(tmp_path: Path) -> None:
+    """Who would kill the only frontend is told so."""
+    with _demo(tmp_path, "--kill", "--frontends", "1") as demo:
+        shown, told = demo.communicate(timeout=_PATIENCE_SECONDS)
+    assert (demo.returncode, shown) == (2, "")
+    assert "--frontends 2" in told
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
+def test_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
+    """However the demo is ended, its servers end with it; after Ctrl-C its files are gone too."""
+    with _demo(tmp_path, *_ENDLESS) as demo:
+        # ejabberd, Redis, and two frontends with a watchdog each.
+        _eventually(tmp_path, 6)
+        demo.send_signal(number)
+        demo.communicate(timeout=_PATIENCE_SECONDS)
+    _eventually(tmp_path, 0)
+    if number is signal.SIGINT:
+        assert demo.returncode == 130
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_dead_frontend_is_told(tmp_path: Path) -> None:
+    """A frontend that ends unasked ends the demo, with the end of that frontend's log."""
+    with _demo(tmp_path, *_ENDLESS) as demo:
+        _eventually(tmp_path, 6)
+        frontend = next(place for place in tmp_path.iterdir() if place.name.startswith("stanzaq-frontend-"))
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if (process / "cwd").readlink() == frontend:
+                    os.kill(int(process.name), signal.SIGTERM)
+            except OSError:
+                continue
+        _, told = demo.communicate(timeout=_PATIENCE_SECONDS)
+    assert demo.returncode == 2
+    assert "a frontend ended by itself" in told
+    assert "draining" in told
+
+
+def test_not_installed(tmp_path: Path) -> None:
+    """Without ejabberd the demo ends with one line that says what to install."""
+    command = [sys.executable, "-m", "frontends.cli", "demo"]
+    done = subprocess.run(
+        command, env={"PATH": "", "TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 2
+    assert "apt-get install ejabberd" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,33 @@
+"""renew: a lock's time begins anew."""
+
+from tests.lua.driver import Queue, T0
+from tests.lua.worded import W1, W2
+
+
+def test_time_begins_anew(queue: Queue) -> None:
+    """QX12: the deadline moves to a lock time from now, the token stays, and nothing expires before."""
+    queue.publish("a")
+    token = queue.subscribe(W1, 1).deliveries[0].token
+    queue.now += 50_000
+    answer = queue.renew(W1, "a")
+    assert answer.rows == [["ok", token, T0 + 110_000]] and answer.due == T0 + 110_000
+    queue.now += 59_999
+    assert queue.expire().notices == []
+    queue.now += 1
+    assert queue.expire().notices == [[W1, "a", token]]
+
+
+def test_of_no_lock(queue: Queue) -> None:
+    """QX12: nothing is renewed for whom holds nothing, and no deadline appears."""
+    queue.publish("a")
+    assert queue.renew("alice@x/1", "a").words == ["lock-lost"]
+    assert queue.renew(W2, "a").words == ["forbidden"]
+    assert "deadlines" not in queue.kept()
+
+
+def test_batch(queue: Queue) -> None:
+    """Each row has its own result."""
+    queue.publish("a", "b")
+    queue.subscribe(W1, 1)
+    rows = [queue.holder(W1, "a"), queue.holder(W1, "b"), queue.holder(W1, "c"), queue.holder(W1, "a", 99)]
+    assert queue.run("renew", *rows).words == ["ok", "forbidden", "item-not-found", "lock-lost"]

@@ -1,0 +1,121 @@
+"""retract: acknowledge, delete, replay."""
+
+from tests.lua.driver import Queue
+from tests.lua.worded import ALICE, W1, W2
+
+
+def test_acknowledgement(queue: Queue) -> None:
+    """Q19, Q20: the holder's retract deletes the item, names whom to notify, and leaves one journal record and no trace."""
+    queue.publish("a", body="12345")
+    token = queue.subscribe(W1, 1).deliveries[0].token
+    queue.now += 250
+    answer = queue.retract(W1, "a", token)
+    assert answer.rows == [["ok", W1]]
+    assert queue.kept() == {"meta", "subscribers", "turns", "journal"}
+    (record,) = queue.journal()
+    assert record == {
+        "type": "acknowledged", "item": "a", "published": str(queue.now - 250), "delivered": str(queue.now - 250),
+        "closed": str(queue.now), "attempt": "1", "subscriber": W1, "bytes": "5", "token": str(token), "reason": "",
+    }  # fmt: skip
+
+
+def test_credit_goes_on(queue: Queue) -> None:
+    """Guarantee 3: the freed credit takes the next item in the same script."""
+    queue.publish("a", "b")
+    queue.subscribe(W1, 1)
+    assert queue.retract(W1, "a").given == [(W1, "b")]
+
+
+def test_replay(queue: Queue) -> None:
+    """Q27: the same request again is answered as the first was; another request finds nothing."""
+    queue.publish("a")
+    queue.subscribe(W1, 1)
+    assert queue.retract(W1, "a", request="r1").rows == [["ok", W1]]
+    assert queue.retract(W1, "a", request="r1").rows == [["replayed", W1]]
+    assert queue.retract(W1, "a", request="r2").words == ["item-not-found"]
+    assert queue.retract(W2, "a", request="r1").words == ["item-not-found"]
+
+
+def test_replay_of_a_deletion(queue: Queue) -> None:
+    """Q27: an owner's deletion is replayed too, and names nobody."""
+    queue.publish("a")
+    assert queue.retract("boss@x/1", "a", owner="1", request="r").rows == [["ok", ""]]
+    assert queue.retract("boss@x/1", "a", owner="1", request="r").rows == [["replayed", ""]]
+
+
+def test_replays_are_forgotten(queue: Queue) -> None:
+    """Q27, guarantee 6: answers live between one and two minutes."""
+    queue.publish("a", "b", "c")
+    queue.subscribe(W1, 3)
+    queue.retract(W1, "a", request="r")
+    queue.now += 60_000
+    assert queue.retract(W1, "a", request="r").words == ["replayed"]
+    queue.now += 60_000
+    assert queue.retract(W1, "a", request="r").words == ["item-not-found"]
+    queue.retract(W1, "b")
+    queue.now += 60_000
+    queue.retract(W1, "c")
+    assert queue.kept() == {"meta", "subscribers", "turns", "journal"}
+
+
+def test_replay_does_not_end_a_new_lock(queue: Queue) -> None:
+    """Q27: a replayed request whose answer was lost does not touch the lock that its sender was given since."""
+    queue.publish("a")
+    queue.subscribe(W1, 1)
+    token = queue.unlock(W1, "a", request="r").deliveries[0].token
+    assert queue.retract(W1, "a", request="r").words == ["replayed"]
+    assert queue.locks(W1)[0][:2] == ["a", token]
+
+
+def test_twice_in_one_batch(queue: Queue) -> None:
+    """Each row of a batch sees what the rows before it did: one acknowledgement, one journal record."""
+    queue.publish("a")
+    queue.subscribe(W1, 1)
+    rows = [queue.asked(W1, "a", request="r"), queue.asked(W1, "a", request="r"), queue.asked(W1, "a", request="s")]
+    assert queue.run("retract", *rows).words == ["ok", "replayed", "item-not-found"]
+    assert len(queue.journal()) == 1
+
+
+def test_owner_deletes_wherever_it_waits(queue: Queue) -> None:
+    """P3: what waits is deleted in order, came back, replaced or delayed, and nothing of it stays."""
+    queue.publish("came back", "later")
+    queue.subscribe(W1, 2)
+    queue.unlock(W1, "later", delay_ms=5_000)
+    queue.unsubscribe(W1, release="1")
+    queue.publish("in order", "replaced", "")
+    queue.publish("replaced")
+    for item in list(queue.browse()):
+        assert queue.retract("boss@x/1", item, owner="1").words == ["ok"]
+    assert queue.kept() <= {"meta", "journal"}
+
+
+def test_ack_deletes_only_the_version_it_locked(queue: Queue) -> None:
+    """X1: the version parked behind the lock becomes an item of its own, at its first attempt."""
+    queue.publish("a", body="one", by=ALICE)
+    queue.subscribe(W1, 1)
+    queue.publish("a", body="two", by=ALICE)
+    assert queue.browse() == {"a": "locked"} and queue.bodies() == {"a": "one"}
+    (next_one,) = queue.retract(W1, "a").deliveries
+    assert (next_one.item, next_one.body, next_one.attempt) == ("a", "two", 1)
+    queue.retract(W1, "a")
+    assert queue.kept() == {"meta", "subscribers", "turns", "journal"}
+
+
+def test_former_subscriber(queue: Queue) -> None:
+    """Q34: who has unsubscribed may still acknowledge what it holds."""
+    queue.publish("a")
+    queue.subscribe(W1, 1)
+    queue.unsubscribe(W1)
+    assert queue.retract(W1, "a").rows == [["ok", W1]]
+    assert queue.kept() == {"meta", "journal"}
+
+
+def test_large_batch(queue: Queue) -> None:
+    """A full batch of 200 rows ends 200 locks and hands 200 items on."""
+    names = [f"i{n}" for n in range(400)]
+    queue.publish(*names[:200])
+    queue.publish(*names[200:])
+    assert len(queue.subscribe(W1, 200).deliveries) == 200
+    answer = queue.run("retract", *(queue.asked(W1, name, request=name) for name in names[:200]))
+    assert set(answer.words) == {"ok"}
+    assert [d.item for d in answer.deliveries] == names[200:]
