@@ -1,0 +1,66 @@
+"""bounce: a delivery came back."""
+
+from tests.lua.driver import Queue
+from tests.lua.worded import W1, W2
+
+
+def test_passes_on(queue: Queue) -> None:
+    """Q18: the lock ends at once, the item goes to another, the record says why, and the subscription stays."""
+    queue.subscribe(W1, 1)
+    delivery = queue.publish("a").deliveries[0]
+    queue.subscribe(W2, 1)
+    answer = queue.bounce(W1, delivery)
+    assert answer.words == ["ok"] and answer.given == [(W2, "a")]
+    assert [r["type"] for r in queue.journal()] == ["bounced"]
+    assert queue.stats()["subscribers"] == 2
+
+
+def test_gone(queue: Queue) -> None:
+    """P30: when no later delivery can arrive the subscription ends, and all that it held goes on."""
+    queue.subscribe(W1, 3)
+    delivery = queue.publish(*"abc").deliveries[1]
+    queue.subscribe(W2, 3)
+    answer = queue.bounce(W1, delivery, gone="1")
+    assert answer.given == [(W2, "a"), (W2, "b"), (W2, "c")]
+    assert queue.run("subscribers").rows[1] == [W2]
+
+
+def test_three_in_a_row(queue: Queue) -> None:
+    """P30: the third delivery in a row that comes back ends the subscription."""
+    queue.subscribe(W1, 1)
+    delivery = queue.publish("a").deliveries[0]
+    delivery = queue.bounce(W1, delivery).deliveries[0]
+    delivery = queue.bounce(W1, delivery).deliveries[0]
+    assert queue.bounce(W1, delivery).deliveries == []
+    assert queue.stats()["subscribers"] == 0
+    assert queue.browse() == {"a": "waiting"}
+
+
+def test_acknowledgement_between(queue: Queue) -> None:
+    """P30: what arrives starts the count anew: three bounces in a long life end nothing."""
+    queue.subscribe(W1, 1)
+    for n in range(6):
+        delivery = queue.publish(f"i{n}").deliveries[0]
+        assert queue.bounce(W1, delivery).given == [(W1, f"i{n}")]
+        queue.retract(W1, f"i{n}")
+    assert queue.stats()["subscribers"] == 1
+
+
+def test_forged(queue: Queue) -> None:
+    """Bad input: a forged or late error message changes nothing."""
+    queue.subscribe(W1, 1)
+    delivery = queue.publish("a").deliveries[0]
+    assert queue.bounce(W2, delivery).words == ["lock-lost"]
+    assert queue.bounce(W1, delivery, token=delivery.token + 1).words == ["lock-lost"]
+    assert queue.bounce(W1, delivery._replace(position="no position at all")).words == ["lock-lost"]
+    assert len(queue.locks(W1)) == 1 and queue.journal() == []
+
+
+def test_twice_in_one_batch(queue: Queue) -> None:
+    """One bounce told twice ends one lock and counts once."""
+    queue.subscribe("w@x", 1)
+    delivery = queue.publish("a").deliveries[0]
+    who = queue.holder("w@x/1", "")
+    row = {"full": who["full"], "bare": who["bare"], "position": delivery.position, "token": delivery.token, "gone": ""}
+    assert queue.run("bounce", row, row).words == ["ok", "lock-lost"]
+    assert queue.client.hvals(queue.key("subscribers")) == [b"1 1 w@x"]

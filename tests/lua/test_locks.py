@@ -1,0 +1,31 @@
+"""locks: what a worker holds."""
+
+from tests.lua.driver import Queue, T0
+from tests.lua.worded import W1
+
+
+def test_listed(queue: Queue) -> None:
+    """QX11: item, token, attempt and deadline, the earliest deadline first, of the full and the bare subscription."""
+    queue.publish("a")
+    queue.subscribe("w1@x", 1)
+    queue.now += 10
+    queue.publish("b")
+    queue.subscribe(W1, 1)
+    queue.renew(W1, "a")
+    queue.now += 10
+    queue.renew(W1, "a")
+    assert queue.locks(W1) == [["b", 2, 1, T0 + 60_010], ["a", 1, 1, T0 + 60_020]]
+    assert queue.locks("w1@x/other") == [["a", 1, 1, T0 + 60_020]]
+    assert queue.locks("w1@x") == [["a", 1, 1, T0 + 60_020]]
+    assert queue.locks("nobody@x/1") == []
+
+
+def test_bounded(queue: Queue) -> None:
+    """X7: at most 500 are listed."""
+    for first in range(0, 600, 200):
+        queue.publish(*(f"i{n}" for n in range(first, first + 200)))
+    queue.subscribe(W1, 1000)
+    while queue.expire().more:
+        pass
+    assert queue.stats()["in_flight"] == 600
+    assert len(queue.locks(W1)) == 500

@@ -1,0 +1,26 @@
+"""open: a partition follows its node's record."""
+
+from tests.lua.driver import Queue
+from tests.lua.worded import W1
+
+
+def test_makes_and_raises(unopened: Queue) -> None:
+    """A partition is made once; a later revision brings its options, an earlier one changes nothing."""
+    assert unopened.open(revision=2, lock_ms=1_000).code == "ok"
+    unopened.publish("a")
+    token = unopened.subscribe(W1, 1).token
+    unopened.open(revision=1, lock_ms=5_000)
+    assert unopened.renew(W1, "a").rows[0][2] == unopened.now + 1_000
+    unopened.open(revision=3, lock_ms=9_000)
+    assert unopened.renew(W1, "a").rows[0][2] == unopened.now + 9_000
+    assert unopened.publish("b", revision="3").token == token
+    assert unopened.publish("c", revision="2").code == "stale"
+
+
+def test_is_idempotent(queue: Queue) -> None:
+    """Opening again at the same revision changes nothing: cursor and tokens go on."""
+    queue.publish("a", "b")
+    queue.subscribe(W1, 1)
+    before = queue.client.hgetall(queue.key("meta"))
+    queue.open()
+    assert queue.client.hgetall(queue.key("meta")) == before

@@ -1,0 +1,12 @@
+"""options: what a subscription was granted."""
+
+from broker.redis_core.calls.call import subid
+from tests.lua.driver import Queue
+from tests.lua.worded import W1, W2
+
+
+def test_credit(queue: Queue) -> None:
+    """P13, Q9: the credit in force, or that there is no such subscription."""
+    queue.subscribe(W1, 7)
+    answer = queue.run("options", {"subid": subid(W1)}, {"subid": subid(W2)})
+    assert answer.rows == [["ok", 7], ["not-subscribed"]]

@@ -1,0 +1,43 @@
+"""purge: drop what waits."""
+
+from tests.lua.driver import Queue
+from tests.lua.test_browse import everything
+from tests.lua.worded import W1
+
+
+def test_leaves_the_locked(queue: Queue) -> None:
+    """P25: what waits and what is delayed goes; the locked, the version behind it, and dead letters on their way stay."""
+    everything(queue)
+    assert queue.run("purge").rows == [3]
+    assert queue.browse() == {"locked": "locked", "dying": "dying"}
+    queue.subscribe(W1, 1)
+    assert [(d.item, d.body) for d in queue.retract(W1, "locked").deliveries] == [("locked", "parked")]
+
+
+def test_leaves_nothing_behind(queue: Queue) -> None:
+    """Guarantee 6: nothing stays of what was dropped, wherever it stood."""
+    queue.publish(*"abcd", "")
+    queue.subscribe(W1, 2)
+    queue.unlock(W1, "b", delay_ms=5_000)
+    queue.unsubscribe(W1, release="1")
+    queue.publish(*"abd")
+    assert queue.run("purge").rows == [5]
+    assert queue.kept() == {"meta", "journal"}
+    assert queue.subscribe(W1, 5).deliveries == []
+
+
+def test_in_bounded_parts(queue: Queue) -> None:
+    """X7: 300 at once, with a word that there are more; what is delayed comes last."""
+    queue.publish(*(f"d{n}" for n in range(10)))
+    queue.subscribe(W1, 10)
+    for n in range(10):
+        queue.unlock(W1, f"d{n}", delay_ms=5_000)
+    queue.unsubscribe(W1)
+    queue.publish(*(f"i{n}" for n in range(300)))
+    counts = []
+    while True:
+        answer = queue.run("purge")
+        counts.append((answer.rows[0], answer.more))
+        if answer.rows[0] == 0:
+            break
+    assert counts == [(300, 1), (10, 0), (0, 0)]

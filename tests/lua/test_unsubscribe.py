@@ -1,0 +1,45 @@
+"""unsubscribe: leave, with or without what one holds."""
+
+from tests.lua.driver import Queue
+from tests.lua.worded import W1, W2
+
+
+def test_keeps_locks(queue: Queue) -> None:
+    """Q34: leaving alone releases nothing; the locks still expire."""
+    queue.publish("a")
+    queue.subscribe(W1, 1)
+    assert queue.unsubscribe(W1).rows == [["ok", 1]]
+    assert queue.subscribe(W2, 1).given == []
+    assert queue.unlock(W1, "a").given == [(W2, "a")]
+
+
+def test_releases_all(queue: Queue) -> None:
+    """Q33: who became unavailable leaves and all it held goes on at once."""
+    queue.publish(*"abc")
+    queue.subscribe(W1, 2)
+    queue.subscribe(W2, 5)
+    answer = queue.unsubscribe(W1, release="1")
+    assert answer.rows == [["ok", 0]]
+    assert answer.given == [(W2, "a"), (W2, "b")]
+    assert [(r["type"], r["reason"]) for r in queue.journal()] == [("released", "unavailable")] * 2
+
+
+def test_nobody(queue: Queue) -> None:
+    """P12: leaving what one is not in is told, and a former subscriber's locks can still be given back."""
+    queue.publish("a")
+    queue.subscribe(W1, 1)
+    queue.unsubscribe(W1)
+    assert queue.unsubscribe(W1).rows == [["not-subscribed", 1]]
+    assert queue.unsubscribe(W1, release="1").rows == [["not-subscribed", 0]]
+    assert queue.browse() == {"a": "waiting"}
+
+
+def test_in_bounded_parts(queue: Queue) -> None:
+    """X7: more than 300 locks are given back in several calls, and each tells how many are left."""
+    for first in (0, 200):
+        queue.publish(*(f"i{n}" for n in range(first, first + 200)))
+    queue.subscribe(W1, 1000)
+    queue.expire()
+    assert queue.unsubscribe(W1, release="1").rows == [["ok", 100]]
+    assert queue.unsubscribe(W1, release="1").rows == [["not-subscribed", 0]]
+    assert queue.stats()["waiting"] == 400
