@@ -3,6 +3,8 @@
 What a command needs is imported when it runs, so that `--help` is quick and the benchmark's needs burden no server.
 """
 
+from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -65,11 +67,8 @@ def demo(  # noqa: PLR0913  (an argument is an option of the command line)
     """
     from frontends.demo import run  # noqa: PLC0415
 
-    try:
-        code = run.main(items, workers, credit, frontends, kill=kill, as_json=as_json)
-    except ServerError as fault:
-        _refuse("The demo cannot run", str(fault))
-    raise typer.Exit(code)
+    work = partial(run.main, items, workers, credit, frontends, kill=kill, as_json=as_json)
+    raise typer.Exit(_served("The demo", work))
 
 
 @bench.command("core")
@@ -80,7 +79,7 @@ def bench_core(*, as_json: Json = False, quick: Quick = False) -> None:
     """
     from frontends.bench import core  # noqa: PLC0415
 
-    raise typer.Exit(core.main(as_json=as_json, quick=quick))
+    raise typer.Exit(_served("The benchmark", partial(core.main, as_json=as_json, quick=quick)))
 
 
 @bench.command("xmpp")
@@ -91,7 +90,7 @@ def bench_xmpp(*, as_json: Json = False, quick: Quick = False) -> None:
     """
     from frontends.bench import xmpp  # noqa: PLC0415
 
-    raise typer.Exit(xmpp.main(as_json=as_json, quick=quick))
+    raise typer.Exit(_served("The benchmark", partial(xmpp.main, as_json=as_json, quick=quick)))
 
 
 @app.command()
@@ -101,6 +100,14 @@ def version() -> None:
     Example: stanzaq version
     """
     Console().print(installed_version("stanzaq"), highlight=False)
+
+
+def _served(what: str, work: Callable[[], int]) -> int:
+    """Do what starts servers of its own; without one of them, say which is missing."""
+    try:
+        return work()
+    except ServerError as fault:
+        _refuse(f"{what} cannot run", str(fault))
 
 
 def _settings(config: Path | None) -> Settings:

@@ -9,7 +9,6 @@ from hypothesis import settings
 from frontends.servers.ejabberd import Ejabberd
 from frontends.servers.redis import RedisServer, redis_binary, valkey_binary
 
-
 # A loaded machine makes single examples slow, which says nothing of the code; the derandomized run makes CI repeatable.
 settings.register_profile("stanzaq", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("stanzaq")

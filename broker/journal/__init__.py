@@ -1,1 +1,1 @@
-"""The journal's schema as data: all that analytics may know of the queue."""
+"""The journal of what happened to items, for whoever reads it later: knows its records, and nothing else of the queue."""

@@ -30,7 +30,8 @@ class Attendance:
         if isinstance(result, Subscribed) and seats is None:
             await self._ask(Leave(command.node, command.jid))
             return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "you are subscribed to as many nodes as you may")
-        if isinstance(result, Refused):
+        # A refusal that may pass says nothing of an earlier subscription of the same JID, or of this one.
+        if isinstance(result, Refused) and not result.problem.retryable:
             await self._directory.attend("left", command.jid, command.node)
         return result
 

@@ -6,6 +6,7 @@ checked by every script (revision), so a lane holds nothing that another fronten
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -24,6 +25,7 @@ from broker.redis_core.calls import OF
 from broker.redis_core.calls.call import Reply
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import Expire, Handed, Internal, Outcome, Resend, Scanned, ignored
+from broker.redis_core.marks import Marks
 from broker.redis_core.nodes import with_admins
 from broker.redis_core.policy import refusal
 from broker.redis_core.server import Arguments, Server
@@ -75,9 +77,8 @@ class Lane:
         self._running: asyncio.Task[None] | None = None
         self._record: NodeRecord | None = None
         self._incarnation = ""
-        self._received = 0
-        self._written = 0
-        self._told = 0
+        self._marks = Marks()
+        self._closing = False
         self._doubts = 0
 
     def submit(self, command: Any, reply: Callable[[Any], None]) -> None:
@@ -94,9 +95,14 @@ class Lane:
         """Visit the partition on the lane's own account: to tell what is sent, and to look for what was lost."""
         self.submit(Expire(self.node), ignored)
 
+    def close(self) -> None:
+        """Visit it for the last time before the stream is closed in order."""
+        self._closing = True
+        self.mark()
+
     def resume(self) -> None:
-        """Send again what was handed out after the last time that all was written: the stream broke behind it."""
-        self.submit(*self._search(self._written))
+        """Send again what is not surely sent: the stream broke behind it."""
+        self.submit(*self._search(self._marks.sent))
 
     @property
     def quiet(self) -> bool:
@@ -116,7 +122,7 @@ class Lane:
     @property
     def unmarked(self) -> bool:
         """Deliveries have been handed out that Redis has not been told are sent."""
-        return self._received > self._told
+        return self._marks.owed
 
     async def settled(self) -> None:
         """Wait until nothing is under way."""
@@ -139,7 +145,7 @@ class Lane:
         try:
             if self._doubts:
                 self._doubts -= 1
-                tickets = [self._search(self._received), *tickets]
+                tickets = [self._search(self._marks.received), *tickets]
             cached = self._record
             record = await self._known()
             allowed, refused = self._judged(record, tickets)
@@ -158,8 +164,12 @@ class Lane:
             replies = await self._server.run_all([call for _batch, call in calls])
         except CoreUnavailable as error:
             # Any of the scripts may have run, and run late: what it handed out is looked for twice.
-            self._doubts, self._told = 2, 0
-            self._answer(tickets, Refused(error.problem, str(error)))
+            self._doubts = 2
+            self._marks.untold()
+            # Whoever came during the call has waited for Redis too, and would else wait for it twice as long as is set.
+            waited = [*tickets, *self._pending]
+            self._pending.clear()
+            self._answer(waited, Refused(error.problem, str(error)))
             return []
         except Exception:
             # Ours or a record's fault: whoever asked gets an answer all the same, and the lane goes on.
@@ -184,7 +194,7 @@ class Lane:
     def _adopt(self, record: NodeRecord | None) -> None:
         if record is not None and record.incarnation != self._incarnation:
             self._incarnation = record.incarnation
-            self._received = self._written = self._told = self._doubts = 0
+            self._marks, self._doubts = Marks(), 0
         self._record = record and with_admins(record, self._around.admins)
 
     async def _renewed(self, old: NodeRecord) -> NodeRecord | None:
@@ -226,16 +236,11 @@ class Lane:
         call = OF[batch.kind]
         header = self._server.header(call.script)
         first = batch.tickets[0][0]
-        if self._around.flushed():
-            self._written = self._received
-        mark = self._written if self._written != self._told else ""
-        if "sent" in header.arguments:
-            self._told = self._written
         shared: dict[str, Any] = {
             "now": "",
             "revision": record.revision,
             "frontend": self._around.frontend,
-            "sent": mark,
+            "sent": self._mark() if "sent" in header.arguments else None,
             "number": 0,
         }
         fixed = {name: value for name, value in shared.items() if name in header.arguments} | dict(
@@ -249,6 +254,12 @@ class Lane:
         return self._server.arguments(
             call.script, [keys.of_partition(name, partition) for name in header.keys], fixed, rows
         )
+
+    def _mark(self) -> int | str:
+        if self._around.flushed():
+            self._marks.flushed(time.monotonic(), closing=self._closing)
+        mark = self._marks.tell()
+        return "" if mark is None else mark
 
     def _settle(self, record: NodeRecord, batch: Batch, reply: Any) -> list[Ticket]:
         """Answer a batch and hand out what its script gave; gives its tickets back when the record was old."""
@@ -308,7 +319,7 @@ class Lane:
             )
         for letter in read.handovers:
             self._around.hand_over(record, letter)
-        self._received = max(self._received, read.token)
+        self._marks.received = max(self._marks.received, read.token)
         if read.due_ms:
             self._around.announce(partition, read.due_ms)
 

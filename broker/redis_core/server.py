@@ -76,7 +76,9 @@ class Server:
         )
         return cls(aioredis.Redis.from_pool(pool), folder)
 
-    def arguments(self, name: str, keys: Sequence[str], fixed: Mapping[str, Value], rows: Iterable[Any] = ()) -> Arguments:
+    def arguments(
+        self, name: str, keys: Sequence[str], fixed: Mapping[str, Value], rows: Iterable[Any] = ()
+    ) -> Arguments:
         """Put named values in the order of the script's header; a name too few or too many is a KeyError or ScriptDefect."""
         found = self._scripts[name]
         if fixed.keys() != set(found.arguments):

@@ -168,7 +168,7 @@ class RedisCore:
                 await self._rest()
                 for lane in self.lanes():
                     if lane.unmarked:
-                        lane.mark()
+                        lane.close()
                 await self._rest()
         except TimeoutError:
             log.warning("drained in part: what is not marked sent, others will send again")

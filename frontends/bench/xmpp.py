@@ -6,6 +6,7 @@ README and CI speak of.
 
 import asyncio
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,62 +40,55 @@ def main(*, as_json: bool, quick: bool) -> int:
             "XMPP_DOMAIN": ejabberd.domain,
             "XMPP_SECRET": ejabberd.secret,
         }
-        first = stack.enter_context(Frontend(settings))
-        runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
-        status.update("measuring ejabberd's pubsub and one frontend")
-        one = runner.run(_one(ejabberd, first.process.pid, seconds))
-        status.update("measuring two frontends")
-        stack.enter_context(Frontend(settings))
-        two = runner.run(_two(ejabberd, seconds))
-    return show(_rows(one, two), as_json=as_json)
+        frontend = stack.enter_context(Frontend(settings))
+        status.update("measuring ejabberd's pubsub, one frontend and two, in turns")
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            found = runner.run(_measured(ejabberd, frontend.process.pid, settings, seconds))
+    return show(_rows(found), as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
-class One:
-    """What one frontend did: rates in jobs and publishes per second, times in seconds."""
+class Found:
+    """What was measured: rates per second, times in seconds."""
 
-    jobs: float
     publishes: float
+    jobs: float
+    jobs_of_two: float
     cpu_per_stanza: float
     waits: list[float]
 
 
-def _rows(one: One, two: float) -> list[Row]:
+def _rows(found: Found) -> list[Row]:
     return [
-        at_least("jobs", "jobs/s", one.jobs, one.publishes, 1.0),
-        at_most("cpu_per_stanza", "µs", one.cpu_per_stanza * 1e6, 40),
-        at_most("latency_p50", "ms", percentile(one.waits, 0.5), 5),
-        at_most("latency_p99", "ms", percentile(one.waits, 0.99), 25),
-        at_least("two_frontends", "jobs/s", two, one.jobs, 0.9),
+        at_least("jobs", "jobs/s", found.jobs, found.publishes, 1.0),
+        at_most("cpu_per_stanza", "µs", found.cpu_per_stanza * 1e6, 40),
+        at_most("latency_p50", "ms", percentile(found.waits, 0.5), 5),
+        at_most("latency_p99", "ms", percentile(found.waits, 0.99), 25),
+        at_least("two_frontends", "jobs/s", found.jobs_of_two, found.jobs, 0.9),
     ]
 
 
-async def _one(ejabberd: Ejabberd, pid: int, seconds: float) -> One:
-    """Measure jobs and their ceiling in turns, so that noise hits both alike; the better round of each counts."""
+async def _measured(ejabberd: Ejabberd, pid: int, settings: Mapping[str, str], seconds: float) -> Found:
+    """Measure all in turns, so that noise hits them alike; the best round of each rate counts."""
     pubsub = await Pubsub.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.pubsub, "ceiling")
-    jobs = await Jobs.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.domain, "one")
-    best = ceiling = cpu = 0.0
+    jobs = await Jobs.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.domain, "jobs")
+    publishes = of_one = of_two = cpu = 0.0
     count = 0
     for _ in range(_ROUNDS):
-        ceiling = max(ceiling, (await pubsub.loop.rate(seconds))[1])
+        publishes = max(publishes, (await pubsub.loop.rate(seconds))[1])
         before = _cpu_seconds(pid)
         done, rate = await jobs.loop.rate(seconds)
         cpu += _cpu_seconds(pid) - before
         count += done
-        best = max(best, rate)
+        of_one = max(of_one, rate)
+        with Frontend(settings) as second:
+            of_two = max(of_two, (await jobs.loop.rate(seconds))[1])
+            # In order, so that nothing of it is left for the next round.
+            second.stop()
     await jobs.paced(_PACE, _ROUNDS * seconds)
     pubsub.close()
     jobs.close()
-    return One(best, ceiling, cpu / (count * STANZAS_PER_JOB), jobs.waits)
-
-
-async def _two(ejabberd: Ejabberd, seconds: float) -> float:
-    jobs = await Jobs.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.domain, "two")
-    best = 0.0
-    for _ in range(_ROUNDS):
-        best = max(best, (await jobs.loop.rate(seconds))[1])
-    jobs.close()
-    return best
+    return Found(publishes, of_one, of_two, cpu / (count * STANZAS_PER_JOB), jobs.waits)
 
 
 def _cpu_seconds(pid: int) -> float:

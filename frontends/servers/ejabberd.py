@@ -71,7 +71,21 @@ class Ejabberd(Server):
             )
         )
         return Process(
-            [_erl(), "+K", "true", "+sss", "8192", "+P", "250000", "-noinput", "-mnesia", "dir", f'"{spool}"', "-s", "ejabberd"],
+            [
+                _erl(),
+                "+K",
+                "true",
+                "+sss",
+                "8192",
+                "+P",
+                "250000",
+                "-noinput",
+                "-mnesia",
+                "dir",
+                f'"{spool}"',
+                "-s",
+                "ejabberd",
+            ],
             directory=spool,
             log=self.directory / "console.log",
             environment={

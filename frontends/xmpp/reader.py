@@ -61,6 +61,9 @@ class Reader:
         # Without a separator expat leaves prefixes alone: it would count an undeclared one as not well-formed.
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
+        # From 2.6 on expat puts a long token off until twice as much has come: here nothing may come until it is answered.
+        if hasattr(self._parser, "SetReparseDeferralEnabled"):
+            self._parser.SetReparseDeferralEnabled(False)  # noqa: FBT003  (expat's)
         self._parser.StartDoctypeDeclHandler = _refuse_doctype
         # The prefixes known at each level: before the stream, in the stream, in the stanza, in each open element of it.
         self._scopes: list[Scope] = [{"": "", "xml": ns.XML}]

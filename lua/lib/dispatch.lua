@@ -1,5 +1,5 @@
 -- Hands waiting items to subscribers with free credit; part of every script that can enable it.
--- NEEDS: inflight deadlines held turns resting
+-- NEEDS: inflight deadlines held ready turns resting
 --- @include partition writes positions flights credit waiting
 local dispatch = {LIMIT = 200}
 

@@ -1,5 +1,5 @@
 -- How a published item enters: what a repeated id means (X1), whether there is room (P17, PX4), and where it goes.
--- NEEDS: log index replaced parked history seen ready subscribers
+-- NEEDS: log index replaced parked history seen subscribers
 --- @include partition writes positions entries flights waiting items handover
 local intake = {}
 

@@ -1,5 +1,5 @@
 -- The decision table of requirements §1.7 (rows 4 to 11; the rows before it need no item and are judged by the frontend).
--- NEEDS: history
+-- NEEDS:
 --- @include writes entries flights history items answers
 local judge = {}
 

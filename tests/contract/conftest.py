@@ -1,0 +1,123 @@
+"""Cores over a real server, each with a door that only records."""
+
+# ruff: noqa: ANN401  (settings are what their own model says)
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import redis
+
+from broker.model.commands import Command
+from broker.model.items import Delivery, Notice
+from broker.redis_core.service import RedisCore
+from broker.settings import Settings
+from frontends.servers.redis import RedisServer
+
+
+class Door:
+    """A door that writes down what it is handed; `writes` False is a stream that is down."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.deliveries: list[Delivery] = []
+        self.notices: list[Notice] = []
+        self.writes = True
+        self._changed = asyncio.Event()
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Write down a delivery."""
+        self.deliveries.append(delivery)
+        self._changed.set()
+
+    def notify(self, notice: Notice) -> None:
+        """Write down a notice."""
+        self.notices.append(notice)
+        self._changed.set()
+
+    def flushed(self) -> bool:
+        """Tell whether all has left."""
+        return self.writes
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something that it was handed makes this true."""
+        async with asyncio.timeout(10):
+            while not holds():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+class Asked:
+    """Submits commands and counts how often each was answered."""
+
+    def __init__(self, core: RedisCore) -> None:
+        """Submit to this core."""
+        self._core = core
+        self.results: list[list[Any]] = []
+
+    def submit(self, *commands: Command) -> None:
+        """Submit commands in one loop turn."""
+        for command in commands:
+            answers: list[Any] = []
+            self.results.append(answers)
+            self._core.submit(command, answers.append)
+
+    async def settled(self) -> list[Any]:
+        """Wait until all are answered; gives the answers and checks that each came once."""
+        async with asyncio.timeout(10):
+            while not all(self.results):  # noqa: ASYNC110  (whoever answers knows no event of ours)
+                await asyncio.sleep(0.005)
+        # A second answer would come with what is still under way.
+        await asyncio.sleep(0.02)
+        assert [len(answers) for answers in self.results] == [1] * len(self.results)
+        return [answers[0] for answers in self.results]
+
+
+MakeCore = Callable[..., Awaitable[tuple[RedisCore, Door]]]
+
+
+@pytest.fixture
+def node() -> str:
+    """Give a name that no other test uses."""
+    return f"jobs-{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+async def make_core(valkey: RedisServer) -> AsyncIterator[MakeCore]:
+    """Give a way to start cores on an empty server; all are stopped at the end."""
+    with redis.Redis.from_url(valkey.url) as client:
+        # Cores of earlier tests are dead frontends to these, and would be rescued.
+        client.flushall()
+    cores: list[RedisCore] = []
+
+    async def make(url: str = valkey.url, **more: Any) -> tuple[RedisCore, Door]:
+        door = Door()
+        given = {"redis_url": url, "xmpp_domain": "queue.localhost", "xmpp_secret": "secret", **more}
+        core = RedisCore(Settings(**given), door)
+        await core.start()
+        cores.append(core)
+        return core, door
+
+    yield make
+    for core in cores:
+        await core.stop()
+
+
+@pytest.fixture
+async def core_and_door(make_core: MakeCore) -> tuple[RedisCore, Door]:
+    """Give one core."""
+    return await make_core()
+
+
+@pytest.fixture
+def core(core_and_door: tuple[RedisCore, Door]) -> RedisCore:
+    """Give the core alone."""
+    return core_and_door[0]
+
+
+@pytest.fixture
+def door(core_and_door: tuple[RedisCore, Door]) -> Door:
+    """Give the door of `core`."""
+    return core_and_door[1]

@@ -1,5 +1,7 @@
-"""The queue as plain Python, written from the requirements: the oracle of the state machine. It must not know Redis or
-how any script works; what it takes from the design are names that people see (positions, tokens) and the bounds.
+"""The queue as plain Python, written from the requirements: the oracle of the state machine.
+
+It must not know Redis or how any script works; what it takes from the design are names that people see (positions,
+tokens) and the bounds.
 """
 
 from collections import Counter
@@ -73,7 +75,15 @@ class Letter:
     def shown(self) -> tuple[object, ...]:
         """Give what a script answers of it."""
         version = self.item.version
-        return (written(self.item.position), self.item.name, version.by, version.body, self.attempts, self.jid, self.reason)
+        return (
+            written(self.item.position),
+            self.item.name,
+            version.by,
+            version.body,
+            self.attempts,
+            self.jid,
+            self.reason,
+        )
 
 
 @dataclass(slots=True)
@@ -173,7 +183,7 @@ class Model:
         return self._end(frontend)
 
     def unlock(
-        self, frontend: str, asker: str, name: str, token: str, request: str, delay_ms: int, *, dead_letter: bool
+        self, frontend: str, asker: str, name: str, token: str, request: str, *, delay_ms: int, dead_letter: bool
     ) -> Outcome:
         """Give an item back."""
         self._begin()
@@ -241,7 +251,7 @@ class Model:
 
     def resend(self, rescuer: str, lapsed: str, after: int) -> list[tuple[object, ...]]:
         """Give the live deliveries of a frontend past its mark, which the rescuer has to send from now on."""
-        taken = []
+        taken: list[tuple[object, ...]] = []
         for item in self.items.values():
             lock = item.lock
             if lock is None or lock.frontend != lapsed:
@@ -351,7 +361,9 @@ class Model:
             del self.items[oldest.name]
         return True
 
-    def _verdict(self, asker: str, name: str, token: str, request: str, *, owner: bool) -> str:
+    def _verdict(  # noqa: PLR0911  (a decision table)
+        self, asker: str, name: str, token: str, request: str, *, owner: bool
+    ) -> str:
         """Judge by the table of requirements §1.7; a replay is answered as the first was (Q27)."""
         item = self.items.get(name)
         lock = item.lock if item else None
@@ -393,7 +405,9 @@ class Model:
             version = item.parked
             self.items[item.name] = Item(item.name, version.position, version, indexed=True, state="ready")
 
-    def _release(self, item: Item, kind: str, *, reason: str = "", delay_ms: int = 0, dead_letter: bool = False) -> None:
+    def _release(
+        self, item: Item, kind: str, *, reason: str = "", delay_ms: int = 0, dead_letter: bool = False
+    ) -> None:
         lock = item.lock
         assert lock
         tried = 0 < self.options.max_deliveries <= lock.attempt

@@ -1,14 +1,16 @@
-"""What the partition's keys must hold for a model in a given state, and how to read what they do hold. Knows the table of
-keys (`broker/keys.py`) and the model; must not know any script.
+"""What the partition's keys must hold for a model in a given state, and how to read what they do hold.
+
+Knows the table of keys (`broker/keys.py`) and the model; must not know any script.
 """
 
-from typing import Any, Final
-
-import redis
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.redis_core.calls.call import subid
 from tests.contract.model import Item, Model, written
 from tests.lua.driver import Queue, text
+
+if TYPE_CHECKING:
+    import redis
 
 READ: Final = (
     "meta", "log", "index", "replaced", "parked", "ready", "delayed", "inflight", "deadlines", "held", "subscribers",

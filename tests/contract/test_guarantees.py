@@ -13,7 +13,14 @@ import pytest
 import redis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from broker.model.names import Partition
 from frontends.servers.redis import RedisServer
@@ -55,7 +62,11 @@ class QueueMachine(RuleBasedStateMachine):
     def begin(self, *, max_deliveries: int, dead_letters: bool, dedupe: str, node_full: str, max_items: int) -> None:
         """Open a queue, and the one for its dead letters."""
         self.options = Options(
-            max_deliveries=max_deliveries, dead_letters=dead_letters, dedupe=dedupe, node_full=node_full, max_items=max_items
+            max_deliveries=max_deliveries,
+            dead_letters=dead_letters,
+            dedupe=dedupe,
+            node_full=node_full,
+            max_items=max_items,
         )
         self.model = Model(self.options, T0)
         incarnation = secrets.token_hex(6)
@@ -95,7 +106,9 @@ class QueueMachine(RuleBasedStateMachine):
         lines = [{"item": name, "by": by, "body": body, "once": "", "full": "", "bare": ""} for name, by, body in rows]
         answer = self.call(frontend, "publish", lines, fixed)
         self.judge(frontend, answer, self.model.publish(self.frontends[frontend], rows), lost=lost)
-        self.services_ids += [row[1] for row, (name, _, _) in zip(answer.rows, rows, strict=True) if not name and row[1:]]
+        self.services_ids += [
+            row[1] for row, (name, _, _) in zip(answer.rows, rows, strict=True) if not name and row[1:]
+        ]
 
     @rule(which=st.integers(0, 20), owner=st.booleans(), frontend=frontends)
     def delete(self, *, which: int, owner: bool, frontend: int) -> None:
@@ -157,9 +170,13 @@ class QueueMachine(RuleBasedStateMachine):
         """Give back, with hints or without."""
         name, jid = self.pick(worker, which)
         given = self.token(name, token)
-        row = self.queue.given_back(jid, name, given, request=request, delay_ms=delay, dead_letter="1" if dead_letter else "")
+        row = self.queue.given_back(
+            jid, name, given, request=request, delay_ms=delay, dead_letter="1" if dead_letter else ""
+        )
         answer = self.call(frontend, "unlock", [row])
-        outcome = self.model.unlock(self.frontends[frontend], jid, name, given, request, delay, dead_letter=dead_letter)
+        outcome = self.model.unlock(
+            self.frontends[frontend], jid, name, given, request, delay_ms=delay, dead_letter=dead_letter
+        )
         self.judge(frontend, answer, outcome, lost=lost)
 
     @rule(worker=workers, which=st.integers(0, 20), token=tokens)
@@ -179,8 +196,12 @@ class QueueMachine(RuleBasedStateMachine):
         asker = "mallory@x/1" if forged else next(sender for sender, jid in WORKERS if jid == item.lock.jid)
         place, token = written(item.position), item.lock.token
         row = {**self.queue.holder(asker, ""), "position": place, "token": token, "gone": "1" if gone else ""}
-        answer = self.call(frontend, "bounce", [{key: row[key] for key in ("full", "bare", "position", "token", "gone")}])
-        self.judge(frontend, answer, self.model.bounce(self.frontends[frontend], asker, place, token, gone=gone), lost=lost)
+        answer = self.call(
+            frontend, "bounce", [{key: row[key] for key in ("full", "bare", "position", "token", "gone")}]
+        )
+        self.judge(
+            frontend, answer, self.model.bounce(self.frontends[frontend], asker, place, token, gone=gone), lost=lost
+        )
 
     # Time, and what it asks for.
 
@@ -194,7 +215,7 @@ class QueueMachine(RuleBasedStateMachine):
         """Visit the partition."""
         answer = self.call(frontend, "expire", [])
         outcome = self.model.expire(self.frontends[frontend])
-        assert sorted(map(tuple, answer.notices)) == sorted(outcome.notices)  # type: ignore[type-var]
+        assert sorted(map(tuple, answer.notices)) == sorted(outcome.notices)
         self.judge(frontend, answer, outcome, lost=lost)
 
     # Crashes.
@@ -330,7 +351,7 @@ class QueueMachine(RuleBasedStateMachine):
             scan, upto = answer.rows[0], answer.rows[1]
             if scan == "0":
                 break
-        assert sorted(expect) == sorted((d.jid, d.item, d.token, d.attempt, d.body) for d in found)  # type: ignore[type-var]
+        assert sorted(expect) == sorted((d.jid, d.item, d.token, d.attempt, d.body) for d in found)
         for delivery in found:
             self.model.renumbered(delivery.item, delivery.sequence)
         self.model.token += len(found)
@@ -343,7 +364,7 @@ class QueueMachine(RuleBasedStateMachine):
         if outcome.words or answer.rows:
             assert answer.words == outcome.words
         assert list(map(tuple, answer.deliveries)) == outcome.deliveries
-        assert sorted(map(tuple, answer.handovers)) == sorted(outcome.letters)  # type: ignore[type-var]
+        assert sorted(map(tuple, answer.handovers)) == sorted(outcome.letters)
         assert answer.more == 0
         assert answer.token == self.model.token
         for delivery in answer.deliveries:
@@ -369,7 +390,7 @@ CHECKS = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_t
 
 def test_guarantees(machine: type[QueueMachine]) -> None:
     """Guarantees 1 to 3 and 6 of design §4 hold over 400 histories of 50 steps (Q12, Q17, Q27, Q30, X1, X8)."""
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         machine,
         settings=settings(max_examples=400, stateful_step_count=50, deadline=None, suppress_health_check=CHECKS),
     )
@@ -378,7 +399,7 @@ def test_guarantees(machine: type[QueueMachine]) -> None:
 @pytest.mark.soak
 def test_guarantees_for_long(machine: type[QueueMachine]) -> None:
     """The same over 5,000 histories of 100 steps."""
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         machine,
         settings=settings(max_examples=5_000, stateful_step_count=100, deadline=None, suppress_health_check=CHECKS),
     )

@@ -100,7 +100,7 @@ class Client:
         self._numbers = itertools.count(1)
         self._wanted = True
         unencrypted = {"feature_mechanisms": {"unencrypted_plain": True, "unencrypted_scram": True}}
-        self._xmpp = ClientXMPP(jid, password, plugin_config=unencrypted)  # type: ignore[no-untyped-call]
+        self._xmpp = ClientXMPP(jid, password, plugin_config=unencrypted)
         self._xmpp.enable_direct_tls = self._xmpp.enable_starttls = False
         self._xmpp.enable_plaintext = True
         self._xmpp.add_filter("in", self._hear)
@@ -293,9 +293,7 @@ def form_values(element: Element) -> dict[str, str]:
     """Read the first value of each field of the form inside an element."""
     form = element if element.tag == f"{{{FORM}}}x" else element.find(f".//{{{FORM}}}x")
     assert form is not None
-    return {
-        field.get("var", ""): field.findtext(f"{{{FORM}}}value", "") for field in form.iterfind(f"{{{FORM}}}field")
-    }
+    return {field.get("var", ""): field.findtext(f"{{{FORM}}}value", "") for field in form.iterfind(f"{{{FORM}}}field")}
 
 
 def _mark(token: int | None) -> str:

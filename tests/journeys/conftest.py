@@ -9,7 +9,7 @@ import pytest
 
 from frontends.servers.ejabberd import Ejabberd
 from frontends.servers.redis import RedisServer, redis_binary
-from tests.journeys.client import Client
+from tests.journeys.client import Client, Delivery
 from tests.journeys.service import DOMAIN, Frontend, Service
 
 Join = Callable[..., Awaitable[Client]]
@@ -28,7 +28,7 @@ def service(ejabberd: Ejabberd) -> Iterator[Service]:
 
 @pytest.fixture
 async def join(service: Service) -> AsyncIterator[Join]:
-    """Give the maker of clients: `await join()` is somebody new, `await join(jid, password)` has an account."""
+    """Give the maker of clients: without arguments somebody new, with a JID and a password one who has an account."""
     clients: list[Client] = []
 
     async def make(jid: str = "", password: str = "") -> Client:
@@ -45,3 +45,12 @@ async def join(service: Service) -> AsyncIterator[Join]:
 def account(service: Service) -> tuple[str, str]:
     """Give the bare JID and the password of a new account."""
     return service.ejabberd.register(f"worker-{secrets.token_hex(4)}", "secret"), "secret"
+
+
+async def holding(join: Join, item: str = "i1", **options: str) -> tuple[Client, Client, str, Delivery]:
+    """Give an owner, a worker of credit 1 that holds an item, the node and the delivery."""
+    owner, worker = await join(), await join()
+    node = await owner.queue({name.replace("__", "#"): value for name, value in options.items()})
+    assert (await worker.subscribe(node)).error == ""
+    assert (await owner.publish(node, item)).error == ""
+    return owner, worker, node, await worker.next(Delivery)

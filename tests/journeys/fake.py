@@ -2,10 +2,10 @@
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha1
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, cast
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 
@@ -27,7 +27,7 @@ class FakeServer:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(_PATIENCE_SECONDS)
         self._peer = self._listener
-        self._parser: ET.XMLPullParser = ET.XMLPullParser(["start", "end"])
+        self._parser = _parser()
         self._depth = 0
         self.heard: list[Element] = []
 
@@ -41,7 +41,7 @@ class FakeServer:
         """Take the next connection and begin its stream, with this header in place of the usual one."""
         self._peer, _ = self._listener.accept()
         self._peer.settimeout(_PATIENCE_SECONDS)
-        self._parser, self._depth = ET.XMLPullParser(["start", "end"]), 0
+        self._parser, self._depth = _parser(), 0
         self.heard = []
         self.send(header)
 
@@ -95,10 +95,14 @@ class FakeServer:
             assert data, "the frontend hung up"
             assert time.monotonic() < deadline, "the frontend never said it"
             self._parser.feed(data)
-            for event, element in self._parser.read_events():
+            for event, element in cast("Iterator[tuple[str, Element]]", self._parser.read_events()):
                 self._depth += 1 if event == "start" else -1
                 if event == "end" and self._depth == 1:
                     self.heard.append(element)
+
+
+def _parser() -> "ET.XMLPullParser[Element]":
+    return ET.XMLPullParser(["start", "end"])
 
 
 def condition(answer: Element) -> str:

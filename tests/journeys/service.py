@@ -47,7 +47,7 @@ class Frontend(Server):
     @property
     def alive(self) -> bool:
         """Tell whether the process that was started still runs."""
-        return self.process._child.poll() is None
+        return self._process is not None and self._process._child.poll() is None
 
     def get(self, path: str) -> int:
         """Ask a probe for its status; 0 when nobody answers."""

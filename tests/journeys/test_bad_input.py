@@ -65,7 +65,11 @@ CASES = {
     "retract from an unknown node": ("set", _pubsub("<retract node='?'><item id='i1'/></retract>"), UNKNOWN),
     "unlock on an unknown node": ("set", _pubsub(f"{UNLOCK} node='?'><item id='i1'/></unlock>"), UNKNOWN),
     "retract of an unknown item": ("set", _pubsub("<retract node='NODE'><item id='?'/></retract>"), UNKNOWN),
-    "two items published": ("set", _pubsub(f"<publish node='NODE'><item>{JOB}</item><item>{JOB}</item></publish>"), BAD),
+    "two items published": (
+        "set",
+        _pubsub(f"<publish node='NODE'><item>{JOB}</item><item>{JOB}</item></publish>"),
+        BAD,
+    ),
     "two items retracted": ("set", _pubsub("<retract node='NODE'><item id='a'/><item id='b'/></retract>"), BAD),
     "two items unlocked": ("set", _pubsub(f"{UNLOCK} node='NODE'><item id='a'/><item id='b'/></unlock>"), BAD),
     "two requests at once": ("set", _pubsub("<retract node='NODE'><item id='a'/></retract>" * 2), BAD),
@@ -77,7 +81,11 @@ CASES = {
     "credit in other digits": ("set", _credits("\u0663"), BAD_OPTIONS),
     "credit of 100,000 digits": ("set", _credits("9" * 100_000), BAD_OPTIONS),
     "options of no form": ("set", _credit(""), NO_OPTIONS),
-    "options of another form": ("set", _credit(submitted(f"{PUBSUB}#node_config", {"pubsub#queue_requests": "1"})), BAD_OPTIONS),
+    "options of another form": (
+        "set",
+        _credit(submitted(f"{PUBSUB}#node_config", {"pubsub#queue_requests": "1"})),
+        BAD_OPTIONS,
+    ),
     "options not submitted": ("set", _credit(f"<x xmlns='{FORM}' type='form'/>"), BAD_OPTIONS),
     "options without type": ("set", _credit(f"<x xmlns='{FORM}'/>"), BAD_OPTIONS),
     "an option that is none": ("set", _credit(submitted(OPTIONS, {"pubsub#digest": "1"})), BAD_OPTIONS),
@@ -192,7 +200,14 @@ GARBAGE = {
     "chat": f"<message type='chat' to='{DOMAIN}'><body>hello</body></message>",
     "forged ids": "".join(
         f"<message type='error' id='{name}' to='{DOMAIN}'/>"
-        for name in ("sq:", "sq:1:1-1:x", "sq:1:1-1:n@i/0", "sq:99999999999999999999:1-1:n@i/0", "sq:1:1-1:n@i/\u0663", "x")
+        for name in (
+            "sq:",
+            "sq:1:1-1:x",
+            "sq:1:1-1:n@i/0",
+            "sq:99999999999999999999:1-1:n@i/0",
+            "sq:1:1-1:n@i/\u0663",
+            "x",
+        )
     ),
     "presence of no kind": f"<presence to='{DOMAIN}' type='frobnicate'/>",
     "presence errors": f"<presence to='{DOMAIN}' type='error'/>",
@@ -313,7 +328,9 @@ def test_iq_of_no_kind(fake: tuple[FakeServer, Frontend]) -> None:
     _works(server, frontend)
 
 
-_LAUGHS = "<!ENTITY a 'ha'>" + "".join(f"<!ENTITY {b} '{f'&{a};' * 10}'>" for a, b in zip("abcdefgh", "bcdefghi", strict=True))
+_LAUGHS = "<!ENTITY a 'ha'>" + "".join(
+    f"<!ENTITY {b} '{f'&{a};' * 10}'>" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+)
 _STREAM = (
     "<stream:stream xmlns='jabber:component:accept' xmlns:stream='http://etherx.jabber.org/streams'"
     " from='journeys.localhost' id='ID'>"
@@ -341,7 +358,9 @@ def test_stream_with_document_type(fake: tuple[FakeServer, Frontend], header: st
     _eventually_works(server, frontend)
 
 
-@pytest.mark.parametrize("text", ["<!DOCTYPE s>", "<iq>&boom;</iq>", "<iq></message>", "<iq a='&#0;'/>", "\xff\xfe\x00"])
+@pytest.mark.parametrize(
+    "text", ["<!DOCTYPE s>", "<iq>&boom;</iq>", "<iq></message>", "<iq a='&#0;'/>", "\xff\xfe\x00"]
+)
 def test_stream_broken(fake: tuple[FakeServer, Frontend], text: str) -> None:
     """What is no XML ends the stream, not the frontend, which comes back."""
     server, frontend = fake

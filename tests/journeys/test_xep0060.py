@@ -187,7 +187,11 @@ async def test_subscription_options(join: Join) -> None:
     node = await client.queue()
     await client.subscribe(node, 3)
     assert form_values((await client.options(node)).element)[CREDIT] == "3"
-    for value, error in (("7", ""), ("0", "modify bad-request invalid-options"), ("x", "modify bad-request invalid-options")):
+    for value, error in (
+        ("7", ""),
+        ("0", "modify bad-request invalid-options"),
+        ("x", "modify bad-request invalid-options"),
+    ):
         form = submitted(f"{PUBSUB}#subscribe_options", {CREDIT: value})
         changed = await client.pubsub(f"<options node='{node}' jid='{client.jid}'>{form}</options>")
         assert changed.error == error

@@ -10,6 +10,8 @@ import redis
 from broker.model.names import Partition
 from frontends.servers.redis import RedisServer
 from tests.lua.driver import Queue, Runner
+from tests.lua.records import Records
+
 
 @pytest.fixture(scope="session")
 def runners(valkey: RedisServer, redis7: RedisServer) -> Iterator[dict[str, Runner]]:
@@ -25,8 +27,7 @@ def runners(valkey: RedisServer, redis7: RedisServer) -> Iterator[dict[str, Runn
 @pytest.fixture(params=["valkey", "redis7", "fakeredis"])
 def runner(request: pytest.FixtureRequest, runners: dict[str, Runner]) -> Runner:
     """Give each server in turn."""
-    found = runners[request.param]
-    return found
+    return runners[request.param]
 
 
 @pytest.fixture
@@ -40,3 +41,9 @@ def queue(unopened: Queue) -> Queue:
     """Give an open partition: locks of a minute, twenty deliveries, dead letters."""
     unopened.open()
     return unopened
+
+
+@pytest.fixture
+def records(runner: Runner) -> Records:
+    """Give the records of one that exists for this test only."""
+    return Records(runner)

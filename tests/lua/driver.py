@@ -1,8 +1,10 @@
-"""Runs one script by its name on one partition, with the time given. Knows what every reply has in common and holds
-each call to its header; must not know what any one script does.
+"""Runs one script by its name on one partition, with the time given.
+
+Knows what every reply has in common and holds each call to its header; must not know what any one script does.
 """
 
-import json
+# ruff: noqa: ANN401  (what Redis takes and answers has no types of its own)
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -21,7 +23,9 @@ T0: Final = 1_700_000_000_000
 FOLDER: Final = lua_directory()
 SCRIPTS: Final[Mapping[str, Script]] = {name: script(FOLDER, name) for name in operations(FOLDER)}
 
-PARTITIONED: Final = frozenset(name for name, found in SCRIPTS.items() if "stale" in found.returns and "now" in found.arguments)
+PARTITIONED: Final = frozenset(
+    name for name, found in SCRIPTS.items() if "stale" in found.returns and "now" in found.arguments
+)
 """Scripts that answer in the shape that `broker.redis_core.calls.call.Reply` reads."""
 
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -148,7 +152,9 @@ class Runner:
         before = self._snapshot(names)
         reply = text(self._call(found, names, values))
         after = self._snapshot(names)
-        changed = {key for key, old, new in zip(found.keys, before, after, strict=True) if old != new} if before else set()
+        changed = (
+            {key for key, old, new in zip(found.keys, before, after, strict=True) if old != new} if before else set()
+        )
         assert changed <= found.writes, f"{name} changed {changed - found.writes}, which its header does not say"
         assert reply[0] in found.returns, f"{name} answered {reply[0]}, which its header does not say"
         return reply
@@ -163,7 +169,7 @@ class Runner:
             return self.client.evalsha(found.sha, len(names), *names, *values)
 
     def _snapshot(self, names: Sequence[str]) -> list[str]:
-        return text(self.client.eval(_SNAPSHOT, len(names), *names)) if self._checked else []  # type: ignore[no-any-return]
+        return text(self.client.eval(_SNAPSHOT, len(names), *names)) if self._checked else []
 
 
 class Queue:
@@ -192,7 +198,14 @@ class Queue:
             return Answer(reply[0], reply[1:])
         code, results, deliveries, notices, handovers, due, more, token = reply
         answer = Answer(
-            code, results, [Delivered(*d) for d in deliveries], notices, [Handover(*h) for h in handovers], due, more, token
+            code,
+            results,
+            [Delivered(*d) for d in deliveries],
+            notices,
+            [Handover(*h) for h in handovers],
+            due,
+            more,
+            token,
         )
         self._check(found, answer, len(rows))
         return answer
@@ -260,7 +273,9 @@ class Queue:
 
     def given_back(self, jid: str, item: str, token: Any = "", **more: Any) -> dict[str, Any]:
         """Make the row of an unlock."""
-        hints = {name: more.pop(name, default) for name, default in (("delay_ms", 0), ("reason", ""), ("dead_letter", ""))}
+        hints = {
+            name: more.pop(name, default) for name, default in (("delay_ms", 0), ("reason", ""), ("dead_letter", ""))
+        }
         return {**self.asked(jid, item, token, **more), **hints}
 
     def locks(self, jid: str) -> list[Any]:
@@ -284,10 +299,8 @@ class Queue:
 
     def journal(self) -> list[dict[str, str]]:
         """Read the journal."""
-        return [
-            {name.decode(): value.decode() for name, value in fields.items()}
-            for _id, fields in self.client.xrange(self.key("journal"))
-        ]
+        records: list[Any] = self.client.xrange(self.key("journal")) or []
+        return [{name.decode(): value.decode() for name, value in fields.items()} for _id, fields in records]
 
     def kept(self) -> set[str]:
         """Name the keys that hold anything."""
@@ -298,8 +311,3 @@ class Queue:
                 size = self.client.xlen(name) if row.type == "stream" else self.client.exists(name)
                 found |= {row.name} if size else set()
         return found
-
-
-def shown(answer: Answer) -> str:
-    """Write an answer for a failure's message."""
-    return json.dumps([answer.code, answer.rows, answer.deliveries, answer.handovers], default=str)

@@ -1,6 +1,6 @@
 """browse: look, and touch nothing."""
 
-from tests.lua.driver import Queue, T0
+from tests.lua.driver import T0, Queue
 from tests.lua.worded import ALICE, W1
 
 

@@ -21,7 +21,13 @@ def test_frees_all(queue: Queue) -> None:
 def test_is_final(queue: Queue) -> None:
     """P24: late calls find no node, and nobody opens it again; deleting twice is deleting once."""
     queue.run("delete")
-    for answer in (queue.publish("a"), queue.retract(W1, "a"), queue.subscribe(W1, 1), queue.expire(), queue.run("purge")):
+    for answer in (
+        queue.publish("a"),
+        queue.retract(W1, "a"),
+        queue.subscribe(W1, 1),
+        queue.expire(),
+        queue.run("purge"),
+    ):
         assert answer.code == "deleted"
     assert queue.open(revision=9).code == "deleted"
     assert queue.run("delete").rows == ["0", []]

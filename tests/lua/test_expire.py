@@ -1,6 +1,6 @@
 """expire: what time asks for."""
 
-from tests.lua.driver import Queue, T0
+from tests.lua.driver import T0, Queue
 from tests.lua.worded import W1, W2
 
 

@@ -20,6 +20,6 @@ def test_of_something_else(queue: Queue) -> None:
     """Only what is on its way is forgotten: a position that waits or is locked stays."""
     queue.publish("a", "b")
     queue.subscribe(W1, 1)
-    for position in queue.client.xrange(queue.key("log")):
-        queue.run("handed", {"position": position[0]})
+    for position, _ in queue.client.xrange(queue.key("log")) or []:
+        queue.run("handed", {"position": position})
     assert queue.browse() == {"a": "locked", "b": "waiting"}

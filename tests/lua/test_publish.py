@@ -3,7 +3,7 @@
 import pytest
 
 from broker.redis_core.calls.call import subid
-from tests.lua.driver import Queue, T0
+from tests.lua.driver import T0, Queue
 from tests.lua.worded import ALICE, HARD, W1, W2, W3
 
 

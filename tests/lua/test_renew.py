@@ -1,6 +1,6 @@
 """renew: a lock's time begins anew."""
 
-from tests.lua.driver import Queue, T0
+from tests.lua.driver import T0, Queue
 from tests.lua.worded import W1, W2
 
 

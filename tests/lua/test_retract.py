@@ -119,3 +119,13 @@ def test_large_batch(queue: Queue) -> None:
     answer = queue.run("retract", *(queue.asked(W1, name, request=name) for name in names[:200]))
     assert set(answer.words) == {"ok"}
     assert [d.item for d in answer.deliveries] == names[200:]
+
+
+def test_after_it_came_back(queue: Queue) -> None:
+    """Guarantee 6: the history of an item that came back goes with it."""
+    queue.publish("a")
+    queue.subscribe(W1, 1)
+    queue.unlock(W1, "a")
+    assert "history" in queue.kept()
+    queue.retract(W1, "a")
+    assert queue.kept() == {"meta", "subscribers", "turns", "journal"}

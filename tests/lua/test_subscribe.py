@@ -80,3 +80,13 @@ def test_hard_jids(queue: Queue) -> None:
     for jid in jids:
         assert queue.unsubscribe(jid, release="1").words == ["ok"]
     assert queue.stats()["in_flight"] == 0
+
+
+def test_credit_that_is_just_used_up(queue: Queue) -> None:
+    """Guarantee 3: who holds exactly its credit is not next, whatever set the credit."""
+    queue.publish("a", "b")
+    queue.subscribe(W1, 3)
+    queue.subscribe(W1, 2)
+    queue.subscribe(W2, 5)
+    assert queue.publish("c", "d").given == [(W2, "c"), (W2, "d")]
+    assert len(queue.locks(W1)) == 2

@@ -1,14 +1,15 @@
 """unlock: give back, with and without hints."""
 
-from tests.lua.driver import Queue, T0
+from tests.lua.driver import T0, Queue
 from tests.lua.worded import W1, W2, W3
 
 
 def test_goes_to_another(queue: Queue) -> None:
     """Q29, Q30: the holder is named and the item goes to another, though the releaser is next in turn."""
-    queue.subscribe(W1, 1)
+    queue.subscribe(W1, 2)
     queue.publish("a")
-    queue.subscribe(W2, 1)
+    queue.subscribe(W2, 2)
+    assert queue.publish("b").given == [(W2, "b")]
     answer = queue.unlock(W1, "a")
     assert answer.rows == [["ok", W1]]
     assert answer.given == [(W2, "a")]
@@ -78,7 +79,9 @@ def test_last_delivery(unopened: Queue) -> None:
     unopened.subscribe(W1, 1)
     assert unopened.unlock(W1, "a").deliveries[0].attempt == 2
     answer = unopened.unlock(W1, "a")
-    assert [(letter.item, letter.attempts, letter.reason) for letter in answer.handovers] == [("a", 2, "max-deliveries")]
+    assert [(letter.item, letter.attempts, letter.reason) for letter in answer.handovers] == [
+        ("a", 2, "max-deliveries")
+    ]
     assert answer.deliveries == [] and answer.due == unopened.now + 5_000
     assert unopened.retract(W1, "a").words == ["item-not-found"]
     assert unopened.publish("a").given == [(W1, "a")]

@@ -1,0 +1,54 @@
+"""A network between a core and its Redis that can lose replies: a TCP proxy in the test's own loop. Knows bytes only."""
+
+import asyncio
+from typing import Self
+
+
+class LossyNetwork:
+    """Forwards both ways; while `silent` what Redis answers is thrown away, though Redis did what was asked."""
+
+    def __init__(self, socket_path: str) -> None:
+        """Lead to the Redis on this unix socket."""
+        self._path = socket_path
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.silent = False
+        self.answered = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        """Where a core finds it."""
+        assert self._server
+        return f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/0"
+
+    async def __aenter__(self) -> Self:
+        """Listen."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Cut all connections."""
+        assert self._server
+        self._server.close()
+        for writer in tuple(self._writers):
+            writer.close()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_unix_connection(self._path)
+        self._writers |= {writer, up_writer}
+        await asyncio.gather(self._pump(reader, up_writer, up=True), self._pump(up_reader, writer, up=False))
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool) -> None:
+        try:
+            while data := await reader.read(65_536):
+                if not up and self.silent:
+                    self.answered.set()
+                    continue
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+            self._writers.discard(writer)

@@ -1,0 +1,442 @@
+"""The core as a door meets it, over a real server: nodes, items, workers, dead letters."""
+
+# ruff: noqa: ANN401  (outcomes of every kind pass through here)
+
+import asyncio
+from typing import Any
+
+import pytest
+import redis.asyncio as aioredis
+
+from broker import codec
+from broker.model.commands import (
+    Adjust,
+    Affiliate,
+    Bounce,
+    Browse,
+    Configure,
+    Declare,
+    Delete,
+    Describe,
+    Locks,
+    Nodes,
+    Options,
+    Presence,
+    Publish,
+    Purge,
+    Renew,
+    Retract,
+    Stats,
+    Subscribe,
+    Unlock,
+    Unsubscribe,
+)
+from broker.model.items import Envelope, NodeEvent
+from broker.model.names import Jid
+from broker.model.nodes import Affiliation
+from broker.model.problems import CoreUnavailable, Problem
+from broker.model.results import (
+    Browsed,
+    Counted,
+    Declared,
+    Described,
+    Done,
+    Held,
+    Listing,
+    Published,
+    Purged,
+    Refused,
+    Renewed,
+    Retracted,
+    Subscribed,
+    Unlocked,
+    Unsubscribed,
+)
+from broker.redis_core.service import RedisCore
+from frontends.servers.redis import RedisServer
+from tests.contract.conftest import Asked, Door, MakeCore
+
+ALICE, BOB = Jid("alice@x/home"), Jid("bob@x/desk")
+W1, W2 = Jid("w1@x/a"), Jid("w2@x/two words")
+
+
+def item(node: str, item_id: str | None = None, sender: Jid = ALICE, body: bytes = b"<x/>") -> Publish:
+    """Publish an item."""
+    return Publish(node, sender, item_id, codec.pack(Envelope(body)), len(body))
+
+
+def problem(result: Any) -> Problem:
+    """Give why a result is a refusal."""
+    assert isinstance(result, Refused), result
+    return result.problem
+
+
+async def declared(core: RedisCore, node: str, **options: str) -> None:
+    """Create a node; options are named without `stanzaq#`."""
+    fields = {f"stanzaq#{name}": (value,) for name, value in options.items()}
+    assert await core.ask(Declare(node, ALICE, fields)) == Declared(node)
+
+
+async def test_a_life(core: RedisCore, door: Door, node: str) -> None:
+    """The main flow: declare, publish, subscribe, deliver, renew, unlock, retract, replay, unsubscribe (Q13-Q34)."""
+    await declared(core, node)
+    assert await core.ask(item(node, "a")) == Published("a")
+    granted = await core.ask(Subscribe(node, W1, W1, 2))
+    assert isinstance(granted, Subscribed) and granted.credit == 2
+    (first,) = door.deliveries
+    assert (first.item_id, first.subscriber, first.attempt, first.of) == ("a", W1, 1, 20)
+    assert codec.unpack(first.envelope).body == b"<x/>"
+    renewed = await core.ask(Renew(node, W1, "a", first.token))
+    assert isinstance(renewed, Renewed) and renewed.deadline_ms >= first.deadline_ms
+    held = await core.ask(Locks(node, W1))
+    assert isinstance(held, Held) and [lock.item_id for lock in held.locks] == ["a"]
+    await core.ask(Subscribe(node, W2, W2, 1))
+    assert await core.ask(Unlock(node, W1, "a", reason="busy")) == Unlocked(W1)
+    assert door.deliveries[-1].subscriber == W2 and door.deliveries[-1].attempt == 2
+    assert problem(await core.ask(Retract(node, W1, "a"))) is Problem.LOCKED_BY_ANOTHER
+    assert await core.ask(Retract(node, W2, "a", request="r")) == Retracted(W2)
+    assert await core.ask(Retract(node, W2, "a", request="r")) == Retracted(W2, replayed=True)
+    assert await core.ask(Options(node, W1, W1, "")) == granted
+    assert problem(await core.ask(Options(node, W1, W1, "wrong"))) is Problem.SUBID_INVALID
+    assert isinstance(await core.ask(Adjust(node, W1, W1, granted.subid, 7)), Subscribed)
+    assert await core.ask(Unsubscribe(node, W1, W1, "")) == Unsubscribed(W1, granted.subid)
+    assert problem(await core.ask(Unsubscribe(node, W1, W1, ""))) is Problem.NOT_SUBSCRIBED
+    counted = await core.ask(Stats(node, ALICE))
+    assert counted == Counted(0, 0, 0, 0, 0, 0, 1, 1)
+
+
+async def test_unknown_node(core: RedisCore, node: str) -> None:
+    """§1.7 row 2: every command about a node that is not there is refused alike."""
+    commands = (
+        item(node),
+        Retract(node, W1, "a"),
+        Subscribe(node, W1, W1, 1),
+        Unsubscribe(node, W1, W1, ""),
+        Browse(node, ALICE, (), 5),
+        Locks(node, W1),
+        Stats(node, ALICE),
+        Purge(node, ALICE),
+        Delete(node, ALICE),
+        Configure(node, ALICE, {}),
+        Affiliate(node, ALICE, {}),
+        Describe(node, ALICE, as_owner=False),
+    )
+    for command in commands:
+        assert problem(await core.ask(command)) is Problem.NODE_NOT_FOUND
+
+
+async def test_declare(core: RedisCore, node: str) -> None:
+    """P22: instant nodes, names taken, names and options that cannot be."""
+    made = await core.ask(Declare(None, ALICE, {}))
+    assert isinstance(made, Declared) and made.node
+    await declared(core, node)
+    assert problem(await core.ask(Declare(node, BOB, {}))) is Problem.NODE_EXISTS
+    assert problem(await core.ask(Declare("a\nb", ALICE, {}))) is Problem.NODE_NAME_INVALID
+    assert problem(await core.ask(Declare("x" * 1024, ALICE, {}))) is Problem.NODE_NAME_INVALID
+    assert problem(await core.ask(Declare("", ALICE, {}))) is Problem.NODE_NAME_INVALID
+    assert problem(await core.ask(Declare("n", ALICE, {"what": ("1",)}))) is Problem.NOT_ACCEPTABLE
+    listing = await core.ask(Nodes(BOB))
+    assert isinstance(listing, Listing) and {node, made.node} <= set(listing.nodes)
+
+
+async def test_quota(make_core: MakeCore, node: str) -> None:
+    """Design §3: a JID creates so many nodes and no more; a deleted one and one that was refused do not count."""
+    core, _ = await make_core(node_quota=2)
+    owner = Jid(f"{node}@x/1")
+    for name in (f"{node}-1", f"{node}-2"):
+        assert await core.ask(Declare(name, owner, {})) == Declared(name)
+    assert problem(await core.ask(Declare(f"{node}-3", owner, {}))) is Problem.TOO_MANY_NODES
+    await core.ask(Delete(f"{node}-1", owner))
+    assert problem(await core.ask(Declare(f"{node}-2", owner, {}))) is Problem.NODE_EXISTS
+    assert await core.ask(Declare(f"{node}-3", owner, {})) == Declared(f"{node}-3")
+
+
+async def test_standing(core: RedisCore, node: str) -> None:
+    """P3, P5, P6, P7: publish models, access models, outcasts, owners."""
+    await declared(core, node)
+    assert problem(await core.ask(item(node, sender=BOB))) is Problem.FORBIDDEN
+    for model, word in (("open", Published), ("subscribers", Refused)):
+        assert await core.ask(Configure(node, ALICE, {"pubsub#publish_model": (model,)})) == Done()
+        assert isinstance(await core.ask(item(node, sender=BOB)), word)
+    await core.ask(Subscribe(node, BOB, BOB, 0))
+    assert isinstance(await core.ask(item(node, sender=BOB)), Published)
+    assert problem(await core.ask(Configure(node, BOB, {}))) is Problem.FORBIDDEN
+    assert problem(await core.ask(Subscribe(node, BOB, W1, 1))) is Problem.JID_MISMATCH
+    await core.ask(Configure(node, ALICE, {"pubsub#access_model": ("whitelist",)}))
+    assert problem(await core.ask(Subscribe(node, W1, W1, 1))) is Problem.CLOSED_NODE
+    await core.ask(Affiliate(node, ALICE, {Jid("w1@x"): "member"}))
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
+    assert problem(await core.ask(Affiliate(node, ALICE, {Jid("alice@x"): "none"}))) is Problem.NOT_ACCEPTABLE
+    described = await core.ask(Describe(node, ALICE, as_owner=True))
+    assert isinstance(described, Described)
+    assert described.record.affiliation(Jid("w1@x")) is Affiliation.MEMBER
+
+
+async def test_outcast(core: RedisCore, door: Door, node: str) -> None:
+    """P3, P26: whoever becomes an outcast loses subscription and locks at once, and is answered nothing but forbidden."""
+    await declared(core, node)
+    await core.ask(Subscribe(node, W1, W1, 1))
+    await core.ask(item(node, "a"))
+    await core.ask(Subscribe(node, W2, W2, 1))
+    assert await core.ask(Affiliate(node, ALICE, {Jid("w1@x"): "outcast"})) == Done()
+    assert [d.subscriber for d in door.deliveries] == [W1, W2]
+    for command in (Retract(node, W1, "a"), Retract(node, W1, "none"), Subscribe(node, W1, W1, 1), Locks(node, W1)):
+        assert problem(await core.ask(command)) is Problem.FORBIDDEN
+
+
+async def test_limits(core: RedisCore, node: str) -> None:
+    """P14, PX4: payloads too big and full nodes."""
+    await core.ask(Declare(node, ALICE, {"pubsub#max_payload_size": ("10",), "pubsub#max_items": ("1",)}))
+    assert problem(await core.ask(item(node, body=b"x" * 11))) is Problem.PAYLOAD_TOO_BIG
+    assert isinstance(await core.ask(item(node, body=b"x" * 10)), Published)
+    assert problem(await core.ask(item(node, body=b"x"))) is Problem.NODE_FULL
+
+
+async def test_ids_that_break_nothing(core: RedisCore, node: str) -> None:
+    """Guarantee 7: a bad id costs its sender an answer, and the others of its batch nothing."""
+    await declared(core, node)
+    asked = Asked(core)
+    asked.submit(
+        item(node, "good"),
+        item(node, "0-99999999999999999999999999-0"),
+        item(node, "0-1-1"),
+        Retract(node, W1, "0-99999999999999999999999998-0"),
+        Retract(node, ALICE, "good"),
+        Unlock(node, W1, "0-18446744073709551616-0"),
+    )
+    results = await asked.settled()
+    assert [type(result) for result in results] == [Published, Published, Published, Refused, Retracted, Refused]
+
+
+async def test_presence(core: RedisCore, door: Door, node: str) -> None:
+    """Q33, QX16: unavailable presence releases and unsubscribes, for a bare JID with its last resource."""
+    await declared(core, node)
+    bare = Jid("v@x")
+    for resource in ("v@x/1", "v@x/2"):
+        await core.ask(Presence(Jid(resource), available=True))
+    await core.ask(Subscribe(node, Jid("v@x/1"), bare, 1))
+    await core.ask(item(node, "a"))
+    await core.ask(Subscribe(node, W2, W2, 1))
+    await core.ask(Presence(Jid("v@x/1"), available=False))
+    assert len(door.deliveries) == 1
+    await core.ask(Presence(Jid("v@x/2"), available=False))
+    assert [d.subscriber for d in door.deliveries] == [bare, W2]
+    assert problem(await core.ask(Options(node, Jid("v@x/1"), bare, ""))) is Problem.NOT_SUBSCRIBED
+
+
+async def test_presence_finds_former_subscribers(core: RedisCore, door: Door, node: str) -> None:
+    """Q33, Q34: who unsubscribed and then went takes no lock along."""
+    await declared(core, node)
+    await core.ask(Subscribe(node, W2, W2, 1))
+    await core.ask(item(node, "a"))
+    await core.ask(Unsubscribe(node, W2, W2, ""))
+    await core.ask(Subscribe(node, W1, W1, 1))
+    await core.ask(Presence(W2, available=False))
+    assert door.deliveries[-1].subscriber == W1
+
+
+async def test_bounces(core: RedisCore, door: Door, node: str) -> None:
+    """Q18: a bounce gives back at once; one of an earlier life of the node touches nothing."""
+    await declared(core, node)
+    await core.ask(Subscribe(node, W1, W1, 1))
+    await core.ask(item(node, "a"))
+    await core.ask(Subscribe(node, W2, W2, 1))
+    (first,) = door.deliveries
+    assert await core.ask(Bounce(W1, first.partition, first.position, first.token, gone=True)) == Done()
+    assert door.deliveries[-1].subscriber == W2
+    await core.ask(Delete(node, ALICE))
+    await declared(core, node)
+    again = await core.ask(Bounce(W1, first.partition, first.position, first.token, gone=True))
+    assert problem(again) is Problem.LOCK_LOST
+
+
+async def test_purge_and_delete(core: RedisCore, door: Door, node: str) -> None:
+    """P24, P25: purge drops what waits and tells each subscriber once; delete ends all, and late acks find nothing."""
+    await declared(core, node)
+    await core.ask(Subscribe(node, W1, W1, 1))
+    asked = Asked(core)
+    asked.submit(*(item(node, f"i{n}") for n in range(700)))
+    await asked.settled()
+    assert await core.ask(Purge(node, ALICE)) == Purged(699)
+    assert door.notices == [NodeEvent(node, W1, "purge")]
+    browsed = await core.ask(Browse(node, ALICE, (), 10))
+    assert isinstance(browsed, Browsed) and [listed.state for listed in browsed.items] == ["locked"]
+    assert await core.ask(Delete(node, ALICE)) == Done()
+    assert door.notices[1:] == [NodeEvent(node, W1, "delete")]
+    assert problem(await core.ask(Retract(node, W1, "i0"))) is Problem.NODE_NOT_FOUND
+    await declared(core, node)
+    assert await core.ask(Stats(node, ALICE)) == Counted(0, 0, 0, 0, 0, 0, 0, 0)
+
+
+async def test_many_nodes_at_once(core: RedisCore, node: str) -> None:
+    """A burst to more nodes than the core has connections is carried out, not refused."""
+    names = [f"{node}-{n}" for n in range(60)]
+    for name in names:
+        await declared(core, name)
+    asked = Asked(core)
+    for name in names:
+        asked.submit(item(name), Stats(name, ALICE))
+    asked.submit(*(item(f"{node}-none-{n}") for n in range(300)))
+    results = await asked.settled()
+    assert sum(isinstance(result, Published) for result in results) == 60
+    assert {result.problem for result in results if isinstance(result, Refused)} == {Problem.NODE_NOT_FOUND}
+
+
+# Order.
+
+
+async def test_order_of_one_sender(core: RedisCore, node: str) -> None:
+    """Core.submit: commands of one sender to one node take effect in the order in which they were submitted."""
+    await declared(core, node)
+    asked = Asked(core)
+    for n in range(20):
+        asked.submit(item(node, f"i{n}"), Retract(node, ALICE, f"i{n}"))
+        asked.submit(Subscribe(node, W1, W1, 1), Unsubscribe(node, W1, W1, ""))
+    results = await asked.settled()
+    assert not [result for result in results if isinstance(result, Refused)]
+
+
+async def test_scripts_forgotten(core: RedisCore, door: Door, node: str, valkey: RedisServer) -> None:
+    """Redis: after SCRIPT FLUSH or a restart no command fails, and none overtakes another of its sender."""
+    await declared(core, node)
+    await core.ask(Subscribe(node, W1, W1, 1))
+    async with aioredis.Redis.from_url(valkey.url) as client:
+        for _ in range(5):
+            await client.script_flush()
+            # Only one of the two scripts is known again.
+            await core.ask(Subscribe(node, W1, W1, 1))
+            asked = Asked(core)
+            asked.submit(Unsubscribe(node, W1, W1, ""), Subscribe(node, W1, W1, 1))
+            assert [type(result) for result in await asked.settled()] == [Unsubscribed, Subscribed]
+            assert isinstance(await core.ask(Options(node, W1, W1, "")), Subscribed)
+
+
+# Two cores, one Redis.
+
+
+async def test_stale_records(make_core: MakeCore, node: str) -> None:
+    """QX13, P23: what one frontend configures binds the next command at another, whatever that has cached."""
+    (one, _), (two, _) = await make_core(), await make_core()
+    await declared(one, node)
+    assert isinstance(await two.ask(item(node)), Published)
+    await one.ask(Configure(node, ALICE, {"pubsub#max_payload_size": ("3",)}))
+    assert problem(await two.ask(item(node))) is Problem.PAYLOAD_TOO_BIG
+    await one.ask(Affiliate(node, ALICE, {Jid("bob@x"): "outcast"}))
+    assert problem(await two.ask(Locks(node, BOB))) is Problem.FORBIDDEN
+    await one.ask(Delete(node, ALICE))
+    assert problem(await two.ask(item(node, body=b"x"))) is Problem.NODE_NOT_FOUND
+
+
+async def test_deleted_and_made_anew(make_core: MakeCore, node: str) -> None:
+    """P24: a frontend that knows the old node finds the new one, and nothing of the old."""
+    (one, _), (two, door) = await make_core(), await make_core()
+    await declared(one, node)
+    await two.ask(item(node, "old"))
+    await two.ask(Subscribe(node, W1, W1, 1))
+    await one.ask(Delete(node, ALICE))
+    await declared(one, node)
+    assert isinstance(await two.ask(item(node, "new")), Published)
+    browsed = await two.ask(Browse(node, ALICE, (), 10))
+    assert isinstance(browsed, Browsed) and [listed.item_id for listed in browsed.items] == ["new"]
+    assert problem(await two.ask(Retract(node, W1, "old"))) is Problem.ITEM_NOT_FOUND
+    assert len(door.deliveries) == 1
+
+
+async def test_half_done_deletion(make_core: MakeCore, node: str) -> None:
+    """P24: when the deleter dies after the partition's end, the next command finishes it, and the name is free again."""
+    (one, _), (two, door) = await make_core(), await make_core()
+    await declared(one, node)
+    await two.ask(Subscribe(node, W1, W1, 1))
+    record = await one._directory.read(node)
+    assert record
+    # The first part of a deletion that never went on: closed, and nothing freed.
+    async with aioredis.Redis.from_url(one_url(one)) as client:
+        await client.hset(f"sq:{{{node}@{record.incarnation}/0}}:meta", "state", "deleted")
+        assert problem(await two.ask(item(node))) is Problem.NODE_NOT_FOUND
+        assert door.notices == [NodeEvent(node, W1, "delete")]
+        assert await client.keys(f"sq:{{{node}@*") == [f"sq:{{{node}@{record.incarnation}/0}}:meta".encode()]
+    await declared(one, node)
+    assert isinstance(await two.ask(item(node)), Published)
+
+
+def one_url(core: RedisCore) -> str:
+    """Give the address of a core's Redis."""
+    settings = core._server._client.connection_pool.connection_kwargs
+    return f"unix://{settings['path']}"
+
+
+# Dead letters.
+
+
+async def letters_of(core: RedisCore, node: str) -> list[dict[str, str]]:
+    """Read the headers of all dead letters."""
+    browsed = await core.ask(Browse(f"{node}/dead", ALICE, (), 100))
+    if isinstance(browsed, Refused):
+        return []
+    assert isinstance(browsed, Browsed)
+    return [dict(codec.unpack(listed.envelope).headers) for listed in browsed.items]
+
+
+async def empty(core: RedisCore, node: str) -> None:
+    """Wait until nothing of a node is on its way."""
+    async with asyncio.timeout(10):
+        while True:
+            counted = await core.ask(Stats(node, ALICE))
+            if isinstance(counted, Counted) and counted.dying == 0:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def test_dead_letter(core: RedisCore, node: str) -> None:
+    """Issue 4: after the most deliveries an item stands in NODE/dead with reason, holder, attempts, and its payload."""
+    await declared(core, node, max_deliveries="2")
+    await core.ask(Subscribe(node, W1, W1, 1))
+    await core.ask(item(node, "a", body=b"<job/>"))
+    await core.ask(Unlock(node, W1, "a", reason="first"))
+    await core.ask(Unlock(node, W1, "a", reason="no disk"))
+    await empty(core, node)
+    assert await letters_of(core, node) == [
+        {
+            "stanzaq-dead-reason": "no disk",
+            "stanzaq-dead-holder": W1,
+            "stanzaq-dead-attempts": "2",
+            "stanzaq-dead-node": node,
+            "stanzaq-dead-item": "a",
+            "stanzaq-dead-publisher": "alice@x",
+        }
+    ]
+
+
+@pytest.mark.parametrize("step", ["DeadLetter", "Handed"])
+async def test_crash_between_the_steps(core: RedisCore, node: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Design §5: a crash before or after either step of a hand-over loses nothing and doubles nothing."""
+    await declared(core, node, max_deliveries="1")
+    failing = {"left": 1}
+    ask = core._letters._ask
+
+    async def fails_once(command: Any) -> Any:
+        if type(command).__name__ == step and failing["left"]:
+            failing["left"] -= 1
+            msg = "the process died here"
+            raise CoreUnavailable(msg)
+        return await ask(command)
+
+    monkeypatch.setattr(core._letters, "_ask", fails_once)
+    await core.ask(Subscribe(node, W1, W1, 1))
+    await core.ask(item(node, "a"))
+    await core.ask(Unlock(node, W1, "a"))
+    record = await core._directory.read(node)
+    assert record
+    async with aioredis.Redis.from_url(one_url(core)) as client:
+        key = f"sq:{{{node}@{record.incarnation}/0}}:handover"
+        async with asyncio.timeout(10):
+            while failing["left"] or core._carrying:  # noqa: ASYNC110  (nothing tells when it is done)
+                await asyncio.sleep(0.005)
+        # Five seconds later: the record of the hand-over is that much older.
+        records: dict[Any, Any] = await client.hgetall(key)
+        for position, line in records.items():
+            at, _, rest = line.partition(b" ")
+            await client.hset(key, position, b"%d %s" % (int(at) - 5_000, rest))
+    core.lane(node).mark()
+    await empty(core, node)
+    assert len(await letters_of(core, node)) == 1

@@ -1,0 +1,162 @@
+"""What the core makes of lost replies, dead frontends and a Redis that goes away: nothing is lost, everyone is answered."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from broker.model.commands import Adjust, Browse, Declare, Publish, Retract, Stats, Subscribe, Unlock
+from broker.model.names import Jid
+from broker.model.problems import Problem
+from broker.model.results import Browsed, Counted, Published, Refused, Retracted, Subscribed
+from broker.redis_core import pulse
+from frontends.servers.redis import RedisServer
+from tests.contract.conftest import Asked, MakeCore
+from tests.contract.proxy import LossyNetwork
+
+ALICE = Jid("alice@x/home")
+W1, W2 = Jid("w1@x/a"), Jid("w2@x/a")
+
+
+def item(node: str, item_id: str | None = None) -> Publish:
+    """Publish an item."""
+    return Publish(node, ALICE, item_id, b"payload", 7)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a frontend's silence count after a fifth of a second, so that nobody waits for it."""
+    monkeypatch.setattr(pulse, "LAPSE_MS", 200)
+    monkeypatch.setattr(pulse, "TURN_SECONDS", 0.03)
+
+
+async def network_to(server: RedisServer) -> LossyNetwork:
+    """Put a lossy network before a server."""
+    return LossyNetwork(server.url.removeprefix("unix://"))
+
+
+@pytest.mark.parametrize("count", [3, 600])
+async def test_lost_reply(make_core: MakeCore, valkey: RedisServer, node: str, count: int) -> None:
+    """X8, guarantee 1: the asker is answered in time, and what the lost script handed out is found and sent, each once."""
+    async with await network_to(valkey) as network:
+        core, door = await make_core(network.url, redis_timeout=0.3)
+        await core.ask(Declare(node, ALICE, {}))
+        await core.ask(Subscribe(node, W1, W1, 1))
+        await core.ask(item(node, "first"))
+        await core.ask(Subscribe(node, W2, W2, 0))
+        asked = Asked(core)
+        asked.submit(*(item(node, f"i{n}") for n in range(count)))
+        await asked.settled()
+        network.silent = True
+        lost = await core.ask(Subscribe(node, W2, W2, 1000))
+        assert isinstance(lost, Refused) and lost.problem in {Problem.TIMED_OUT, Problem.UNAVAILABLE}
+        assert network.answered.is_set() and len(door.deliveries) == 1
+        network.silent = False
+        await door.until(lambda: len(door.deliveries) >= count + 1)
+        assert {d.item_id for d in door.deliveries} == {"first", *(f"i{n}" for n in range(count))}
+        tokens = Counter(d.token for d in door.deliveries)
+        assert max(tokens.values()) <= 2 and sum(tokens.values()) <= count + 1 + 2 * 200
+        assert isinstance(await core.ask(Retract(node, W2, "i0")), Retracted)
+
+
+async def test_everyone_is_answered_once(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
+    """Q26: those whom the policy refused, those whose script was lost, and those after them: one answer each."""
+    async with await network_to(valkey) as network:
+        core, _ = await make_core(network.url, redis_timeout=0.3)
+        await core.ask(Declare(node, ALICE, {}))
+        asked = Asked(core)
+        network.silent = True
+        stranger = Publish(node, Jid("bob@x/1"), None, b"x", 1)
+        asked.submit(stranger, item(node), Subscribe(node, W1, W1, 1), Retract(node, W1, "none"), stranger)
+        results = await asked.settled()
+        assert all(isinstance(result, Refused) for result in results)
+        network.silent = False
+        again = Asked(core)
+        again.submit(item(node), stranger)
+        assert [type(result) for result in await again.settled()] == [Published, Refused]
+
+
+async def test_dead_frontend(quick: None, make_core: MakeCore, node: str) -> None:
+    """Guarantee 4, X8: what a dead frontend had not sent is sent by another, same token; what it had sent is not."""
+    (dying, door), (other, rescue) = await make_core(), await make_core()
+    await dying.ask(Declare(node, ALICE, {}))
+    await dying.ask(Subscribe(node, W1, W1, 10))
+    await dying.ask(item(node, "sent"))
+    await dying.ask(Adjust(node, W1, W1, "", 10))
+    door.writes = False
+    await dying.ask(item(node, "unsent"))
+    for task in dying._running:
+        task.cancel()
+    await rescue.until(lambda: bool(rescue.deliveries))
+    unsent = next(d for d in door.deliveries if d.item_id == "unsent")
+    assert {(d.item_id, d.token) for d in rescue.deliveries} == {("unsent", unsent.token)}
+    assert isinstance(await other.ask(Retract(node, W1, "unsent", unsent.token)), Retracted)
+
+
+async def test_broken_stream(make_core: MakeCore, node: str) -> None:
+    """X8: a frontend whose own stream broke sends again what was not written when it is back."""
+    core, door = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    await core.ask(Subscribe(node, W1, W1, 10))
+    await core.ask(item(node, "sent"))
+    await core.ask(Adjust(node, W1, W1, "", 10))
+    door.writes = False
+    await core.ask(item(node, "unsent"))
+    core.link(up=False)
+    door.writes = True
+    core.link(up=True)
+    await door.until(lambda: len(door.deliveries) >= 3)
+    assert [d.item_id for d in door.deliveries] == ["sent", "unsent", "unsent"]
+    assert door.deliveries[1].token == door.deliveries[2].token
+
+
+async def test_restart(make_core: MakeCore, node: str, tmp_path: Path) -> None:
+    """Guarantee 1: with AOF `always` a killed Redis loses nothing that was answered; meanwhile everyone is answered."""
+    options = {"appendonly": "yes", "appendfsync": "always"}
+    with RedisServer(tmp_path / "redis", options=options) as server:
+        core, door = await make_core(server.url)
+        await core.ask(Declare(node, ALICE, {}))
+        await core.ask(Subscribe(node, W1, W1, 1))
+        for n in range(3):
+            assert await core.ask(item(node, f"i{n}")) == Published(f"i{n}")
+        server.kill()
+        asked = Asked(core)
+        asked.submit(item(node, "during"), Retract(node, W1, "i0"), Stats(node, ALICE))
+        assert {result.problem for result in await asked.settled()} == {Problem.UNAVAILABLE}
+        server.start()
+        browsed = await core.ask(Browse(node, ALICE, (), 10))
+        assert isinstance(browsed, Browsed)
+        assert [(listed.item_id, listed.state) for listed in browsed.items] == [
+            ("i0", "locked"),
+            ("i1", "waiting"),
+            ("i2", "waiting"),
+        ]
+        assert isinstance(await core.ask(Retract(node, W1, "i0", door.deliveries[0].token)), Retracted)
+        await door.until(lambda: door.deliveries[-1].item_id == "i1")
+        await core.stop()
+
+
+async def test_expiry_of_itself(quick: None, make_core: MakeCore, node: str) -> None:
+    """Guarantee 4, Q35: a lock that runs out is ended by the pulse, without any command, within its time and a second."""
+    core, door = await make_core()
+    await core.ask(Declare(node, ALICE, {"stanzaq#lock_seconds": ("1",)}))
+    await core.ask(Subscribe(node, W1, W1, 1))
+    await core.ask(item(node, "a"))
+    await core.ask(Subscribe(node, W2, W2, 1))
+    async with asyncio.timeout(2.5):
+        await door.until(lambda: len(door.deliveries) == 2)
+    assert [d.subscriber for d in door.deliveries] == [W1, W2]
+    assert len(door.notices) == 1
+
+
+async def test_delay_of_itself(quick: None, make_core: MakeCore, node: str) -> None:
+    """Q32: a delayed item comes back when its time is there, without any command."""
+    core, door = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
+    await core.ask(item(node, "a"))
+    await core.ask(Unlock(node, W1, "a", delay_ms=200))
+    await door.until(lambda: len(door.deliveries) == 2)
+    counted = await core.ask(Stats(node, ALICE))
+    assert isinstance(counted, Counted) and (counted.in_flight, counted.delayed) == (1, 0)

@@ -1,0 +1,276 @@
+"""Parts of the service fail and come back: nobody waits in vain, nothing answered is lost, nothing is restarted by hand."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from frontends.servers.ejabberd import Ejabberd
+from frontends.servers.redis import RedisServer, redis_binary
+from tests.journeys.client import PUBSUB, STANZAQ, Client, Delivery
+from tests.journeys.conftest import Join
+from tests.journeys.fake import FakeServer
+from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, Service, eventually
+
+pytestmark = pytest.mark.xdist_group("outages")
+
+REDIS_TIMEOUT = 1.0
+RESENT_SECONDS = 5.0
+"""By when others have sent what a dead frontend owed (guarantee 4)."""
+WATCHDOG_SECONDS = 2.0
+DRAIN_SECONDS = 5.0
+
+_ANSWERS_THAT_FILL_A_SOCKET = 8_000
+
+DOWN = {"wait internal-server-error", "wait remote-server-timeout"}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """Give a service of this module's own, with a Redis that writes every change to disk at once."""
+    with contextlib.ExitStack() as stack:
+        options = {"appendonly": "yes", "appendfsync": "always"}
+        redis = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
+        server = stack.enter_context(Ejabberd())
+        settings = {
+            "REDIS_TIMEOUT": str(REDIS_TIMEOUT),
+            "WATCHDOG_SECONDS": str(WATCHDOG_SECONDS),
+            "DRAIN_SECONDS": str(DRAIN_SECONDS),
+        }
+        pair = [
+            stack.enter_context(Frontend(redis.url, server.component_port, server.secret, **settings)) for _ in range(2)
+        ]
+        yield Service(server, redis, tuple(pair))
+
+
+@pytest.fixture(autouse=True)
+async def whole(service: Service) -> AsyncIterator[None]:
+    """Begin and end each test with a service that is whole."""
+    await eventually(lambda: not service.faults(), "the service is not whole")
+    yield
+    for frontend in service.frontends:
+        if not frontend.alive:
+            frontend.start()
+    await eventually(lambda: not service.faults(), "the service did not become whole again")
+
+
+def _say(redis: RedisServer, *words: str) -> str:
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(PATIENCE_SECONDS)
+        peer.connect(redis.url.removeprefix("unix://"))
+        peer.sendall(" ".join(words).encode() + b"\r\n")
+        return peer.recv(65_536).decode()
+
+
+async def _items(client: Client, node: str) -> list[str | None]:
+    return [item.get("id") for item in await client.browse(node)]
+
+
+async def test_redis_out_of_memory(service: Service, join: Join) -> None:
+    """A Redis that is full refuses publishers for the time being, while locks can be ended, which makes room."""
+    owner, worker = await join(), await join()
+    node = await owner.queue()
+    await worker.subscribe(node, 2)
+    for item in ("i1", "i2"):
+        await owner.publish(node, item)
+        await worker.next(Delivery)
+    try:
+        _say(service.redis, "CONFIG", "SET", "maxmemory", "1")
+        for _ in range(6):
+            assert (await owner.publish(node, "i3")).error == "wait resource-constraint"
+        assert (await worker.retract(node, "i1")).error == ""
+        assert (await worker.unlock(node, "i2")).error == ""
+        assert (await worker.next(Delivery)).attempt == 2
+    finally:
+        _say(service.redis, "CONFIG", "SET", "maxmemory", "0")
+    assert (await owner.publish(node, "i3")).error == ""
+    assert (await worker.next(Delivery)).item == "i3"
+
+
+@pytest.mark.parametrize("fate", ["stopped", "killed"])
+async def test_redis_down(service: Service, join: Join, fate: str) -> None:
+    """Without Redis every IQ is told to wait, within the set time; with it all goes on and nothing is lost.
+
+    Stopped with SIGSTOP it takes the request and never answers; killed it is not there.
+    """
+    owner, worker = await join(), await join()
+    node = await owner.queue()
+    await worker.subscribe(node, 2)
+    for item in ("i1", "i2", "i3"):
+        assert (await owner.publish(node, item)).error == ""
+    held = {delivery.item: delivery.token for delivery in [await worker.next(Delivery) for _ in range(2)]}
+    service.redis.process.pause() if fate == "stopped" else service.redis.kill()
+    try:
+        began = time.monotonic()
+        answers = await asyncio.gather(
+            *(owner.publish(node, f"late{number}") for number in range(10)),
+            *(worker.retract(node, "i1", held["i1"]) for _ in range(4)),
+            worker.subscribe(node, 3),
+            worker.unsubscribe(node, owner.bare + "/x"),
+            owner.pubsub(f"<items node='{node}'/>", "get"),
+            owner.pubsub("<create/>"),
+            owner.owner(f"<configure node='{node}'/>", "get"),
+            owner.ask("<query xmlns='http://jabber.org/protocol/disco#items'/>", "get"),
+        )
+        assert time.monotonic() - began < REDIS_TIMEOUT + 1
+        # The JID of another is refused without any Redis; all else waits.
+        assert Counter(answer.error in DOWN for answer in answers) == {True: len(answers) - 1, False: 1}
+        await _unready(service)
+    finally:
+        service.redis.process.resume() if fate == "stopped" else service.redis.start()
+    await eventually(lambda: not service.faults(), "the frontends did not find Redis again")
+    # What timed out may have been done after all, so all of it is asked for again, by the same ids.
+    for number in range(10):
+        assert (await owner.publish(node, f"late{number}")).error == ""
+    for item, token in held.items():
+        assert (await worker.retract(node, item, token)).error in {"", "cancel item-not-found"}
+    done = set(held)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while len(done) < 13:
+            delivery = await worker.next(Delivery)
+            assert (await worker.retract(node, delivery.item, delivery.token)).error == ""
+            done.add(delivery.item)
+    assert await _items(owner, node) == []
+    assert set(owner.answers.values()) == set(worker.answers.values()) == {1}
+
+
+async def test_ejabberd_restarts(service: Service, join: Join) -> None:
+    """When the XMPP server comes back so do the frontends, by themselves, and the work goes on to its end.
+
+    A worker that was not back in time for a delivery has bounced it (P30): so it subscribes again, and may have lost a lock.
+    """
+    worker = await join(f"{service.ejabberd.register('steady', 'secret')}/desk", "secret")
+    node = await worker.queue()
+    await worker.subscribe(node, 2)
+    for item in ("i1", "i2", "i3"):
+        await worker.publish(node, item)
+    held = [await worker.next(Delivery) for _ in range(2)]
+    pids = [frontend.process.pid for frontend in service.frontends]
+    service.ejabberd.stop()
+    await _unready(service)
+    service.ejabberd.start()
+    await worker.connected()
+    await eventually(lambda: not service.faults(), "the frontends did not find the XMPP server again")
+    assert [frontend.process.pid for frontend in service.frontends] == pids
+    assert (await worker.subscribe(node, 2)).error == ""
+    for delivery in held:
+        answer = await worker.retract(node, delivery.item, delivery.token)
+        assert answer.error in {"", "wait unexpected-request"}
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await _items(worker, node):
+            delivery = await worker.next(Delivery)
+            await worker.retract(node, delivery.item, delivery.token)
+
+
+async def _unready(service: Service) -> None:
+    """Wait until the frontends say that they cannot serve; they live all the same."""
+    await eventually(
+        lambda: all(frontend.get("/readyz") == 503 for frontend in service.frontends), "a frontend claims to be ready"
+    )
+    assert {frontend.get("/livez") for frontend in service.frontends} == {200}
+
+
+async def test_frontend_killed_owing(service: Service, join: Join) -> None:
+    """What a frontend handed out and had not sent when it died is sent by the others within 5 s, under the same token.
+
+    Its XMPP server does not read, so nothing that it writes counts as sent: it dies between the script and the send.
+    """
+    worker = await join()
+    node = await worker.queue({"stanzaq#lock_seconds": "600"})
+    await worker.subscribe(node, 50)
+    with FakeServer() as server, ThreadPoolExecutor(1) as aside:
+        greeted = aside.submit(server.accept)
+        with Frontend(service.redis.url, server.port, server.secret) as victim:
+            greeted.result()
+            head = f"from='p@example.org/x' to='{DOMAIN}'"
+            asked = f"<iq type='get' id='fill' {head}><query xmlns='http://jabber.org/protocol/disco#info'/></iq>"
+            server.send(asked * _ANSWERS_THAT_FILL_A_SOCKET)
+            for number in range(20):
+                server.send(f"<iq type='set' id='p' {head}>{_publication(node, f'i{number}')}</iq>")
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while len(owed := await _locks(worker, node)) < 20:
+                    pass
+            await worker.settle()
+            assert worker.left(Delivery) == []
+            victim.kill()
+    async with asyncio.timeout(RESENT_SECONDS):
+        came = [await worker.next(Delivery) for _ in owed]
+    assert {delivery.item: str(delivery.token) for delivery in came} == owed
+    assert {delivery.attempt for delivery in came} == {1}
+
+
+async def test_frontend_killed_at_work(service: Service, join: Join) -> None:
+    """SIGKILL of a frontend under load loses nothing, and nobody waits for a lock to expire."""
+    publisher, worker = await join(), await join()
+    node = await publisher.queue({"stanzaq#lock_seconds": "600"})
+    await worker.subscribe(node, 1000)
+    names = {f"i{number}" for number in range(300)}
+    publishing = [asyncio.create_task(_publish_surely(publisher, node, name)) for name in names]
+    first = await worker.next(Delivery)
+    service.frontends[0].kill()
+    await asyncio.gather(*publishing)
+    came = {first.item: first.token}
+    async with asyncio.timeout(RESENT_SECONDS):
+        while came.keys() != names:
+            delivery = await worker.next(Delivery)
+            # One that comes twice has the same token: a worker can tell.
+            assert came.setdefault(delivery.item, delivery.token) == delivery.token
+            assert delivery.attempt == 1
+
+
+async def test_frontend_stopped(service: Service, join: Join) -> None:
+    """A frontend that hangs is killed by its watchdog, and all stanzas go to the other (field notes: ejabberd spreads)."""
+    publisher = await join()
+    node = await publisher.queue()
+    victim = service.frontends[1]
+    victim.process.pause()
+    assert await victim.ended(2 * WATCHDOG_SECONDS) == -signal.SIGKILL
+    for number in range(20):
+        assert (await publisher.publish(node, f"i{number}")).error == ""
+
+
+async def test_frontend_told_to_go(service: Service, join: Join) -> None:
+    """After SIGTERM a frontend answers all that it was asked before, and ends with 0; the other one serves on.
+
+    Redis rests for a moment, so that the requests are under way when the signal comes.
+    """
+    publisher = await join()
+    node = await publisher.queue()
+    service.redis.process.pause()
+    try:
+        publishing = [asyncio.create_task(publisher.publish(node, f"i{number}")) for number in range(40)]
+        # These need no Redis: with their answers it is sure that both frontends have what was sent before.
+        await publisher.settle()
+        assert not any(task.done() for task in publishing)
+        victim = service.frontends[0]
+        victim.process._child.terminate()
+    finally:
+        service.redis.process.resume()
+    assert {answer.error for answer in await asyncio.gather(*publishing)} == {""}
+    assert await victim.ended(DRAIN_SECONDS) == 0
+    assert set(await _items(publisher, node)) == {f"i{number}" for number in range(40)}
+    await publisher.settle()
+    assert set(publisher.answers.values()) == {1}
+
+
+async def _locks(client: Client, node: str) -> dict[str | None, str | None]:
+    answer = await client.ask(f"<locks xmlns='{STANZAQ}' node='{node}'/>", "get")
+    return {lock.get("item"): lock.get("token") for lock in answer.find(f"{{{STANZAQ}}}locks")}
+
+
+async def _publish_surely(publisher: Client, node: str, item: str) -> None:
+    """Publish until there is an answer: a stanza in the hands of a frontend that dies goes with it."""
+    while True:
+        with contextlib.suppress(TimeoutError):
+            assert (await publisher.ask(_publication(node, item), seconds=2)).error == ""
+            return
+
+
+def _publication(node: str, item: str) -> str:
+    return f"<pubsub xmlns='{PUBSUB}'><publish node='{node}'><item id='{item}'><job xmlns='urn:x'/></item></publish></pubsub>"

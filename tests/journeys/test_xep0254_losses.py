@@ -1,0 +1,254 @@
+"""How locks end but by a plain retract or unlock (XEP-0254 §3, §4): late, lost, gone, replaced, tried too often."""
+
+import asyncio
+
+import pytest
+
+from tests.journeys.client import (
+    PUBSUB,
+    STANZAQ,
+    UNLOCKED,
+    Client,
+    Delivery,
+    Ended,
+)
+from tests.journeys.conftest import Join, holding
+from tests.journeys.service import PATIENCE_SECONDS, Service
+
+pytestmark = pytest.mark.xdist_group("journeys")
+
+SHORT_OPTIONS = {"stanzaq__lock_seconds": "1"}
+_SWEEP_SECONDS = 1.0
+"""By how much a lock may outlive its time (guarantee 4)."""
+
+
+async def test_hints(join: Join) -> None:
+    """A released item rests as long as its releaser says (Q32): nobody gets it at once, somebody does in time."""
+    _, worker, node, _ = await holding(join)
+    other = await join()
+    await other.subscribe(node)
+    await worker.unlock(node, "i1", hint="delay='1' reason='not yet'")
+    await other.settle()
+    assert other.left(Delivery) == []
+    assert (await other.next(Delivery, 1 + _SWEEP_SECONDS + 1)).attempt == 2
+
+
+async def test_dead_letters(join: Join) -> None:
+    """After its last attempt an item goes to NODE/dead and tells there why, from whom and how often it was tried."""
+    owner, worker, node, _ = await holding(join, stanzaq__max_deliveries="2")
+    assert (await worker.unlock(node, "i1")).error == ""
+    assert (await worker.next(Delivery)).attempt == 2
+    assert (await worker.unlock(node, "i1", hint="reason='cannot be read'")).error == ""
+    told = await _dead_letter(owner, f"{node}/dead")
+    assert told == {
+        "stanzaq-dead-reason": "cannot be read",
+        "stanzaq-dead-holder": worker.jid,
+        "stanzaq-dead-attempts": "2",
+        "stanzaq-dead-node": node,
+        "stanzaq-dead-item": "i1",
+        "stanzaq-dead-publisher": owner.bare,
+    }
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await owner.browse(node):
+            pass
+
+
+async def test_dead_letter_by_hint(join: Join) -> None:
+    """A worker that knows that an item is hopeless sends it to the dead letters with one word (Q32)."""
+    owner, worker, node, _ = await holding(join)
+    await worker.unlock(node, "i1", hint="dead-letter='true' reason='poison'")
+    told = await _dead_letter(owner, f"{node}/dead")
+    assert (told["stanzaq-dead-reason"], told["stanzaq-dead-attempts"]) == ("poison", "1")
+
+
+async def _dead_letter(owner: Client, node: str) -> dict[str, str]:
+    """Work on a node of dead letters, which comes into being with its first one, and give the headers of that."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (await owner.subscribe(node)).error:
+            pass
+    letter = await owner.next(Delivery)
+    assert letter.payload.tag == "{urn:x}job"
+    assert (await owner.retract(node, letter.item, letter.token)).error == ""
+    shim = "http://jabber.org/protocol/shim"
+    headers = letter.message.iterfind(f"{{{shim}}}headers/{{{shim}}}header")
+    return {header.get("name", ""): header.text or "" for header in headers}
+
+
+async def test_unavailable(join: Join) -> None:
+    """Who becomes unavailable gives back all that it holds, at once, and is unsubscribed (Q33)."""
+    owner, worker = await join(), await join()
+    node = await owner.queue()
+    worker.present()
+    await worker.subscribe(node, 3)
+    for number in range(3):
+        await owner.publish(node, f"i{number}")
+        await worker.next(Delivery)
+    other = await join()
+    await other.subscribe(node, 3)
+    worker.present("unavailable")
+    assert {(await other.next(Delivery)).item for _ in range(3)} == {"i0", "i1", "i2"}
+    assert (await worker.options(node)).error == "cancel unexpected-request not-subscribed"
+
+
+async def test_connection_lost(join: Join) -> None:
+    """A worker whose connection breaks is unavailable by its server's word, if it ever sent presence (Q33, QX16)."""
+    owner, worker, other = await join(), await join(), await join()
+    node = await owner.queue()
+    worker.present()
+    await worker.settle()
+    await worker.subscribe(node)
+    await owner.publish(node, "i1")
+    await worker.next(Delivery)
+    await other.subscribe(node)
+    worker.vanish()
+    assert (await other.next(Delivery)).item == "i1"
+
+
+async def test_last_resource_leaves(join: Join, account: tuple[str, str]) -> None:
+    """A bare JID's locks end when the last of its resources goes, whichever frontends hear of each (Q33, QX16)."""
+    jid, password = account
+    owner, other = await join(), await join()
+    desk, phone = await join(f"{jid}/desk", password), await join(f"{jid}/phone", password)
+    node = await owner.queue()
+    for resource in (desk, phone):
+        resource.send("<presence/>")
+        resource.present()
+        await resource.settle()
+    await desk.subscribe(node, 1, jid)
+    await owner.publish(node, "i1")
+    await asyncio.wait(
+        [asyncio.create_task(resource.next(Delivery)) for resource in (desk, phone)],
+        return_when=asyncio.FIRST_COMPLETED,
+    )
+    await other.subscribe(node)
+    desk.present("unavailable")
+    await desk.settle()
+    await other.settle()
+    assert other.left(Delivery) == []
+    assert (await phone.options(node, jid)).error == ""
+    phone.present("unavailable")
+    assert (await other.next(Delivery)).item == "i1"
+    assert (await phone.options(node, jid)).error == "cancel unexpected-request not-subscribed"
+
+
+async def test_unsubscribe_keeps_locks(join: Join) -> None:
+    """Who leaves keeps what it holds and may still end it; nothing new comes (Q34)."""
+    owner, worker = await join(), await join()
+    node = await owner.queue()
+    await worker.subscribe(node, 2)
+    for item in ("i1", "i2"):
+        await owner.publish(node, item)
+        await worker.next(Delivery)
+    assert (await worker.unsubscribe(node)).error == ""
+    assert (await worker.unsubscribe(node)).error == "cancel unexpected-request not-subscribed"
+    await owner.publish(node, "i3")
+    assert (await worker.unlock(node, "i1")).error == ""
+    assert (await worker.retract(node, "i2")).error == ""
+    await worker.settle()
+    assert worker.left(Delivery) == []
+    assert [item.get("id") for item in await owner.browse(node)] == ["i1", "i3"]
+
+
+async def test_expiry(join: Join) -> None:
+    """A lock that is neither ended nor renewed in time is: its holder is told, the next one gets the item (Q35)."""
+    _, worker, node, first = await holding(join, **SHORT_OPTIONS)
+    other = await join()
+    await other.subscribe(node)
+    began = asyncio.get_running_loop().time()
+    second = await other.next(Delivery)
+    assert asyncio.get_running_loop().time() - began < 1 + _SWEEP_SECONDS
+    assert (second.item, second.attempt) == ("i1", 2) and second.token > first.token
+    assert await worker.next(Ended) == Ended(node, "i1", UNLOCKED)
+    await other.retract(node, "i1")
+
+
+async def test_renew(join: Join) -> None:
+    """A renewed lock lasts its time anew, is listed with the others, and holds off the next (QX11, QX12)."""
+    _, worker, node, delivery = await holding(join, stanzaq__lock_seconds="2")
+    for _ in range(3):
+        await asyncio.sleep(1)
+        renewed = await worker.ask(
+            f"<renew xmlns='{STANZAQ}' node='{node}'><item id='i1' token='{delivery.token}'/></renew>"
+        )
+        item = renewed.find(f"{{{STANZAQ}}}renew/{{{STANZAQ}}}item")
+        assert item.get("token") == str(delivery.token) and item.get("expires")
+    listed = await worker.ask(f"<locks xmlns='{STANZAQ}' node='{node}'/>", "get")
+    locks = listed.find(f"{{{STANZAQ}}}locks")
+    assert [(lock.get("item"), lock.get("token")) for lock in locks] == [("i1", str(delivery.token))]
+    assert worker.left(Ended) == []
+    assert (await worker.retract(node, "i1", delivery.token)).error == ""
+    late = await worker.ask(f"<renew xmlns='{STANZAQ}' node='{node}'><item id='i1'/></renew>")
+    assert late.error == "cancel item-not-found"
+
+
+async def test_republish(join: Join) -> None:
+    """A waiting item is replaced in its place; what replaces a locked one comes when the lock ends (X1, P15, QX18)."""
+    owner, worker = await join(), await join()
+    node = await owner.queue()
+    for item, text in (("i1", "old"), ("i2", "other"), ("i1", "new")):
+        assert (await owner.publish(node, item, f"<job xmlns='urn:x'>{text}</job>")).error == ""
+    await worker.subscribe(node)
+    first = await worker.next(Delivery)
+    assert (first.item, first.payload.text) == ("i1", "new")
+    assert (await owner.publish(node, "i1", "<job xmlns='urn:x'>newer</job>")).error == ""
+    assert (await worker.retract(node, "i1", first.token)).error == ""
+    came = {(await worker.next(Delivery)).item}
+    await worker.retract(node, came.copy().pop())
+    came.add((await worker.next(Delivery)).item)
+    assert came == {"i1", "i2"}
+
+
+async def test_republish_ignored(join: Join) -> None:
+    """Where repeats are ignored, one is a success that says `duplicate`, also after the item is done (X1)."""
+    owner, worker, node, delivery = await holding(join, stanzaq__dedupe="ignore")
+    await worker.retract(node, "i1", delivery.token)
+    answer = await owner.publish(node, "i1")
+    assert answer.find(f".//{{{PUBSUB}}}item").get(f"{{{STANZAQ}}}duplicate") == "true"
+    await worker.settle()
+    assert worker.left(Delivery) == []
+
+
+async def test_node_full(join: Join) -> None:
+    """A full queue refuses rather than drop a job, and takes the next when one is done (PX4, P17)."""
+    owner, worker = await join(), await join()
+    node = await owner.queue({"pubsub#max_items": "2"})
+    await worker.subscribe(node)
+    for item in ("i1", "i2"):
+        assert (await owner.publish(node, item)).error == ""
+    assert (await owner.publish(node, "i3")).error == "wait conflict node-full"
+    await worker.next(Delivery)
+    await worker.retract(node, "i1")
+    assert (await owner.publish(node, "i3")).error == ""
+
+
+async def test_bounce(join: Join) -> None:
+    """What cannot be delivered to a worker that went without a word goes to another at once (Q18, P30)."""
+    owner, gone, other = await join(), await join(), await join()
+    node = await owner.queue()
+    await gone.subscribe(node, 3)
+    await owner.publish(node, "held")
+    await gone.next(Delivery)
+    gone.vanish()
+    await other.subscribe(node, 5)
+    names = [f"i{number}" for number in range(4)]
+    for name in names:
+        await owner.publish(node, name)
+    # Its first bounce shows that it is gone: with it comes back what it held.
+    assert {(await other.next(Delivery)).item for _ in range(5)} == {"held", *names}
+
+
+async def test_publisher_is_the_services_word(join: Join) -> None:
+    """A browse names the publisher that the server vouched for, whatever a publish claims (P16)."""
+    owner, publisher = await join(), await join()
+    node = await owner.queue()
+    await publisher.pubsub(
+        f"<publish node='{node}'><item id='i1' publisher='romeo@x'><job xmlns='urn:x'/></item></publish>"
+    )
+    assert [item.get("publisher") for item in await owner.browse(node)] == [publisher.bare]
+
+
+async def test_frontends_stand(service: Service, join: Join) -> None:
+    """Both frontends have had their share, and are what they were."""
+    client = await join()
+    await client.settle()
+    assert service.faults() == []

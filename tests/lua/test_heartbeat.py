@@ -1,0 +1,47 @@
+"""heartbeat: who lives, who has lapsed, what is due."""
+
+from typing import Any
+
+from tests.lua.driver import T0
+from tests.lua.records import Records
+
+
+def beat(records: Records, frontend: str, after_ms: int, *rows: tuple[str, str, int]) -> list[Any]:
+    """Beat once, so long after the beginning; gives who has lapsed and what is due."""
+    lines = [{"kind": kind, "name": name, "at": at} for kind, name, at in rows]
+    code, now, lapsed, due = records.run(
+        "heartbeat", *lines, now=T0 + after_ms, frontend=frontend, lapse_ms=3_000, most=2
+    )
+    assert (code, now) == ("ok", T0 + after_ms)
+    return [lapsed, due]
+
+
+def test_lapse(records: Records) -> None:
+    """Guarantee 4: who has not beaten for 3 s has lapsed, for everybody, until its rescue is told."""
+    beat(records, "f1", 0)
+    assert beat(records, "f2", 2_999) == [[], []]
+    assert beat(records, "f2", 3_000) == [["f1"], []]
+    assert beat(records, "f3", 3_001) == [["f1"], []]
+    assert beat(records, "f2", 3_002, ("rescued", "f1", 0)) == [[], []]
+
+
+def test_rescued_but_alive(records: Records) -> None:
+    """A frontend that beats again while it is being rescued stays in the list."""
+    beat(records, "f1", 0)
+    beat(records, "f1", 5_000)
+    beat(records, "f2", 5_001, ("rescued", "f1", 0))
+    assert beat(records, "f2", 8_500) == [["f1"], []]
+
+
+def test_due(records: Records) -> None:
+    """Q35: what is due is given to one frontend, the earliest first, bounded (X7); the earlier of two notes counts."""
+    beat(records, "f1", 0, ("due", "a", T0 + 100), ("due", "b", T0 + 50), ("due", "c", T0 + 70), ("due", "a", T0 + 900))
+    assert beat(records, "f1", 49) == [[], []]
+    assert beat(records, "f2", 200) == [[], ["b", "c"]]
+    assert beat(records, "f1", 200) == [[], ["a"]]
+    assert beat(records, "f1", 201) == [[], []]
+
+
+def test_due_at_once(records: Records) -> None:
+    """What is noted as due by now is answered by the same beat."""
+    assert beat(records, "f1", 0, ("due", "a", T0)) == [[], ["a"]]

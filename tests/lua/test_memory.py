@@ -1,0 +1,75 @@
+"""Redis without memory: publishers are told, workers go on (issue "Bad input", P14)."""
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from broker.model.names import Partition
+from frontends.servers.redis import RedisServer, redis_binary, valkey_binary
+from tests.lua.driver import PARTITIONED, SCRIPTS, Queue, Runner
+from tests.lua.worded import W1, W2
+
+GIVE_BACK = frozenset(
+    {"retract", "unlock", "renew", "expire", "bounce", "unsubscribe", "handed", "purge", "resend", "delete", "attend",
+     "heartbeat", "forget", "own"}
+)  # fmt: skip
+"""Operations that free memory or keep what is there alive: they run without any left."""
+
+
+@pytest.fixture(scope="module", params=[valkey_binary, redis_binary])
+def client(request: pytest.FixtureRequest) -> Iterator["redis.Redis"]:
+    """Give a server of its own: its memory is limited for a while."""
+    with RedisServer(binary=request.param()) as server, redis.Redis.from_url(server.url) as found:
+        yield found
+
+
+@pytest.fixture
+def full(client: "redis.Redis") -> Iterator[Queue]:
+    """Give a queue with eight locked items on a server that has no memory left."""
+    queue = Queue(Runner(client), Partition("jobs", "full"))
+    queue.open()
+    queue.publish(*"abcdefgh")
+    queue.subscribe(W1, 8)
+    for found in SCRIPTS.values():
+        client.script_load(found.text)
+    client.config_set("maxmemory", 1)
+    yield queue
+    client.config_set("maxmemory", 0)
+    client.flushall()
+
+
+def test_publishers_are_refused(full: Queue) -> None:
+    """Publish and subscribe answer OOM and change nothing."""
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
+        full.publish("x")
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
+        full.subscribe(W2, 1)
+    assert list(full.browse()) == list("abcdefgh")
+
+
+def test_workers_go_on(full: Queue) -> None:
+    """Retract, unlock, renew, bounce, expire and the rest that frees memory run to their end."""
+    assert full.retract(W1, "a", request="r").words == ["ok"]
+    assert full.unlock(W1, "b", reason="why", request="r").given == [(W1, "b")]
+    assert full.renew(W1, "c").words == ["ok"]
+    again = full.unlock(W1, "d").deliveries[0]
+    assert full.bounce(W1, again).words == ["ok"]
+    (letter,) = full.unlock(W1, "e", dead_letter="1").handovers
+    assert full.run("handed", {"position": letter.position}).words == ["ok"]
+    full.now += 60_000
+    assert len(full.expire(sent=3).notices) == 6
+    assert full.run("resend", lapsed="f1", frontend="f2").code == "ok"
+    assert full.unsubscribe(W1, release="1").words == ["ok"]
+    assert full.run("purge").rows == [6]
+    assert full.run("delete").code == "ok"
+
+
+def test_flags_say_so() -> None:
+    """Exactly those operations say `allow-oom` or write nothing."""
+    lines = {name: found.text.splitlines()[0] for name, found in SCRIPTS.items()}
+    assert {name for name, line in lines.items() if "allow-oom" in line} == GIVE_BACK
+    assert {name for name, line in lines.items() if "no-writes" in line} == {
+        name for name, found in SCRIPTS.items() if not found.writes
+    }
+    assert {"publish", "subscribe"} <= PARTITIONED - GIVE_BACK

@@ -1,0 +1,72 @@
+"""Batches: shared calls that keep each sender's order."""
+
+# ruff: noqa: ANN401  (calls take commands of every kind)
+
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.model.commands import Publish, Purge, Renew, Retract
+from broker.model.names import Jid
+from broker.redis_core.batches import LIMIT, Batch, batched
+from broker.redis_core.calls import OF
+from broker.redis_core.internal import Expire
+
+SENDERS = [Jid(f"{name}@x/1") for name in "abc"]
+
+
+def ignored(_result: Any) -> None:
+    """Answer nobody."""
+
+
+def command(kind: str, sender: Jid) -> Any:
+    """Make a command."""
+    match kind:
+        case "publish":
+            return Publish("n", sender, None, b"", 0)
+        case "retract":
+            return Retract("n", sender, "i")
+        case "renew":
+            return Renew("n", sender, "i")
+        case "purge":
+            return Purge("n", sender)
+        case _:
+            return Expire("n")
+
+
+commands = st.builds(
+    command, st.sampled_from(["publish", "retract", "renew", "purge", "expire"]), st.sampled_from(SENDERS)
+)
+
+
+def carried(batches: list[Batch]) -> list[Any]:
+    """Give the commands in the order in which they are carried out."""
+    return [ticket[0] for batch in batches for ticket in batch.tickets]
+
+
+@given(st.lists(commands, max_size=40))
+def test_order_of_a_sender(given_commands: list[Any]) -> None:
+    """Core.submit: whatever comes together, each sender's commands stay in order and none is lost or doubled."""
+    batches = batched((command, ignored) for command in given_commands)
+    order = [id(command) for command in carried(batches)]
+    assert sorted(order) == sorted(map(id, given_commands))
+    for sender in SENDERS:
+        mine = [order.index(id(one)) for one in given_commands if getattr(one, "sender", "") == sender]
+        assert all(first < second for first, second in pairwise(mine))
+    assert all({type(ticket[0]) for ticket in batch.tickets} == {batch.kind} for batch in batches)
+    assert all(len(batch.tickets) == 1 for batch in batches if OF[batch.kind].row is None)
+
+
+def test_gathers() -> None:
+    """Design §5: a hundred senders' acknowledgements and publishes are two calls."""
+    senders = [Jid(f"w{n}@x/1") for n in range(100)]
+    tickets = [(command(kind, sender), ignored) for kind in ("retract", "publish") for sender in senders]
+    assert [batch.kind for batch in batched(tickets)] == [Retract, Publish]
+
+
+def test_bound() -> None:
+    """Guarantee 6: a call carries so many commands and no more."""
+    sizes = [len(batch.tickets) for batch in batched((command("publish", SENDERS[0]), ignored) for _ in range(450))]
+    assert sizes == [LIMIT, LIMIT, 50]

@@ -1,0 +1,97 @@
+"""Calls: commands become arguments by the names of the script's header, replies become results."""
+
+# ruff: noqa: ANN401  (calls take commands of every kind)
+
+from typing import Any, get_args
+
+import pytest
+
+from broker.model import commands
+from broker.model.commands import Publish, Retract, Subscribe, Unlock
+from broker.model.names import Jid, Partition
+from broker.model.nodes import Affiliation, NodeConfig, NodeRecord, PublishModel
+from broker.model.problems import Problem, ScriptDefect
+from broker.model.results import Published, Refused, Retracted
+from broker.redis_core.calls import OF
+from broker.redis_core.calls.call import Reply, refused, subid
+from broker.redis_core.internal import DeadLetter, Expire, Handed, Leave, Resend, Subscribers
+from broker.scripts.location import lua_directory
+from broker.scripts.source import script
+
+ME = Jid("me@x/my desk")
+RECORD = NodeRecord("n", "i1", 3, NodeConfig(), {Jid("me@x"): Affiliation.OWNER})
+SAMPLES: tuple[Any, ...] = (
+    Publish("n", ME, "i", b"e", 1),
+    Retract("n", ME, "i", 5, "r"),
+    Unlock("n", ME, "i", None, 10, "why", dead_letter=True, request="r"),
+    commands.Renew("n", ME, "i"),
+    commands.Locks("n", ME),
+    Subscribe("n", ME, ME, 5),
+    commands.Adjust("n", ME, ME, "", 5),
+    commands.Options("n", ME, ME, ""),
+    commands.Unsubscribe("n", ME, ME, ""),
+    commands.Bounce(ME, Partition("n", "i1"), "1-0", 5, gone=True),
+    commands.Browse("n", ME, ("i",), 5),
+    commands.Purge("n", ME),
+    commands.Stats("n", ME),
+    DeadLetter("n", "i", ME, b"e"),
+    Handed("n", "i1", "1-0"),
+    Leave("n", ME),
+    Expire("n"),
+    Resend("n", "f"),
+    Subscribers("n"),
+)
+SHARED = {"now", "revision", "frontend", "sent", "number"}
+
+
+def test_samples_are_all() -> None:
+    """Every call has a sample here, and every command of the model has a call or is a node's or a JID's affair."""
+    assert {type(sample) for sample in SAMPLES} == OF.keys()
+    elsewhere = set(get_args(commands.Command)) - OF.keys()
+    assert {kind.__name__ for kind in elsewhere} == {
+        "Presence", "Declare", "Configure", "Describe", "Affiliate", "Delete", "Nodes",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)
+def test_arguments(sample: Any) -> None:
+    """Fixed arguments and columns are those of the header, no more and no fewer, and of types that Redis takes."""
+    call = OF[type(sample)]
+    found = script(lua_directory(), call.script)
+    fixed = call.fixed(sample, RECORD)
+    assert fixed.keys() == set(found.arguments) - SHARED
+    rows = [call.row(sample, RECORD)] if call.row else call.rows(sample, RECORD) if call.rows else []
+    assert all(row.keys() == set(found.columns) for row in rows)
+    assert bool(found.columns) == bool(rows)
+    assert all(type(value) in {str, int, bytes} for part in (fixed, *rows) for value in part.values())
+
+
+def test_publish_model_subscribers() -> None:
+    """P7: only who may publish anyhow is not asked to be subscribed."""
+    call = OF[Publish].row
+    assert call
+    record = NodeRecord("n", "i1", 1, NodeConfig(publish_model=PublishModel.SUBSCRIBERS), RECORD.affiliations)
+    assert call(Publish("n", ME, "i", b"", 0), record)["full"] == ""
+    stranger = Jid("you@x/1")
+    row = call(Publish("n", stranger, "i", b"", 0), record)
+    assert (row["full"], row["bare"]) == (subid(stranger), subid("you@x"))
+
+
+def test_results() -> None:
+    """Rows become results; a code word is its problem; a word that is no problem's is a defect of ours."""
+    publish, retract = OF[Publish].result, OF[Retract].result
+    assert publish(None, [b"ok", b"i"], RECORD) == Published("i")
+    assert publish(None, [b"duplicate", b"i"], RECORD) == Published("i", duplicate=True)
+    assert retract(None, [b"ok", b""], RECORD) == Retracted(None)
+    assert retract(None, [b"replayed", ME.encode()], RECORD) == Retracted(ME, replayed=True)
+    for word in ("item-not-found", "forbidden", "locked-by-another", "lock-lost"):
+        result = retract(None, [word.encode()], RECORD)
+        assert isinstance(result, Refused) and result.problem is Problem(word) and result.detail
+    with pytest.raises(ScriptDefect):
+        refused(b"nonsense")
+
+
+def test_reply() -> None:
+    """Every partition script answers in one shape."""
+    read = Reply.read([b"ok", [1], [], [], [], 7, 1, 9])
+    assert (read.rows, read.due_ms, read.more, read.token) == ([1], 7, True, 9)

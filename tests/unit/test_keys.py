@@ -1,0 +1,34 @@
+"""The table of Redis keys and how their names are made."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker import keys
+from broker.model.names import Partition
+
+KINDS = {"hash", "stream", "zset", "set"}
+HOLDERS = {"partition", "node", "jid", "service"}
+
+
+def test_table() -> None:
+    """Guarantee 6: every key has a type, a holder, a meaning and a bound, and is listed once."""
+    assert len(keys.BY_NAME) == len(keys.TABLE)
+    assert all(row.type in KINDS and row.holder in HOLDERS and row.meaning and row.bound for row in keys.TABLE)
+
+
+def test_names() -> None:
+    """Design §3: keys are readable and say what they belong to."""
+    assert keys.of_partition("log", Partition("my jobs", "ab12")) == "sq:{my%20jobs@ab12/0}:log"
+    assert keys.of_node("options", "a{b}%") == "sq:{a%7Bb%7D%25}:options"
+    assert keys.of_jid("owned", "alice@x") == "sq:{jid:alice@x}:owned"
+    assert keys.of_service("due") == "sq:{service}:due"
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_any_name_is_safe(one: str, other: str) -> None:
+    """X6: whatever a node is called, its keys have one hash tag of their own and nobody else's."""
+    name = keys.of_node("options", one)
+    tag = name[name.index("{") + 1 : name.index("}")]
+    assert tag and name == f"sq:{{{tag}}}:options"
+    assert keys.unescaped(tag) == one
+    assert (keys.of_node("options", other) == name) == (one == other)

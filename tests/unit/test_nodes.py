@@ -1,0 +1,100 @@
+"""Configuration of nodes: one table for forms and stored records."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.model.nodes import (
+    FORCED,
+    MAX_ITEMS,
+    OPTIONS,
+    AccessModel,
+    Dedupe,
+    NodeConfig,
+    PublishModel,
+    WhenFull,
+    configured,
+    restored,
+    shown,
+    stored,
+)
+from broker.model.problems import MalformedRequest, Problem
+
+configs = st.builds(
+    NodeConfig,
+    queueing=st.just(value=True),
+    title=st.text(max_size=50),
+    lock_seconds=st.integers(1, 43_200),
+    max_deliveries=st.integers(0, 1_000),
+    dead_letter_node=st.sampled_from(["", "n/dead", "elsewhere"]),
+    dedupe=st.sampled_from(Dedupe),
+    dedupe_seconds=st.integers(1, 604_800),
+    max_items=st.integers(1, MAX_ITEMS),
+    node_full=st.sampled_from(WhenFull),
+    access_model=st.sampled_from(AccessModel),
+    publish_model=st.sampled_from(PublishModel),
+    max_payload_bytes=st.integers(1, 262_144),
+)
+
+
+@given(configs)
+def test_stored_and_restored(config: NodeConfig) -> None:
+    """What is stored reads back the same; only what differs from the default is stored."""
+    assert restored(stored(config)) == config
+    assert stored(NodeConfig()) == {}
+
+
+@given(configs)
+def test_a_form_sent_back_changes_nothing(config: NodeConfig) -> None:
+    """P23: every field is shown as it is in force, and submitting the form as shown is no change."""
+    again = configured(config, {name: (value,) for name, value in shown("n", config).items()})
+    assert shown("n", again) == shown("n", config)
+
+
+def test_fields_of_a_newer_version_are_passed_over() -> None:
+    """A rolling upgrade: old frontends read new records."""
+    assert restored({"stanzaq#of-the-future": "1", "stanzaq#lock_seconds": "5"}) == NodeConfig(lock_seconds=5)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "problem"),
+    [
+        ("pubsub#access_model", ("roster",), Problem.ACCESS_MODEL_UNSUPPORTED),
+        ("stanzaq#lock_seconds", ("0",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#lock_seconds", ("9" * 1_000_000,), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#lock_seconds", ("٣",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#lock_seconds", ("1", "2"), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#lock_seconds", (), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#dedupe", ("never",), Problem.NOT_ACCEPTABLE),
+        ("pubsub#title", ("x" * 2_000,), Problem.NOT_ACCEPTABLE),
+        ("pubsub#nothing", ("1",), Problem.NOT_ACCEPTABLE),
+        ("pubsub#deliver_payloads", ("0",), Problem.NOT_ACCEPTABLE),
+        ("pubsub#queueing", ("0",), Problem.NOT_ACCEPTABLE),
+    ],
+)
+def test_refused(name: str, values: tuple[str, ...], problem: Problem) -> None:
+    """P5, P23, PX3, PX5, QX13: what a queue cannot be is refused with the field's name."""
+    with pytest.raises(MalformedRequest) as refused:
+        configured(NodeConfig(), {name: values})
+    assert refused.value.problem is problem and (name.split("#")[1] in str(refused.value) or "queueing" in name)
+
+
+def test_accepted() -> None:
+    """P23, PX2: forced fields at their value, both spellings of node-full, `max`, and what changes nothing."""
+    fields = {name: (value,) for name, value in FORCED.items()}
+    fields |= {"FORM_TYPE": ("x",), "pubsub#notify_retract": ("0",), "pubsub#max_items": ("max",)}
+    fields |= {"pubsub#publish_full_node": ("retract-oldest",), "pubsub#deliver_payloads": ("true",)}
+    assert configured(NodeConfig(), fields) == NodeConfig(node_full=WhenFull.RETRACT_OLDEST)
+
+
+def test_dead_letters() -> None:
+    """Issue 4: NODE/dead unless another is named; none with an empty name or without a limit of deliveries."""
+    assert NodeConfig().dead_letters_of("n") == "n/dead"
+    assert NodeConfig(dead_letter_node="x").dead_letters_of("n") == "x"
+    assert NodeConfig(dead_letter_node="").dead_letters_of("n") is None
+    assert NodeConfig(max_deliveries=0).dead_letters_of("n") is None
+
+
+def test_options_are_told() -> None:
+    """Every option has a label, and choices exactly where it is a list."""
+    assert all(option.label and bool(option.choices) == (option.kind == "list-single") for option in OPTIONS)

@@ -1,0 +1,112 @@
+"""Who may do what with a node (P3, P5, P6, P7), as a table."""
+
+import pytest
+
+from broker.model.commands import (
+    Adjust,
+    Affiliate,
+    Bounce,
+    Browse,
+    Command,
+    Configure,
+    Delete,
+    Describe,
+    Locks,
+    Options,
+    Publish,
+    Purge,
+    Renew,
+    Retract,
+    Stats,
+    Subscribe,
+    Unlock,
+    Unsubscribe,
+)
+from broker.model.names import Jid, Partition
+from broker.model.nodes import AccessModel, Affiliation, NodeConfig, NodeRecord, PublishModel
+from broker.model.problems import Problem
+from broker.redis_core.policy import refusal
+
+ME, OTHER = Jid("me@x/1"), Jid("other@x/1")
+COMMANDS: dict[str, Command] = {
+    "publish": Publish("n", ME, None, b"", 5),
+    "subscribe": Subscribe("n", ME, ME, 1),
+    "adjust": Adjust("n", ME, ME, "", 1),
+    "options": Options("n", ME, ME, ""),
+    "unsubscribe": Unsubscribe("n", ME, ME, ""),
+    "retract": Retract("n", ME, "i"),
+    "unlock": Unlock("n", ME, "i"),
+    "renew": Renew("n", ME, "i"),
+    "locks": Locks("n", ME),
+    "browse": Browse("n", ME, (), 5),
+    "stats": Stats("n", ME),
+    "describe": Describe("n", ME, as_owner=False),
+    "configure": Configure("n", ME, {}),
+    "affiliate": Affiliate("n", ME, {}),
+    "purge": Purge("n", ME),
+    "delete": Delete("n", ME),
+    "describe as owner": Describe("n", ME, as_owner=True),
+}
+OWNERS = {"configure", "affiliate", "purge", "delete", "describe as owner"}
+READING = {"subscribe", "browse"}
+
+
+def allowed(standing: Affiliation, config: NodeConfig | None = None) -> set[str]:
+    """Name what somebody of this standing may do."""
+    record = NodeRecord("n", "i1", 1, config or NodeConfig(), {Jid("me@x"): standing})
+    return {name for name, command in COMMANDS.items() if refusal(command, record) is None}
+
+
+def test_matrix() -> None:
+    """P3: the matrix of affiliations on an open node; what concerns single items is for their script to judge."""
+    everyone = COMMANDS.keys() - OWNERS - {"publish"}
+    assert allowed(Affiliation.OWNER) == COMMANDS.keys()
+    assert allowed(Affiliation.PUBLISHER) == everyone | {"publish"}
+    assert allowed(Affiliation.PUBLISH_ONLY) == (everyone | {"publish"}) - READING
+    assert allowed(Affiliation.MEMBER) == allowed(Affiliation.NONE) == everyone
+    assert allowed(Affiliation.OUTCAST) == set()
+
+
+@pytest.mark.parametrize("standing", Affiliation)
+def test_whitelist(standing: Affiliation) -> None:
+    """P5, P6: on a whitelist node members, publishers and owners read, nobody else."""
+    reads = allowed(standing, NodeConfig(access_model=AccessModel.WHITELIST)) >= READING
+    assert reads == (standing in {Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER})
+
+
+@pytest.mark.parametrize("model", [PublishModel.OPEN, PublishModel.SUBSCRIBERS])
+def test_publish_models(model: PublishModel) -> None:
+    """P7: anybody but an outcast passes on to the script, which knows the subscribers."""
+    for standing in Affiliation:
+        may = "publish" in allowed(standing, NodeConfig(publish_model=model))
+        assert may == (standing is not Affiliation.OUTCAST)
+
+
+def test_payload() -> None:
+    """P14: a payload over the node's limit is refused with both numbers."""
+    record = NodeRecord("n", "i", 1, NodeConfig(max_payload_bytes=4), {Jid("me@x"): Affiliation.OWNER})
+    refused = refusal(COMMANDS["publish"], record)
+    assert refused and refused.problem is Problem.PAYLOAD_TOO_BIG and "5" in refused.detail and "4" in refused.detail
+
+
+def test_for_others() -> None:
+    """P11, P12: nobody acts for another JID, and a subid that is not the subscription's is refused."""
+    record = NodeRecord("n", "i", 1, NodeConfig(), {})
+    for command in (
+        Subscribe("n", ME, OTHER, 1),
+        Adjust("n", ME, OTHER, "", 1),
+        Options("n", ME, OTHER, ""),
+        Unsubscribe("n", ME, OTHER, ""),
+    ):
+        refused = refusal(command, record)
+        assert refused and refused.problem is Problem.JID_MISMATCH
+    wrong = refusal(Unsubscribe("n", ME, ME, "wrong"), record)
+    assert wrong and wrong.problem is Problem.SUBID_INVALID
+
+
+def test_bounce_of_an_earlier_life() -> None:
+    """A bounce of a delivery of a node that was deleted since touches nothing of the new one."""
+    record = NodeRecord("n", "new", 1, NodeConfig(), {})
+    assert refusal(Bounce(ME, Partition("n", "new"), "1-0", 1, gone=False), record) is None
+    refused = refusal(Bounce(ME, Partition("n", "old"), "1-0", 1, gone=False), record)
+    assert refused and refused.problem is Problem.LOCK_LOST

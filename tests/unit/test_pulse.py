@@ -1,0 +1,103 @@
+"""The pulse: what it tells, what it owes after a fault, what it asks for."""
+
+# ruff: noqa: ANN401  (stands in for what Redis answers)
+
+from typing import TYPE_CHECKING, Any, cast
+
+from broker.model.names import Partition
+from broker.model.problems import CoreUnavailable
+from broker.redis_core.pulse import Pulse, Visits
+
+if TYPE_CHECKING:
+    from broker.redis_core.server import Server
+
+NOW = 1_700_000_000_000
+JOBS = Partition("jobs", "i1")
+
+
+class Heart:
+    """A server that answers heartbeats with what a test says, or fails."""
+
+    def __init__(self) -> None:
+        """Begin with nothing due and nobody lapsed."""
+        self.beats: list[list[dict[str, Any]]] = []
+        self.now = NOW
+        self.lapsed: list[bytes] = []
+        self.due: list[bytes] = []
+        self.away = False
+
+    def arguments(self, _name: str, _keys: list[str], _fixed: dict[str, Any], rows: Any) -> Any:
+        """Write down what is told."""
+        self.beats.append(list(rows))
+
+    async def run(self, _call: Any) -> list[Any]:
+        """Answer a beat."""
+        if self.away:
+            msg = "away"
+            raise CoreUnavailable(msg)
+        return [b"ok", self.now, self.lapsed, self.due]
+
+
+class Turns:
+    """A pulse over a heart, and what its turns found."""
+
+    def __init__(self) -> None:
+        """Make both."""
+        self.heart = Heart()
+        self.pulse = Pulse(cast("Server", self.heart), "f1")
+        self.found: list[Visits] = []
+
+    async def turn(self) -> None:
+        """Beat once."""
+        await self.pulse.turn(self._act)
+
+    async def _act(self, visits: Visits) -> None:
+        self.found.append(visits)
+
+
+async def test_tells_once() -> None:
+    """What is due is told with one beat; a later time of the same partition is not told again, an earlier one is."""
+    turns = Turns()
+    await turns.turn()
+    for due in (NOW + 60_000, NOW + 61_000, NOW + 50_000):
+        turns.pulse.announce(JOBS, due)
+        await turns.turn()
+    assert turns.heart.beats[1:] == [
+        [{"kind": "due", "name": str(JOBS), "at": NOW + 60_000}],
+        [],
+        [{"kind": "due", "name": str(JOBS), "at": NOW + 50_000}],
+    ]
+
+
+async def test_tells_anew_when_the_time_has_come() -> None:
+    """A partition that was visited is announced again for its next time."""
+    turns = Turns()
+    turns.pulse.announce(JOBS, NOW + 10)
+    await turns.turn()
+    turns.heart.now += 20
+    await turns.turn()
+    turns.pulse.announce(JOBS, NOW + 60_000)
+    await turns.turn()
+    assert turns.heart.beats[-1] == [{"kind": "due", "name": str(JOBS), "at": NOW + 60_000}]
+
+
+async def test_owes_after_a_fault() -> None:
+    """What a failed beat was to tell goes with the next; the fault is shown until then."""
+    turns = Turns()
+    turns.heart.away = True
+    turns.pulse.announce(JOBS, NOW + 60_000)
+    turns.pulse.rescued("f9")
+    await turns.turn()
+    assert turns.pulse.failure == "away" and turns.found == []
+    turns.heart.away = False
+    await turns.turn()
+    assert turns.pulse.failure == ""
+    assert turns.heart.beats[0] == turns.heart.beats[1] != []
+
+
+async def test_asks_for_visits() -> None:
+    """What is due and who has lapsed is what a turn asks for."""
+    turns = Turns()
+    turns.heart.due, turns.heart.lapsed = [str(JOBS).encode()], [b"f2"]
+    await turns.turn()
+    assert turns.found == [Visits([JOBS], ["f2"])]
