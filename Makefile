@@ -1,7 +1,7 @@
 # Everything that can be done here. Each target makes .venv, installs, and brings in the servers that it needs.
 SETUP := deploy/local/setup.sh
 BIN := .venv/bin
-PYTEST := $(BIN)/pytest --numprocesses 2 --dist worksteal
+PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup
 
 # More options for the command that a target runs, e.g. make demo ARGS="--kill --items 5000"
 ARGS ?=

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import structlog
 import uvloop
+from prometheus_client import Gauge
 
 from broker.model.problems import CoreUnavailable, ScriptDefect
 from broker.redis_core.service import RedisCore
@@ -54,6 +55,12 @@ async def _serve(settings: Settings, watchdog: Watchdog) -> None:
         strict_iq_type=settings.strict_iq_type,
     )
     core = RedisCore(settings, component)
+
+    Gauge(
+        "stanzaq_xmpp_gets_for_sets",
+        "Retracts and unlocks that came in an IQ of type get (QX1)",
+        registry=core.metrics.registry,
+    ).set_function(lambda: component.gets_for_sets)
 
     def reasons() -> list[str]:
         return [*core.healthy(), *([] if component.connected else ["there is no stream to the XMPP server"])]

@@ -10,7 +10,7 @@ from broker.model.commands import Adjust, Browse, Declare, Publish, Retract, Sta
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Counted, Published, Refused, Retracted, Subscribed
-from broker.redis_core import pulse
+from broker.redis_core import marks, pulse
 from frontends.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore
 from tests.contract.proxy import LossyNetwork
@@ -29,6 +29,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a frontend's silence count after a fifth of a second, so that nobody waits for it."""
     monkeypatch.setattr(pulse, "LAPSE_MS", 200)
     monkeypatch.setattr(pulse, "TURN_SECONDS", 0.03)
+    monkeypatch.setattr(marks, "READ_SECONDS", 0.0)
 
 
 async def network_to(server: RedisServer) -> LossyNetwork:
@@ -83,7 +84,8 @@ async def test_dead_frontend(quick: None, make_core: MakeCore, node: str) -> Non
     await dying.ask(Declare(node, ALICE, {}))
     await dying.ask(Subscribe(node, W1, W1, 10))
     await dying.ask(item(node, "sent"))
-    await dying.ask(Adjust(node, W1, W1, "", 10))
+    for _look in range(2):
+        await dying.ask(Adjust(node, W1, W1, "", 10))
     door.writes = False
     await dying.ask(item(node, "unsent"))
     for task in dying._running:
@@ -94,13 +96,14 @@ async def test_dead_frontend(quick: None, make_core: MakeCore, node: str) -> Non
     assert isinstance(await other.ask(Retract(node, W1, "unsent", unsent.token)), Retracted)
 
 
-async def test_broken_stream(make_core: MakeCore, node: str) -> None:
+async def test_broken_stream(quick: None, make_core: MakeCore, node: str) -> None:
     """X8: a frontend whose own stream broke sends again what was not written when it is back."""
     core, door = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(Subscribe(node, W1, W1, 10))
     await core.ask(item(node, "sent"))
-    await core.ask(Adjust(node, W1, W1, "", 10))
+    for _look in range(2):
+        await core.ask(Adjust(node, W1, W1, "", 10))
     door.writes = False
     await core.ask(item(node, "unsent"))
     core.link(up=False)

@@ -131,6 +131,11 @@ class Client:
         if self._xmpp._run_out_filters is not None:
             self._xmpp._run_out_filters.cancel()
 
+    @property
+    def up(self) -> bool:
+        """Whether the stream stands, as far as the client has heard."""
+        return self._up.is_set()
+
     async def connected(self) -> None:
         """Wait until the stream stands."""
         await asyncio.wait_for(self._up.wait(), PATIENCE_SECONDS)

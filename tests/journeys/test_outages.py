@@ -154,6 +154,7 @@ async def test_ejabberd_restarts(service: Service, join: Join) -> None:
     pids = [frontend.process.pid for frontend in service.frontends]
     service.ejabberd.stop()
     await _unready(service)
+    await eventually(lambda: not worker.up, "the worker did not notice")
     service.ejabberd.start()
     await worker.connected()
     await eventually(lambda: not service.faults(), "the frontends did not find the XMPP server again")
