@@ -8,6 +8,7 @@ import asyncio
 from typing import Any
 
 from broker.model.commands import Presence, Subscribe, Unsubscribe
+from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Done, Refused, Result, Subscribed, Unsubscribed
 from broker.redis_core.calls.call import subid
@@ -22,17 +23,19 @@ class Attendance:
         """Change subscriptions by `ask`."""
         self._directory = directory
         self._ask = ask
+        # Each call has a connection of its own: without a queue, coming and going of one JID could change places.
+        self._queue = asyncio.Lock()
 
     async def subscribe(self, command: Subscribe, outcome: asyncio.Future[Any]) -> Result:
         """Finish a subscription whose step in the partition is under way."""
-        seats = await self._directory.attend("subscribed", command.jid, command.node)
+        seats = await self._attend("subscribed", command.jid, command.node)
         result: Result = await outcome
         if isinstance(result, Subscribed) and seats is None:
             await self._ask(Leave(command.node, command.jid))
             return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "you are subscribed to as many nodes as you may")
         # A refusal that may pass says nothing of an earlier subscription of the same JID, or of this one.
         if isinstance(result, Refused) and not result.problem.retryable:
-            await self._directory.attend("left", command.jid, command.node)
+            await self._attend("left", command.jid, command.node)
         return result
 
     async def unsubscribe(self, command: Unsubscribe, outcome: asyncio.Future[Any]) -> Result:
@@ -42,7 +45,7 @@ class Attendance:
             return result
         # Locks outlive the subscription (Q34): presence must find whoever still holds some.
         if result.held == 0:
-            await self._directory.attend("left", command.jid, command.node)
+            await self._attend("left", command.jid, command.node)
         if not result.was_subscribed:
             return Refused(Problem.NOT_SUBSCRIBED, "there is no such subscription")
         return Unsubscribed(command.jid, subid(command.jid))
@@ -50,7 +53,7 @@ class Attendance:
     async def presence(self, command: Presence) -> Result:
         """Note who came or went, and end what went with it (Q33)."""
         kind = "available" if command.available else "unavailable"
-        for seat in await self._directory.attend(kind, command.sender) or ():
+        for seat in await self._attend(kind, command.sender) or ():
             await self._leave(seat)
         return Done()
 
@@ -59,4 +62,8 @@ class Attendance:
         while isinstance(left, Left) and left.held > 0:
             left = await self._ask(Leave(seat.node, seat.jid))
         if isinstance(left, Left) or (isinstance(left, Refused) and left.problem is Problem.NODE_NOT_FOUND):
-            await self._directory.attend("left", seat.jid, seat.node)
+            await self._attend("left", seat.jid, seat.node)
+
+    async def _attend(self, kind: str, jid: Jid, node: str = "") -> tuple[Seat, ...] | None:
+        async with self._queue:
+            return await self._directory.attend(kind, jid, node)

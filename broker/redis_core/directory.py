@@ -105,8 +105,12 @@ class Directory:
     async def open(self, record: NodeRecord) -> bool:
         """Bring the node's partition to the record's revision; False when the partition was deleted."""
         config = record.config
+        seconds, micros = await self._server.command("TIME")
         fixed: dict[str, Value] = {
             "revision": record.revision,
+            # A later life of the node begins above all tokens of an earlier one: a worker that slept through the change
+            # is fenced out by a token that it has, not let in by it.
+            "token": int(seconds) * 1000 + int(micros) // 1000,
             "lock_ms": config.lock_seconds * 1000,
             "max_deliveries": config.max_deliveries,
             "dead_letters": "1" if config.dead_letters_of(record.name) else "0",

@@ -35,6 +35,7 @@ log = structlog.get_logger()
 _GONE = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
 _FAILED = Refused(Problem.UNAVAILABLE, "the service could not carry this out")
 _RETRIES = 5
+_RESIGNED = "-"
 
 _INTERNAL = get_args(Internal)
 
@@ -123,6 +124,11 @@ class Lane:
     def unmarked(self) -> bool:
         """Deliveries have been handed out that Redis has not been told are sent."""
         return self._marks.owed
+
+    @property
+    def marked(self) -> bool:
+        """Deliveries have been handed out here: Redis may hold a mark of them."""
+        return self._marks.received > 0
 
     async def settled(self) -> None:
         """Wait until nothing is under way."""
@@ -258,6 +264,9 @@ class Lane:
     def _mark(self) -> int | str:
         if self._around.flushed():
             self._marks.flushed(time.monotonic(), closing=self._closing)
+            if self._closing:
+                self._marks.tell()
+                return _RESIGNED
         mark = self._marks.tell()
         return "" if mark is None else mark
 

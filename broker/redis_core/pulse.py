@@ -28,10 +28,14 @@ DUE_AT_ONCE = 200
 
 @dataclass(slots=True)
 class Visits:
-    """What the pulse asks for: partitions that are due, and frontends that have lapsed."""
+    """What the pulse asks for: partitions that are due, frontends that have lapsed.
+
+    After a beat whose answer was lost it is `blind`: what that beat took from the list of due partitions, nobody knows.
+    """
 
     due: list[Partition] = field(default_factory=list)
     lapsed: list[str] = field(default_factory=list)
+    blind: bool = False
 
 
 Act = Callable[[Visits], Awaitable[None]]
@@ -49,6 +53,7 @@ class Pulse:
         self._owed: dict[str, int] = {}
         self._rescued: list[str] = []
         self._skew_ms = 0.0
+        self._blind = False
         self.beating = True
         self.last_turn = time.monotonic()
         self.failure = ""
@@ -99,6 +104,7 @@ class Pulse:
         try:
             now, lapsed, due = await self._call(rows)
         except CoreUnavailable:
+            self._blind = True
             self._owed = owed | self._owed
             self._rescued += rescued
             raise
@@ -106,7 +112,8 @@ class Pulse:
         for name in list(self._announced):
             if self._announced[name] <= now:
                 del self._announced[name]
-        return Visits([Partition.parse(name.decode()) for name in due], [name.decode() for name in lapsed])
+        blind, self._blind = self._blind, False
+        return Visits([Partition.parse(name.decode()) for name in due], [name.decode() for name in lapsed], blind)
 
     async def _call(self, rows: Iterable[dict[str, Value]]) -> tuple[int, list[bytes], list[bytes]]:
         fixed: dict[str, Value] = {"now": "", "frontend": self._frontend, "lapse_ms": LAPSE_MS, "most": DUE_AT_ONCE}

@@ -58,6 +58,8 @@ class Rounds:
         """Do what one turn of the pulse has found."""
         for partition in visits.due:
             self._core.lane(partition.node).submit(Expire(partition.node), partial(self._visited, partition))
+        if visits.blind:
+            self._core.background(self.visit_all())
         for frontend in visits.lapsed:
             if frontend != self._core.frontend and frontend not in self._rescuing:
                 self._rescuing.add(frontend)
@@ -83,7 +85,7 @@ class Rounds:
             self._core.lane(node).submit(Expire(node), ignored)
 
     async def visit_all(self) -> None:
-        """Visit every partition once, as a frontend does that has just started."""
+        """Visit every partition once, as a frontend does that has just started or does not know what is due."""
         async for node in self._nodes():
             await self._ask(Expire(node))
 

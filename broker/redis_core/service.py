@@ -167,7 +167,7 @@ class RedisCore:
             async with asyncio.timeout(seconds):
                 await self._rest()
                 for lane in self.lanes():
-                    if lane.unmarked:
+                    if lane.marked:
                         lane.close()
                 await self._rest()
         except TimeoutError:

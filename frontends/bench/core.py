@@ -53,7 +53,7 @@ class Bench:
     async def open(self) -> None:
         """Make the partition."""
         options = {"lock_ms": 600_000, "max_deliveries": 20, "dead_letters": "1", "journal_max": 10_000}
-        await self.run("open", {"revision": 1, **options})
+        await self.run("open", {"revision": 1, "token": 0, **options})
 
     async def publish(self, items: list[str]) -> list[Any]:
         """Publish a batch; an empty id asks for one."""

@@ -1,7 +1,12 @@
--- Sent marks: up to which sequence a frontend has written its deliveries to its socket.
+-- Sent marks: up to which sequence a frontend's deliveries are surely sent. `-` takes the mark back: the frontend is about
+-- to resign, and what has left the list of frontends is never rescued.
 -- NEEDS: sent
 local sent = {}
 
 function sent.mark()
-  if arg.sent ~= '' then redis.call('HSET', key.sent, arg.frontend, arg.sent) end
+  if arg.sent == '-' then
+    redis.call('HDEL', key.sent, arg.frontend)
+  elseif arg.sent ~= '' then
+    redis.call('HSET', key.sent, arg.frontend, arg.sent)
+  end
 end

@@ -440,3 +440,41 @@ async def test_crash_between_the_steps(core: RedisCore, node: str, step: str, mo
     core.lane(node).mark()
     await empty(core, node)
     assert len(await letters_of(core, node)) == 1
+
+
+async def test_closed_node_keeps_its_secrets(core: RedisCore, node: str) -> None:
+    """§1.7 row 3: who has no access to a whitelist node is forbidden, whether the item exists or not."""
+    assert await core.ask(Declare(node, ALICE, {"pubsub#access_model": ("whitelist",)})) == Declared(node)
+    await core.ask(item(node, "there"))
+    for command in (
+        Retract(node, W1, "there"),
+        Retract(node, W1, "not"),
+        Unlock(node, W1, "not"),
+        Renew(node, W1, "not"),
+    ):
+        assert problem(await core.ask(command)) is Problem.FORBIDDEN
+    assert problem(await core.ask(Retract(node, ALICE, "not"))) is Problem.ITEM_NOT_FOUND
+
+
+async def test_next_life_has_higher_tokens(core: RedisCore, door: Door, node: str) -> None:
+    """QX14: a worker that slept through delete and re-creation is fenced out by the token that it has."""
+    for _life in range(2):
+        await declared(core, node)
+        await core.ask(Subscribe(node, W1, W1, 1))
+        await core.ask(item(node, "same"))
+        await core.ask(Delete(node, ALICE))
+    old, new = door.deliveries
+    assert new.token > old.token
+
+
+async def test_resigned_frontend_leaves_no_mark(make_core: MakeCore, node: str, valkey: RedisServer) -> None:
+    """Guarantee 6: marks are bounded by the frontends that live; one that drains takes its own back."""
+    core, _door = await make_core()
+    await declared(core, node)
+    await core.ask(Subscribe(node, W1, W1, 1))
+    await core.ask(item(node, "a"))
+    await core.drain(2)
+    await core.stop()
+    client = aioredis.Redis.from_url(valkey.url)
+    assert [key async for key in client.scan_iter(f"sq:*{node}*:sent")] == []
+    await client.aclose()

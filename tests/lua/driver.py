@@ -223,7 +223,14 @@ class Queue:
 
     def open(self, **fixed: Any) -> Answer:
         """Open the partition."""
-        options = {"revision": 1, "lock_ms": 60_000, "max_deliveries": 20, "dead_letters": "1", "journal_max": 1000}
+        options = {
+            "revision": 1,
+            "token": 0,
+            "lock_ms": 60_000,
+            "max_deliveries": 20,
+            "dead_letters": "1",
+            "journal_max": 1000,
+        }
         return self.run("open", **{**options, **fixed})
 
     def publish(self, *items: str, by: str = "alice@x", body: str | None = None, **more: Any) -> Answer:

@@ -87,3 +87,11 @@ def test_no_time_given(queue: Queue) -> None:
     queue.now = 0
     (row,) = queue.run("browse").rows
     assert answer.words == ["ok"] and abs(row[3] // 1000 - seconds) < 60
+
+
+def test_takes_the_mark_back(queue: Queue) -> None:
+    """A frontend that is about to resign leaves no mark behind: marks are bounded by live frontends (guarantee 6)."""
+    queue.expire(sent="7")
+    assert queue.client.hgetall(queue.key("sent")) == {b"f1": b"7"}
+    queue.expire(sent="-")
+    assert queue.client.exists(queue.key("sent")) == 0

@@ -24,3 +24,10 @@ def test_is_idempotent(queue: Queue) -> None:
     before = queue.client.hgetall(queue.key("meta"))
     queue.open()
     assert queue.client.hgetall(queue.key("meta")) == before
+
+
+def test_tokens_begin_where_they_are_told(unopened: Queue) -> None:
+    """QX14: a later life of a node goes on above the tokens of an earlier one, so an old token fits no new lock."""
+    unopened.open(token=1_795_232_955_075)
+    unopened.publish("a")
+    assert unopened.subscribe(W1, 1).deliveries[0].token == 1_795_232_955_076

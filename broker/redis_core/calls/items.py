@@ -5,7 +5,7 @@ from typing import Any
 from broker.model.commands import Bounce, Browse, Publish, Renew, Retract, Unlock
 from broker.model.items import Listed
 from broker.model.names import Jid, bare
-from broker.model.nodes import Affiliation, NodeRecord, PublishModel
+from broker.model.nodes import AccessModel, Affiliation, NodeRecord, PublishModel
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Done, Published, Refused, Renewed, Result, Retracted, Unlocked
 from broker.redis_core.calls.call import Call, Reply, Values, refused, subid, token_text
@@ -30,6 +30,14 @@ DETAILS = {
 
 def _refused(code: bytes) -> Refused:
     return refused(code, DETAILS.get(code, ""))
+
+
+def _denied(command: Retract | Unlock | Renew, code: bytes, record: NodeRecord) -> Refused:
+    """Refuse what a holder may do; whoever has no access at all is not told what exists (§1.7 row 3)."""
+    closed = record.config.access_model is AccessModel.WHITELIST
+    if closed and code == b"item-not-found" and record.affiliation(bare(command.sender)) is Affiliation.NONE:
+        return _refused(b"forbidden")
+    return _refused(code)
 
 
 def _intake(_command: Any, record: NodeRecord) -> Values:
@@ -101,20 +109,20 @@ def _unlock_row(command: Unlock, record: NodeRecord) -> Values:
     }
 
 
-def _retracted(_command: Retract, reply: list[bytes], _record: NodeRecord) -> Result:
+def _retracted(command: Retract, reply: list[bytes], record: NodeRecord) -> Result:
     if reply[0] in {b"ok", b"replayed"}:
         return Retracted(Jid(reply[1].decode()) or None, replayed=reply[0] == b"replayed")
-    return _refused(reply[0])
+    return _denied(command, reply[0], record)
 
 
-def _unlocked(_command: Unlock, reply: list[bytes], _record: NodeRecord) -> Result:
+def _unlocked(command: Unlock, reply: list[bytes], record: NodeRecord) -> Result:
     if reply[0] in {b"ok", b"replayed"}:
         return Unlocked(Jid(reply[1].decode()), replayed=reply[0] == b"replayed")
-    return _refused(reply[0])
+    return _denied(command, reply[0], record)
 
 
-def _renewed(_command: Renew, reply: list[Any], _record: NodeRecord) -> Result:
-    return Renewed(reply[1], reply[2]) if reply[0] == b"ok" else _refused(reply[0])
+def _renewed(command: Renew, reply: list[Any], record: NodeRecord) -> Result:
+    return Renewed(reply[1], reply[2]) if reply[0] == b"ok" else _denied(command, reply[0], record)
 
 
 def _bounce_row(command: Bounce, _record: NodeRecord) -> Values:
