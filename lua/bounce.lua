@@ -11,7 +11,7 @@ local results = {}
 for i, row in ipairs(rows) do
   local flight = flights.at({row.position})[row.position]
   -- Whoever forges an error message gives back at most what it holds itself.
-  if flight and row.token == string.format('%.0f', flight.token) and (flight.subid == row.full or flight.subid == row.bare) then
+  if flight and row.token == flight.token and (flight.subid == row.full or flight.subid == row.bare) then
     ending.release(flight, 'bounced', {})
     writes.flush()
     local subscriber = subscriptions.get(flight.subid)

@@ -13,7 +13,7 @@ for _, position in ipairs(late) do
   local flight = flying[position]
   if flight then
     ending.release(flight, 'expired', {})
-    notices[#notices + 1] = {flight.jid, flight.item, flight.token}
+    notices[#notices + 1] = {flight.jid, flight.item, tonumber(flight.token)}
   else
     writes.add('ZREM', key.deadlines, position)
   end

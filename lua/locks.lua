@@ -20,7 +20,8 @@ for i, row in ipairs(rows) do
   local flying = flights.at(places)
   for _, position in ipairs(places) do
     local flight = flying[position]
-    held[#held + 1] = {flight.item, flight.token, flight.attempt, tonumber(redis.call('ZSCORE', key.deadlines, position))}
+    held[#held + 1] = {flight.item, tonumber(flight.token), flight.attempt,
+      tonumber(redis.call('ZSCORE', key.deadlines, position))}
   end
   table.sort(held, function(a, b) return a[4] < b[4] or (a[4] == b[4] and a[2] < b[2]) end)
   results[i] = {'ok', held}

@@ -10,9 +10,8 @@ if refusal then return refusal end
 local results = judge.each(rows, function(row, verdict)
   if verdict == 'waiting' then return {'lock-lost'} end
   if verdict ~= 'held' then return {verdict} end
-  local deadline = partition.now + partition.lock_ms
-  writes.add('ZADD', key.deadlines, deadline, row.position)
-  return {'ok', row.flight.token, deadline}
+  writes.add('ZADD', key.deadlines, partition.deadline_text, row.position)
+  return {'ok', tonumber(row.flight.token), partition.deadline}
 end)
 writes.flush()
 return {'ok', results, {}, {}, {}, due.next(), 0, partition.token}

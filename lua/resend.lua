@@ -15,16 +15,16 @@ local found, deliveries = redis.call('HSCAN', key.inflight, arg.scan, 'COUNT', 1
 for i = 1, #found[2], 2 do
   local position = found[2][i]
   local flight = flights.read(position, found[2][i + 1])
-  local theirs = flight.frontend == arg.lapsed and flight.sequence <= upto
-  local unsent = theirs and flight.sequence > after
+  local theirs = flight.frontend == arg.lapsed and tonumber(flight.sequence) <= upto
+  local unsent = theirs and tonumber(flight.sequence) > after
   local entry = unsent and entries.get(flight.log_id)
   local deadline = unsent and tonumber(redis.call('ZSCORE', key.deadlines, position))
   if entry and deadline and deadline > partition.now then
     partition.token = partition.token + 1
-    flight.frontend, flight.sequence = arg.frontend, partition.token
+    flight.frontend, flight.sequence = arg.frontend, string.format('%.0f', partition.token)
     redis.call('HSET', key.inflight, position, flights.write(flight))
-    deliveries[#deliveries + 1] = {flight.jid, position, flight.item, flight.token, flight.attempt, deadline, entry.by,
-      entry.body, flight.sequence}
+    deliveries[#deliveries + 1] = {flight.jid, position, flight.item, tonumber(flight.token), flight.attempt, deadline,
+      entry.by, entry.body, partition.token}
   elseif theirs and arg.lapsed ~= arg.frontend then
     -- Sent, and nobody's to send again: a second rescuer finds nothing even when the mark is gone.
     flight.frontend = '-'

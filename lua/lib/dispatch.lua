@@ -14,18 +14,18 @@ local function pick(queue, past)
 end
 
 local function lock(taken, subscriber, deliveries)
-  local entry, token = taken.entry, partition.token + 1
+  local entry, token, attempt = taken.entry, partition.token + 1, taken.past.attempts + 1
   partition.token = token
-  local flight = {subid = subscriber.subid, token = token, attempt = taken.past.attempts + 1, since = partition.now,
-    frontend = arg.frontend, sequence = token, log_id = entry.log_id, bytes = #entry.body, jid = subscriber.jid,
-    item = entry.item ~= '' and entry.item or positions.item_id(taken.position)}
-  local deadline = partition.now + partition.lock_ms
-  writes.add('HSET', key.inflight, taken.position, flights.write(flight))
-  writes.add('ZADD', key.deadlines, deadline, taken.position)
-  writes.add('ZADD', key.held, 0, subscriber.subid .. ':' .. taken.position)
-  deliveries[#deliveries + 1] = {flight.jid, taken.position, flight.item, token, flight.attempt, deadline, entry.by,
+  local text = string.format('%.0f', token)
+  local item = entry.item ~= '' and entry.item or positions.item_id(taken.position)
+  writes.add('HSET', key.inflight, taken.position, flights.write({subid = subscriber.subid, token = text,
+    attempt = attempt, since = partition.stamp, frontend = arg.frontend, sequence = text, log_id = entry.log_id,
+    bytes = #entry.body, jid = subscriber.jid, item = item}))
+  writes.add('ZADD', key.deadlines, partition.deadline_text, taken.position)
+  writes.add('ZADD', key.held, '0', subscriber.subid .. ':' .. taken.position)
+  deliveries[#deliveries + 1] = {subscriber.jid, taken.position, item, token, attempt, partition.deadline, entry.by,
     entry.body, token}
-  subscriber.held, subscriber.served = subscriber.held + 1, token
+  subscriber.held, subscriber.served = subscriber.held + 1, text
 end
 
 local function assign(items, queue, deliveries)

@@ -33,7 +33,7 @@ end
 function judge.verdict(row)
   local flight = row.flight
   local mine = flight and (flight.subid == row.full or flight.subid == row.bare)
-  if mine and row.token == string.format('%.0f', flight.token) then return 'held' end
+  if mine and row.token == flight.token then return 'held' end
   if row.answered then return 'replayed' end
   if not row.position then return 'item-not-found' end
   if mine then return row.token == '' and 'held' or 'lock-lost' end

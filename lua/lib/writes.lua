@@ -1,26 +1,32 @@
--- Writes gathered during a script and made with one call per key: a call from Lua costs more than a value.
+-- Writes gathered during a script and made with one call per command and key: a call from Lua costs more than a value.
 -- NEEDS:
-local writes = {queue = {}}
+local writes = {of = {}, order = {}}
 
-function writes.add(command, name, ...)
-  local slot = command .. name
-  local gathered = writes.queue[slot]
+-- One value, or a pair of which both belong together (field and value, score and member).
+function writes.add(command, name, first, second)
+  local of_command = writes.of[command]
+  if not of_command then
+    of_command = {}
+    writes.of[command] = of_command
+  end
+  local gathered = of_command[name]
   if not gathered then
     gathered = {command, name}
-    writes.queue[slot] = gathered
-    writes.queue[#writes.queue + 1] = slot
+    of_command[name] = gathered
+    writes.order[#writes.order + 1] = gathered
   end
-  for i = 1, select('#', ...) do gathered[#gathered + 1] = (select(i, ...)) end
+  local at = #gathered + 1
+  gathered[at], gathered[at + 1] = first, second
 end
 
 -- In the order in which each kind was first added. unpack() fails near 8,000 values: 4,000 at once, an even number
 -- so that pairs stay together.
 function writes.flush()
-  for _, slot in ipairs(writes.queue) do
-    local gathered = writes.queue[slot]
+  local order = writes.order
+  writes.of, writes.order = {}, {}
+  for _, gathered in ipairs(order) do
     for first = 3, #gathered, 4000 do
       redis.call(gathered[1], gathered[2], unpack(gathered, first, math.min(first + 3999, #gathered)))
     end
   end
-  writes.queue = {}
 end
