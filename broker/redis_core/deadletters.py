@@ -14,8 +14,8 @@ from broker import codec
 from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeConfig, NodeRecord, PublishModel
-from broker.model.problems import CorruptRecord, Problem
-from broker.model.results import Published, Refused
+from broker.model.problems import CorruptRecord
+from broker.model.results import Published
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import DeadLetter, Handed
 from broker.redis_core.nodes import NodeWork
@@ -62,19 +62,27 @@ class DeadLetters:
         }
         # Unique for ever: an id that was used twice in the queue must not overwrite the first dead letter.
         item_id = f"{record.incarnation}-0-{position.decode()}"
+        if not await self._taken_by_owners(record, target):
+            log.warning("dead letter kept back: its node is another's", node=record.name, to=target)
+            return False
         command = DeadLetter(target, item_id, Jid(publisher.decode()), lettered(envelope, told))
         result = await self._ask(command)
-        if isinstance(result, Refused) and result.problem is Problem.NODE_NOT_FOUND:
-            await self._make(record, target)
-            result = await self._ask(command)
         if not isinstance(result, Published):
             log.warning("dead letter not delivered yet", node=record.name, to=target, result=result)
             return False
         await self._ask(Handed(record.name, record.incarnation, position.decode()))
         return True
 
-    async def _make(self, record: NodeRecord, target: str) -> None:
+    async def _taken_by_owners(self, record: NodeRecord, target: str) -> bool:
+        """Make sure that the node for dead letters is there and shares an owner: whoever came first by its name may be anyone."""
         owners = [jid for jid, affiliation in record.affiliations.items() if affiliation is Affiliation.OWNER]
+        taker = await self._directory.read(target)
+        if taker is None:
+            await self._make(record, target, owners)
+            taker = await self._directory.read(target)
+        return taker is not None and any(taker.affiliation(owner) is Affiliation.OWNER for owner in owners)
+
+    async def _make(self, record: NodeRecord, target: str, owners: list[Jid]) -> None:
         # Tried for ever and with no dead letters of its own: a letter that nobody can take stays there.
         config = NodeConfig(
             title=f"Dead letters of {record.name}"[:200],

@@ -64,6 +64,9 @@ class NodeWork:
             return Refused(wrong.problem, wrong.detail)
         if not config.queueing:
             return Refused(Problem.NOT_ACCEPTABLE, "this service keeps queues only: enable queueing for the node")
+        refused = await self._misdirected(node, config, owner)
+        if refused is not None:
+            return refused
         if owner not in self._rules.admins and not await self._directory.own(owner, node):
             return Refused(Problem.TOO_MANY_NODES, "you have created as many nodes as you may: delete one first")
         return await self.make(node, owner, config)
@@ -100,6 +103,9 @@ class NodeWork:
                 config = configured(record.config, command.options)
             except MalformedRequest as wrong:
                 return Refused(wrong.problem, wrong.detail)
+            refused = await self._misdirected(command.node, config, bare(command.sender))
+            if refused is not None:
+                return refused
             if await self._directory.configure(record, config):
                 await self._directory.open(replace(record, config=config, revision=record.revision + 1))
                 self._changed(command.node)
@@ -159,6 +165,19 @@ class NodeWork:
     async def nodes(self, _command: Nodes) -> Result:
         """Name the nodes."""
         return Listing(await self._directory.names())
+
+    async def _misdirected(self, node: str, config: NodeConfig, sender: Jid) -> Refused | None:
+        """Refuse dead letters into a node that is not the sender's: they would flood it, or tell its owner what they say."""
+        target = config.dead_letters_of(node)
+        if target == node:
+            return Refused(Problem.NOT_ACCEPTABLE, "a node cannot take its own dead letters")
+        taker = None if target is None else await self._read(target)
+        if taker is None or taker.affiliation(sender) is Affiliation.OWNER:
+            return None
+        return Refused(
+            Problem.NOT_ACCEPTABLE,
+            f"the node for dead letters, {target!r}, is another's: name one of yours in stanzaq#dead_letter_node",
+        )
 
     async def _tell_all(self, node: str, what: str) -> None:
         scan = "0"

@@ -478,3 +478,22 @@ async def test_resigned_frontend_leaves_no_mark(make_core: MakeCore, node: str, 
     client = aioredis.Redis.from_url(valkey.url)
     assert [key async for key in client.scan_iter(f"sq:*{node}*:sent")] == []
     await client.aclose()
+
+
+async def test_dead_letters_stay_in_the_family(core: RedisCore, node: str) -> None:
+    """Nobody sends dead letters into another's node, and who squats on NODE/dead gets none of them (X12)."""
+    await declared(core, f"{node}-mine")
+    theirs = Declare(f"{node}-theirs", BOB, {"stanzaq#dead_letter_node": (f"{node}-mine",)})
+    assert problem(await core.ask(theirs)) is Problem.NOT_ACCEPTABLE
+    itself = Configure(f"{node}-mine", ALICE, {"stanzaq#dead_letter_node": (f"{node}-mine",)})
+    assert problem(await core.ask(itself)) is Problem.NOT_ACCEPTABLE
+    await declared(core, node, max_deliveries="1")
+    assert await core.ask(Declare(f"{node}/dead", BOB, {})) == Declared(f"{node}/dead")
+    await core.ask(Subscribe(node, W1, W1, 1))
+    await core.ask(item(node, "secret"))
+    await core.ask(Unlock(node, W1, "secret"))
+    await core.drain(2)
+    kept, squatted = await core.ask(Stats(node, ALICE)), await core.ask(Stats(f"{node}/dead", BOB))
+    assert isinstance(kept, Counted) and isinstance(squatted, Counted)
+    assert (kept.dying, squatted.waiting) == (1, 0)
+    assert problem(await core.ask(Declare(node + "/dead", ALICE, {}))) is Problem.NODE_EXISTS
