@@ -53,9 +53,20 @@ class NodeWork:
     async def declare(self, command: Declare) -> Result:
         """Create a node with its partition."""
         owner = bare(command.sender)
-        if self._rules.admins_only and owner not in self._rules.admins:
-            return Refused(Problem.FORBIDDEN, "only administrators may create nodes here")
         node = secrets.token_hex(8) if command.node is None else command.node
+        config = self._wanted(command, node)
+        if isinstance(config, Refused):
+            return config
+        refused = await self._misdirected(node, config, owner)
+        if refused is not None:
+            return refused
+        if owner not in self._rules.admins and not await self._directory.own(owner, node):
+            return Refused(Problem.TOO_MANY_NODES, "you have created as many nodes as you may: delete one first")
+        return await self.make(node, owner, config)
+
+    def _wanted(self, command: Declare, node: str) -> NodeConfig | Refused:
+        if self._rules.admins_only and bare(command.sender) not in self._rules.admins:
+            return Refused(Problem.FORBIDDEN, "only administrators may create nodes here")
         if not node or len(node.encode()) > NODE_NAME_BYTES or not node.isprintable():
             return Refused(Problem.NODE_NAME_INVALID, f"a node's name has 1 to {NODE_NAME_BYTES} printable bytes")
         try:
@@ -64,12 +75,7 @@ class NodeWork:
             return Refused(wrong.problem, wrong.detail)
         if not config.queueing:
             return Refused(Problem.NOT_ACCEPTABLE, "this service keeps queues only: enable queueing for the node")
-        refused = await self._misdirected(node, config, owner)
-        if refused is not None:
-            return refused
-        if owner not in self._rules.admins and not await self._directory.own(owner, node):
-            return Refused(Problem.TOO_MANY_NODES, "you have created as many nodes as you may: delete one first")
-        return await self.make(node, owner, config)
+        return config
 
     async def make(self, node: str, owner: Jid, config: NodeConfig) -> Result:
         """Create a node whoever asks: also the way of a node for dead letters."""
