@@ -55,7 +55,7 @@ TABLE: Final = (
     Key("answers_old", "hash", "partition", "the generation of answers before", "5,000 answers or a minute"),
     Key("sent", "hash", "partition", "frontend -> sequence up to which its deliveries are sent", "live frontends"),
     Key("seen", "zset", "partition", "item ids whose repeats are ignored; score is until when in ms", "dedupe window"),
-    Key("journal", "stream", "partition", "one record per closed delivery attempt", "JOURNAL_RECORDS, trimmed"),
+    Key("journal", "stream", "partition", "one record per closed delivery attempt", "about 10,000 records, a week"),
     Key("node", "hash", "node", "incarnation, revision, created", "three fields"),
     Key("options", "hash", "node", "configuration fields that differ from the default", "a dozen fields"),
     Key("affiliations", "hash", "node", "bare JID -> affiliation", "10,000 entries"),

@@ -19,6 +19,7 @@ for _, position in ipairs(late) do
   end
 end
 handover.resume()
+journal.trim()
 local reply = finish.reply({}, notices, dispatch.LIMIT)
 if #late == 200 then reply[7] = 1 end
 return reply

@@ -56,7 +56,7 @@ from broker.settings import NodeCreation, Settings
 log = structlog.get_logger()
 
 LATE_SECONDS = 5.0
-JOURNAL_RECORDS = 100_000
+JOURNAL_RECORDS = 10_000
 IDLE_LANES = 10_000
 _START_PAUSE_SECONDS = 0.5
 _LOOK_SECONDS = 0.01

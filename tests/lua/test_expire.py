@@ -95,3 +95,18 @@ def test_takes_the_mark_back(queue: Queue) -> None:
     assert queue.client.hgetall(queue.key("sent")) == {b"f1": b"7"}
     queue.expire(sent="-")
     assert queue.client.exists(queue.key("sent")) == 0
+
+
+def test_old_journal_goes(queue: Queue) -> None:
+    """Guarantee 6: the journal is bounded by age too; a record older than a week goes with the next visit."""
+    queue.publish("a")
+    queue.subscribe(W1, 1)
+    queue.retract(W1, "a")
+    # The server gives a record its id, so its age is told by the server's own clock.
+    seconds, _micros = queue.client.time()
+    queue.now = seconds * 1000 + 6 * 24 * 3600 * 1000
+    queue.expire()
+    assert len(queue.journal()) == 1
+    queue.now += 2 * 24 * 3600 * 1000
+    queue.expire()
+    assert queue.journal() == []
