@@ -96,9 +96,10 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """So many waiting items were dropped."""
+    """So many waiting items were dropped; `more` when a part alone was, and others wait."""
 
     count: int
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ not know how either step is carried out.
 
 import asyncio
 from typing import Any
+from weakref import WeakValueDictionary
 
 from broker.model.commands import Presence, Subscribe, Unsubscribe
-from broker.model.names import Jid
+from broker.model.names import Jid, bare
 from broker.model.problems import Problem
 from broker.model.results import Done, Refused, Result, Subscribed, Unsubscribed
 from broker.redis_core.calls.call import subid
@@ -23,8 +24,9 @@ class Attendance:
         """Change subscriptions by `ask`."""
         self._directory = directory
         self._ask = ask
-        # Each call has a connection of its own: without a queue, coming and going of one JID could change places.
-        self._queue = asyncio.Lock()
+        # Each call has a connection of its own: without a queue, coming and going of one JID could change places. One for
+        # all JIDs would add up their waits when Redis hangs.
+        self._queues: WeakValueDictionary[Jid, asyncio.Lock] = WeakValueDictionary()
 
     async def subscribe(self, command: Subscribe, outcome: asyncio.Future[Any]) -> Result:
         """Finish a subscription whose step in the partition is under way."""
@@ -65,5 +67,6 @@ class Attendance:
             await self._attend("left", seat.jid, seat.node)
 
     async def _attend(self, kind: str, jid: Jid, node: str = "") -> tuple[Seat, ...] | None:
-        async with self._queue:
+        queue = self._queues.setdefault(bare(jid), asyncio.Lock())
+        async with queue:
             return await self._directory.attend(kind, jid, node)

@@ -63,7 +63,7 @@ class DeadLetters:
         # Unique for ever: an id that was used twice in the queue must not overwrite the first dead letter.
         item_id = f"{record.incarnation}-0-{position.decode()}"
         if not await self._taken_by_owners(record, target):
-            log.warning("dead letter kept back: its node is another's", node=record.name, to=target)
+            log.warning("dead letter kept back: its node is another's, or one too many", node=record.name, to=target)
             return False
         command = DeadLetter(target, item_id, Jid(publisher.decode()), lettered(envelope, told))
         result = await self._ask(command)
@@ -75,7 +75,11 @@ class DeadLetters:
 
     async def _taken_by_owners(self, record: NodeRecord, target: str) -> bool:
         """Make sure that the node for dead letters is there and shares an owner: whoever came first by its name may be anyone."""
-        owners = [jid for jid, affiliation in record.affiliations.items() if affiliation is Affiliation.OWNER]
+        # As it is stored: a lane's record has the administrators for owners, and they are what all nodes share.
+        stored = await self._directory.read(record.name)
+        if stored is None:
+            return False
+        owners = [jid for jid, affiliation in stored.affiliations.items() if affiliation is Affiliation.OWNER]
         taker = await self._directory.read(target)
         if taker is None:
             await self._make(record, target, owners)
@@ -90,6 +94,8 @@ class DeadLetters:
             publish_model=PublishModel.PUBLISHERS,
             access_model=record.config.access_model,
         )
+        if not await self._nodes.counted(owners[0], target):
+            return
         await self._nodes.make(target, owners[0], config)
         made = await self._directory.read(target)
         if made is not None and len(owners) > 1:

@@ -6,7 +6,7 @@ leaves at most a name without a node, which every reader passes over. Must not k
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from broker import keys
@@ -110,7 +110,8 @@ class Directory:
             "revision": record.revision,
             # A later life of the node begins above all tokens of an earlier one: a worker that slept through the change
             # is fenced out by a token that it has, not let in by it.
-            "token": int(seconds) * 1000 + int(micros) // 1000,
+            # In microseconds: so fast no partition hands out, and below 2^53 it is exact in Lua until the year 2255.
+            "token": int(seconds) * 1_000_000 + int(micros),
             "lock_ms": config.lock_seconds * 1000,
             "max_deliveries": config.max_deliveries,
             "dead_letters": "1" if config.dead_letters_of(record.name) else "0",
@@ -136,6 +137,16 @@ class Directory:
         """Name nodes in order of creation; a name may be of a node that is just coming or going."""
         found = await self._server.command("ZRANGE", keys.of_service("names"), first, first + count - 1)
         return tuple(name.decode() for name in found)
+
+    async def concerned(self, names: Sequence[str], frontend: str) -> list[str]:
+        """Give those nodes where a frontend may have left something: locks of whomsoever, or a mark of its own."""
+        found = await self._server.commands([("HGET", keys.of_node("node", name), "incarnation") for name in names])
+        partitions = [Partition(name, each.decode()) for name, each in zip(names, found, strict=True) if each]
+        asked = [("EXISTS", keys.of_partition("inflight", partition)) for partition in partitions]
+        marked = [("HEXISTS", keys.of_partition("sent", partition), frontend) for partition in partitions]
+        answers = await self._server.commands([*asked, *marked])
+        both = zip(partitions, answers[: len(partitions)], answers[len(partitions) :], strict=True)
+        return [partition.node for partition, locked, mark in both if locked or mark]
 
     async def own(self, jid: Jid, node: str) -> bool:
         """Count a node to its creator's quota; False when the quota is used up."""

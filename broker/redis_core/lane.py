@@ -207,18 +207,19 @@ class Lane:
         """Read the record anew and bring the partition up to it: a crash may have left either behind."""
         try:
             self._adopt(await self._directory.read(self.node))
-            if self._record is None or await self._directory.open(self._record):
-                return self._record
+            # Kept here as well: while this waits for Redis, others may have the lane forget it.
+            record = self._record
+            if record is None or await self._directory.open(record):
+                return record
             # The partition is deleted and its record is not: whoever deleted the node did not come to the end of it.
-            if self._record.incarnation == old.incarnation:
+            if record.incarnation == old.incarnation:
                 for jid in await self._directory.delete_partition(Partition(old.name, old.incarnation)):
                     self._around.notify(NodeEvent(self.node, jid, "delete"))
-                await self._directory.forget(self._record)
-            self._record = None
+                await self._directory.forget(record)
         except (CoreUnavailable, ScriptDefect, CorruptRecord) as error:
             log.warning("record not renewed", node=self.node, error=str(error))
-            self._record = None
-        return self._record
+        self._record = None
+        return None
 
     def _judged(
         self, record: NodeRecord | None, tickets: list[Ticket]

@@ -1,5 +1,7 @@
 """What the core counts, as Prometheus metrics. Must not know how they are served."""
 
+from collections.abc import Collection
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from broker.model.results import Counted
@@ -41,6 +43,7 @@ class Metrics:
             name: Gauge(f"stanzaq_node_{name}", text, ["node"], registry=self.registry)
             for name, text in _GAUGES.items()
         }
+        self._measured: set[str] = set()
         self.turn = Histogram(
             "stanzaq_command_seconds",
             "From the submission of a command to its outcome",
@@ -54,10 +57,13 @@ class Metrics:
 
     def gauge(self, node: str, counted: Counted) -> None:
         """Set the gauges of a node."""
+        self._measured.add(node)
         for name, gauge in self._gauges.items():
             gauge.labels(node).set(getattr(counted, name))
 
-    def forget(self, node: str) -> None:
-        """Drop the gauges of a node that is gone."""
-        for gauge in self._gauges.values():
-            gauge.remove(node)
+    def keep(self, nodes: Collection[str]) -> None:
+        """Drop the gauges of all nodes but these: the others are gone."""
+        for gone in self._measured - set(nodes):
+            for gauge in self._gauges.values():
+                gauge.remove(gone)
+        self._measured &= set(nodes)

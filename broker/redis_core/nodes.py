@@ -19,6 +19,7 @@ from broker.redis_core.internal import Leave, Scanned, Subscribers
 from broker.redis_core.policy import refusal
 
 _GONE = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
+_NAMES = f"a node's name has 1 to {NODE_NAME_BYTES} printable bytes"
 _RETRIES = 5
 _PURGE_CHUNKS = 10_000
 
@@ -60,15 +61,15 @@ class NodeWork:
         refused = await self._misdirected(node, config, owner)
         if refused is not None:
             return refused
-        if owner not in self._rules.admins and not await self._directory.own(owner, node):
+        if not await self.counted(owner, node):
             return Refused(Problem.TOO_MANY_NODES, "you have created as many nodes as you may: delete one first")
         return await self.make(node, owner, config)
 
     def _wanted(self, command: Declare, node: str) -> NodeConfig | Refused:
         if self._rules.admins_only and bare(command.sender) not in self._rules.admins:
             return Refused(Problem.FORBIDDEN, "only administrators may create nodes here")
-        if not node or len(node.encode()) > NODE_NAME_BYTES or not node.isprintable():
-            return Refused(Problem.NODE_NAME_INVALID, f"a node's name has 1 to {NODE_NAME_BYTES} printable bytes")
+        if not _nameable(node):
+            return Refused(Problem.NODE_NAME_INVALID, _NAMES)
         try:
             config = configured(replace(NodeConfig(), queueing=self._rules.default_queueing), command.options)
         except MalformedRequest as wrong:
@@ -76,6 +77,10 @@ class NodeWork:
         if not config.queueing:
             return Refused(Problem.NOT_ACCEPTABLE, "this service keeps queues only: enable queueing for the node")
         return config
+
+    async def counted(self, owner: Jid, node: str) -> bool:
+        """Count a node to its owner's quota, which administrators have not; False when it is used up."""
+        return owner in self._rules.admins or await self._directory.own(owner, node)
 
     async def make(self, node: str, owner: Jid, config: NodeConfig) -> Result:
         """Create a node whoever asks: also the way of a node for dead letters."""
@@ -163,7 +168,8 @@ class NodeWork:
             if not isinstance(result, Purged):
                 return result  # type: ignore[no-any-return]
             dropped += result.count
-            if result.count == 0:
+            if not result.more:
+                # Nothing waited any more: what has come since was published after it was asked.
                 break
         await self._tell_all(command.node, "purge")
         return Purged(dropped)
@@ -177,6 +183,9 @@ class NodeWork:
         target = config.dead_letters_of(node)
         if target == node:
             return Refused(Problem.NOT_ACCEPTABLE, "a node cannot take its own dead letters")
+        if target is not None and not _nameable(target):
+            # The default is longer than the node's own name.
+            return Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#dead_letter_node is no name for a node: {_NAMES}")
         taker = None if target is None else await self._read(target)
         if taker is None or taker.affiliation(sender) is Affiliation.OWNER:
             return None
@@ -200,6 +209,10 @@ class NodeWork:
     async def _read(self, node: str) -> NodeRecord | None:
         record = await self._directory.read(node)
         return record and with_admins(record, self._rules.admins)
+
+
+def _nameable(node: str) -> bool:
+    return 0 < len(node.encode()) <= NODE_NAME_BYTES and node.isprintable()
 
 
 def with_admins(record: NodeRecord, admins: frozenset[Jid]) -> NodeRecord:

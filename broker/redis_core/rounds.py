@@ -92,12 +92,15 @@ class Rounds:
     async def _rescue(self, frontend: str) -> None:
         """Take over from a lapsed frontend, everywhere; only when all is done is it struck off the list."""
         try:
-            complete = True
-            async for node in self._nodes():
-                complete = await self.rescue_lane(node, frontend) and complete
-                await self._ask(Expire(node))
+            # What it owed comes first and is looked for in bulk: thousands of idle nodes must not stand in its way.
+            complete, first = True, 0
+            while names := await self._directory.names(first):
+                for node in await self._directory.concerned(names, frontend):
+                    complete = await self.rescue_lane(node, frontend) and complete
+                first += len(names)
             if complete:
                 self._pulse.rescued(frontend)
+            await self.visit_all()
         finally:
             self._rescuing.discard(frontend)
 
@@ -113,11 +116,14 @@ class Rounds:
                 return True
 
     async def measure(self) -> None:
-        """Set the gauges of every node."""
+        """Set the gauges of every node, and of no other."""
+        there = set()
         async for node in self._nodes():
             counted = await self._ask(Stats(node, Jid("")))
             if isinstance(counted, Counted):
                 self._core.metrics.gauge(node, counted)
+                there.add(node)
+        self._core.metrics.keep(there)
 
     async def _nodes(self) -> AsyncIterator[str]:
         first = 0

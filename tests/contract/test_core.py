@@ -456,6 +456,25 @@ async def test_closed_node_keeps_its_secrets(core: RedisCore, node: str) -> None
     assert problem(await core.ask(Retract(node, ALICE, "not"))) is Problem.ITEM_NOT_FOUND
 
 
+async def test_purge_comes_to_an_end(core: RedisCore, node: str) -> None:
+    """Guarantee 1: a purge drops what waited when it was asked, not what publishers add while it runs."""
+    await declared(core, node)
+    results: list[Any] = []
+
+    def published(result: Any) -> None:
+        results.append(result)
+        if len(results) < 1_000:
+            core.submit(item(node), published)
+
+    core.submit(item(node), published)
+    await core.ask(item(node))
+    purged = await core.ask(Purge(node, ALICE))
+    assert isinstance(purged, Purged) and purged.count < 100
+    async with asyncio.timeout(10):
+        while len(results) < 1_000:  # noqa: ASYNC110  (whoever answers knows no event of ours)
+            await asyncio.sleep(0.005)
+
+
 async def test_next_life_has_higher_tokens(core: RedisCore, door: Door, node: str) -> None:
     """QX14: a worker that slept through delete and re-creation is fenced out by the token that it has."""
     for _life in range(2):
@@ -465,6 +484,21 @@ async def test_next_life_has_higher_tokens(core: RedisCore, door: Door, node: st
         await core.ask(Delete(node, ALICE))
     old, new = door.deliveries
     assert new.token > old.token
+
+
+async def test_next_life_of_a_fast_node_too(core: RedisCore, door: Door, node: str) -> None:
+    """QX14: so it is when the earlier life handed out thousands of items a second."""
+    await declared(core, node)
+    await core.ask(Subscribe(node, W1, W1, 1_000))
+    for _round in range(10):
+        published = await asyncio.gather(*(core.ask(item(node)) for _ in range(500)))
+        names = [result.item_id for result in published if isinstance(result, Published)]
+        await asyncio.gather(*(core.ask(Retract(node, W1, name)) for name in names))
+    await core.ask(Delete(node, ALICE))
+    await declared(core, node)
+    await core.ask(Subscribe(node, W1, W1, 1))
+    await core.ask(item(node))
+    assert door.deliveries[-1].token > door.deliveries[-2].token
 
 
 async def test_resigned_frontend_leaves_no_mark(make_core: MakeCore, node: str, valkey: RedisServer) -> None:
@@ -497,3 +531,51 @@ async def test_dead_letters_stay_in_the_family(core: RedisCore, node: str) -> No
     assert isinstance(kept, Counted) and isinstance(squatted, Counted)
     assert (kept.dying, squatted.waiting) == (1, 0)
     assert problem(await core.ask(Declare(node + "/dead", ALICE, {}))) is Problem.NODE_EXISTS
+
+
+async def test_administrators_are_no_family(make_core: MakeCore, node: str) -> None:
+    """X12: that both have the administrators for owners does not let one user's dead letters into another's node."""
+    core, _door = await make_core(admins="root@x")
+    squatter = Declare(f"{node}-bob", BOB, {"stanzaq#dead_letter_node": (f"{node}/dead",)})
+    assert await core.ask(squatter) == Declared(f"{node}-bob")
+    await declared(core, node)
+    for of, sender in ((f"{node}-bob", BOB), (node, ALICE)):
+        await core.ask(Subscribe(of, W1, W1, 1))
+        await core.ask(item(of, "secret", sender))
+        await core.ask(Unlock(of, W1, "secret", dead_letter=True))
+        await core.drain(2)
+    theirs, kept = await core.ask(Stats(f"{node}/dead", BOB)), await core.ask(Stats(node, ALICE))
+    assert isinstance(theirs, Counted) and isinstance(kept, Counted)
+    assert (theirs.waiting, kept.dying) == (1, 1)
+    assert problem(await core.ask(Delete(f"{node}/dead", ALICE))) is Problem.FORBIDDEN
+
+
+async def test_nodes_for_dead_letters_count(make_core: MakeCore, node: str) -> None:
+    """X12: a quota is not passed by way of dead letters; the letter waits until there is room for its node."""
+    core, _door = await make_core(node_quota=1)
+    await declared(core, node)
+    await core.ask(Subscribe(node, W1, W1, 1))
+    await core.ask(item(node, "a"))
+    await core.ask(Unlock(node, W1, "a", dead_letter=True))
+    await core.drain(2)
+    kept = await core.ask(Stats(node, ALICE))
+    assert isinstance(kept, Counted) and kept.dying == 1
+    assert await core.ask(Nodes(ALICE)) == Listing((node,))
+
+
+@pytest.mark.parametrize("name", ["a\nb", "x" * 1024])
+async def test_dead_letter_node_has_a_name(core: RedisCore, node: str, name: str) -> None:
+    """Guarantee 7: dead letters make no node that nobody could address."""
+    named = Declare(node, ALICE, {"stanzaq#dead_letter_node": (name,)})
+    assert problem(await core.ask(named)) is Problem.NOT_ACCEPTABLE
+    assert problem(await core.ask(Declare("y" * 1020, ALICE, {}))) is Problem.NOT_ACCEPTABLE
+
+
+async def test_gauges_go_with_their_node(core: RedisCore, node: str) -> None:
+    """Guarantee 6: a node that is deleted is measured no more, and leaves no series behind."""
+    await declared(core, node)
+    await core.measure()
+    assert core.metrics.registry.get_sample_value("stanzaq_node_waiting", {"node": node}) == 0
+    await core.ask(Delete(node, ALICE))
+    await core.measure()
+    assert core.metrics.registry.get_sample_value("stanzaq_node_waiting", {"node": node}) is None

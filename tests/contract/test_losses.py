@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.model.commands import Adjust, Browse, Declare, Publish, Retract, Stats, Subscribe, Unlock
-from broker.model.names import Jid
+from broker.model.commands import Adjust, Browse, Configure, Declare, Publish, Retract, Stats, Subscribe, Unlock
+from broker.model.names import Jid, Partition
+from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Counted, Published, Refused, Retracted, Subscribed
 from broker.redis_core import marks, pulse
@@ -96,6 +97,24 @@ async def test_dead_frontend(quick: None, make_core: MakeCore, node: str) -> Non
     assert isinstance(await other.ask(Retract(node, W1, "unsent", unsent.token)), Retracted)
 
 
+async def test_rescue_passes_idle_nodes_over(make_core: MakeCore, node: str) -> None:
+    """Guarantee 4: what a dead frontend owes is found at once among many nodes, and its marks go (guarantee 6)."""
+    core, _ = await make_core()
+    doomed, door = await make_core()
+    for name in (f"{node}-idle", f"{node}-done", f"{node}-owed"):
+        await core.ask(Declare(name, ALICE, {}))
+    for name in (f"{node}-done", f"{node}-owed"):
+        await doomed.ask(Subscribe(name, W1, W1, 1))
+        await doomed.ask(item(name, "a"))
+    assert len(door.deliveries) == 2
+    await core.ask(Retract(f"{node}-done", W1, "a"))
+    directory = core._directory
+    names = [f"{node}-idle", f"{node}-done", f"{node}-owed", f"{node}-gone"]
+    assert await directory.concerned(names, doomed.frontend) == [f"{node}-owed"]
+    await doomed.drain(2)
+    assert await directory.concerned(names, "another") == [f"{node}-owed"]
+
+
 async def test_broken_stream(quick: None, make_core: MakeCore, node: str) -> None:
     """X8: a frontend whose own stream broke sends again what was not written when it is back."""
     core, door = await make_core()
@@ -163,3 +182,50 @@ async def test_delay_of_itself(quick: None, make_core: MakeCore, node: str) -> N
     await door.until(lambda: len(door.deliveries) == 2)
     counted = await core.ask(Stats(node, ALICE))
     assert isinstance(counted, Counted) and (counted.in_flight, counted.delayed) == (1, 0)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_forgotten_while_renewing(
+    make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch, *, deleted: bool
+) -> None:
+    """Q26: a lane that is told to forget its node's record while it renews that record answers all the same."""
+    core, _ = await make_core()
+    other, _ = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    await core.ask(item(node))
+    directory = core._directory
+    if deleted:
+        record = await directory.read(node)
+        assert record
+        await directory.delete_partition(Partition(node, record.incarnation))
+    else:
+        await other.ask(Configure(node, ALICE, {"stanzaq#lock_seconds": ("5",)}))
+    unhindered = directory.open
+
+    async def opened(record: NodeRecord) -> bool:
+        done = await unhindered(record)
+        core.lane(node).forget()
+        return done
+
+    monkeypatch.setattr(directory, "open", opened)
+    asked = Asked(core)
+    asked.submit(item(node))
+    (result,) = await asked.settled()
+    if deleted:
+        assert isinstance(result, Refused) and result.problem is Problem.NODE_NOT_FOUND
+    else:
+        assert isinstance(result, Published)
+
+
+async def test_waits_do_not_add_up(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
+    """Q26: while Redis hangs, each worker is answered within the time that is set, however many come at once."""
+    async with await network_to(valkey) as network:
+        core, _ = await make_core(network.url, redis_timeout=0.3)
+        await core.ask(Declare(node, ALICE, {}))
+        asked = Asked(core)
+        network.silent = True
+        workers = [Jid(f"w{n}@x/a") for n in range(20)]
+        began = asyncio.get_running_loop().time()
+        asked.submit(*(Subscribe(node, worker, worker, 1) for worker in workers))
+        assert all(isinstance(result, Refused) for result in await asked.settled())
+        assert asyncio.get_running_loop().time() - began < 2

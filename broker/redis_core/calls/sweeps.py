@@ -27,7 +27,7 @@ def _resent(_command: Resend, reply: Reply, _record: NodeRecord) -> Scanned:
 
 
 def _purged(_command: Any, reply: Reply, _record: NodeRecord) -> Purged:
-    return Purged(reply.rows[0])
+    return Purged(reply.rows[0], more=reply.more)
 
 
 def _counted(_command: Any, reply: Reply, _record: NodeRecord) -> Counted:
