@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- List what subscribers hold, the earliest deadline first within each; at most 500 each.
+-- List what subscribers hold, the earliest deadline first within each; at most 1,000 each, the most credit there is.
 -- KEYS: meta inflight deadlines held
 -- ARGV: now revision | full bare
 -- RETURNS: ok stale gone deleted | ok
@@ -11,7 +11,7 @@ local results = {}
 for i, row in ipairs(rows) do
   local places = {}
   for _, subid in ipairs({row.full, row.bare}) do
-    for _, member in ipairs(redis.call('ZRANGEBYLEX', key.held, '[' .. subid .. ':', '(' .. subid .. ';', 'LIMIT', 0, 500)) do
+    for _, member in ipairs(redis.call('ZRANGEBYLEX', key.held, '[' .. subid .. ':', '(' .. subid .. ';', 'LIMIT', 0, 1000)) do
       places[#places + 1] = string.sub(member, #subid + 2)
     end
     if row.full == row.bare then break end

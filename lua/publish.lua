@@ -2,7 +2,7 @@
 -- Append items to the log, or replace those with the same ids, and hand out what there is credit for.
 -- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent seen journal
 -- ARGV: now revision frontend sent number dedupe dedupe_ms max_items node_full | item by body once full bare
--- RETURNS: ok stale gone deleted | ok duplicate node-full forbidden
+-- RETURNS: ok stale gone deleted | ok duplicate node-full forbidden item-id-invalid
 -- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover sent seen journal
 --- @include finish intake
 local refusal = partition.load()
@@ -18,6 +18,8 @@ for i, row in ipairs(rows) do
   elseif intake.known[row.item] then
     intake.replace(row)
     results[i] = {'ok', row.item}
+  elseif intake.foretells(row) then
+    results[i] = {'item-id-invalid'}
   elseif not intake.room() then
     results[i] = {'node-full'}
   else

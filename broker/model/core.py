@@ -30,5 +30,8 @@ class Outlet(Protocol):
     def notify(self, notice: Notice) -> None:
         """Tell a subscriber what happened without its asking."""
 
+    def congested(self) -> bool:
+        """Tell whether so much waits to be written that more deliveries had better wait in Redis."""
+
     def flushed(self) -> bool:
         """Tell whether all that was handed over has left the process (sent marks rely on it)."""

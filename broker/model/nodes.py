@@ -78,10 +78,8 @@ class NodeConfig:
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
 
     def dead_letters_of(self, node: str) -> str | None:
-        """Name the node that takes the dead letters of `node`; None when items are tried for ever."""
-        if self.dead_letter_node == "" or self.max_deliveries == 0:
-            return None
-        return f"{node}/dead" if self.dead_letter_node is None else self.dead_letter_node
+        """Name the node that takes the dead letters of `node`; None when there are to be none."""
+        return f"{node}/dead" if self.dead_letter_node is None else self.dead_letter_node or None
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class Renewed:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the sender holds; at most 500, the earliest deadline first."""
+    """What the sender holds; at most 1,000 for each JID, the earliest deadline first."""
 
     locks: tuple[Lock, ...]
 

@@ -91,6 +91,7 @@ class DeadLetters:
         config = NodeConfig(
             title=f"Dead letters of {record.name}"[:200],
             max_deliveries=0,
+            dead_letter_node="",
             publish_model=PublishModel.PUBLISHERS,
             access_model=record.config.access_model,
         )

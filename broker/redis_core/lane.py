@@ -52,6 +52,9 @@ class Surroundings(Protocol):
     def notify(self, notice: Notice) -> None:
         """Hand a notice to the door."""
 
+    def congested(self) -> bool:
+        """Tell whether the door has more to write than it should."""
+
     def flushed(self) -> bool:
         """Tell whether the door has written all that it was handed."""
 
@@ -293,7 +296,8 @@ class Lane:
         for ticket, result in zip(batch.tickets, results, strict=True):
             self._reply(ticket, result)
         self._hand_out(record, read)
-        if read.more and (call.row is not None or batch.kind is Expire):
+        # A door that has much to write is left alone: the pulse visits again, since what was handed out is not marked yet.
+        if read.more and (call.row is not None or batch.kind is Expire) and not self._around.congested():
             self.submit(Expire(self.node), ignored)
         return []
 

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Nodes, Purge
+from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Nodes, Purge, Subscribe
 from broker.model.items import NodeEvent, Notice
 from broker.model.names import NODE_NAME_BYTES, Jid, Partition, bare
 from broker.model.nodes import Affiliation, NodeConfig, NodeRecord, configured
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Declared, Described, Done, Listing, Purged, Refused, Result
 from broker.redis_core.directory import Directory
-from broker.redis_core.internal import Leave, Scanned, Subscribers
+from broker.redis_core.internal import Leave, Left, Scanned, Subscribers
 from broker.redis_core.policy import refusal
 
 _GONE = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
@@ -118,13 +118,16 @@ class NodeWork:
             if refused is not None:
                 return refused
             if await self._directory.configure(record, config):
-                await self._directory.open(replace(record, config=config, revision=record.revision + 1))
+                renewed = replace(record, config=config, revision=record.revision + 1)
+                await self._directory.open(renewed)
                 self._changed(command.node)
+                if config.access_model is not record.config.access_model:
+                    await self._expel(renewed, await self._subscribers(command.node))
                 return Done()
         return Refused(Problem.UNAVAILABLE, "the node is being changed by others")
 
     async def affiliate(self, command: Affiliate) -> Result:
-        """Change affiliations; whoever becomes an outcast loses subscriptions and locks at once."""
+        """Change affiliations; whoever loses access loses subscriptions and locks at once."""
         record = await self._read(command.node)
         if record is None:
             return _GONE
@@ -133,14 +136,21 @@ class NodeWork:
             return refused
         self._changed(command.node)
         # Every lane judges by the revision that its partition has: raise it before the change is answered.
-        renewed = await self._directory.read(command.node)
+        renewed = await self._read(command.node)
         if renewed is not None:
             await self._directory.open(renewed)
-        for jid, affiliation in command.changes.items():
-            if affiliation == Affiliation.OUTCAST.value:
-                for seat in await self._directory.seats_of(jid, command.node):
-                    await self._ask(Leave(command.node, seat))
+            seats = [seat for jid in command.changes for seat in await self._directory.seats_of(jid, command.node)]
+            await self._expel(renewed, seats)
         return Done()
+
+    async def _expel(self, record: NodeRecord, seats: list[Jid]) -> None:
+        """Remove those subscriptions whose owners may not subscribe any more, with all that they hold."""
+        for seat in seats:
+            if refusal(Subscribe(record.name, seat, seat, 1), record) is None:
+                continue
+            left = await self._ask(Leave(record.name, seat))
+            while isinstance(left, Left) and left.held > 0:
+                left = await self._ask(Leave(record.name, seat))
 
     async def delete(self, command: Delete) -> Result:
         """Delete the partition, then the record, and tell all who were subscribed (P24)."""
@@ -195,16 +205,20 @@ class NodeWork:
         )
 
     async def _tell_all(self, node: str, what: str) -> None:
+        for jid in await self._subscribers(node):
+            self._notify(NodeEvent(node, jid, what))
+
+    async def _subscribers(self, node: str) -> list[Jid]:
+        jids: list[Jid] = []
         scan = "0"
         while True:
             part = await self._ask(Subscribers(node, scan))
             if not isinstance(part, Scanned):
-                return
-            for jid in part.jids:
-                self._notify(NodeEvent(node, jid, what))
+                return jids
+            jids.extend(part.jids)
             scan = part.scan
             if scan == "0":
-                return
+                return jids
 
     async def _read(self, node: str) -> NodeRecord | None:
         record = await self._directory.read(node)

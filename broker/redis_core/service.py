@@ -205,6 +205,10 @@ class RedisCore:
         """Hand a notice to the door."""
         self._outlet.notify(notice)
 
+    def congested(self) -> bool:
+        """Tell whether the door has more to write than it should."""
+        return self._outlet.congested()
+
     def flushed(self) -> bool:
         """Tell whether the door has written all that it was handed."""
         return self._outlet.flushed()

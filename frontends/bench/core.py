@@ -163,6 +163,10 @@ class Sink:
     def notify(self, notice: Notice) -> None:
         """Pass over notices."""
 
+    def congested(self) -> bool:
+        """Nothing waits here."""
+        return False
+
     def flushed(self) -> bool:
         """All is written at once here."""
         return True

@@ -81,6 +81,10 @@ class Component:
         """Tell a subscriber what happened without its asking."""
         self._stream.write(self._events.notice(notice))
 
+    def congested(self) -> bool:
+        """Tell whether so much waits to be written that more deliveries had better wait in Redis."""
+        return self._stream.congested()
+
     def flushed(self) -> bool:
         """Tell whether all that was handed over has left the process; never so while the stream is down."""
         return self._stream.flushed()

@@ -95,6 +95,10 @@ class Stream(ComponentXMPP):
         if len(self._gathered) == 1:
             self.loop.call_soon(self._flush)
 
+    def congested(self) -> bool:
+        """Tell whether the server reads more slowly than we write."""
+        return self.transport is not None and self.transport.get_write_buffer_size() > _BUFFER_SLOW
+
     def flushed(self) -> bool:
         """Tell whether all bytes have left the process."""
         return (

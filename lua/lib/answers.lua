@@ -5,7 +5,8 @@
 local answers = {AGE_MS = 60000, COUNT = 5000}
 
 function answers.name(sender, request, item)
-  return sender .. ' ' .. request .. ' ' .. item
+  -- Lengths first: all three may hold any character.
+  return #sender .. ':' .. #request .. ':' .. sender .. ' ' .. request .. ' ' .. item
 end
 
 function answers.rotate()

@@ -1,7 +1,8 @@
 -- Hands waiting items to subscribers with free credit; part of every script that can enable it.
 -- NEEDS: inflight deadlines held ready turns resting
 --- @include partition writes positions flights credit waiting
-local dispatch = {LIMIT = 200}
+-- Bounded by count and by bytes: a reply is held in memory here, in the frontend, and in the XMPP server.
+local dispatch = {LIMIT = 200, ROUND = 32, BYTES = 1048576}
 
 -- The next subscriber for an item: least recently served, but not the one that gave it back while another has credit (Q30).
 local function pick(queue, past)
@@ -51,18 +52,19 @@ local function assign(items, queue, deliveries)
   writes.flush()
 end
 
--- Gives the deliveries made and whether more could be made at once: after `LIMIT` the caller runs `expire` again.
+-- Gives the deliveries made and whether more could be made at once: after a bound the caller runs `expire` again.
 -- `hint` is how many the caller expects: the first round reads so many candidates and no more.
 function dispatch.run(hint)
-  local deliveries = {}
+  local deliveries, bytes = {}, 0
   waiting.promote()
-  while #deliveries < dispatch.LIMIT do
-    local want = math.min(math.max(hint, 1), dispatch.LIMIT - #deliveries)
+  while #deliveries < dispatch.LIMIT and bytes < dispatch.BYTES do
+    local want = math.min(math.max(hint, 1), dispatch.ROUND, dispatch.LIMIT - #deliveries)
     -- One candidate more than items, so that a releaser can be avoided.
     local queue, room = credit.candidates(want + 1)
     if room == 0 then return deliveries, 0 end
     local items = waiting.take(math.min(want, room))
     if #items == 0 then return deliveries, 0 end
+    for _, taken in ipairs(items) do bytes = bytes + #taken.entry.body end
     assign(items, queue, deliveries)
     if partition.cursor == partition.tail and redis.call('EXISTS', key.ready) == 0 then return deliveries, 0 end
     hint = hint * 2

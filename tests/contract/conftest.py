@@ -25,6 +25,7 @@ class Door:
         self.deliveries: list[Delivery] = []
         self.notices: list[Notice] = []
         self.writes = True
+        self.slow = False
         self._changed = asyncio.Event()
 
     def deliver(self, delivery: Delivery) -> None:
@@ -36,6 +37,10 @@ class Door:
         """Write down a notice."""
         self.notices.append(notice)
         self._changed.set()
+
+    def congested(self) -> bool:
+        """Tell whether it has much to write: only when a test says so."""
+        return self.slow
 
     def flushed(self) -> bool:
         """Tell whether all has left."""

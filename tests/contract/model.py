@@ -4,6 +4,7 @@ It must not know Redis or how any script works; what it takes from the design ar
 tokens) and the bounds.
 """
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -327,6 +328,10 @@ class Model:
         if known:
             self._replace(known, Version(body, by, self._append()))
             return "ok"
+        # `0-MS-SEQ`: the service's own kind of id; those whose turn has not come are its to give (P33).
+        own_kind = re.fullmatch(r"0-([1-9]\d*)-(\d+)", name)
+        if own_kind and int(own_kind[1]) >= self.now and (int(own_kind[1]), int(own_kind[2])) > self._tail:
+            return "item-id-invalid"
         if not self._room():
             return "node-full"
         position = self._append()

@@ -1,11 +1,14 @@
-"""A network between a core and its Redis that can lose replies: a TCP proxy in the test's own loop. Knows bytes only."""
+"""A network between a core and its Redis that can lose, delay and cut replies: a TCP proxy. Knows bytes only."""
 
 import asyncio
 from typing import Self
 
 
 class LossyNetwork:
-    """Forwards both ways; while `silent` what Redis answers is thrown away, though Redis did what was asked."""
+    """Forwards both ways; while `silent` what Redis answers is thrown away, though Redis did what was asked.
+
+    Replies come `delay_seconds` late; of the next one after `cutting` is set half comes, and then the connection is cut.
+    """
 
     def __init__(self, socket_path: str) -> None:
         """Lead to the Redis on this unix socket."""
@@ -13,6 +16,8 @@ class LossyNetwork:
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self.silent = False
+        self.delay_seconds = 0.0
+        self.cutting = False
         self.answered = asyncio.Event()
 
     @property
@@ -35,7 +40,12 @@ class LossyNetwork:
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        up_reader, up_writer = await asyncio.open_unix_connection(self._path)
+        try:
+            up_reader, up_writer = await asyncio.open_unix_connection(self._path)
+        except OSError:
+            # As one hears it from Redis itself when it is not there.
+            writer.close()
+            return
         self._writers |= {writer, up_writer}
         await asyncio.gather(self._pump(reader, up_writer, up=True), self._pump(up_reader, writer, up=False))
 
@@ -45,6 +55,12 @@ class LossyNetwork:
                 if not up and self.silent:
                     self.answered.set()
                     continue
+                if not up and self.cutting:
+                    self.cutting = False
+                    writer.write(data[: len(data) // 2])
+                    break
+                if not up and self.delay_seconds:
+                    await asyncio.sleep(self.delay_seconds)
                 writer.write(data)
                 await writer.drain()
         except OSError:

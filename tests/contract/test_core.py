@@ -32,7 +32,7 @@ from broker.model.commands import (
     Unsubscribe,
 )
 from broker.model.items import Envelope, NodeEvent
-from broker.model.names import Jid
+from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import (
@@ -579,3 +579,17 @@ async def test_gauges_go_with_their_node(core: RedisCore, node: str) -> None:
     await core.ask(Delete(node, ALICE))
     await core.measure()
     assert core.metrics.registry.get_sample_value("stanzaq_node_waiting", {"node": node}) is None
+
+
+async def test_lost_access_ends_subscriptions(core: RedisCore, door: Door, node: str) -> None:
+    """P6, P26: who may not subscribe any more is subscribed no more, and what it held goes to another."""
+    await declared(core, node)
+    await core.ask(Affiliate(node, ALICE, {bare(W2): "member"}))
+    await core.ask(Subscribe(node, W1, W1, 1))
+    await core.ask(item(node, "a"))
+    await core.ask(Subscribe(node, W2, W2, 1))
+    await core.ask(Configure(node, ALICE, {"pubsub#access_model": ("whitelist",)}))
+    assert [(d.subscriber, d.item_id) for d in door.deliveries] == [(W1, "a"), (W2, "a")]
+    await core.ask(Affiliate(node, ALICE, {bare(W2): "none"}))
+    counted = await core.ask(Stats(node, ALICE))
+    assert isinstance(counted, Counted) and (counted.subscribers, counted.waiting) == (0, 1)

@@ -229,3 +229,14 @@ async def test_waits_do_not_add_up(make_core: MakeCore, valkey: RedisServer, nod
         asked.submit(*(Subscribe(node, worker, worker, 1) for worker in workers))
         assert all(isinstance(result, Refused) for result in await asked.settled())
         assert asyncio.get_running_loop().time() - began < 2
+
+
+async def test_slow_door(quick: None, make_core: MakeCore, node: str) -> None:
+    """X11: while its door has much to write, a frontend hands out piece by piece; in the end everything is out."""
+    core, door = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    await asyncio.gather(*(core.ask(item(node)) for _ in range(1_000)))
+    door.slow = True
+    await core.ask(Subscribe(node, W1, W1, 1_000))
+    assert len(door.deliveries) < 1_000
+    await door.until(lambda: len(door.deliveries) == 1_000)

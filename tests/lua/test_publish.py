@@ -55,6 +55,15 @@ def test_credit_is_a_limit(queue: Queue) -> None:
     }  # fmt: skip
 
 
+def test_ids_to_come(queue: Queue) -> None:
+    """P33: no two items have one id: what the service may yet make is refused, what it has made is taken again."""
+    made = queue.publish("").rows[0][1]
+    assert queue.publish(f"0-{T0}-1", f"0-{T0 + 60_000}-0").words == ["item-id-invalid"] * 2
+    queue.subscribe(W1, 1)
+    queue.retract(W1, made)
+    assert queue.publish(made).rows == [["ok", made]]
+
+
 def test_hard_ids(queue: Queue) -> None:
     """P14, P33: any text is an id; what looks like the service's own but is not is an id like others."""
     assert queue.publish(*HARD).words == ["ok"] * len(HARD)

@@ -90,3 +90,15 @@ def test_credit_that_is_just_used_up(queue: Queue) -> None:
     queue.subscribe(W2, 5)
     assert queue.publish("c", "d").given == [(W2, "c"), (W2, "d")]
     assert len(queue.locks(W1)) == 2
+
+
+def test_large_items_come_in_parts(queue: Queue) -> None:
+    """X7: one call hands out about a megabyte and says that there is more; the next goes on."""
+    queue.publish(*(f"i{n}" for n in range(100)), body="x" * 100_000)
+    answer = queue.subscribe(W1, 1_000)
+    assert (0 < len(answer.deliveries) < 64, answer.more) == (True, 1)
+    given = len(answer.deliveries)
+    while answer.more:
+        answer = queue.expire()
+        given += len(answer.deliveries)
+    assert given == 100

@@ -92,7 +92,7 @@ def test_dead_letters() -> None:
     assert NodeConfig().dead_letters_of("n") == "n/dead"
     assert NodeConfig(dead_letter_node="x").dead_letters_of("n") == "x"
     assert NodeConfig(dead_letter_node="").dead_letters_of("n") is None
-    assert NodeConfig(max_deliveries=0).dead_letters_of("n") is None
+    assert NodeConfig(max_deliveries=0).dead_letters_of("n") == "n/dead", "a worker may still send an item there"
 
 
 def test_options_are_told() -> None:

@@ -24,6 +24,7 @@ DETAILS = {
     b"forbidden": "the item was never handed to you",
     b"locked-by-another": "another subscriber holds the item now",
     b"lock-lost": "you no longer hold the item: its lock expired, was given back, or the token is an older one's",
+    b"item-id-invalid": "the service makes ids of this form and may yet make this one",
     b"node-full": "the node holds as many items as it may",
 }
 
