@@ -292,7 +292,7 @@ async def measure(url: str, *, quick: bool) -> list[Row]:
     scale = 20 if quick else 1
     console = Console(stderr=True)
     steps: list[Callable[[], Awaitable[Row]]] = [
-        lambda: idle_commands(client, url, 1_000 // scale, 10 / scale),
+        lambda: idle_commands(client, url, 1_000 // scale, 5 if quick else 10),
         lambda: publish_batch(server, client, 80_000 // scale),
         lambda: acknowledge_batch(server, client, 80_000 // scale),
         lambda: micro_batch(server, url, 20_000 // scale),
