@@ -331,9 +331,9 @@ class Lane:
                     sequence,
                 )
             )
+            self._marks.received = max(self._marks.received, sequence)
         for letter in read.handovers:
             self._around.hand_over(record, letter)
-        self._marks.received = max(self._marks.received, read.token)
         if read.due_ms:
             self._around.announce(partition, read.due_ms)
 
