@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from redis.connection import parse_url
 
 from broker.model.names import Jid, prepared
 
@@ -76,6 +77,16 @@ def _redis_url(value: object) -> object:
     # The text is not repeated: it may hold a password.
     if scheme not in _REDIS_SCHEMES or "://" not in value:
         msg = "not the URL of a Redis"
+        raise ValueError(msg)
+    if scheme == "embedded":
+        return value
+    try:
+        read = parse_url(value)  # type: ignore[no-untyped-call]
+    except ValueError:
+        msg = "the host, port or database in it cannot be read"
+        raise ValueError(msg) from None
+    if scheme == "unix" and not read.get("path"):
+        msg = "it names no socket"
         raise ValueError(msg)
     return value
 

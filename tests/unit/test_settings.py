@@ -98,6 +98,8 @@ def test_redis_urls_of_later(scheme: str, monkeypatch: pytest.MonkeyPatch) -> No
     [
         ("REDIS_URL", "localhost:6379", "not the URL of a Redis"),
         ("REDIS_URL", "http://[", "not the URL of a Redis"),
+        ("REDIS_URL", "redis://h:notaport/0", "cannot be read"),
+        ("REDIS_URL", "unix://", "names no socket"),
         ("REDIS_TIMEOUT", "0", "greater than 0"),
         ("REDIS_TIMEOUT", "nan", "less than or equal to 60"),
         ("XMPP_SERVER", "localhost", "'localhost' is not HOST:PORT"),
