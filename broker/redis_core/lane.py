@@ -133,11 +133,6 @@ class Lane:
         """Deliveries have been handed out here: Redis may hold a mark of them."""
         return self._marks.received > 0
 
-    async def settled(self) -> None:
-        """Wait until nothing is under way."""
-        while self._running is not None:
-            await asyncio.wait([self._running])
-
     async def _run(self) -> None:
         try:
             while self._pending:
