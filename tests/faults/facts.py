@@ -1,0 +1,106 @@
+"""What publishers and workers saw, a line of JSON for each fact: the evidence. Knows files; judges nothing.
+
+Each line is one write to a file opened for appending, so a player that is killed leaves whole lines behind.
+"""
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+
+class What(StrEnum):
+    """What can be seen from outside of the service."""
+
+    PUBLISHED = "published"
+    """The service answered a publish: from now on the item must not be lost."""
+    RECEIVED = "received"
+    """A delivery came."""
+    ACKNOWLEDGING = "acknowledging"
+    """The worker is about to ask for an item to be deleted: from now on it may have no lock."""
+    RELEASING = "releasing"
+    """The worker is about to give an item back."""
+    ACKNOWLEDGED = "acknowledged"
+    """The service said that the item is deleted."""
+    RELEASED = "released"
+    """The service said that the item is given back."""
+    REFUSED = "refused"
+    """The service said no to either."""
+    SEVERED = "severed"
+    """The worker, or everybody if it names none, is about to lose its connection: what it holds may be freed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing seen; `at_ms` is the machine's clock, which is Redis's too."""
+
+    what: What
+    at_ms: int
+    who: str = ""
+    item: str = ""
+    token: int = 0
+    attempt: int = 0
+    expires_ms: int = 0
+    detail: str = ""
+
+
+def now_ms() -> int:
+    """Read the clock that Redis reads."""
+    return time.time_ns() // 1_000_000
+
+
+class Notebook:
+    """Where one player writes."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, which may hold what an earlier player has written."""
+        self._file: Final = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def note(self, fact: Fact) -> None:
+        """Write a fact down at once."""
+        os.write(self._file, json.dumps(asdict(fact)).encode() + b"\n")
+
+
+class Evidence:
+    """All that was written into a directory, read as it grows."""
+
+    def __init__(self, directory: Path) -> None:
+        """Begin with nothing read."""
+        self.directory = directory
+        self._read: dict[Path, int] = {}
+        self.facts: list[Fact] = []
+
+    def note(self, fact: Fact) -> None:
+        """Add a fact that the test itself has made."""
+        self.facts.append(fact)
+
+    def refresh(self) -> None:
+        """Read what is new."""
+        for path in sorted(self.directory.glob("*.facts")):
+            with path.open("rb") as file:
+                file.seek(self._read.get(path, 0))
+                data = file.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            self._read[path] = self._read.get(path, 0) + len(whole)
+            self.facts += [_fact(line) for line in whole.splitlines()]
+
+    def accounts(self, player: str) -> set[str]:
+        """Name the accounts under which a player has appeared."""
+        return {_fact(line).who for line in (self.directory / f"{player}.facts").read_bytes().splitlines()}
+
+    def items(self, what: What) -> set[str]:
+        """Name the items that this was seen of."""
+        return {fact.item for fact in self.facts if fact.what is what}
+
+    def rate(self, seconds: float) -> float:
+        """Tell how many acknowledgements a second the service has confirmed of late."""
+        since = now_ms() - seconds * 1000
+        return sum(fact.what is What.ACKNOWLEDGED and fact.at_ms >= since for fact in self.facts) / seconds
+
+
+def _fact(line: bytes) -> Fact:
+    read = json.loads(line)
+    return Fact(**{**read, "what": What(read["what"])})

@@ -1,0 +1,237 @@
+"""A publisher or a worker as a program of its own, which a test can kill. Plain XMPP; must not know what is being done to it.
+
+Each connection is a new anonymous account, so what happens to an old one can be told from what happens to the new.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import random
+import signal
+from collections.abc import Callable  # noqa: TC003  (used in annotations alone)
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from slixmpp.xmlstream.xmlstream import NotConnectedError
+
+from tests.faults.facts import Fact, Notebook, What, now_ms
+from tests.journeys.client import STANZAQ, Answer, Client, Delivery, Ended
+
+CREDIT: Final = 10
+RATE: Final = 20
+"""Items a second of one publisher."""
+
+ANSWER_SECONDS: Final = 1.5
+"""After so long a request is sent again, with its id: the frontend that had it may be dead."""
+
+FORGETFUL_BELOW_SECONDS: Final = 10
+"""Where locks are longer, nobody lets one run out: there a test wants to see that nothing waits for it."""
+
+POISON: Final = "poison"
+"""Items of this name are sent to the dead letters by whoever gets them."""
+
+_ENTER_SECONDS: Final = 1.5
+_LOOK_SECONDS: Final = 0.05
+_PAUSE_SECONDS: Final = 0.3
+_UNANSWERED_MOST: Final = 200
+
+
+class Player:
+    """What publishers and workers have in common: a connection that is replaced when it breaks, and repeated requests."""
+
+    def __init__(self, port: int, service: str, accounts: str, notebook: Notebook) -> None:
+        """Prepare to connect."""
+        self._make: Callable[[], Client] = lambda: Client(port, service, accounts)
+        self._notebook = notebook
+        self._numbers = count(1)
+
+    def note(self, what: What, **about: str | int) -> None:
+        """Write down what happened just now."""
+        self._notebook.note(Fact(what, now_ms(), **about))  # type: ignore[arg-type]
+
+    async def connect(self) -> Client:
+        """Connect as somebody new, trying until it is done."""
+        while True:
+            client = self._make()
+            try:
+                async with asyncio.timeout(_ENTER_SECONDS):
+                    await client.open()
+                    client.present()
+                    # One connection is one account: it must not come back as another under the same name.
+                    client._wanted = False
+            except (TimeoutError, NotConnectedError):
+                await _closed(client)
+            else:
+                return client
+
+    async def surely(self, client: Client, payload: str) -> Answer | None:
+        """Repeat a request until it has an answer that is final; None when the connection is gone."""
+        name = f"r{next(self._numbers)}"
+        while client.up:
+            with contextlib.suppress(TimeoutError, NotConnectedError):
+                answer = await client.ask(payload, request=name, seconds=ANSWER_SECONDS)
+                # A lost lock says `wait` too, and asking again with the same token is in vain (Q25).
+                if not answer.error.startswith("wait") or "unexpected-request" in answer.error:
+                    return answer
+                await asyncio.sleep(_PAUSE_SECONDS)
+        return None
+
+
+class Publisher(Player):
+    """Publishes at an even pace; what is unanswered when its connection breaks is published again on the next one."""
+
+    async def run(self, name: str, node: str) -> None:
+        """Publish until told to stop, and then until all is answered."""
+        stopping = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+        self._client = await self.connect()
+        room = asyncio.Semaphore(_UNANSWERED_MOST)
+        keeper = asyncio.create_task(self._keep())
+        async with asyncio.TaskGroup() as group:
+            for number in count(1):
+                await room.acquire()
+                kind = POISON if number % 29 == 0 else "job"
+                group.create_task(self._publish(node, f"{kind}-{name}-{number}", room))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stopping.wait(), 1 / RATE)
+                    break
+        keeper.cancel()
+        await _closed(self._client)
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if not self._client.up:
+                await _closed(self._client)
+                self._client = await self.connect()
+
+    async def _publish(self, node: str, item: str, room: asyncio.Semaphore) -> None:
+        payload = (
+            f"<pubsub xmlns='http://jabber.org/protocol/pubsub'><publish node='{node}'>"
+            f"<item id='{item}'><job xmlns='urn:x' name='{item}'/></item></publish></pubsub>"
+        )
+        while (answer := await self.surely(self._client, payload)) is None:  # noqa: ASYNC110  (asks again)
+            await asyncio.sleep(_LOOK_SECONDS)
+        assert answer.error == "", answer.error
+        self.note(What.PUBLISHED, item=item)
+        room.release()
+
+
+class Worker(Player):
+    """Acknowledges most of what it gets, gives some back, and lets a few locks run out."""
+
+    async def run(self, node: str, lock_seconds: float, seed: str) -> None:
+        """Work for ever, with a new connection after each that breaks."""
+        self._node = node
+        self._lock_seconds = lock_seconds
+        self._random = random.Random(seed)
+        while True:
+            client = await self.connect()
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._receive(client, group)), group.create_task(_forget(client))]
+                await self._subscribe(client)
+                while client.up:  # noqa: ASYNC110  (the client tells nobody)
+                    await asyncio.sleep(_LOOK_SECONDS)
+                for task in tasks:
+                    task.cancel()
+            await _closed(client)
+
+    async def _subscribe(self, client: Client) -> None:
+        while client.up:
+            with contextlib.suppress(TimeoutError, NotConnectedError):
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    answer = await client.subscribe(self._node, CREDIT)
+                if answer.error == "":
+                    return
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _receive(self, client: Client, group: asyncio.TaskGroup) -> None:
+        seen: set[tuple[str, int]] = set()
+        while True:
+            delivery = await client.next(Delivery, seconds=1e6)
+            self.note(
+                What.RECEIVED,
+                who=client.jid,
+                item=delivery.item,
+                token=delivery.token,
+                attempt=delivery.attempt,
+                expires_ms=_expires_ms(delivery.message),
+            )
+            if (delivery.item, delivery.token) not in seen:
+                seen.add((delivery.item, delivery.token))
+                group.create_task(self._work(client, delivery))
+
+    async def _work(self, client: Client, delivery: Delivery) -> None:
+        chance = self._random.random()
+        await asyncio.sleep(chance / 50)
+        if delivery.item.startswith(POISON):
+            await self._release(client, delivery, "dead-letter='true' reason='poison'")
+        elif chance < 0.05:
+            await self._release(client, delivery, "")
+        elif chance < 0.07 and self._lock_seconds < FORGETFUL_BELOW_SECONDS:
+            if chance < 0.06:
+                # Too late on purpose; whoever has the item by now must not be disturbed.
+                await asyncio.sleep(self._lock_seconds + 0.5)
+                await self._acknowledge(client, delivery)
+        else:
+            await self._acknowledge(client, delivery)
+
+    async def _acknowledge(self, client: Client, delivery: Delivery) -> None:
+        await self._end(client, delivery, What.ACKNOWLEDGING, What.ACKNOWLEDGED, f"<retract node='{self._node}'>", "")
+
+    async def _release(self, client: Client, delivery: Delivery, hint: str) -> None:
+        inside = f"<hint xmlns='{STANZAQ}' {hint}/>" if hint else ""
+        opening = f"<unlock xmlns='urn:xmpp:pubsub:queueing:0' node='{self._node}'>"
+        await self._end(client, delivery, What.RELEASING, What.RELEASED, opening, inside)
+
+    async def _end(self, client: Client, delivery: Delivery, wish: What, done: What, opening: str, hint: str) -> None:  # noqa: PLR0917
+        about: dict[str, str | int] = {"who": client.jid, "item": delivery.item, "token": delivery.token}
+        closing = opening.partition(" ")[0].replace("<", "</") + ">"
+        self.note(wish, **about)
+        answer = await self.surely(
+            client,
+            f"<pubsub xmlns='http://jabber.org/protocol/pubsub'>{opening}"
+            f"<item id='{delivery.item}' token='{delivery.token}'/>{hint}{closing}</pubsub>",
+        )
+        if answer is not None:
+            self.note(done if answer.error == "" else What.REFUSED, detail=answer.error, **about)
+
+
+async def _forget(client: Client) -> None:
+    """Take the notices out of the client's list; the deliveries and the answers say all that is asked here."""
+    while True:
+        await client.next(Ended, seconds=1e6)
+        client.heard.clear()
+
+
+async def _closed(client: Client) -> None:
+    with contextlib.suppress(TimeoutError, NotConnectedError):
+        await asyncio.wait_for(client.close(), _ENTER_SECONDS)
+
+
+def _expires_ms(message: Element) -> int:
+    lock = message.find(f"{{{STANZAQ}}}lock")
+    assert lock is not None
+    return round(datetime.fromisoformat(lock.get("expires", "")).timestamp() * 1000)
+
+
+def main() -> None:
+    """Play one part, as the command line says."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("part", choices=["publisher", "worker"])
+    for name in ("name", "port", "service", "accounts", "node", "lock_seconds", "seed"):
+        parser.add_argument(f"--{name}", required=True)
+    chosen = parser.parse_args()
+    notebook = Notebook(Path(f"{chosen.name}.facts"))
+    where = (int(chosen.port), chosen.service, chosen.accounts, notebook)
+    if chosen.part == "publisher":
+        asyncio.run(Publisher(*where).run(chosen.name, chosen.node))
+    else:
+        asyncio.run(Worker(*where).run(chosen.node, float(chosen.lock_seconds), f"{chosen.seed}/{chosen.name}"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""The faults, each as a function that does it to a stage and undoes it. Must not know how the outcome is judged."""
+
+import shutil
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from broker.scripts.source import operations, script
+from tests.faults.stage import REDIS_TIMEOUT, ROOT, WATCHDOG_SECONDS, Frontend, Stage
+
+LONG: Final = 60
+"""A lock time that nothing in these tests waits for: what comes back does so because the service saw to it."""
+
+SHORT: Final = 4
+"""A lock time for faults that only its end can heal: who falls silent says nothing."""
+
+OUTAGE_SECONDS: Final = 8.0
+"""Longer than every timeout: of a call to Redis, of the watchdog, of a heartbeat, and of a short lock."""
+
+
+def frontends_killed(stage: Stage) -> None:
+    """SIGKILL, one frontend after another, sometimes two at once."""
+    for _ in range(3):
+        for frontend in stage.random.sample(stage.house.frontends, stage.random.choice([1, 1, 2])):
+            frontend.doomed = True
+            frontend.process._child.kill()
+        stage.pause(0.5, 2)
+    stage.heal()
+
+
+def frontends_told_to_go(stage: Stage) -> None:
+    """SIGTERM, one frontend after another: a rollout."""
+    for frontend in stage.house.frontends:
+        _replace(stage, frontend)
+        stage.pause(0, 1)
+    stage.heal()
+
+
+def frontends_stopped_briefly(stage: Stage) -> None:
+    """SIGSTOP and SIGCONT before the watchdog bites."""
+    for _ in range(3):
+        frontend = stage.random.choice(stage.house.frontends)
+        frontend.process.pause()
+        stage.pause(0.2, WATCHDOG_SECONDS / 3)
+        frontend.process.resume()
+        stage.pause(0.2, 1)
+    stage.heal()
+
+
+def frontend_stopped_for_good(stage: Stage) -> None:
+    """SIGSTOP without an end: the watchdog ends it."""
+    frontend = stage.random.choice(stage.house.frontends)
+    frontend.doomed = True
+    frontend.process.pause()
+    stage.rest(2 * WATCHDOG_SECONDS)
+    stage.heal()
+
+
+def workers_killed(stage: Stage) -> None:
+    """SIGKILL of workers: the XMPP server notices and tells."""
+    for _ in range(3):
+        worker = stage.random.choice(stage.workers)
+        stage.sever_worker(worker)
+        stage.pause(0, 0.5)
+        worker.start()
+        stage.pause(0, 1)
+    stage.heal()
+
+
+def worker_falls_silent(stage: Stage) -> None:
+    """Let the connection stand and nothing come over it, for longer than a lock; nobody is told."""
+    worker = stage.random.choice(stage.workers)
+    worker.process.pause()
+    stage.pause(SHORT + 1, SHORT + 2)
+    worker.process.resume()
+    stage.heal()
+
+
+def redis_killed_once(stage: Stage) -> None:
+    """Redis dies and is back at once."""
+    _restart_redis(stage)
+    stage.heal()
+
+
+def redis_killed_often(stage: Stage) -> None:
+    """Redis dies five times within three seconds."""
+    for _ in range(5):
+        _restart_redis(stage)
+        stage.pause(0, 0.4)
+    stage.heal()
+
+
+def redis_away_for_long(stage: Stage) -> None:
+    """Redis is away for longer than every timeout."""
+    stage.house.redis.kill()
+    stage.rest(OUTAGE_SECONDS)
+    stage.house.redis.start()
+    stage.heal()
+
+
+def ejabberd_restarted(stage: Stage) -> None:
+    """Restart the XMPP server, and every connection with it."""
+    stage.sever()
+    stage.house.ejabberd.stop()
+    stage.pause(0, 2)
+    stage.house.ejabberd.start()
+    stage.heal()
+
+
+def network_slow(stage: Stage) -> None:
+    """Let replies of Redis come late, and then too late."""
+    for seconds in (REDIS_TIMEOUT / 10, REDIS_TIMEOUT * 1.5):
+        stage.house.network.delay_seconds = seconds
+        stage.pause(1, 2)
+    stage.house.network.delay_seconds = 0
+    stage.heal()
+
+
+def network_cut(stage: Stage) -> None:
+    """Break connections in the middle of a reply."""
+    for _ in range(10):
+        stage.house.network.cutting = True
+        stage.pause(0, 0.4)
+    stage.house.network.cutting = False
+    stage.heal()
+
+
+def network_swallows_replies(stage: Stage) -> None:
+    """Scripts run, and what they answer never comes."""
+    for _ in range(3):
+        stage.house.network.silent = True
+        stage.pause(0.1, 0.6)
+        stage.house.network.silent = False
+        stage.pause(0, 0.5)
+    stage.heal()
+
+
+def redis_full(stage: Stage) -> None:
+    """Redis is at `maxmemory` for a while."""
+    stage.house.say("CONFIG", "SET", "maxmemory", "1")
+    stage.pause(1, 3)
+    stage.house.say("CONFIG", "SET", "maxmemory", "0")
+    stage.heal()
+
+
+def scripts_flushed(stage: Stage) -> None:
+    """Redis forgets all scripts, again and again."""
+    for _ in range(20):
+        stage.house.say("SCRIPT", "FLUSH")
+        stage.pause(0, 0.2)
+    stage.heal()
+
+
+def clients_cut_off(stage: Stage) -> None:
+    """Redis hangs up on its clients, again and again."""
+    for _ in range(10):
+        stage.house.say("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        stage.pause(0, 0.4)
+    stage.heal()
+
+
+def clocks_astray(stage: Stage) -> None:
+    """One frontend's clock is an hour ahead, another's an hour behind: no clock but Redis's decides anything."""
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+    astray = stage.random.sample(stage.house.frontends, 2)
+    for frontend, offset in zip(astray, ("+1h", "-1h"), strict=True):
+        # The monotonic clock stays as it is: setting a machine's clock does not move it.
+        frontend.environment = {
+            "LD_PRELOAD": str(library),
+            "FAKETIME": offset,
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+        _replace(stage, frontend)
+    stage.pause(2, 4)
+    for frontend in astray:
+        frontend.environment = {}
+        _replace(stage, frontend)
+    stage.heal()
+
+
+def rolling_upgrade(stage: Stage) -> None:
+    """Frontends with two editions of the scripts serve side by side, and the way back is open."""
+    first, second = stage.random.sample(stage.house.frontends, 2)
+    tree = _second_edition(stage)
+    for frontend in (first, second):
+        frontend.tree = tree
+        _replace(stage, frontend)
+    stage.pause(1, 2)
+    shas = [script(folder / "lua", "publish").sha for folder in (ROOT, tree)]
+    assert shas[0] != shas[1]
+    assert stage.house.say("SCRIPT", "EXISTS", *shas) == "*2\r\n:1\r\n:1\r\n"
+    for frontend in (first, second):
+        frontend.tree = ROOT
+        _replace(stage, frontend)
+    stage.heal()
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """A fault, and the lock time of the queue that it meets."""
+
+    act: Callable[[Stage], None]
+    lock_seconds: int
+
+
+STRIKES: Final = (
+    Strike(frontends_killed, LONG),
+    Strike(frontends_told_to_go, LONG),
+    Strike(frontends_stopped_briefly, LONG),
+    Strike(frontend_stopped_for_good, LONG),
+    Strike(workers_killed, LONG),
+    Strike(worker_falls_silent, SHORT),
+    Strike(redis_killed_once, LONG),
+    Strike(redis_killed_often, LONG),
+    Strike(redis_away_for_long, LONG),
+    # What the workers held when it went is told to nobody: no XMPP server is there to say that they are gone.
+    Strike(ejabberd_restarted, SHORT),
+    Strike(network_slow, LONG),
+    Strike(network_cut, LONG),
+    Strike(network_swallows_replies, LONG),
+    Strike(redis_full, LONG),
+    Strike(scripts_flushed, LONG),
+    Strike(clients_cut_off, LONG),
+    Strike(clocks_astray, LONG),
+    Strike(rolling_upgrade, LONG),
+)
+
+
+def _restart_redis(stage: Stage) -> None:
+    stage.house.redis.kill()
+    stage.house.redis.start()
+
+
+def _replace(stage: Stage, frontend: Frontend) -> None:
+    """End a frontend in order and let the supervisor start it as it now is; go on when it serves."""
+    frontend.doomed = True
+    frontend.process._child.send_signal(signal.SIGTERM)
+    frontend.process._child.wait()
+    stage.until(lambda: frontend.alive and frontend.get("/readyz") == 200, 20, "the new frontend does not serve")
+
+
+def _second_edition(stage: Stage) -> Path:
+    """Copy the program, with a line more in every script: all of them have other names in Redis now."""
+    tree = stage.evidence.directory / "second"
+    for name in ("broker", "frontends", "lua"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    # By this file a tree is known as the project's (broker.scripts.location).
+    shutil.copy(ROOT / "pyproject.toml", tree)
+    for name in operations(tree / "lua"):
+        with (tree / "lua" / f"{name}.lua").open("a") as file:
+            file.write("-- second edition\n")
+    return tree

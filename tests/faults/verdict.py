@@ -1,0 +1,121 @@
+"""Judges the evidence: the guarantees of design §4 as questions to a list of facts. Pure; must not know who wrote it.
+
+A lock began one lock time before it expires: both are Redis's time, and nothing here renews. It was *surely* held from
+then until it expired, its holder gave it up, or its holder was cut off, whichever came first. What is surely held twice at
+one time was held by two, and what is surely held beyond the credit is beyond it, however late stanzas came.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tests.faults.facts import Fact, What
+
+_GIVEN_UP = {What.ACKNOWLEDGING, What.RELEASING}
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A lock as its holder saw it, and the time in which it was surely in force."""
+
+    who: str
+    item: str
+    token: int
+    attempt: int
+    since_ms: int
+    until_ms: int
+
+
+def violations(facts: Sequence[Fact], lock_ms: int, credit: int) -> list[str]:
+    """Say what the facts show that must not be; nothing for a service that keeps its promises."""
+    held = holds(facts, lock_ms)
+    return [*_ambiguous(facts), *_overlapping(held), *_beyond_credit(held, credit), *_done_twice(facts, held)]
+
+
+def missing(facts: Iterable[Fact], left: Iterable[str]) -> set[str]:
+    """Name items whose publish was answered and which are gone, though no worker has seen their end (guarantee 1).
+
+    A worker that asked and heard no answer before it was cut off is a witness too: its request may have been carried out.
+    """
+    published, confirmed, asked, told = set[str](), set[str](), set[tuple[str, int]](), set[tuple[str, int]]()
+    for fact in facts:
+        match fact.what:
+            case What.PUBLISHED:
+                published.add(fact.item)
+            case What.ACKNOWLEDGED:
+                confirmed.add(fact.item)
+                told.add((fact.item, fact.token))
+            case What.REFUSED:
+                told.add((fact.item, fact.token))
+            case What.ACKNOWLEDGING:
+                asked.add((fact.item, fact.token))
+    return published - confirmed - set(left) - {item for item, _token in asked - told}
+
+
+def holds(facts: Sequence[Fact], lock_ms: int) -> list[Hold]:
+    """Read the locks out of the facts, in the order of their tokens."""
+    severed = sorted((fact.at_ms, fact.who) for fact in facts if fact.what is What.SEVERED)
+    given_up: dict[tuple[str, int], int] = {}
+    for fact in facts:
+        if fact.what in _GIVEN_UP:
+            given_up.setdefault((fact.item, fact.token), fact.at_ms)
+    # What comes again with its token is the same lock.
+    received = {(fact.item, fact.token): fact for fact in facts if fact.what is What.RECEIVED}
+    found = []
+    for name, fact in received.items():
+        since = fact.expires_ms - lock_ms
+        ends = [fact.expires_ms, given_up.get(name, fact.expires_ms)]
+        ends += [at for at, who in severed if who in {"", fact.who} and at >= since][:1]
+        found.append(Hold(fact.who, fact.item, fact.token, fact.attempt, since, min(ends)))
+    return sorted(found, key=lambda hold: hold.token)
+
+
+def _ambiguous(facts: Iterable[Fact]) -> Iterator[str]:
+    """Find tokens that name more than one lock: one holder, one attempt, one deadline."""
+    seen: dict[tuple[str, int], tuple[str, int, int]] = {}
+    for fact in facts:
+        if fact.what is What.RECEIVED:
+            lock = fact.who, fact.attempt, fact.expires_ms
+            if seen.setdefault((fact.item, fact.token), lock) != lock:
+                yield f"{fact.item}: token {fact.token} names two locks: {seen[fact.item, fact.token]} and {lock}"
+
+
+def _overlapping(held: Iterable[Hold]) -> Iterator[str]:
+    """One holder (guarantee 2), and later locks have higher tokens and attempts."""
+    by_item: defaultdict[str, list[Hold]] = defaultdict(list)
+    for hold in held:
+        by_item[hold.item].append(hold)
+    for locks in by_item.values():
+        for first, second in pairwise(locks):
+            if second.since_ms < first.until_ms:
+                yield f"two held one item at one time: {first} and {second}"
+            if second.attempt <= first.attempt or second.since_ms < first.since_ms:
+                yield f"a higher token is no later lock: {first} and {second}"
+
+
+def _beyond_credit(held: Iterable[Hold], credit: int) -> Iterator[str]:
+    """At no instant does a subscriber hold more than its credit (guarantee 3)."""
+    changes: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for hold in held:
+        if hold.since_ms < hold.until_ms:
+            # At one instant ends stand before beginnings: the script that frees an item hands out the next.
+            changes[hold.who] += [(hold.since_ms, 1), (hold.until_ms, -1)]
+    for who, steps in changes.items():
+        count = 0
+        for at, step in sorted(steps):
+            count += step
+            if count > credit:
+                yield f"{who} held {count} items at {at}, its credit is {credit}"
+
+
+def _done_twice(facts: Iterable[Fact], held: Iterable[Hold]) -> Iterator[str]:
+    """Find what was had again after its acknowledgement: what is acknowledged is gone."""
+    done: dict[str, Fact] = {}
+    for fact in facts:
+        if fact.what is What.ACKNOWLEDGED and done.setdefault(fact.item, fact).token != fact.token:
+            yield f"{fact.item} was acknowledged twice: {done[fact.item]} and {fact}"
+    for hold in held:
+        end = done.get(hold.item)
+        if end is not None and hold.since_ms > end.at_ms:
+            yield f"{hold.item} came back after its end: {end} and {hold}"
