@@ -95,10 +95,9 @@ class Evidence:
         """Name the items that this was seen of."""
         return {fact.item for fact in self.facts if fact.what is what}
 
-    def rate(self, seconds: float) -> float:
-        """Tell how many acknowledgements a second the service has confirmed of late."""
-        since = now_ms() - seconds * 1000
-        return sum(fact.what is What.ACKNOWLEDGED and fact.at_ms >= since for fact in self.facts) / seconds
+    def acknowledged_since(self, at_ms: int) -> int:
+        """Count the acknowledgements that the service has confirmed since then."""
+        return sum(fact.what is What.ACKNOWLEDGED and fact.at_ms >= at_ms for fact in self.facts)
 
 
 def _fact(line: bytes) -> Fact:
