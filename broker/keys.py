@@ -39,7 +39,7 @@ TABLE: Final = (
     Key("delayed", "zset", "partition", "positions that wait for a time; score is that time in ms", "waiting items"),
     Key("inflight", "hash", "partition", "position -> record of the lock, one readable line", "sum of credit"),
     Key("deadlines", "zset", "partition", "positions of locked items; score is the deadline in ms", "sum of credit"),
-    Key("held", "zset", "partition", "subid:position of locked items, all with score 0", "sum of credit"),
+    Key("held", "zset", "partition", "positions of locked items; score is the holder's subid", "sum of credit"),
     Key("subscribers", "hash", "partition", "subid -> credit, bounces, jid", "20,000 subscribers"),
     Key("turns", "zset", "partition", "subids with free credit; score is when last served", "20,000 subscribers"),
     Key("resting", "zset", "partition", "subids without free credit; score is when last served", "20,000 subscribers"),

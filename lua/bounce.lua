@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
 -- A delivery came back: end its lock at once (Q18), count it, and end the subscription when no later one can arrive (P30).
 -- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal
--- ARGV: now revision frontend sent number max_bounces | full bare position token gone
+-- ARGV: now revision frontend sent number max_bounces | sender position token gone
 -- RETURNS: ok stale gone deleted | ok lock-lost
 -- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal
---- @include finish leave
+--- @include finish leave jids
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
   local flight = flights.at({row.position})[row.position]
   -- Whoever forges an error message gives back at most what it holds itself.
-  if flight and row.token == flight.token and (flight.subid == row.full or flight.subid == row.bare) then
+  if flight and row.token == flight.token and jids.covers(flight.jid, row.sender) then
     ending.release(flight, 'bounced', {})
     writes.flush()
     local subscriber = subscriptions.get(flight.subid)

@@ -13,9 +13,12 @@ local dropped = waiting.take(CHUNK)
 local delayed = #dropped < CHUNK and redis.call('ZRANGE', key.delayed, 0, CHUNK - #dropped - 1) or {}
 for _, position in ipairs(delayed) do
   local entry = entries.current(position)
-  if entry then dropped[#dropped + 1] = {position = position, entry = entry} end
+  if entry then
+    entry.position = position
+    dropped[#dropped + 1] = entry
+  end
 end
-for _, taken in ipairs(dropped) do items.drop(taken.position, taken.entry) end
+for _, entry in ipairs(dropped) do items.drop(entry.position, entry) end
 writes.flush()
 partition.save()
 return {'ok', {#dropped}, {}, {}, {}, 0, #dropped == CHUNK and 1 or 0, partition.token}

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Start the lock time of held items anew.
 -- KEYS: meta log index replaced ready delayed inflight deadlines history handover answers answers_old
--- ARGV: now revision number | full bare by owner item token
+-- ARGV: now revision number | sender subids owner item token
 -- RETURNS: ok stale gone deleted | ok item-not-found forbidden locked-by-another lock-lost
 -- WRITES: deadlines
 --- @include judge due

@@ -15,20 +15,19 @@ local found, deliveries = redis.call('HSCAN', key.inflight, arg.scan, 'COUNT', 1
 for i = 1, #found[2], 2 do
   local position = found[2][i]
   local flight = flights.read(position, found[2][i + 1])
-  local theirs = flight.frontend == arg.lapsed and tonumber(flight.sequence) <= upto
-  local unsent = theirs and tonumber(flight.sequence) > after
+  local frontend, sequence = flights.sender(flight.line)
+  local theirs = frontend == arg.lapsed and sequence <= upto
+  local unsent = theirs and sequence > after
   local entry = unsent and entries.get(flight.log_id)
   local deadline = unsent and tonumber(redis.call('ZSCORE', key.deadlines, position))
   if entry and deadline and deadline > partition.now then
     partition.token = partition.token + 1
-    flight.frontend, flight.sequence = arg.frontend, string.format('%.0f', partition.token)
-    redis.call('HSET', key.inflight, position, flights.write(flight))
-    deliveries[#deliveries + 1] = {flight.jid, position, flight.item, tonumber(flight.token), flight.attempt, deadline,
+    flights.entrust(position, flight.line, arg.frontend, string.format('%d', partition.token))
+    deliveries[#deliveries + 1] = {flight.jid, position, flight.item, tonumber(flight.token), tonumber(flight.attempt), deadline,
       entry.by, entry.body, partition.token}
   elseif theirs and arg.lapsed ~= arg.frontend then
     -- Sent, and nobody's to send again: a second rescuer finds nothing even when the mark is gone.
-    flight.frontend = '-'
-    redis.call('HSET', key.inflight, position, flights.write(flight))
+    flights.entrust(position, flight.line, '-', string.format('%d', sequence))
   end
 end
 if found[1] == '0' and arg.lapsed ~= arg.frontend then redis.call('HDEL', key.sent, arg.lapsed) end

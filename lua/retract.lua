@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Acknowledge items by their holders, or delete them by their owners and publishers, and hand the freed credit on.
 -- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent journal
--- ARGV: now revision frontend sent number | full bare by sender owner item token request
+-- ARGV: now revision frontend sent number | sender subids owner item token request
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
 -- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent journal
 --- @include finish judge
@@ -10,7 +10,7 @@ if refusal then return refusal end
 answers.rotate()
 
 local function answer(row, holder)
-  if row.name then writes.add('HSET', key.answers, row.name, holder) end
+  answers.give(row, holder)
   return {'ok', holder}
 end
 

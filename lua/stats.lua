@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Count what a partition holds.
 -- KEYS: meta log replaced parked ready delayed inflight handover subscribers held turns resting
--- ARGV: now revision
+-- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
 -- WRITES:
 --- @include partition positions entries credit

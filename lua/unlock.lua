@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Give items back by their holders, at once or after a delay or to the dead letters, and hand them to the next.
 -- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent journal
--- ARGV: now revision frontend sent number | full bare by sender owner item token request delay_ms reason dead_letter
+-- ARGV: now revision frontend sent number | sender subids owner item token request delay_ms reason dead_letter
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
 -- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover answers answers_old sent journal
 --- @include finish judge
@@ -13,7 +13,7 @@ local results = judge.each(rows, function(row, verdict)
   if verdict == 'held' then
     ending.release(row.flight, 'released',
       {delay_ms = tonumber(row.delay_ms), reason = row.reason, dead_letter = row.dead_letter == '1'})
-    if row.name then writes.add('HSET', key.answers, row.name, row.flight.jid) end
+    answers.give(row, row.flight.jid)
     return {'ok', row.flight.jid}
   elseif verdict == 'replayed' then
     return {'replayed', row.answered}

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import hiredis
 import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -34,6 +35,15 @@ Arguments = tuple[Script, Sequence[str], Sequence[Value]]
 _CONNECTIONS = 64
 
 _AWAY = ("LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS", "BUSY", "TRYAGAIN", "MISCONF", "UNKILLABLE")
+
+
+class _Packing:
+    """A connection that writes commands by hiredis: redis-py does so for its blocking connections only, else in Python."""
+
+    def pack_command(self, *parts: Value) -> list[bytes]:
+        # redis-py names some of its own commands in two words.
+        words: tuple[Any, ...] = (*str(parts[0]).split(), *parts[1:])
+        return [hiredis.pack_command(words)]
 
 
 def fault(error: Exception) -> Exception:
@@ -74,6 +84,7 @@ class Server:
             retry_on_error=[],
             health_check_interval=0,
         )
+        pool.connection_class = type("Connection", (_Packing, pool.connection_class), {})
         return cls(aioredis.Redis.from_pool(pool), folder)
 
     def arguments(

@@ -16,7 +16,7 @@ from broker import keys
 from broker.model.commands import Declare, Publish, Retract, Subscribe
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid, Partition
-from broker.redis_core.calls.call import subid
+from broker.redis_core.calls.call import subid, subids
 from broker.redis_core.server import Server
 from broker.redis_core.service import RedisCore
 from broker.scripts.location import lua_directory
@@ -57,7 +57,7 @@ class Bench:
 
     async def publish(self, items: list[str]) -> list[Any]:
         """Publish a batch; an empty id asks for one."""
-        row = {"by": "bench@localhost", "body": BODY, "once": "", "full": "", "bare": ""}
+        row = {"by": "bench@localhost", "body": BODY, "once": "", "subids": ""}
         return await self.run("publish", {**_BASE, **_INTAKE}, [{"item": item, **row} for item in items])
 
     async def fill(self, count: int) -> None:
@@ -76,9 +76,9 @@ class Bench:
         rows = []
         for jid, _position, item, token, *_rest in held:
             self.requests += 1
-            full = subid(jid.decode())
-            who = {"full": full, "bare": "", "by": "worker@localhost", "owner": "", "sender": jid}
-            rows.append({**who, "item": item, "token": token, "request": f"r{self.requests}"})
+            request = f"r{self.requests}"
+            who = {"sender": jid, "subids": subids(jid.decode()), "owner": ""}
+            rows.append({**who, "item": item, "token": token, "request": request})
         return list((await self.run("retract", dict(_BASE), rows))[2])
 
 

@@ -4,9 +4,9 @@
 --- @include partition writes
 local answers = {AGE_MS = 60000, COUNT = 5000}
 
-function answers.name(sender, request, item)
-  -- Lengths first: all three may hold any character.
-  return #sender .. ':' .. #request .. ':' .. sender .. ' ' .. request .. ' ' .. item
+-- Zero bytes keep the parts apart: no JID and no request id can hold one.
+local function name(row)
+  return row.sender .. '\0' .. row.request .. '\0' .. row.item
 end
 
 function answers.rotate()
@@ -17,15 +17,13 @@ function answers.rotate()
   redis.call('HSET', key.meta, 'answers_since', partition.now)
 end
 
--- Answers known under these names: name -> what was answered.
-function answers.find(names)
-  local found = {}
-  if #names == 0 then return found end
-  for _, generation in ipairs({key.answers_old, key.answers}) do
-    local values = redis.call('HMGET', generation, unpack(names))
-    for i, name in ipairs(names) do
-      if values[i] then found[name] = values[i] end
-    end
-  end
-  return found
+-- Asked for only where the request does not hold by itself: a replay is rare.
+function answers.given(row)
+  if not row.request or row.request == '' then return nil end
+  local asked = name(row)
+  return redis.call('HGET', key.answers, asked) or redis.call('HGET', key.answers_old, asked) or nil
+end
+
+function answers.give(row, answer)
+  if row.request ~= '' then writes.add('HSET', key.answers, name(row), answer) end
 end

@@ -1,12 +1,11 @@
 -- Credit and turns: a subscriber stands in `turns` while it may take another item and in `resting` while not; the score is
 -- when it was last served (a token). Credit is counted from the set of what it holds, never kept (guarantee 3).
 -- NEEDS: subscribers held turns resting
---- @include subscriptions
+--- @include subscriptions flights
 local credit = {}
 
 function credit.held(subid)
-  -- ';' is the character after ':'.
-  return redis.call('ZLEXCOUNT', key.held, '[' .. subid .. ':', '(' .. subid .. ';')
+  return redis.call('ZCOUNT', key.held, subid, subid)
 end
 
 -- Puts a subscriber where its free credit belongs, keeping its turn; one whom a delivery reached starts its bounces anew.
@@ -33,7 +32,7 @@ function credit.candidates(count)
   local lines, found, room = redis.call('HMGET', key.subscribers, unpack(subids)), {}, 0
   for i, subid in ipairs(subids) do
     local subscriber = subscriptions.read(subid, lines[i])
-    subscriber.held = credit.held(subid)
+    subscriber.held, subscriber.holder = credit.held(subid), flights.holder(subscriber.jid)
     room = room + subscriber.limit - subscriber.held
     found[i] = subscriber
   end

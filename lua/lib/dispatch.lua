@@ -14,26 +14,25 @@ local function pick(queue, past)
   return queue[first]
 end
 
-local function lock(taken, subscriber, deliveries)
-  local entry, token, attempt = taken.entry, partition.token + 1, taken.past.attempts + 1
+local function lock(entry, subscriber, deliveries)
+  local token, attempt, position = partition.token + 1, entry.past.attempts + 1, entry.position
   partition.token = token
-  local text = string.format('%.0f', token)
-  local item = entry.item ~= '' and entry.item or positions.item_id(taken.position)
-  writes.add('HSET', key.inflight, taken.position, flights.write({subid = subscriber.subid, token = text,
-    attempt = attempt, since = partition.stamp, frontend = arg.frontend, sequence = text, log_id = entry.log_id,
-    bytes = #entry.body, jid = subscriber.jid, item = item}))
-  writes.add('ZADD', key.deadlines, partition.deadline_text, taken.position)
-  writes.add('ZADD', key.held, '0', subscriber.subid .. ':' .. taken.position)
-  deliveries[#deliveries + 1] = {subscriber.jid, taken.position, item, token, attempt, partition.deadline, entry.by,
-    entry.body, token}
+  local text = string.format('%d', token)
+  local item = entry.item ~= '' and entry.item or positions.item_id(position)
+  writes.add('HSET', key.inflight, position, flights.line(arg.frontend, text, text, attempt, subscriber.subid,
+    entry.log_id, partition.stamp, #entry.body, subscriber.holder, item))
+  writes.add('ZADD', key.deadlines, partition.deadline_text, position)
+  writes.add('ZADD', key.held, subscriber.subid, position)
+  deliveries[#deliveries + 1] = {subscriber.jid, position, item, token, attempt, partition.deadline, entry.by, entry.body,
+    token}
   subscriber.held, subscriber.served = subscriber.held + 1, text
 end
 
 local function assign(items, queue, deliveries)
   queue.first = 1
-  for _, taken in ipairs(items) do
-    local subscriber = pick(queue, taken.past)
-    lock(taken, subscriber, deliveries)
+  for _, entry in ipairs(items) do
+    local subscriber = pick(queue, entry.past)
+    lock(entry, subscriber, deliveries)
     if subscriber.held < subscriber.limit then queue[#queue + 1] = subscriber end
   end
   local served = {}
@@ -52,19 +51,26 @@ local function assign(items, queue, deliveries)
   writes.flush()
 end
 
+-- How many items the next round may read: after the first by the size of those before, so that no round goes far beyond
+-- the bound of bytes.
+local function most(made, bytes)
+  if made == 0 then return dispatch.ROUND end
+  return math.min(dispatch.LIMIT - made, math.ceil((dispatch.BYTES - bytes) * made / math.max(bytes, 1)))
+end
+
 -- Gives the deliveries made and whether more could be made at once: after a bound the caller runs `expire` again.
 -- `hint` is how many the caller expects: the first round reads so many candidates and no more.
 function dispatch.run(hint)
   local deliveries, bytes = {}, 0
   waiting.promote()
   while #deliveries < dispatch.LIMIT and bytes < dispatch.BYTES do
-    local want = math.min(math.max(hint, 1), dispatch.ROUND, dispatch.LIMIT - #deliveries)
+    local want = math.min(math.max(hint, 1), most(#deliveries, bytes))
     -- One candidate more than items, so that a releaser can be avoided.
     local queue, room = credit.candidates(want + 1)
     if room == 0 then return deliveries, 0 end
     local items = waiting.take(math.min(want, room))
     if #items == 0 then return deliveries, 0 end
-    for _, taken in ipairs(items) do bytes = bytes + #taken.entry.body end
+    for _, entry in ipairs(items) do bytes = bytes + #entry.body end
     assign(items, queue, deliveries)
     if partition.cursor == partition.tail and redis.call('EXISTS', key.ready) == 0 then return deliveries, 0 end
     hint = hint * 2

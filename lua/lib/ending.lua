@@ -6,7 +6,7 @@ local ending = {touched = {}, arrived = {}, freed = 0}
 local function unlock(flight)
   writes.add('HDEL', key.inflight, flight.position)
   writes.add('ZREM', key.deadlines, flight.position)
-  writes.add('ZREM', key.held, flight.subid .. ':' .. flight.position)
+  writes.add('ZREM', key.held, flight.position)
   ending.touched[flight.subid] = true
   ending.freed = ending.freed + 1
 end
@@ -19,7 +19,7 @@ end
 -- The item that was locked goes; a later version, parked while it was locked, becomes an item of its own (X1).
 local function finish(flight, successor)
   items.erase(flight.position, flight.log_id, successor and '' or flight.item)
-  if flight.attempt > 1 then writes.add('HDEL', key.history, flight.position) end
+  if flight.attempt ~= '1' then writes.add('HDEL', key.history, flight.position) end
   if successor then
     writes.add('HDEL', key.parked, flight.position)
     writes.add('ZADD', key.ready, positions.place(successor), successor)
@@ -38,13 +38,14 @@ end
 function ending.release(flight, kind, hints)
   unlock(flight)
   local successor = parked(flight)
-  local tried = partition.max_deliveries > 0 and flight.attempt >= partition.max_deliveries
+  local attempt = tonumber(flight.attempt)
+  local tried = partition.max_deliveries > 0 and attempt >= partition.max_deliveries
   local reason = hints.reason or ''
   if successor then
     finish(flight, successor)
   elseif partition.dead_letters and (tried or hints.dead_letter) then
     kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
-    handover.start(flight.position, entries.get(flight.log_id), flight.attempt, flight.jid, reason)
+    handover.start(flight.position, entries.get(flight.log_id), attempt, flight.jid, reason)
   else
     history.add(flight.position, flight.attempt, flight.subid)
     local delay = hints.delay_ms or 0

@@ -1,5 +1,5 @@
--- Entries of the log: `id` (empty when the service made it), `by`, `body`, `at` (set on a later version of an item: the
--- position it belongs to). The FIFO cursor passes over entries with `at`.
+-- Entries of the log: `by`, `body`, `id` unless the service made it, and `at` on a later version of an item: the position
+-- it belongs to. The FIFO cursor passes over entries with `at`.
 -- NEEDS: log replaced
 --- @include partition positions
 local entries = {}
@@ -8,7 +8,7 @@ function entries.read(raw)
   local values = raw[2]
   -- Always written in this order; the names stand in Redis for the SRE's eyes (and cost nothing: a stream stores
   -- repeated field names once).
-  return {log_id = raw[1], item = values[2], by = values[4], body = values[6], at = values[8]}
+  return {log_id = raw[1], by = values[2], body = values[4], item = values[6] or '', at = values[8] or ''}
 end
 
 function entries.get(log_id)
@@ -29,8 +29,15 @@ end
 function entries.append(item, by, body, at)
   -- Never below the tail: XADD would refuse, and a clock that steps back must not stop a queue.
   local tail_ms = positions.split(partition.tail)
-  local log_id = redis.call('XADD', key.log, string.format('%.0f-*', math.max(partition.now, tail_ms)),
-    'id', item, 'by', by, 'body', body, 'at', at)
+  local at_once = string.format('%d-*', math.max(partition.now, tail_ms))
+  local log_id
+  if at ~= '' then
+    log_id = redis.call('XADD', key.log, at_once, 'by', by, 'body', body, 'id', item, 'at', at)
+  elseif item ~= '' then
+    log_id = redis.call('XADD', key.log, at_once, 'by', by, 'body', body, 'id', item)
+  else
+    log_id = redis.call('XADD', key.log, at_once, 'by', by, 'body', body)
+  end
   partition.tail = log_id
   return log_id
 end

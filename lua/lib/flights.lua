@@ -1,24 +1,38 @@
--- In-flight records: `subid token attempt since frontend sequence log-id bytes jid-length jid item-id`, one readable line
--- an item, there only while the item is locked. All fields but `attempt` are texts here too: Lua and Redis turn a number
--- into a text slowly, and most of these are only passed on.
+-- In-flight records: `frontend sequence token attempt subid log-id since bytes jid-length jid item-id`, one readable line
+-- an item, there only while the item is locked. First what a resend changes; then what an acknowledgement asks for; the
+-- rest is read from the journal alone, which is given the whole line.
 -- NEEDS: inflight
 local flights = {}
 
-function flights.write(f)
-  -- Not by string.format, which would end a text at its first zero byte.
-  return table.concat({f.subid, f.token, f.attempt, f.since, f.frontend, f.sequence, f.log_id, f.bytes, #f.jid, f.jid,
-    f.item}, ' ')
+-- What follows is the order of the line; all are texts. Not by string.format, which would end a text at its first zero byte.
+function flights.line(frontend, sequence, token, attempt, subid, log_id, since, bytes, holder, item)
+  return frontend .. ' ' .. sequence .. ' ' .. token .. ' ' .. attempt .. ' ' .. subid .. ' ' .. log_id .. ' ' .. since
+    .. ' ' .. bytes .. ' ' .. holder .. ' ' .. item
+end
+
+-- A JID as the line has it: its resource may hold spaces, hence its length.
+function flights.holder(jid)
+  return #jid .. ' ' .. jid
 end
 
 function flights.read(position, line)
   if not line then return nil end
-  local subid, token, attempt, since, frontend, sequence, log_id, bytes, length, rest =
-    string.match(line, '^([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) (.*)$')
-  -- A JID's resource may hold spaces: hence its length.
-  length = tonumber(length)
-  return {position = position, subid = subid, token = token, attempt = tonumber(attempt), since = since,
-    frontend = frontend, sequence = sequence, log_id = log_id, bytes = bytes, jid = string.sub(rest, 1, length),
-    item = string.sub(rest, length + 2)}
+  local token, attempt, subid, log_id, length, rest =
+    string.match(line, '^[^ ]+ [^ ]+ ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) [^ ]+ [^ ]+ ([^ ]+) (.*)$')
+  -- Eight fields: a table of nine takes twice the memory and time.
+  return {position = position, line = line, token = token, attempt = attempt, subid = subid, log_id = log_id,
+    jid = string.sub(rest, 1, length), item = string.sub(rest, length + 2)}
+end
+
+-- Which frontend is to send the delivery, and its sequence.
+function flights.sender(line)
+  local frontend, sequence = string.match(line, '^([^ ]+) ([^ ]+) ')
+  return frontend, tonumber(sequence)
+end
+
+-- Puts the delivery into the hands of another frontend.
+function flights.entrust(position, line, frontend, sequence)
+  redis.call('HSET', key.inflight, position, frontend .. ' ' .. sequence .. string.match(line, '^[^ ]+ [^ ]+( .*)$'))
 end
 
 -- The flights at these positions: position -> record, nothing for those not locked.

@@ -12,7 +12,7 @@ end
 -- The item leaves the queue: its id is free for a new item from now on.
 function handover.start(position, entry, attempts, jid, reason)
   writes.add('HSET', key.handover, position,
-    string.format('%.0f %d %d ', partition.now, attempts, #jid) .. jid .. ' ' .. reason)
+    string.format('%d %d %d ', partition.now, attempts, #jid) .. jid .. ' ' .. reason)
   writes.add('HDEL', key.history, position)
   if entry.item ~= '' then writes.add('HDEL', key.index, entry.item) end
   reply(position, entry, attempts, jid, reason)

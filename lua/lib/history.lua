@@ -1,9 +1,9 @@
 -- Who held an item that came back: `attempts subid subid …`, the last holder first; only such items have one.
 -- NEEDS: history
-local history = {DEPTH = 8}
+local history = {DEPTH = 8, NONE = {attempts = 0, holders = {}}}
 
 function history.read(line)
-  if not line then return {attempts = 0, holders = {}} end
+  if not line then return history.NONE end
   local attempts, rest = string.match(line, '^(%d+) (.*)$')
   local holders = {}
   for subid in string.gmatch(rest, '%S+') do holders[#holders + 1] = subid end

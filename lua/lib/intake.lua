@@ -1,6 +1,6 @@
 -- How a published item enters: what a repeated id means (X1), whether there is room (P17, PX4), and where it goes.
 -- NEEDS: log index replaced parked history seen subscribers
---- @include partition writes positions entries flights waiting items handover
+--- @include partition writes positions entries flights waiting items handover jids
 local intake = {}
 
 function intake.prepare(rows)
@@ -25,8 +25,9 @@ end
 
 -- A row that gives subids may publish only while one of them is subscribed (publish model `subscribers`).
 function intake.admits(row)
-  return row.full == '' or redis.call('HEXISTS', key.subscribers, row.full) == 1
-    or redis.call('HEXISTS', key.subscribers, row.bare) == 1
+  if row.subids == '' then return true end
+  local full, bare = jids.subids(row.subids)
+  return redis.call('HEXISTS', key.subscribers, full) == 1 or redis.call('HEXISTS', key.subscribers, bare) == 1
 end
 
 local function ignores(row)
@@ -57,11 +58,11 @@ function intake.room()
   if arg.node_full == 'reject' or (dead_letter and not partition.dead_letters) then return false end
   local oldest = waiting.take(1)[1]
   if not oldest then return false end
-  intake.known[items.name(oldest.position, oldest.entry)] = nil
+  intake.known[items.name(oldest.position, oldest)] = nil
   if dead_letter then
-    handover.start(oldest.position, oldest.entry, oldest.past.attempts, '', 'node-full')
+    handover.start(oldest.position, oldest, oldest.past.attempts, '', 'node-full')
   else
-    items.drop(oldest.position, oldest.entry)
+    items.drop(oldest.position, oldest)
   end
   writes.flush()
   return true

@@ -6,6 +6,10 @@ local items = {}
 -- Positions of these ids: id -> position; an id that the service made may name what is gone already.
 function items.find(ids)
   local found = {}
+  if redis.call('EXISTS', key.index) == 0 then
+    for _, id in ipairs(ids) do found[id] = positions.of_item_id(id) end
+    return found
+  end
   for first = 1, #ids, 1000 do
     local last = math.min(first + 999, #ids)
     local values = redis.call('HMGET', key.index, unpack(ids, first, last))
@@ -39,7 +43,7 @@ function items.erase(position, log_id, item)
     writes.add('XDEL', key.log, log_id)
     writes.add('HDEL', key.replaced, position)
   end
-  if item ~= '' and item ~= positions.item_id(position) then writes.add('HDEL', key.index, item) end
+  if item ~= '' and not positions.made(item, position) then writes.add('HDEL', key.index, item) end
 end
 
 -- Erases an item that waits, wherever it stands.

@@ -1,51 +1,51 @@
 -- The decision table of requirements §1.7 (rows 4 to 11; the rows before it need no item and are judged by the frontend).
 -- NEEDS:
---- @include writes entries flights history items answers
+--- @include writes entries flights history items answers jids
 local judge = {}
 
 -- Looks up what a batch of rows names with one call per key.
 function judge.prepare(rows)
-  local ids, names, places = {}, {}, {}
-  for _, row in ipairs(rows) do
-    ids[#ids + 1] = row.item
-    if row.request and row.request ~= '' then
-      row.name = answers.name(row.sender, row.request, row.item)
-      names[#names + 1] = row.name
-    end
-  end
-  local found, known = items.find(ids), answers.find(names)
+  local ids, places = {}, {}
+  for i, row in ipairs(rows) do ids[i] = row.item end
+  local found = items.find(ids)
   for _, position in pairs(found) do places[#places + 1] = position end
   local flying = flights.at(places)
   for _, row in ipairs(rows) do
-    row.position = found[row.item]
-    row.flight = row.position and flying[row.position]
-    if row.flight and row.flight.item ~= row.item then row.position, row.flight = nil, nil end
-    row.answered = row.name and known[row.name]
+    local position = found[row.item]
+    local flight = position and flying[position]
+    -- The service's name for a place is not a second name of an item that its publisher has named.
+    if flight and flight.item ~= row.item then position, flight = nil, nil end
+    row.position, row.flight = position, flight
   end
 end
 
-local function publisher(row, log_id)
-  local entry = entries.get(log_id)
-  return entry and entry.by == row.by
+local function was_holder(row)
+  return history.knows(history.of(row.position), jids.subids(row.subids))
+end
+
+local function published(row, entry)
+  return entry and entry.by == jids.bare(row.sender)
 end
 
 -- Gives a word: `held`, `waiting` (not locked, and the requester may delete it), `replayed`, or the problem's code.
 function judge.verdict(row)
   local flight = row.flight
-  local mine = flight and (flight.subid == row.full or flight.subid == row.bare)
+  local mine = flight and jids.covers(flight.jid, row.sender)
   if mine and row.token == flight.token then return 'held' end
+  row.answered = answers.given(row)
   if row.answered then return 'replayed' end
   if not row.position then return 'item-not-found' end
   if mine then return row.token == '' and 'held' or 'lock-lost' end
   if flight then
-    if row.owner == '1' or history.knows(history.of(row.position), row.full, row.bare)
-      or publisher(row, flight.log_id) then return 'locked-by-another' end
+    if row.owner == '1' or was_holder(row) or published(row, entries.get(flight.log_id)) then
+      return 'locked-by-another'
+    end
     return 'forbidden'
   end
   row.entry = items.waiting(row.position, row.item)
   if not row.entry then return 'item-not-found' end
-  if history.knows(history.of(row.position), row.full, row.bare) then return 'lock-lost' end
-  if row.owner == '1' or row.entry.by == row.by then return 'waiting' end
+  if was_holder(row) then return 'lock-lost' end
+  if row.owner == '1' or published(row, row.entry) then return 'waiting' end
   return 'forbidden'
 end
 

@@ -11,10 +11,7 @@ end
 
 -- Gives back up to `CHUNK` items and tells how many are left: one script must not run for long.
 function leave.release(subid, kind, reason)
-  local prefix = subid .. ':'
-  local members = redis.call('ZRANGEBYLEX', key.held, '[' .. prefix, '(' .. subid .. ';', 'LIMIT', 0, leave.CHUNK)
-  local places = {}
-  for _, member in ipairs(members) do places[#places + 1] = string.sub(member, #prefix + 1) end
+  local places = redis.call('ZRANGEBYSCORE', key.held, subid, subid, 'LIMIT', 0, leave.CHUNK)
   for _, flight in pairs(flights.at(places)) do ending.release(flight, kind, {reason = reason}) end
   writes.flush()
   return credit.held(subid)

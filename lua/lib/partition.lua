@@ -12,10 +12,10 @@ function partition.load()
   if not meta[1] then return {'gone'} end
   if arg.revision ~= '' and arg.revision ~= meta[1] then return {'stale', meta[1]} end
   partition.now = clock.now()
-  partition.stamp = string.format('%.0f', partition.now)
+  partition.stamp = string.format('%d', partition.now)
   partition.lock_ms = tonumber(meta[3])
   partition.deadline = partition.now + partition.lock_ms
-  partition.deadline_text = string.format('%.0f', partition.deadline)
+  partition.deadline_text = string.format('%d', partition.deadline)
   partition.max_deliveries = tonumber(meta[4])
   partition.dead_letters = meta[5] == '1'
   partition.cursor, partition.tail = meta[6], meta[7]
@@ -26,7 +26,7 @@ function partition.load()
 end
 
 function partition.save()
-  local token = string.format('%.0f', partition.token)
+  local token = string.format('%d', partition.token)
   if partition.cursor .. ' ' .. partition.tail .. ' ' .. token ~= partition.before then
     redis.call('HSET', key.meta, 'cursor', partition.cursor, 'tail', partition.tail, 'token', token)
   end

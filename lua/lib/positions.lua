@@ -1,6 +1,6 @@
 -- Positions: the log ids that name items inside a partition, their order, and the item ids made from them.
 -- NEEDS:
-local positions = {}
+local positions = {ours = arg.number .. '-', pattern = '^' .. arg.number .. '%-([1-9]%d*%-%d+)$'}
 
 function positions.split(position)
   local ms, seq = string.match(position, '^(%d+)%-(%d+)$')
@@ -20,14 +20,20 @@ function positions.after(a, b)
   return ams > bms or (ams == bms and aseq > bseq)
 end
 
--- An id that the service made says where its item is, so it needs no index entry.
+-- An id that the service made says where its item is, so it needs no index entry: the partition's number, the position.
 function positions.item_id(position)
-  return arg.number .. '-' .. position
+  return positions.ours .. position
 end
 
--- Only as `item_id` writes it: Redis reads `007-0` as `7-0` too, and refuses numbers of more than 20 digits.
+-- Whether the service made this id for the item at this position.
+function positions.made(item, position)
+  local ours = positions.ours
+  return string.sub(item, #ours + 1) == position and string.sub(item, 1, #ours) == ours
+end
+
+-- Only as `item_id` writes it: Redis reads `7-00` as `7-0` too, and refuses numbers of more than 20 digits.
 function positions.of_item_id(item)
-  local ms, seq = string.match(item, '^' .. arg.number .. '%-([1-9]%d*)%-(%d+)$')
-  if not ms or #ms > 15 or #seq > 15 or (#seq > 1 and string.sub(seq, 1, 1) == '0') then return nil end
-  return ms .. '-' .. seq
+  local position = string.match(item, positions.pattern)
+  if not position or #position > 20 or string.find(position, '%-0%d') then return nil end
+  return position
 end

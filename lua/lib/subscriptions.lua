@@ -1,4 +1,4 @@
--- Subscriptions: subid -> `credit bounces jid`. The subid is made from the JID, so who comes back is known by its locks.
+-- Subscriptions: subid -> `credit bounces jid`.
 -- NEEDS: subscribers
 local subscriptions = {}
 

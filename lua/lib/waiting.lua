@@ -16,7 +16,10 @@ local function from_ready(count, taken)
   for _, position in ipairs(out) do
     local entry = entries.current(position)
     -- Nothing but a hand at redis-cli removes an entry that waits: such an item is passed over.
-    if entry then taken[#taken + 1] = {position = position, entry = entry, past = history.of(position)} end
+    if entry then
+      entry.position, entry.past = position, history.of(position)
+      taken[#taken + 1] = entry
+    end
   end
   if #out > 0 then redis.call('ZREM', key.ready, unpack(out)) end
 end
@@ -27,9 +30,10 @@ local function from_log(count, taken)
     for _, raw in ipairs(found) do
       local entry = entries.read(raw)
       if entry.at == '' then
-        local replacement = entries.replacement(entry.log_id)
-        taken[#taken + 1] = {position = entry.log_id, entry = replacement and entries.get(replacement) or entry,
-          past = {attempts = 0, holders = {}}}
+        local position, replacement = entry.log_id, entries.replacement(entry.log_id)
+        entry = replacement and entries.get(replacement) or entry
+        entry.position, entry.past = position, history.NONE
+        taken[#taken + 1] = entry
         count = count - 1
       end
     end
@@ -37,7 +41,8 @@ local function from_log(count, taken)
   end
 end
 
--- Takes up to `count` items out of the waiting; the caller gives each of them a lock.
+-- Takes up to `count` items out of the waiting, as entries with their `position` and their `past`; the caller gives each
+-- of them a lock.
 function waiting.take(count)
   local taken = {}
   from_ready(count, taken)

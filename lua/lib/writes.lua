@@ -2,21 +2,29 @@
 -- NEEDS:
 local writes = {of = {}, order = {}}
 
--- One value, or a pair of which both belong together (field and value, score and member).
-function writes.add(command, name, first, second)
+local function gatherer(command, name)
   local of_command = writes.of[command]
   if not of_command then
     of_command = {}
     writes.of[command] = of_command
   end
-  local gathered = of_command[name]
-  if not gathered then
-    gathered = {command, name}
-    of_command[name] = gathered
-    writes.order[#writes.order + 1] = gathered
+  local gathered = {command, name, count = 2}
+  of_command[name] = gathered
+  writes.order[#writes.order + 1] = gathered
+  return gathered
+end
+
+-- One value, or a pair of which both belong together (field and value, score and member).
+function writes.add(command, name, first, second)
+  local of_command = writes.of[command]
+  local gathered = of_command and of_command[name] or gatherer(command, name)
+  local count = gathered.count + 1
+  gathered[count] = first
+  if second then
+    count = count + 1
+    gathered[count] = second
   end
-  local at = #gathered + 1
-  gathered[at], gathered[at + 1] = first, second
+  gathered.count = count
 end
 
 -- In the order in which each kind was first added. unpack() fails near 8,000 values: 4,000 at once, an even number
@@ -25,8 +33,8 @@ function writes.flush()
   local order = writes.order
   writes.of, writes.order = {}, {}
   for _, gathered in ipairs(order) do
-    for first = 3, #gathered, 4000 do
-      redis.call(gathered[1], gathered[2], unpack(gathered, first, math.min(first + 3999, #gathered)))
+    for first = 3, gathered.count, 4000 do
+      redis.call(gathered[1], gathered[2], unpack(gathered, first, math.min(first + 3999, gathered.count)))
     end
   end
 end

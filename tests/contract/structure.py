@@ -83,7 +83,7 @@ def expected(model: Model) -> dict[str, Any]:
         "delayed": {written(item.position): str(item.due) for item in items if item.state == "delayed"},
         "inflight": {written(item.position): _line(item) for item in locked},
         "deadlines": {written(item.position): str(item.lock.deadline) for item in locked if item.lock},
-        "held": {f"{subid(item.lock.jid)}:{written(item.position)}" for item in locked if item.lock},
+        "held": {written(item.position): subid(item.lock.jid) for item in locked if item.lock},
         "subscribers": {subid(one.jid): f"{one.credit} {one.bounces} {one.jid}" for one in model.subscribers.values()},
         "turns": turns,
         "resting": resting,
@@ -102,7 +102,7 @@ def compared(found: dict[str, Any]) -> dict[str, Any]:
     seen = dict(found)
     meta = seen.pop("meta")
     assert int(meta["token"]) >= 0
-    for name in ("ready", "held", "handover"):
+    for name in ("ready", "handover"):
         seen[name] = set(seen[name])
     return seen
 
@@ -117,6 +117,6 @@ def _line(item: Item) -> str:
     since = lock.since
     log_id, size = written(item.version.position), len(item.version.body.encode())
     return (
-        f"{subid(lock.jid)} {lock.token} {lock.attempt} {since} {lock.frontend} {lock.sequence} {log_id} {size} "
+        f"{lock.frontend} {lock.sequence} {lock.token} {lock.attempt} {subid(lock.jid)} {log_id} {since} {size} "
         f"{len(lock.jid.encode())} {lock.jid} {item.name}"
     )

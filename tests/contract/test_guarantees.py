@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 )
 
 from broker.model.names import Partition
+from broker.redis_core.calls.call import subid
 from frontends.servers.redis import RedisServer
 from tests.contract.model import Model, Options, Outcome, written
 from tests.contract.structure import Snapshots, compared, expected
@@ -103,7 +104,7 @@ class QueueMachine(RuleBasedStateMachine):
             "max_items": self.options.max_items,
             "node_full": self.options.node_full,
         }
-        lines = [{"item": name, "by": by, "body": body, "once": "", "full": "", "bare": ""} for name, by, body in rows]
+        lines = [{"item": name, "by": by, "body": body, "once": "", "subids": ""} for name, by, body in rows]
         answer = self.call(frontend, "publish", lines, fixed)
         self.judge(frontend, answer, self.model.publish(self.frontends[frontend], rows), lost=lost)
         self.services_ids += [
@@ -196,9 +197,7 @@ class QueueMachine(RuleBasedStateMachine):
         asker = "mallory@x/1" if forged else next(sender for sender, jid in WORKERS if jid == item.lock.jid)
         place, token = written(item.position), item.lock.token
         row = {**self.queue.holder(asker, ""), "position": place, "token": token, "gone": "1" if gone else ""}
-        answer = self.call(
-            frontend, "bounce", [{key: row[key] for key in ("full", "bare", "position", "token", "gone")}]
-        )
+        answer = self.call(frontend, "bounce", [{key: row[key] for key in ("sender", "position", "token", "gone")}])
         self.judge(
             frontend, answer, self.model.bounce(self.frontends[frontend], asker, place, token, gone=gone), lost=lost
         )
@@ -269,9 +268,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     def guarantees(self, found: dict[str, Any]) -> None:
         """Hold design §4 to the keys alone, whatever the model says."""
-        held = Counter(member.partition(":")[0] for member in found["held"])
+        held = Counter(found["held"].values())
         assert found["inflight"].keys() == found["deadlines"].keys()
-        assert sorted(member.partition(":")[2] for member in found["held"]) == sorted(found["inflight"])
+        assert found["held"].keys() == found["inflight"].keys()
         standing = [found["inflight"], found["ready"], found["delayed"], found["handover"]]
         assert sum(map(len, standing)) == len(set().union(*standing))
         assert found["turns"].keys() | found["resting"].keys() == found["subscribers"].keys()
@@ -296,7 +295,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def queue_row_subscribe(self, jid: str, credit: int) -> dict[str, Any]:
         """Make the row of a subscribe."""
-        return {"subid": self.queue.holder(jid, "")["full"], "jid": jid, "credit": credit, "must": ""}
+        return {"subid": subid(jid), "jid": jid, "credit": credit, "must": ""}
 
     def retract(
         self, worker: tuple[str, str], which: int, token: str, request: str, *, frontend: int, lost: bool, owner: bool

@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Final
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 
 from slixmpp.xmlstream.xmlstream import NotConnectedError
@@ -116,7 +116,7 @@ class Publisher(Player):
         )
         while (answer := await self.surely(self._client, payload)) is None:  # noqa: ASYNC110  (asks again)
             await asyncio.sleep(_LOOK_SECONDS)
-        assert answer.error == "", ElementTree.tostring(answer.element)
+        assert answer.error == "", ET.tostring(answer.element)
         self.note(What.PUBLISHED, item=item)
         room.release()
 

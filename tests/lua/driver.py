@@ -12,8 +12,9 @@ from typing import Any, Final, NamedTuple
 import redis
 
 from broker import keys
-from broker.model.names import Partition, bare
-from broker.redis_core.calls.call import subid
+from broker.journal.schema import record
+from broker.model.names import Partition
+from broker.redis_core.calls.call import subid, subids
 from broker.scripts.location import lua_directory
 from broker.scripts.source import Script, operations, script
 
@@ -235,7 +236,7 @@ class Queue:
 
     def publish(self, *items: str, by: str = "alice@x", body: str | None = None, **more: Any) -> Answer:
         """Publish items; a body says which item and when unless it is given."""
-        columns = {"once": "", "full": "", "bare": ""}
+        columns = {"once": "", "subids": ""}
         columns |= {name: more.pop(name) for name in tuple(more) if name in columns}
         rows = [{"item": item, "by": by, "body": body or f"{item} at {self.now - T0}", **columns} for item in items]
         return self.run("publish", *rows, **more)
@@ -266,17 +267,16 @@ class Queue:
 
     def bounce(self, jid: str, delivery: Delivered, *, gone: str = "", token: int | None = None) -> Answer:
         """Let a delivery come back."""
-        row = {"full": subid(jid), "bare": subid(bare(jid)), "position": delivery.position, "gone": gone}
+        row = {"sender": jid, "position": delivery.position, "gone": gone}
         return self.run("bounce", {**row, "token": delivery.token if token is None else token})
 
     def holder(self, jid: str, item: str, token: Any = "", *, owner: str = "") -> dict[str, Any]:
         """Make the row of one who may hold an item."""
-        who = bare(jid)
-        return {"full": subid(jid), "bare": subid(who), "by": who, "owner": owner, "item": item, "token": token}
+        return {"sender": jid, "subids": subids(jid), "owner": owner, "item": item, "token": token}
 
     def asked(self, jid: str, item: str, token: Any = "", *, owner: str = "", request: str = "") -> dict[str, Any]:
         """Make the row of a retract."""
-        return {**self.holder(jid, item, token, owner=owner), "sender": jid, "request": request}
+        return {**self.holder(jid, item, token, owner=owner), "request": request}
 
     def given_back(self, jid: str, item: str, token: Any = "", **more: Any) -> dict[str, Any]:
         """Make the row of an unlock."""
@@ -287,7 +287,7 @@ class Queue:
 
     def locks(self, jid: str) -> list[Any]:
         """List what a JID holds: item, token, attempt, deadline."""
-        found: list[Any] = self.run("locks", {"full": subid(jid), "bare": subid(bare(jid))}).rows[0][1]
+        found: list[Any] = self.run("locks", {"subids": subids(jid)}).rows[0][1]
         return found
 
     def browse(self, *items: str, **fixed: Any) -> dict[str, str]:
@@ -304,10 +304,10 @@ class Queue:
         names = ("waiting", "eligible", "delayed", "in_flight", "dying", "oldest_ms", "subscribers", "credit_free")
         return dict(zip(names, self.run("stats").rows, strict=True))
 
-    def journal(self) -> list[dict[str, str]]:
+    def journal(self) -> list[dict[str, str | int]]:
         """Read the journal."""
         records: list[Any] = self.client.xrange(self.key("journal")) or []
-        return [{name.decode(): value.decode() for name, value in fields.items()} for _id, fields in records]
+        return [record(fields) for _id, fields in records]
 
     def kept(self) -> set[str]:
         """Name the keys that hold anything."""

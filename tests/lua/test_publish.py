@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.redis_core.calls.call import subid
+from broker.redis_core.calls.call import subids
 from tests.lua.driver import T0, Queue
 from tests.lua.worded import ALICE, HARD, W1, W2, W3
 
@@ -86,7 +86,7 @@ def test_overwrite_in_order(queue: Queue) -> None:
 def test_overwrite_twice_in_one_batch(queue: Queue) -> None:
     """X1: the last version of a batch stands, once."""
     answer = queue.run("publish", *(
-        {"item": "a", "by": ALICE, "body": body, "once": "", "full": "", "bare": ""} for body in ("one", "two", "three")
+        {"item": "a", "by": ALICE, "body": body, "once": "", "subids": ""} for body in ("one", "two", "three")
     ), dedupe="overwrite")  # fmt: skip
     assert answer.words == ["ok"] * 3
     assert [d.body for d in queue.subscribe(W1, 5).deliveries] == ["three"]
@@ -215,7 +215,7 @@ def test_full_gives_up_what_the_batch_names_again(queue: Queue) -> None:
 
 def test_subscribers_only(queue: Queue) -> None:
     """P7: with publish model `subscribers` only who is subscribed, bare or full, publishes."""
-    rows = {"full": subid("w1@x/a"), "bare": subid("w1@x")}
+    rows = {"subids": subids("w1@x/a")}
     assert queue.publish("a", **rows).words == ["forbidden"]
     queue.subscribe("w1@x", 0)
     assert queue.publish("a", **rows).words == ["ok"]

@@ -14,8 +14,8 @@ def test_acknowledgement(queue: Queue) -> None:
     assert queue.kept() == {"meta", "subscribers", "turns", "journal"}
     (record,) = queue.journal()
     assert record == {
-        "type": "acknowledged", "item": "a", "published": str(queue.now - 250), "delivered": str(queue.now - 250),
-        "closed": str(queue.now), "attempt": "1", "subscriber": W1, "bytes": "5", "token": str(token), "reason": "",
+        "type": "acknowledged", "item": "a", "published": queue.now - 250, "delivered": queue.now - 250,
+        "closed": queue.now, "attempt": 1, "subscriber": W1, "frontend": "f1", "bytes": 5, "token": token, "reason": "",
     }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """unlock: give back, with and without hints."""
 
+from broker.redis_core.calls.call import subid
 from tests.lua.driver import T0, Queue
 from tests.lua.worded import W1, W2, W3
 
@@ -107,7 +108,7 @@ def test_history_is_bounded(queue: Queue) -> None:
     queue.publish("a")
     for name in names:
         queue.subscribe(name, 1)
-        assert queue.run("options", {"subid": queue.holder(name, "")["full"]}).words == ["ok"]
+        assert queue.run("options", {"subid": subid(name)}).words == ["ok"]
         queue.unsubscribe(name, release="1")
     assert queue.unlock(names[-8], "a").words == ["lock-lost"]
     assert queue.unlock(names[0], "a").words == ["forbidden"]

@@ -71,10 +71,9 @@ def test_publish_model_subscribers() -> None:
     call = OF[Publish].row
     assert call
     record = NodeRecord("n", "i1", 1, NodeConfig(publish_model=PublishModel.SUBSCRIBERS), RECORD.affiliations)
-    assert call(Publish("n", ME, "i", b"", 0), record)["full"] == ""
+    assert call(Publish("n", ME, "i", b"", 0), record)["subids"] == ""
     stranger = Jid("you@x/1")
-    row = call(Publish("n", stranger, "i", b"", 0), record)
-    assert (row["full"], row["bare"]) == (subid(stranger), subid("you@x"))
+    assert call(Publish("n", stranger, "i", b"", 0), record)["subids"] == f"{subid(stranger)} {subid('you@x')}"
 
 
 def test_results() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from broker.model.names import bare
 from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem, ScriptDefect
 from broker.model.results import Refused
@@ -66,8 +67,17 @@ def refused(code: bytes, detail: str = "") -> Refused:
 
 @lru_cache(maxsize=65536)
 def subid(jid: str) -> str:
-    """Name a subscription by its JID, so that a worker who comes back is known by the locks it still holds."""
-    return hashlib.sha1(jid.encode(), usedforsecurity=False).hexdigest()[:16]
+    """Name a subscription by its JID, so that a worker who comes back is known by the locks it still holds.
+
+    A number of 52 bits: Redis orders what a subscriber holds by it, and a score holds no more.
+    """
+    return str(int(hashlib.sha1(jid.encode(), usedforsecurity=False).hexdigest()[:13], 16))
+
+
+@lru_cache(maxsize=65536)
+def subids(jid: str) -> str:
+    """Name the subscriptions that a sender may have: by its full JID, and by its bare one."""
+    return f"{subid(jid)} {subid(bare(jid))}"
 
 
 def token_text(token: int | None) -> str:

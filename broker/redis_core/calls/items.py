@@ -8,7 +8,7 @@ from broker.model.names import Jid, bare
 from broker.model.nodes import AccessModel, Affiliation, NodeRecord, PublishModel
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Done, Published, Refused, Renewed, Result, Retracted, Unlocked
-from broker.redis_core.calls.call import Call, Reply, Values, refused, subid, token_text
+from broker.redis_core.calls.call import Call, Reply, Values, refused, subids, token_text
 from broker.redis_core.internal import DeadLetter
 
 _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
@@ -61,8 +61,7 @@ def _publish_row(command: Publish, record: NodeRecord) -> Values:
         "by": publisher,
         "body": command.envelope,
         "once": "",
-        "full": subid(command.sender) if must_subscribe else "",
-        "bare": subid(publisher) if must_subscribe else "",
+        "subids": subids(command.sender) if must_subscribe else "",
     }
 
 
@@ -81,25 +80,22 @@ def _dead_letter_row(command: DeadLetter, _record: NodeRecord) -> Values:
         "by": command.publisher,
         "body": command.envelope,
         "once": "1",
-        "full": "",
-        "bare": "",
+        "subids": "",
     }
 
 
 def _holder_row(command: Retract | Unlock | Renew, record: NodeRecord) -> dict[str, str | int | bytes]:
-    sender = bare(command.sender)
     return {
-        "full": subid(command.sender),
-        "bare": subid(sender),
-        "by": sender,
-        "owner": "1" if record.affiliation(sender) is Affiliation.OWNER else "",
+        "sender": command.sender,
+        "subids": subids(command.sender),
+        "owner": "1" if record.affiliation(bare(command.sender)) is Affiliation.OWNER else "",
         "item": command.item_id,
         "token": token_text(command.token),
     }
 
 
 def _request_row(command: Retract | Unlock, record: NodeRecord) -> dict[str, str | int | bytes]:
-    return _holder_row(command, record) | {"sender": command.sender, "request": command.request}
+    return _holder_row(command, record) | {"request": command.request}
 
 
 def _unlock_row(command: Unlock, record: NodeRecord) -> Values:
@@ -128,8 +124,7 @@ def _renewed(command: Renew, reply: list[Any], record: NodeRecord) -> Result:
 
 def _bounce_row(command: Bounce, _record: NodeRecord) -> Values:
     return {
-        "full": subid(command.sender),
-        "bare": subid(bare(command.sender)),
+        "sender": command.sender,
         "position": command.position,
         "token": str(command.token),
         "gone": "1" if command.gone else "",

@@ -4,11 +4,10 @@ from typing import Any
 
 from broker.model.commands import Adjust, Locks, Options, Subscribe, Unsubscribe
 from broker.model.items import Lock
-from broker.model.names import bare
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Held, Refused, Result, Subscribed
-from broker.redis_core.calls.call import Call, Values, refused, subid
+from broker.redis_core.calls.call import Call, Values, refused, subid, subids
 from broker.redis_core.internal import Leave, Left
 
 _DETAILS = {
@@ -47,7 +46,7 @@ def _left(_command: Unsubscribe | Leave, reply: list[Any], _record: NodeRecord) 
 
 
 def _locks_row(command: Locks, _record: NodeRecord) -> Values:
-    return {"full": subid(command.sender), "bare": subid(bare(command.sender))}
+    return {"subids": subids(command.sender)}
 
 
 def _held(_command: Locks, reply: list[Any], record: NodeRecord) -> Held:
