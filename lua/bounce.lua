@@ -9,7 +9,7 @@ local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
-  local flight = flights.at({row.position})[row.position]
+  local flight = flights.at({row.position})[1]
   -- Whoever forges an error message gives back at most what it holds itself.
   if flight and row.token == flight.token and jids.covers(flight.jid, row.sender) then
     ending.release(flight, 'bounced', {})

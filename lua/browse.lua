@@ -14,7 +14,7 @@ if #rows > 0 then
     ids[i], wanted[row.item] = row.item, true
   end
   local found = items.find(ids)
-  for _, id in ipairs(ids) do places[#places + 1] = found[id] end
+  for i = 1, #ids do places[#places + 1] = found[i] or nil end
 else
   local limit = tonumber(arg.limit)
   for _, raw in ipairs(redis.call('XRANGE', key.log, '-', '+', 'COUNT', limit + 1)) do places[#places + 1] = raw[1] end
@@ -24,14 +24,14 @@ else
 end
 local flying = flights.at(places)
 
-local function look(position)
-  if flying[position] then return entries.get(flying[position].log_id), 'locked' end
+local function look(position, flight)
+  if flight then return entries.get(flight.log_id), 'locked' end
   if redis.call('HEXISTS', key.handover, position) == 1 then return entries.current(position), 'dying' end
   return items.waiting(position), redis.call('ZSCORE', key.delayed, position) and 'delayed' or 'waiting'
 end
 
-for _, position in ipairs(places) do
-  local entry, state = look(position)
+for i, position in ipairs(places) do
+  local entry, state = look(position, flying[i])
   local name = entry and items.name(position, entry)
   if entry and (#rows == 0 or wanted[name]) then
     bytes = bytes + #entry.body

@@ -9,8 +9,8 @@ local refusal = partition.load()
 if refusal then return refusal end
 local late = redis.call('ZRANGEBYSCORE', key.deadlines, '-inf', partition.now, 'LIMIT', 0, 200)
 local flying, notices = flights.at(late), {}
-for _, position in ipairs(late) do
-  local flight = flying[position]
+for i, position in ipairs(late) do
+  local flight = flying[i]
   if flight then
     ending.release(flight, 'expired', {})
     notices[#notices + 1] = {flight.jid, flight.item, tonumber(flight.token)}

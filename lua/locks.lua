@@ -17,11 +17,9 @@ for i, row in ipairs(rows) do
     end
   end
   local held = {}
-  local flying = flights.at(places)
-  for _, position in ipairs(places) do
-    local flight = flying[position]
+  for i, flight in ipairs(flights.at(places)) do
     held[#held + 1] = {flight.item, tonumber(flight.token), tonumber(flight.attempt),
-      tonumber(redis.call('ZSCORE', key.deadlines, position))}
+      tonumber(redis.call('ZSCORE', key.deadlines, places[i]))}
   end
   table.sort(held, function(a, b) return a[4] < b[4] or (a[4] == b[4] and a[2] < b[2]) end)
   results[i] = {'ok', held}

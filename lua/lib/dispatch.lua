@@ -30,7 +30,8 @@ end
 
 local function assign(items, queue, deliveries)
   queue.first = 1
-  for _, entry in ipairs(items) do
+  for i = 1, #items do
+    local entry = items[i]
     local subscriber = pick(queue, entry.past)
     lock(entry, subscriber, deliveries)
     if subscriber.held < subscriber.limit then queue[#queue + 1] = subscriber end
@@ -70,7 +71,7 @@ function dispatch.run(hint)
     if room == 0 then return deliveries, 0 end
     local items = waiting.take(math.min(want, room))
     if #items == 0 then return deliveries, 0 end
-    for _, entry in ipairs(items) do bytes = bytes + #entry.body end
+    for i = 1, #items do bytes = bytes + #items[i].body end
     assign(items, queue, deliveries)
     if partition.cursor == partition.tail and redis.call('EXISTS', key.ready) == 0 then return deliveries, 0 end
     hint = hint * 2

@@ -4,17 +4,19 @@
 local intake = {}
 
 function intake.prepare(rows)
-  local ids = {}
-  for _, row in ipairs(rows) do
-    if row.item ~= '' then ids[#ids + 1] = row.item end
+  local ids, named, places = {}, {}, {}
+  for i = 1, #rows do
+    if rows[i].item ~= '' then ids[#ids + 1] = rows[i].item end
   end
   intake.known, intake.count = {}, redis.call('XLEN', key.log)
   if #ids == 0 then return end
-  local found, places = items.find(ids), {}
-  for _, position in pairs(found) do places[#places + 1] = position end
+  local found = items.find(ids)
+  for i = 1, #ids do
+    if found[i] then named[#named + 1], places[#places + 1] = ids[i], found[i] end
+  end
   local flying = flights.at(places)
-  for id, position in pairs(found) do
-    local flight = flying[position]
+  for i = 1, #named do
+    local id, position, flight = named[i], places[i], flying[i]
     if flight and flight.item == id then
       intake.known[id] = {position = position, flight = flight}
     elseif not flight and items.waiting(position, id) then

@@ -3,18 +3,18 @@
 --- @include writes positions entries
 local items = {}
 
--- Positions of these ids: id -> position; an id that the service made may name what is gone already.
+-- Positions of these ids, in their order, false where there is none; an id that the service made may name what is gone.
 function items.find(ids)
   local found = {}
   if redis.call('EXISTS', key.index) == 0 then
-    for _, id in ipairs(ids) do found[id] = positions.of_item_id(id) end
+    for i = 1, #ids do found[i] = positions.of_item_id(ids[i]) end
     return found
   end
   for first = 1, #ids, 1000 do
     local last = math.min(first + 999, #ids)
     local values = redis.call('HMGET', key.index, unpack(ids, first, last))
     for i = first, last do
-      found[ids[i]] = values[i - first + 1] or positions.of_item_id(ids[i])
+      found[i] = values[i - first + 1] or positions.of_item_id(ids[i])
     end
   end
   return found

@@ -5,17 +5,20 @@ local judge = {}
 
 -- Looks up what a batch of rows names with one call per key.
 function judge.prepare(rows)
-  local ids, places = {}, {}
-  for i, row in ipairs(rows) do ids[i] = row.item end
+  local ids, placed, places = {}, {}, {}
+  for i = 1, #rows do ids[i] = rows[i].item end
   local found = items.find(ids)
-  for _, position in pairs(found) do places[#places + 1] = position end
+  for i = 1, #rows do
+    local row, position = rows[i], found[i]
+    row.position, row.flight = position, false
+    if position then placed[#placed + 1], places[#places + 1] = row, position end
+  end
   local flying = flights.at(places)
-  for _, row in ipairs(rows) do
-    local position = found[row.item]
-    local flight = position and flying[position]
+  for i = 1, #placed do
+    local row, flight = placed[i], flying[i]
     -- The service's name for a place is not a second name of an item that its publisher has named.
-    if flight and flight.item ~= row.item then position, flight = nil, nil end
-    row.position, row.flight = position, flight
+    if flight and flight.item ~= row.item then row.position, flight = false, false end
+    row.flight = flight
   end
 end
 
@@ -54,7 +57,8 @@ end
 function judge.each(rows, act)
   local results, met = {}, {}
   judge.prepare(rows)
-  for i, row in ipairs(rows) do
+  for i = 1, #rows do
+    local row = rows[i]
     if met[row.item] then
       writes.flush()
       judge.prepare({row})

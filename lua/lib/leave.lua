@@ -12,7 +12,9 @@ end
 -- Gives back up to `CHUNK` items and tells how many are left: one script must not run for long.
 function leave.release(subid, kind, reason)
   local places = redis.call('ZRANGEBYSCORE', key.held, subid, subid, 'LIMIT', 0, leave.CHUNK)
-  for _, flight in pairs(flights.at(places)) do ending.release(flight, kind, {reason = reason}) end
+  for _, flight in ipairs(flights.at(places)) do
+    if flight then ending.release(flight, kind, {reason = reason}) end
+  end
   writes.flush()
   return credit.held(subid)
 end

@@ -31,9 +31,8 @@ function positions.made(item, position)
   return string.sub(item, #ours + 1) == position and string.sub(item, 1, #ours) == ours
 end
 
--- Only as `item_id` writes it: Redis reads `7-00` as `7-0` too, and refuses numbers of more than 20 digits.
+-- False for any other id. Only as `item_id` writes it: Redis reads `7-00` as `7-0` too, and refuses numbers of more than 20 digits.
 function positions.of_item_id(item)
   local position = string.match(item, positions.pattern)
-  if not position or #position > 20 or string.find(position, '%-0%d') then return nil end
-  return position
+  return position and #position <= 20 and not string.find(position, '%-0%d') and position
 end

@@ -27,8 +27,8 @@ end
 local function from_log(count, taken)
   while count > 0 and partition.cursor ~= partition.tail do
     local found = redis.call('XRANGE', key.log, '(' .. partition.cursor, '+', 'COUNT', count)
-    for _, raw in ipairs(found) do
-      local entry = entries.read(raw)
+    for i = 1, #found do
+      local entry = entries.read(found[i])
       if entry.at == '' then
         local position, replacement = entry.log_id, entries.replacement(entry.log_id)
         entry = replacement and entries.get(replacement) or entry
