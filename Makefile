@@ -25,10 +25,13 @@ test: lint ## Run lint, types, import rules and every test but the long ones
 check: lint ## Run lint, types, import rules and the tests of the house
 	$(PYTEST) tests/house $(ARGS)
 
-bench: .venv/.dev ## Measure the core and the XMPP door next to their native ceilings
+bench: .venv/.dev ## Measure the core and the XMPP door next to their native ceilings, into bench/results
 	@$(SETUP) packages ejabberd
-	$(BIN)/stanzaq bench core $(ARGS)
-	$(BIN)/stanzaq bench xmpp $(ARGS)
+	@mkdir -p bench/results
+	@missed=0; for what in core xmpp; do \
+	  echo "stanzaq bench $$what --json $(ARGS) > bench/results/$$what.json"; \
+	  $(BIN)/stanzaq bench $$what --json $(ARGS) > bench/results/$$what.json || missed=1; \
+	done; exit $$missed
 
 soak: .venv/.dev ## Run the tests that take minutes
 	@$(SETUP) packages ejabberd redis-server

@@ -56,21 +56,20 @@ def machine() -> dict[str, str | int]:
 
 
 def show(rows: Sequence[Row], *, as_json: bool) -> int:
-    """Print the rows; 1 when a target is missed, so that a script can tell."""
+    """Print the rows as a table; as JSON on the standard output if asked for, the table beside it. 1 when a target is missed."""
     if as_json:
         print(json.dumps({"machine": machine(), "rows": [asdict(row) for row in rows]}))  # noqa: T201  (its purpose)
-    else:
-        table = Table("what", "value", "unit", "ceiling", "ratio", "target", "holds")
-        table.columns[0].no_wrap = True
-        for row in rows:
-            table.add_row(
-                row.name,
-                f"{row.value:,}",
-                row.unit,
-                "" if row.ceiling is None else f"{row.ceiling:,}",
-                f"{row.ratio}",
-                row.target,
-                "yes" if row.holds else "[red]no[/red]",
-            )
-        Console().print(table)
+    table = Table("what", "value", "unit", "ceiling", "ratio", "target", "holds")
+    table.columns[0].no_wrap = True
+    for row in rows:
+        table.add_row(
+            row.name,
+            f"{row.value:,}",
+            row.unit,
+            "" if row.ceiling is None else f"{row.ceiling:,}",
+            f"{row.ratio}",
+            row.target,
+            "yes" if row.holds else "[red]no[/red]",
+        )
+    Console(stderr=as_json).print(table)
     return 0 if all(row.holds for row in rows) else 1
