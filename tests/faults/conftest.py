@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +20,9 @@ def house() -> Iterator[House]:
 
 
 @pytest.fixture
-def play(house: House, request: pytest.FixtureRequest) -> Play:
+def play(house: House, request: pytest.FixtureRequest, tmp_path: Path) -> Play:
     """Give the maker of a stage for a lock time in seconds; `--randomly-seed=…` of a failed run repeats its choices."""
     seed = f"{request.config.getoption('randomly_seed')}/{request.node.name}"
     print(f"seed: {seed}")  # noqa: T201  (shown when the test fails)
     chance = random.Random(seed)
-    return lambda lock_seconds: Stage(house, chance, lock_seconds).played()
+    return lambda lock_seconds: Stage(house, chance, tmp_path, lock_seconds).played()

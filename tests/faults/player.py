@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Final
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 
 from slixmpp.xmlstream.xmlstream import NotConnectedError
@@ -75,7 +75,7 @@ class Player:
         while client.up:
             with contextlib.suppress(TimeoutError, NotConnectedError):
                 answer = await client.ask(payload, request=name, seconds=ANSWER_SECONDS)
-                if not _passing(answer):
+                if not passing(answer):
                     return answer
                 await asyncio.sleep(_PAUSE_SECONDS)
         return None
@@ -116,7 +116,7 @@ class Publisher(Player):
         )
         while (answer := await self.surely(self._client, payload)) is None:  # noqa: ASYNC110  (asks again)
             await asyncio.sleep(_LOOK_SECONDS)
-        assert answer.error == "", ElementTree.tostring(answer.element)
+        assert answer.error == "", ET.tostring(answer.element)
         self.note(What.PUBLISHED, item=item)
         room.release()
 
@@ -201,7 +201,7 @@ class Worker(Player):
             self.note(done if answer.error == "" else What.REFUSED, detail=answer.error, **about)
 
 
-def _passing(answer: Answer) -> bool:
+def passing(answer: Answer) -> bool:
     """Tell whether the same request may succeed later; a lost lock says so too, but is lost (Q25)."""
     # The XMPP server speaks for a component that is not there, and with `s2s_access: none` that is how it says so.
     absent = answer.error == "auth forbidden" and answer.element.findtext(_TEXT, "").startswith("Access denied")

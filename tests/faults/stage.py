@@ -7,14 +7,11 @@ servers are started by the main thread, with which they end.
 import asyncio
 import os
 import random
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,10 +21,10 @@ from frontends.servers.ejabberd import Ejabberd
 from frontends.servers.process import Process, Server
 from frontends.servers.redis import RedisServer, redis_binary
 from tests.contract.proxy import LossyNetwork
-from tests.faults import verdict
+from tests.faults import story, verdict
 from tests.faults.facts import Evidence, Fact, What, now_ms
 from tests.faults.network import network
-from tests.faults.player import CREDIT, RATE
+from tests.faults.player import CREDIT, POISON, RATE, passing
 from tests.journeys import service
 from tests.journeys.client import Client
 
@@ -104,7 +101,14 @@ class Player(Server):
     @property
     def log(self) -> str:
         """What it complained of."""
-        return (self.directory / f"{self.name}.log").read_text()
+        path = self.directory / f"{self.name}.log"
+        return path.read_text() if path.exists() else ""
+
+    def unfinished(self) -> list[str]:
+        """Give its name as long as it runs; it must end in order."""
+        code = self.process._child.poll()
+        assert code in {None, 0}, self.log
+        return [self.name] if code is None else []
 
 
 @dataclass
@@ -138,9 +142,13 @@ class House:
                 assert frontend.doomed, f"a frontend ended by itself:\n{frontend.log}"
                 frontend.revive()
 
-    def whole(self) -> bool:
-        """Tell whether every frontend is ready."""
-        return all(frontend.get("/readyz") == 200 for frontend in self.frontends)
+    def ailing(self) -> list[str]:
+        """Name the frontends that are not ready."""
+        return [
+            f"frontend {number}: {status}"
+            for number, frontend in enumerate(self.frontends)
+            if (status := frontend.get("/readyz")) != 200
+        ]
 
     def say(self, *words: str) -> str:
         """Give Redis a command in a line, and give its answer as it comes."""
@@ -157,41 +165,38 @@ class Stage:
 
     house: House
     random: random.Random
+    directory: Path
     lock_seconds: int
     node: str = ""
     evidence: Evidence = field(init=False)
     publishers: list[Player] = field(default_factory=list)
     workers: list[Player] = field(default_factory=list)
     _healed_ms: int = 0
+    _logged: list[int] = field(default_factory=list)
 
     @contextmanager
     def played(self) -> Iterator[Self]:
         """Make the queue, bring up the load, and let it flow before anything happens."""
-        directory = Path(tempfile.mkdtemp(prefix="stanzaq-faults-"))
-        self.evidence = Evidence(directory)
-        try:
-            self.until(self.house.whole, service.PATIENCE_SECONDS, "the service is not whole")
-            self.node = asyncio.run(self._made())
-            options = {
-                "accounts": self.house.ejabberd.anonymous,
-                "port": str(self.house.ejabberd.c2s_port),
-                "service": service.DOMAIN,
-                "node": self.node,
-                "lock_seconds": str(self.lock_seconds),
-                "seed": str(self.random.random()),
-            }
-            with ExitStack() as stack:
-                self.workers = [Player(directory, "worker", f"w{number}", options) for number in range(WORKERS)]
-                self.publishers = [
-                    Player(directory, "publisher", f"p{number}", options) for number in range(PUBLISHERS)
-                ]
-                for player in (*self.workers, *self.publishers):
-                    stack.enter_context(player)
-                self.heal()
-                self.recover()
-                yield self
-        finally:
-            shutil.rmtree(directory)
+        self.evidence = Evidence(self.directory)
+        self._logged = [len(frontend.log) for frontend in self.house.frontends]
+        self.until(self.house.ailing, service.PATIENCE_SECONDS, "the service is not whole")
+        self.node = asyncio.run(self._made())
+        options = {
+            "accounts": self.house.ejabberd.anonymous,
+            "port": str(self.house.ejabberd.c2s_port),
+            "service": service.DOMAIN,
+            "node": self.node,
+            "lock_seconds": str(self.lock_seconds),
+            "seed": str(self.random.random()),
+        }
+        self.workers = [Player(self.directory, "worker", f"w{number}", options) for number in range(WORKERS)]
+        self.publishers = [Player(self.directory, "publisher", f"p{number}", options) for number in range(PUBLISHERS)]
+        with ExitStack() as stack:
+            for player in (*self.workers, *self.publishers):
+                stack.enter_context(player)
+            self.heal()
+            self.recover()
+            yield self
 
     # What a fault may use.
 
@@ -206,16 +211,15 @@ class Stage:
         """Let a random time pass."""
         self.rest(self.random.uniform(least, most))
 
-    def sever(self) -> None:
-        """Note that all connections of workers are about to go."""
-        self.evidence.note(Fact(What.SEVERED, now_ms()))
-
-    def sever_worker(self, worker: Player) -> None:
-        """Kill a worker; by its last words it is known who it was."""
-        at = now_ms()
-        worker.kill()
-        for who in self.evidence.accounts(worker.name):
-            self.evidence.note(Fact(What.SEVERED, at, who))
+    @contextmanager
+    def severing(self, worker: Player | None = None) -> Iterator[None]:
+        """Note that what happens inside cuts a worker's connection, or everybody's."""
+        begun = now_ms()
+        yield
+        done = now_ms()
+        # By its last words it is known who a worker was.
+        for who in self.evidence.accounts(worker.name) if worker else [""]:
+            self.evidence.note(Fact(What.SEVERED, begun, who, until_ms=done))
 
     def heal(self) -> None:
         """Note that the cause is gone: from now on the service has a few seconds to work on."""
@@ -223,63 +227,63 @@ class Stage:
 
     # The end of every test.
 
-    def recover(self) -> float:
-        """Wait until items flow again, half as fast as they are published at the least; gives the seconds that it took."""
+    def recover(self) -> None:
+        """Wait until items flow again, half as fast as they are published at the least, and every frontend is ready."""
         enough = PUBLISHERS * RATE / 2
 
-        def flows() -> bool:
+        def stagnant() -> list[str]:
             self.evidence.refresh()
-            return self.evidence.acknowledged_since(max(self._healed_ms, now_ms() - 1000)) >= enough
+            flow = self.evidence.acknowledged_since(max(self._healed_ms, now_ms() - 1000))
+            return [] if flow >= enough else [f"{flow} acknowledgements in the last second"]
 
-        self.until(flows, RECOVERY_SECONDS, "the queue does not flow again")
-        self.until(self.house.whole, RECOVERY_SECONDS, "the service did not become whole again")
-        return (now_ms() - self._healed_ms) / 1000
+        self.until(stagnant, RECOVERY_SECONDS, "the queue does not flow again")
+        self.until(self.house.ailing, RECOVERY_SECONDS, "the service did not become whole again")
 
     def settle(self) -> None:
         """Stop the publishers when all is answered, and let the workers finish."""
         for publisher in self.publishers:
             publisher.process._child.send_signal(signal.SIGTERM)
         for publisher in self.publishers:
-            code = publisher.process._child.wait(service.PATIENCE_SECONDS)
-            assert code == 0, publisher.log
+            self.until(publisher.unfinished, service.PATIENCE_SECONDS, "a publish is not answered")
         # With short locks some run out, which takes their time.
         short = self.lock_seconds if self.lock_seconds <= RECOVERY_SECONDS else 0
-        self.until(self._empty, 2 * short + RECOVERY_SECONDS, "the queue is not worked off")
+        self.until(self._under_way, 2 * short + RECOVERY_SECONDS, "the queue is not worked off")
         for worker in self.workers:
             assert worker.process._child.poll() is None, worker.log
             worker.kill()
 
-    def judgement(self) -> list[str]:
-        """Give everything that the evidence shows against the service."""
+    def judge(self) -> None:
+        """Hold the evidence to the guarantees."""
         self.evidence.refresh()
         facts = self.evidence.facts
         found = verdict.violations(facts, self.lock_seconds * 1000, CREDIT)
-        left, dead = asyncio.run(self._left())
-        found += [f"{item} is a dead letter {dead.count(item)} times" for item in set(dead) if dead.count(item) > 1]
-        found += [f"{item} is lost" for item in sorted(verdict.missing(facts, [*left, *dead]))]
-        return found
+        found += verdict.lost(facts, *asyncio.run(self._left()))
+        lines = "\n".join(f"{each.about}: {each.what}" for each in found)
+        assert not found, f"{lines}\n{self._story({each.about for each in found})}"
 
-    def until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
-        """Wait for something, under the eyes of the supervisor."""
+    def until(self, missing: Callable[[], Collection[str]], seconds: float, what: str) -> None:
+        """Wait, under the eyes of the supervisor, until nothing is missing any more."""
         ends = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < ends, f"{what}\n{self._story()}"
+        while named := missing():
+            assert time.monotonic() < ends, f"{what}: {', '.join(sorted(named))}\n{self._story(named)}"
             self.rest(_POLL_SECONDS)
 
-    def _story(self) -> str:
-        """Tell what was seen in each second, and what the processes say."""
-        seen = Counter((fact.at_ms // 1000, fact.what.value) for fact in self.evidence.facts)
-        lines = [f"{at} {what}: {number}" for (at, what), number in sorted(seen.items())]
-        logs = [process.log[-2000:] for process in (*self.house.frontends, *self.workers, *self.publishers)]
-        left = f"left: {asyncio.run(self._left())}"
-        return "\n".join([f"healed at {self._healed_ms}", *lines, left, *logs])
+    def _story(self, about: Collection[str]) -> str:
+        frontends = {f"frontend {number}": frontend.log for number, frontend in enumerate(self.house.frontends)}
+        since = {name: log[at:] for (name, log), at in zip(frontends.items(), self._logged, strict=True)}
+        players = {player.name: player.log for player in (*self.workers, *self.publishers)}
+        return f"healed at {self._healed_ms}\n{story.told(self.evidence.facts, about, since | players)}"
 
-    def _empty(self) -> bool:
+    def _under_way(self) -> set[str]:
+        """Name the items whose way has not ended."""
         self.evidence.refresh()
         items = self.evidence.items
+        published = items(What.PUBLISHED)
         # Whoever was killed after it had asked may have been heard: the queue itself has the last word.
-        seen = items(What.ACKNOWLEDGING) | items(What.RELEASING)
-        return items(What.PUBLISHED) <= seen and not asyncio.run(self._left())[0]
+        if unseen := published - items(What.ACKNOWLEDGING) - items(What.RELEASING):
+            return unseen
+        left, dead = asyncio.run(self._left())
+        return {*left, *(item for item in published if item.startswith(POISON))} - {*dead}
 
     async def _made(self) -> str:
         options = {
@@ -317,7 +321,9 @@ class _Visitor:
 
 
 async def _browsed(client: Client, node: str) -> list[str]:
-    answer = await client.pubsub(f"<items node='{node}' max_items='{_BROWSE_MOST}'/>", "get")
+    ask = f"<items node='{node}' max_items='{_BROWSE_MOST}'/>"
+    while passing(answer := await client.pubsub(ask, "get")):  # noqa: ASYNC110  (asks again)
+        await asyncio.sleep(_POLL_SECONDS)
     # Nobody has made the node for dead letters before there is one.
     assert answer.error in {"", "cancel item-not-found"}, answer.error
     jobs = [job.get("name", "") for job in answer.element.iter("{urn:x}job")]

@@ -62,7 +62,8 @@ def workers_killed(stage: Stage) -> None:
     """SIGKILL of workers: the XMPP server notices and tells."""
     for _ in range(3):
         worker = stage.random.choice(stage.workers)
-        stage.sever_worker(worker)
+        with stage.severing(worker):
+            worker.kill()
         stage.pause(0, 0.5)
         worker.start()
         stage.pause(0, 1)
@@ -102,8 +103,8 @@ def redis_away_for_long(stage: Stage) -> None:
 
 def ejabberd_restarted(stage: Stage) -> None:
     """Restart the XMPP server, and every connection with it."""
-    stage.sever()
-    stage.house.ejabberd.stop()
+    with stage.severing():
+        stage.house.ejabberd.stop()
     stage.pause(0, 2)
     stage.house.ejabberd.start()
     stage.heal()
@@ -238,7 +239,7 @@ def _replace(stage: Stage, frontend: Frontend) -> None:
     frontend.doomed = True
     frontend.process._child.send_signal(signal.SIGTERM)
     frontend.process._child.wait()
-    stage.until(lambda: frontend.alive and frontend.get("/readyz") == 200, 20, "the new frontend does not serve")
+    stage.until(stage.house.ailing, 20, "the new frontend does not serve")
 
 
 def _second_edition(stage: Stage) -> Path:

@@ -24,7 +24,7 @@ def test_a_strike(play: Play, strike: Strike) -> None:
         strike.act(stage)
         stage.recover()
         stage.settle()
-        assert stage.judgement() == []
+        stage.judge()
 
 
 @pytest.mark.parametrize("leg", range(_LEGS))
@@ -35,4 +35,4 @@ def test_strike_after_strike(play: Play, leg: int) -> None:
             strike.act(stage)
             stage.recover()
         stage.settle()
-        assert stage.judgement() == []
+        stage.judge()
