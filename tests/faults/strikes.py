@@ -1,9 +1,12 @@
 """The faults, each as a function that does it to a stage and undoes it. Must not know how the outcome is judged."""
 
+import json
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -121,20 +124,26 @@ def network_slow(stage: Stage) -> None:
 
 def network_cut(stage: Stage) -> None:
     """Break connections in the middle of a reply."""
+    network, cuts = stage.house.network, 0
     for _ in range(10):
-        stage.house.network.cutting = True
+        network.cutting = True
         stage.pause(0, 0.4)
-    stage.house.network.cutting = False
+        cuts += not network.cutting
+    network.cutting = False
+    assert cuts, "no reply was cut"
     stage.heal()
 
 
 def network_swallows_replies(stage: Stage) -> None:
     """Scripts run, and what they answer never comes."""
+    network = stage.house.network
+    network.answered.clear()
     for _ in range(3):
-        stage.house.network.silent = True
+        network.silent = True
         stage.pause(0.1, 0.6)
-        stage.house.network.silent = False
+        network.silent = False
         stage.pause(0, 0.5)
+    assert network.answered.is_set(), "no reply was lost"
     stage.heal()
 
 
@@ -142,6 +151,7 @@ def redis_full(stage: Stage) -> None:
     """Redis is at `maxmemory` for a while."""
     stage.house.say("CONFIG", "SET", "maxmemory", "1")
     stage.pause(1, 3)
+    assert stage.house.say("SET", "more", "x").startswith("-OOM")
     stage.house.say("CONFIG", "SET", "maxmemory", "0")
     stage.heal()
 
@@ -175,6 +185,7 @@ def clocks_astray(stage: Stage) -> None:
         }
         _replace(stage, frontend)
     stage.pause(2, 4)
+    assert [round(_clock_of(frontend) - time.time(), -2) for frontend in astray] == [3600, -3600]
     for frontend in astray:
         frontend.environment = {}
         _replace(stage, frontend)
@@ -240,6 +251,12 @@ def _replace(stage: Stage, frontend: Frontend) -> None:
     frontend.process._child.send_signal(signal.SIGTERM)
     frontend.process._child.wait()
     stage.until(stage.house.ailing, 20, "the new frontend does not serve")
+
+
+def _clock_of(frontend: Frontend) -> float:
+    """Read a frontend's clock off its log, which said within the last minute that it serves."""
+    last = json.loads(frontend.log.splitlines()[-1])
+    return datetime.fromisoformat(last["timestamp"]).timestamp()
 
 
 def _second_edition(stage: Stage) -> Path:

@@ -7,13 +7,17 @@ moments of its own choosing, by a seed that it prints.
 import pytest
 
 from tests.faults.conftest import Play
-from tests.faults.strikes import SHORT, STRIKES, Strike
+from tests.faults.player import CREDIT, RATE
+from tests.faults.stage import PUBLISHERS, WORKERS
+from tests.faults.strikes import LONG, SHORT, STRIKES, Strike
 
-# Not in `make test` yet: the evidence of single runs still has to be told apart from the harness's own faults.
-pytestmark = [pytest.mark.xdist_group("faults"), pytest.mark.soak]
+pytestmark = pytest.mark.xdist_group("faults")
 
-_LEGS = 12
-_STRIKES_OF_A_LEG = 8
+_LEGS = [
+    pytest.param(2, id="short"),
+    *(pytest.param(8, id=f"long{number}", marks=pytest.mark.soak) for number in range(12)),
+]
+"""Each is so many strikes."""
 
 
 @pytest.mark.parametrize("strike", STRIKES, ids=lambda strike: strike.act.__name__)
@@ -27,11 +31,26 @@ def test_a_strike(play: Play, strike: Strike) -> None:
         stage.judge()
 
 
-@pytest.mark.parametrize("leg", range(_LEGS))
-def test_strike_after_strike(play: Play, leg: int) -> None:
+def test_a_loss_is_found(play: Play) -> None:
+    """The evidence is enough to find a service out that does lose items: here somebody deletes them in Redis."""
+    with play(LONG) as stage:
+        for worker in stage.workers:
+            worker.process.pause()
+        # Long enough for more items than the workers have credit for, so that some wait.
+        stage.rest((WORKERS + 1) * CREDIT / (PUBLISHERS * RATE))
+        trim = "for _, log in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('XTRIM', log, 'MAXLEN', 0) end"
+        stage.house.say("EVAL", f'"{trim}"', "0", f"sq:{{{stage.node}@*:log")
+        for worker in stage.workers:
+            worker.process.resume()
+        with pytest.raises(AssertionError, match=r"job-\S+: lost"):
+            stage.judge()
+
+
+@pytest.mark.parametrize("strikes", _LEGS)
+def test_strike_after_strike(play: Play, strikes: int) -> None:
     """They hold through one fault after another, of all kinds; locks are short, because no fault may find them all long."""
     with play(SHORT) as stage:
-        for strike in stage.random.choices(STRIKES, k=_STRIKES_OF_A_LEG):
+        for strike in stage.random.choices(STRIKES, k=strikes):
             strike.act(stage)
             stage.recover()
         stage.settle()
