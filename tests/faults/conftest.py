@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.stage import House, Stage
+from tests.faults.house import House
+from tests.faults.stage import Stage
 
 Play = Callable[[int], AbstractContextManager[Stage]]
 

@@ -1,15 +1,11 @@
-"""A service with a load on it that faults can strike. Knows processes and the evidence; must not know which fault comes.
+"""A queue with a load on it that faults can strike, and what must be true at the end. Must not know which fault comes.
 
-Here is no event loop: whatever a test does to the service, publishers and workers go on in processes of their own, and
-servers are started by the main thread, with which they end.
+Here is no event loop: whatever a test does to the service, publishers and workers go on in processes of their own.
 """
 
 import asyncio
-import os
 import random
 import signal
-import socket
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,146 +13,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
+import redis
+
 from frontends.servers.ejabberd import Ejabberd
-from frontends.servers.process import Process, Server
-from frontends.servers.redis import RedisServer, redis_binary
-from tests.contract.proxy import LossyNetwork
 from tests.faults import story, verdict
 from tests.faults.facts import Evidence, Fact, What, now_ms
-from tests.faults.network import network
+from tests.faults.house import House, Player
 from tests.faults.player import CREDIT, POISON, RATE, passing
 from tests.journeys import service
 from tests.journeys.client import Client
 
-REDIS_TIMEOUT: Final = 1.0
-WATCHDOG_SECONDS: Final = 2.0
-DRAIN_SECONDS: Final = 3.0
 RECOVERY_SECONDS: Final = 8.0
 """By when the service works on after a fault: five seconds for what a dead frontend owed (guarantee 4), and some for a
 machine that also has to start it."""
 
 PUBLISHERS: Final = 2
 WORKERS: Final = 3
-ROOT: Final = Path.cwd()
 
 _POLL_SECONDS: Final = 0.02
 _BROWSE_MOST: Final = 500
-
-
-class Frontend(service.Frontend):
-    """A frontend under a supervisor: `tree` is where its program is, `environment` what it finds beside its settings."""
-
-    def __init__(self, redis_url: str, xmpp_port: int, secret: str) -> None:
-        """Choose what to connect to."""
-        super().__init__(
-            redis_url,
-            xmpp_port,
-            secret,
-            REDIS_TIMEOUT=str(REDIS_TIMEOUT),
-            WATCHDOG_SECONDS=str(WATCHDOG_SECONDS),
-            DRAIN_SECONDS=str(DRAIN_SECONDS),
-        )
-        self.tree = ROOT
-        self.environment: dict[str, str] = {}
-        self.doomed = False
-        """Whether it may end: else its end is a fault of its own, which no supervisor makes good."""
-
-    def revive(self) -> None:
-        """Start it anew, as a supervisor does who does not wait for it to be ready."""
-        self._process = self._launch()
-        self.doomed = False
-
-    def _launch(self) -> Process:
-        own = {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}
-        return Process(
-            [sys.executable, "-m", "frontends.cli", "serve", "xmpp"],
-            directory=self.tree,
-            log=self._log,
-            environment=own | self.environment | {f"STANZAQ_{name}": value for name, value in self._settings.items()},
-        )
-
-
-class Player(Server):
-    """A publisher or a worker."""
-
-    _ready_seconds = 10.0
-
-    def __init__(self, directory: Path, part: str, name: str, options: dict[str, str]) -> None:
-        """Choose its part; `directory` is where it writes what it sees."""
-        super().__init__(directory, part)
-        words = (word for key, value in options.items() for word in (f"--{key}", value))
-        self._command = [sys.executable, "-m", "tests.faults.player", part, "--name", name, *words]
-        self.name = name
-
-    def _launch(self) -> Process:
-        log = self.directory / f"{self.name}.log"
-        return Process(
-            self._command, directory=self.directory, log=log, environment={**os.environ, "PYTHONPATH": str(ROOT)}
-        )
-
-    def _ready(self) -> bool:
-        # The load begins when all of it is there, which the flow of items shows.
-        return True
-
-    @property
-    def log(self) -> str:
-        """What it complained of."""
-        path = self.directory / f"{self.name}.log"
-        return path.read_text() if path.exists() else ""
-
-    def unfinished(self) -> list[str]:
-        """Give its name as long as it runs; it must end in order."""
-        code = self.process._child.poll()
-        assert code in {None, 0}, self.log
-        return [self.name] if code is None else []
-
-
-@dataclass
-class House:
-    """The servers; two of the three frontends reach Redis through a network that can be disturbed."""
-
-    ejabberd: Ejabberd
-    redis: RedisServer
-    network: LossyNetwork
-    frontends: tuple[Frontend, ...]
-
-    @classmethod
-    @contextmanager
-    def build(cls) -> Iterator[Self]:
-        """Start a Redis that loses nothing, an XMPP server and three frontends."""
-        with ExitStack() as stack:
-            options = {"appendonly": "yes", "appendfsync": "always"}
-            redis = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
-            lossy = stack.enter_context(network(redis.url.removeprefix("unix://")))
-            ejabberd = stack.enter_context(Ejabberd())
-            frontends = [
-                stack.enter_context(Frontend(url, ejabberd.component_port, ejabberd.secret))
-                for url in (lossy.url, lossy.url, redis.url)
-            ]
-            yield cls(ejabberd, redis, lossy, tuple(frontends))
-
-    def supervise(self) -> None:
-        """Start anew what has ended because it was struck; what ends by itself is a failure."""
-        for frontend in self.frontends:
-            if not frontend.alive:
-                assert frontend.doomed, f"a frontend ended by itself:\n{frontend.log}"
-                frontend.revive()
-
-    def ailing(self) -> list[str]:
-        """Name the frontends that are not ready."""
-        return [
-            f"frontend {number}: {status}"
-            for number, frontend in enumerate(self.frontends)
-            if (status := frontend.get("/readyz")) != 200
-        ]
-
-    def say(self, *words: str) -> str:
-        """Give Redis a command in a line, and give its answer as it comes."""
-        with socket.socket(socket.AF_UNIX) as peer:
-            peer.settimeout(service.PATIENCE_SECONDS)
-            peer.connect(self.redis.url.removeprefix("unix://"))
-            peer.sendall(" ".join(words).encode() + b"\r\n")
-            return peer.recv(65_536).decode()
 
 
 @dataclass
@@ -270,9 +145,16 @@ class Stage:
 
     def _story(self, about: Collection[str]) -> str:
         frontends = {f"frontend {number}": frontend.log for number, frontend in enumerate(self.house.frontends)}
-        since = {name: log[at:] for (name, log), at in zip(frontends.items(), self._logged, strict=True)}
-        players = {player.name: player.log for player in (*self.workers, *self.publishers)}
-        return f"healed at {self._healed_ms}\n{story.told(self.evidence.facts, about, since | players)}"
+        said = {name: log[at:] for (name, log), at in zip(frontends.items(), self._logged, strict=True)}
+        said |= {player.name: player.log for player in (*self.workers, *self.publishers)}
+        ended = f"healed at {self._healed_ms}, given up at {now_ms()}"
+        return "\n".join([ended, story.told(self.evidence.facts, about, said), story.kept(self._kept())])
+
+    def _kept(self) -> dict[str, str]:
+        try:
+            return self.house.kept(self.node)
+        except redis.RedisError as error:
+            return {"Redis": str(error)}
 
     def _under_way(self) -> set[str]:
         """Name the items whose way has not ended."""

@@ -7,6 +7,7 @@ from typing import Final
 from tests.faults.facts import Fact
 
 _LOG_CHARACTERS: Final = 4_000
+_KEY_CHARACTERS: Final = 2_000
 _MOST: Final = 10
 """Whatever goes wrong more often than that goes wrong for one reason."""
 
@@ -14,6 +15,11 @@ _MOST: Final = 10
 def told(facts: Sequence[Fact], about: Collection[str], logs: Mapping[str, str]) -> str:
     """Tell what was seen in each second, the life of the items and accounts in question, and what the processes said."""
     return "\n".join([*_course(facts), *_lives(facts, about), *_ends(logs)])
+
+
+def kept(keys: Mapping[str, str]) -> str:
+    """Tell what Redis holds, key by key."""
+    return "\n".join(f"--- {key}\n{value[:_KEY_CHARACTERS]}" for key, value in keys.items())
 
 
 def _course(facts: Sequence[Fact]) -> Iterator[str]:

@@ -10,8 +10,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+import pytest
+import redis
+
 from broker.scripts.source import operations, script
-from tests.faults.stage import REDIS_TIMEOUT, ROOT, WATCHDOG_SECONDS, Frontend, Stage
+from tests.faults.house import REDIS_TIMEOUT, ROOT, WATCHDOG_SECONDS, Frontend
+from tests.faults.stage import Stage
 
 LONG: Final = 60
 """A lock time that nothing in these tests waits for: what comes back does so because the service saw to it."""
@@ -149,17 +153,18 @@ def network_swallows_replies(stage: Stage) -> None:
 
 def redis_full(stage: Stage) -> None:
     """Redis is at `maxmemory` for a while."""
-    stage.house.say("CONFIG", "SET", "maxmemory", "1")
+    stage.house.command("CONFIG", "SET", "maxmemory", "1")
     stage.pause(1, 3)
-    assert stage.house.say("SET", "more", "x").startswith("-OOM")
-    stage.house.say("CONFIG", "SET", "maxmemory", "0")
+    with pytest.raises(redis.OutOfMemoryError):
+        stage.house.command("SET", "more", "x")
+    stage.house.command("CONFIG", "SET", "maxmemory", "0")
     stage.heal()
 
 
 def scripts_flushed(stage: Stage) -> None:
     """Redis forgets all scripts, again and again."""
     for _ in range(20):
-        stage.house.say("SCRIPT", "FLUSH")
+        stage.house.command("SCRIPT", "FLUSH")
         stage.pause(0, 0.2)
     stage.heal()
 
@@ -167,7 +172,7 @@ def scripts_flushed(stage: Stage) -> None:
 def clients_cut_off(stage: Stage) -> None:
     """Redis hangs up on its clients, again and again."""
     for _ in range(10):
-        stage.house.say("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        stage.house.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         stage.pause(0, 0.4)
     stage.heal()
 
@@ -202,7 +207,7 @@ def rolling_upgrade(stage: Stage) -> None:
     stage.pause(1, 2)
     shas = [script(folder / "lua", "publish").sha for folder in (ROOT, tree)]
     assert shas[0] != shas[1]
-    assert stage.house.say("SCRIPT", "EXISTS", *shas) == "*2\r\n:1\r\n:1\r\n"
+    assert stage.house.command("SCRIPT", "EXISTS", *shas) == [1, 1]
     for frontend in (first, second):
         frontend.tree = ROOT
         _replace(stage, frontend)
@@ -261,7 +266,9 @@ def _clock_of(frontend: Frontend) -> float:
 
 def _second_edition(stage: Stage) -> Path:
     """Copy the program, with a line more in every script: all of them have other names in Redis now."""
-    tree = stage.evidence.directory / "second"
+    tree = stage.directory / "second"
+    if tree.exists():
+        return tree
     for name in ("broker", "frontends", "lua"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
     # By this file a tree is known as the project's (broker.scripts.location).

@@ -39,7 +39,7 @@ def test_a_loss_is_found(play: Play) -> None:
         # Long enough for more items than the workers have credit for, so that some wait.
         stage.rest((WORKERS + 1) * CREDIT / (PUBLISHERS * RATE))
         trim = "for _, log in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('XTRIM', log, 'MAXLEN', 0) end"
-        stage.house.say("EVAL", f'"{trim}"', "0", f"sq:{{{stage.node}@*:log")
+        stage.house.command("EVAL", trim, "0", f"sq:{{{stage.node}@*:log")
         for worker in stage.workers:
             worker.process.resume()
         with pytest.raises(AssertionError, match=r"job-\S+: lost"):
