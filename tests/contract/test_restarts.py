@@ -10,7 +10,9 @@ from broker.model.commands import Browse, Command, Declare, Publish, Retract, St
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Published, Refused, Retracted, Unlocked
+from broker.redis_core.server import Server
 from broker.redis_core.service import RedisCore
+from broker.scripts.location import lua_directory
 from frontends.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore
 from tests.contract.proxy import LossyNetwork
@@ -120,3 +122,16 @@ async def test_asked_again(make_core: MakeCore, node: str, tmp_path: Path, dedup
             once_more = [("new", "locked")] if dedupe == "overwrite" else []
             assert sorted(await listed(core, node)) == [("back", "delayed"), *once_more]
             await core.stop()
+
+
+async def test_idle_connections(tmp_path: Path) -> None:
+    """A Redis that is back serves everybody: connections that it has closed meanwhile cost nobody an error."""
+    with RedisServer(tmp_path / "redis", port=0) as server:
+        connected = Server.connect(server.url, lua_directory(), 1.0)
+        await asyncio.gather(*(connected.command("DBSIZE") for _ in range(10)))
+        server.kill()
+        server.start()
+        # The loop has to hear of it.
+        await asyncio.sleep(0.05)
+        assert await asyncio.gather(*(connected.command("DBSIZE") for _ in range(10))) == [0] * 10
+        await connected.close()
