@@ -139,12 +139,12 @@ class House:
             return client.execute_command(*words)
 
     def kept(self, node: str) -> dict[str, str]:
-        """Give what Redis keeps of a node and of what is named after it, but for payloads and the journal."""
+        """Give what Redis keeps of a node and of what is named after it, but for what was and is no more."""
         reading = {"hash": ("HGETALL",), "zset": ("ZRANGE", "0", "-1", "WITHSCORES"), "set": ("SMEMBERS",)}
         found = {}
         for key in sorted(self.command("KEYS", f"*{node}*")):
             kind = self.command("TYPE", key)
-            if kind in reading:
+            if kind in reading and not key.endswith((":answers", ":seen")):
                 word, *rest = reading[kind]
                 found[key] = str(self.command(word, key, *rest))
         return found

@@ -165,7 +165,8 @@ class Stage:
         if unseen := published - items(What.ACKNOWLEDGING) - items(What.RELEASING):
             return unseen
         left, dead = asyncio.run(self._left())
-        return {*left, *(item for item in published if item.startswith(POISON))} - {*dead}
+        # Between its two steps a dead letter is in both places.
+        return {*left} | ({item for item in published if item.startswith(POISON)} - {*dead})
 
     async def _made(self) -> str:
         options = {
