@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -19,7 +21,8 @@ from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Counted, Published, Refused, Retracted, Subscribed
-from broker.redis_core import marks, pulse
+from broker.redis_core import marks, pulse, rounds
+from broker.redis_core.server import Arguments
 from frontends.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore
 from tests.contract.proxy import LossyNetwork
@@ -152,6 +155,52 @@ async def test_expiry_of_itself(quick: None, make_core: MakeCore, node: str) -> 
         await door.until(lambda: len(door.deliveries) == 2)
     assert [d.subscriber for d in door.deliveries] == [W1, W2]
     assert len(door.notices) == 1
+
+
+async def test_expiry_after_a_drain(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guarantee 4: a frontend that goes in order leaves word of when the locks run out that it has just handed out."""
+    monkeypatch.setattr(rounds, "LOOK_EVERY", 10**9)
+    _, door = await make_core()
+    going, _ = await make_core()
+    await going.ask(Declare(node, ALICE, {"stanzaq#lock_seconds": ("1",)}))
+    await going.ask(Subscribe(node, W1, W1, 1))
+    await going.ask(item(node, "a"))
+    await going.drain(2)
+    await going.stop()
+    async with asyncio.timeout(2.5):
+        await door.until(lambda: [each.attempt for each in door.deliveries] == [2])
+
+
+async def test_expiry_after_lost_news(
+    quick: None, make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guarantee 4: who lost the reply that says what is due visits all, and tries again when that fails too."""
+    monkeypatch.setattr(rounds, "LOOK_EVERY", 10**9)
+    core, door = await make_core()
+    await core.ask(Declare(node, ALICE, {"stanzaq#lock_seconds": ("1",)}))
+    await core.ask(Subscribe(node, W1, W1, 1))
+    await core.ask(item(node, "a"))
+    server, directory, lost = core._server, core._directory, list[str]()
+    run_all, names = server.run_all, directory.names
+
+    async def beating(calls: Sequence[Arguments]) -> list[Any]:
+        replies = await run_all(calls)
+        if "heartbeat" not in lost and calls[0][0] is server.header("heartbeat") and replies[0][3]:
+            lost.append("heartbeat")
+            raise CoreUnavailable(node)
+        return replies
+
+    async def naming(first: int = 0, count: int = 1_000) -> tuple[str, ...]:
+        if lost == ["heartbeat"]:
+            lost.append("names")
+            raise CoreUnavailable(node)
+        return await names(first, count)
+
+    monkeypatch.setattr(server, "run_all", beating)
+    monkeypatch.setattr(directory, "names", naming)
+    async with asyncio.timeout(2.5):
+        await door.until(lambda: [each.attempt for each in door.deliveries] == [1, 2])
+    assert lost == ["heartbeat", "names"]
 
 
 async def test_delay_of_itself(quick: None, make_core: MakeCore, node: str) -> None:
