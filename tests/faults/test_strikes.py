@@ -4,11 +4,14 @@ Publishers and workers are programs over real ejabberd; Redis writes every chang
 moments of its own choosing, by a seed that it prints.
 """
 
+from functools import partial
+
 import pytest
 
 from tests.faults.conftest import Play
-from tests.faults.player import CREDIT, RATE
-from tests.faults.stage import PUBLISHERS, WORKERS
+from tests.faults.facts import Evidence, What
+from tests.faults.player import CREDIT
+from tests.faults.stage import WORKERS
 from tests.faults.strikes import LONG, SHORT, STRIKES, Strike
 
 pytestmark = pytest.mark.xdist_group("faults")
@@ -36,14 +39,20 @@ def test_a_loss_is_found(play: Play) -> None:
     with play(LONG) as stage:
         for worker in stage.workers:
             worker.process.pause()
-        # Long enough for more items than the workers have credit for, so that some wait.
-        stage.rest((WORKERS + 1) * CREDIT / (PUBLISHERS * RATE))
+        stage.until(partial(_none_waits, stage.evidence), 10, "too few items")
         trim = "for _, log in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('XTRIM', log, 'MAXLEN', 0) end"
         stage.house.command("EVAL", trim, "0", f"sq:{{{stage.node}@*:log")
         for worker in stage.workers:
             worker.process.resume()
         with pytest.raises(AssertionError, match=r"job-\S+: lost"):
             stage.judge()
+
+
+def _none_waits(evidence: Evidence) -> list[str]:
+    """Say so while all that nobody has seen may be on its way to the workers."""
+    evidence.refresh()
+    unseen = evidence.items(What.PUBLISHED) - evidence.items(What.RECEIVED)
+    return [] if len(unseen) > WORKERS * CREDIT else ["items that wait"]
 
 
 @pytest.mark.parametrize("strikes", _LEGS)
