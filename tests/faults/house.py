@@ -102,6 +102,8 @@ class House:
     redis: RedisServer
     network: LossyNetwork
     frontends: tuple[Frontend, ...]
+    ruined: bool = False
+    """A test has failed in the middle of whatever it was doing to it."""
 
     @classmethod
     @contextmanager

@@ -69,9 +69,13 @@ class Stage:
         with ExitStack() as stack:
             for player in (*self.workers, *self.publishers):
                 stack.enter_context(player)
-            self.heal()
-            self.recover()
-            yield self
+            try:
+                self.heal()
+                self.recover()
+                yield self
+            except BaseException:
+                self.house.ruined = True
+                raise
 
     # What a fault may use.
 
