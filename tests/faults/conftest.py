@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,4 +34,15 @@ def play(house_for: Callable[[], House], request: pytest.FixtureRequest, tmp_pat
     seed = f"{request.config.getoption('randomly_seed')}/{request.node.name}"
     print(f"seed: {seed}")  # noqa: T201  (shown when the test fails)
     chance = random.Random(seed)
-    return lambda lock_seconds: Stage(house_for(), chance, tmp_path, lock_seconds).played()
+
+    @contextmanager
+    def played(lock_seconds: int) -> Iterator[Stage]:
+        house = house_for()
+        try:
+            with Stage(house, chance, tmp_path, lock_seconds).played() as stage:
+                yield stage
+        except BaseException:
+            house.ruined = True
+            raise
+
+    return played

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.faults.facts import Fact, What
-from tests.faults.story import told
+from tests.faults.story import kept, told
 from tests.faults.verdict import lost, violations
 
 LOCK_MS = 4_000
@@ -149,9 +149,10 @@ def test_lost(facts: list[Fact], left: list[str], dead: list[str], found: list[s
 
 
 def test_story() -> None:
-    """A failure tells the course of the test, the life of what it is about and no other, and the logs."""
+    """A failure tells the course of the test, the life of what it is about and no other, the logs, and what is kept."""
     facts = [received(A, 1000, 1), received(B, 2000, 2, item="other"), received(A, 1200, 3, item="third")]
     lines = told(facts, {ITEM}, {"frontend 1": "it said so"}).splitlines()
     assert lines[:3] == ["1: 2 received", "2: 1 received", f"--- {ITEM}"]
     assert "token=1" in lines[3]
     assert lines[4:] == ["--- the end of what frontend 1 said", "it said so"]
+    assert kept({"sq:a": "1" * 3_000, "sq:b": "2"}).splitlines() == ["--- sq:a", "1" * 2_000, "--- sq:b", "2"]
