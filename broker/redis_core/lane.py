@@ -34,6 +34,7 @@ log = structlog.get_logger()
 
 _GONE = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
 _FAILED = Refused(Problem.UNAVAILABLE, "the service could not carry this out")
+_CHANGING = Refused(Problem.UNAVAILABLE, "the node is being changed")
 _RETRIES = 5
 _RESIGNED = "-"
 
@@ -183,10 +184,9 @@ class Lane:
         again: list[Ticket] = []
         for (batch, _call), reply in zip(calls, replies, strict=True):
             again += self._settle(record, batch, reply)
-        if again:
-            record = await self._renewed(record)
-        if again and (last or record is None):
-            self._answer(again, Refused(Problem.UNAVAILABLE, "the node is being changed") if record else _GONE)
+        hindrance = await self._renewed(record) if again else None
+        if hindrance is not None or last:
+            self._answer(again, hindrance or _CHANGING)
             again = []
         return again
 
@@ -201,23 +201,25 @@ class Lane:
             self._marks, self._doubts = Marks(), 0
         self._record = record and with_admins(record, self._around.admins)
 
-    async def _renewed(self, old: NodeRecord) -> NodeRecord | None:
-        """Read the record anew and bring the partition up to it: a crash may have left either behind."""
+    async def _renewed(self, old: NodeRecord) -> Refused | None:
+        """Read the record anew and bring the partition up to it; gives a reason if nobody can be served."""
         try:
             self._adopt(await self._directory.read(self.node))
             # Kept here as well: while this waits for Redis, others may have the lane forget it.
             record = self._record
-            if record is None or await self._directory.open(record):
-                return record
+            if record and await self._directory.open(record):
+                return None
             # The partition is deleted and its record is not: whoever deleted the node did not come to the end of it.
-            if record.incarnation == old.incarnation:
+            if record and record.incarnation == old.incarnation:
                 for jid in await self._directory.delete_partition(Partition(old.name, old.incarnation)):
                     self._around.notify(NodeEvent(self.node, jid, "delete"))
                 await self._directory.forget(record)
         except (CoreUnavailable, ScriptDefect, CorruptRecord) as error:
             log.warning("record not renewed", node=self.node, error=str(error))
-        self._record = None
-        return None
+            self.forget()
+            return _FAILED
+        self.forget()
+        return _GONE
 
     def _judged(
         self, record: NodeRecord | None, tickets: list[Ticket]

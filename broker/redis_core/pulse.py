@@ -7,7 +7,7 @@ there are. Must not know what a visit does.
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -96,15 +96,19 @@ class Pulse:
             self.failure = ""
             self.last_turn = time.monotonic()
 
+    def blinded(self) -> None:
+        """Say that what is due may not be known: the next turn asks for a visit to all."""
+        self._blind = True
+
     async def _beat(self) -> Visits:
         owed, rescued = self._owed, self._rescued
         self._owed, self._rescued = {}, []
-        rows: list[dict[str, Value]] = [{"kind": "due", "name": name, "at": at} for name, at in owed.items()]
-        rows += [{"kind": "rescued", "name": name, "at": 0} for name in rescued]
         try:
-            now, lapsed, due = await self._call(rows)
+            now, lapsed, due = await self._call(owed, rescued, DUE_AT_ONCE)
         except CoreUnavailable:
-            self._blind = True
+            self.blinded()
+            # A Redis that comes back may have lost what it was told last: all that the visits find is told anew.
+            self._announced = {}
             self._owed = owed | self._owed
             self._rescued += rescued
             raise
@@ -115,12 +119,17 @@ class Pulse:
         blind, self._blind = self._blind, False
         return Visits([Partition.parse(name.decode()) for name in due], [name.decode() for name in lapsed], blind)
 
-    async def _call(self, rows: Iterable[dict[str, Value]]) -> tuple[int, list[bytes], list[bytes]]:
-        fixed: dict[str, Value] = {"now": "", "frontend": self._frontend, "lapse_ms": LAPSE_MS, "most": DUE_AT_ONCE}
+    async def _call(
+        self, owed: Mapping[str, int], rescued: Iterable[str], most: int
+    ) -> tuple[int, list[bytes], list[bytes]]:
+        rows: list[dict[str, Value]] = [{"kind": "due", "name": name, "at": at} for name, at in owed.items()]
+        rows += [{"kind": "rescued", "name": name, "at": 0} for name in rescued]
+        fixed: dict[str, Value] = {"now": "", "frontend": self._frontend, "lapse_ms": LAPSE_MS, "most": most}
         names = [keys.of_service("frontends"), keys.of_service("due")]
         _code, now, lapsed, due = await self._server.run(self._server.arguments("heartbeat", names, fixed, rows))
         return now, lapsed, due
 
     async def resign(self) -> None:
-        """Leave the list of frontends: nothing of this one is to be taken over."""
+        """Tell for the last time what will be due, and leave the list: nothing of this one is to be taken over."""
+        await self._call(self._owed, self._rescued, 0)
         await self._server.command("ZREM", keys.of_service("frontends"), self._frontend)

@@ -11,7 +11,7 @@ import structlog
 
 from broker.model.commands import Stats
 from broker.model.names import Jid, Partition
-from broker.model.problems import Problem
+from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Counted, Refused
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import Ask, Expire, Outcome, Resend, Scanned, ignored
@@ -86,8 +86,12 @@ class Rounds:
 
     async def visit_all(self) -> None:
         """Visit every partition once, as a frontend does that has just started or does not know what is due."""
-        async for node in self._nodes():
-            await self._ask(Expire(node))
+        try:
+            async for node in self._nodes():
+                await self._ask(Expire(node))
+        except CoreUnavailable:
+            self._pulse.blinded()
+            raise
 
     async def _rescue(self, frontend: str) -> None:
         """Take over from a lapsed frontend, everywhere; only when all is done is it struck off the list."""

@@ -24,6 +24,7 @@ from redis.exceptions import (
 from redis.exceptions import (
     TimeoutError as RedisTimeoutError,
 )
+from redis.maint_notifications import MaintNotificationsConfig
 
 from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
 from broker.scripts.source import Script, operations, script
@@ -83,6 +84,8 @@ class Server:
             retry=Retry(NoBackoff(), 0),
             retry_on_error=[],
             health_check_interval=0,
+            # With them the pool hands out connections that Redis has closed, and each costs somebody an error (redis-py 8.1).
+            maint_notifications_config=MaintNotificationsConfig(enabled=False),
         )
         pool.connection_class = type("Connection", (_Packing, pool.connection_class), {})
         return cls(aioredis.Redis.from_pool(pool), folder)

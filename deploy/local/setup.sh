@@ -1,7 +1,7 @@
 #!/bin/sh
 # What `make demo` and `make test` need, on a Debian or Ubuntu machine that has Python, git and make.
 #   setup.sh venv EXTRAS      make .venv and install the project with these extras, editable
-#   setup.sh packages NAME…   bring in ejabberd, redis-server where missing
+#   setup.sh packages NAME…   bring in ejabberd, redis-server, faketime where missing
 # It installs packages only as root or with a sudo that asks nothing; else it says in one line what to install.
 set -eu
 cd "$(dirname "$0")/../.."

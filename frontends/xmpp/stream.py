@@ -33,7 +33,9 @@ _REMEDIES: Final = {
 }
 
 _RETRY_FIRST: Final = 0.2
-_RETRY_MOST: Final = 10.0
+_RETRY_MOST: Final = 2.0
+"""The service stands still for so long after the XMPP server is back; an attempt costs neither of them anything."""
+
 _HANDSHAKE_SECONDS: Final = 10.0
 _BUFFER_SLOW: Final = 4 * 1024 * 1024
 _BUFFER_MOST: Final = 64 * 1024 * 1024

@@ -1,6 +1,7 @@
 -- When the partition next needs a visit: a lock's deadline, a delay's end, or a hand-over to take up again.
 -- NEEDS: deadlines delayed handover
 --- @include partition
+-- `retry_at` is when the first hand-over is to be taken up again; a script that has not looked says a whole time from now.
 local due = {RETRY_MS = 5000}
 
 function due.next()
@@ -9,7 +10,7 @@ function due.next()
   local delayed = redis.call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')[2]
   if delayed and (soonest == 0 or tonumber(delayed) < soonest) then soonest = tonumber(delayed) end
   if redis.call('EXISTS', key.handover) == 1 then
-    local retry = partition.now + due.RETRY_MS
+    local retry = due.retry_at or partition.now + due.RETRY_MS
     if soonest == 0 or retry < soonest then soonest = retry end
   end
   return soonest

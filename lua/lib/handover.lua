@@ -23,10 +23,12 @@ function handover.resume()
   local found = redis.call('HSCAN', key.handover, 0, 'COUNT', 50)[2]
   for i = 1, #found, 2 do
     local at, attempts, length, rest = string.match(found[i + 1], '^(%d+) (%d+) (%d+) (.*)$')
-    local entry = entries.current(found[i])
+    local entry, again = entries.current(found[i]), tonumber(at) + due.RETRY_MS
     if not entry then
       redis.call('HDEL', key.handover, found[i])
-    elseif tonumber(at) + due.RETRY_MS <= partition.now then
+    elseif again > partition.now then
+      due.retry_at = math.min(again, due.retry_at or again)
+    else
       reply(found[i], entry, tonumber(attempts), string.sub(rest, 1, tonumber(length)),
         string.sub(rest, tonumber(length) + 2))
     end

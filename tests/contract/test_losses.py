@@ -2,16 +2,27 @@
 
 import asyncio
 from collections import Counter
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from broker.model.commands import Adjust, Browse, Configure, Declare, Publish, Retract, Stats, Subscribe, Unlock
+from broker.model.commands import (
+    Adjust,
+    Configure,
+    Declare,
+    Publish,
+    Retract,
+    Stats,
+    Subscribe,
+    Unlock,
+)
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
-from broker.model.problems import Problem
-from broker.model.results import Browsed, Counted, Published, Refused, Retracted, Subscribed
-from broker.redis_core import marks, pulse
+from broker.model.problems import CoreUnavailable, Problem
+from broker.model.results import Counted, Published, Refused, Retracted, Subscribed
+from broker.redis_core import marks, pulse, rounds
+from broker.redis_core.server import Arguments
 from frontends.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore
 from tests.contract.proxy import LossyNetwork
@@ -133,32 +144,6 @@ async def test_broken_stream(quick: None, make_core: MakeCore, node: str) -> Non
     assert door.deliveries[1].token == door.deliveries[2].token
 
 
-async def test_restart(make_core: MakeCore, node: str, tmp_path: Path) -> None:
-    """Guarantee 1: with AOF `always` a killed Redis loses nothing that was answered; meanwhile everyone is answered."""
-    options = {"appendonly": "yes", "appendfsync": "always"}
-    with RedisServer(tmp_path / "redis", options=options) as server:
-        core, door = await make_core(server.url)
-        await core.ask(Declare(node, ALICE, {}))
-        await core.ask(Subscribe(node, W1, W1, 1))
-        for n in range(3):
-            assert await core.ask(item(node, f"i{n}")) == Published(f"i{n}")
-        server.kill()
-        asked = Asked(core)
-        asked.submit(item(node, "during"), Retract(node, W1, "i0"), Stats(node, ALICE))
-        assert {result.problem for result in await asked.settled()} == {Problem.UNAVAILABLE}
-        server.start()
-        browsed = await core.ask(Browse(node, ALICE, (), 10))
-        assert isinstance(browsed, Browsed)
-        assert [(listed.item_id, listed.state) for listed in browsed.items] == [
-            ("i0", "locked"),
-            ("i1", "waiting"),
-            ("i2", "waiting"),
-        ]
-        assert isinstance(await core.ask(Retract(node, W1, "i0", door.deliveries[0].token)), Retracted)
-        await door.until(lambda: door.deliveries[-1].item_id == "i1")
-        await core.stop()
-
-
 async def test_expiry_of_itself(quick: None, make_core: MakeCore, node: str) -> None:
     """Guarantee 4, Q35: a lock that runs out is ended by the pulse, without any command, within its time and a second."""
     core, door = await make_core()
@@ -170,6 +155,52 @@ async def test_expiry_of_itself(quick: None, make_core: MakeCore, node: str) -> 
         await door.until(lambda: len(door.deliveries) == 2)
     assert [d.subscriber for d in door.deliveries] == [W1, W2]
     assert len(door.notices) == 1
+
+
+async def test_expiry_after_a_drain(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guarantee 4: a frontend that goes in order leaves word of when the locks run out that it has just handed out."""
+    monkeypatch.setattr(rounds, "LOOK_EVERY", 10**9)
+    _, door = await make_core()
+    going, _ = await make_core()
+    await going.ask(Declare(node, ALICE, {"stanzaq#lock_seconds": ("1",)}))
+    await going.ask(Subscribe(node, W1, W1, 1))
+    await going.ask(item(node, "a"))
+    await going.drain(2)
+    await going.stop()
+    async with asyncio.timeout(2.5):
+        await door.until(lambda: [each.attempt for each in door.deliveries] == [2])
+
+
+async def test_expiry_after_lost_news(
+    quick: None, make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guarantee 4: who lost the reply that says what is due visits all, and tries again when that fails too."""
+    monkeypatch.setattr(rounds, "LOOK_EVERY", 10**9)
+    core, door = await make_core()
+    await core.ask(Declare(node, ALICE, {"stanzaq#lock_seconds": ("1",)}))
+    await core.ask(Subscribe(node, W1, W1, 1))
+    await core.ask(item(node, "a"))
+    server, directory, lost = core._server, core._directory, list[str]()
+    run_all, names = server.run_all, directory.names
+
+    async def beating(calls: Sequence[Arguments]) -> list[Any]:
+        replies = await run_all(calls)
+        if "heartbeat" not in lost and calls[0][0] is server.header("heartbeat") and replies[0][3]:
+            lost.append("heartbeat")
+            raise CoreUnavailable(node)
+        return replies
+
+    async def naming(first: int = 0, count: int = 1_000) -> tuple[str, ...]:
+        if lost == ["heartbeat"]:
+            lost.append("names")
+            raise CoreUnavailable(node)
+        return await names(first, count)
+
+    monkeypatch.setattr(server, "run_all", beating)
+    monkeypatch.setattr(directory, "names", naming)
+    async with asyncio.timeout(2.5):
+        await door.until(lambda: [each.attempt for each in door.deliveries] == [1, 2])
+    assert lost == ["heartbeat", "names"]
 
 
 async def test_delay_of_itself(quick: None, make_core: MakeCore, node: str) -> None:
@@ -215,6 +246,29 @@ async def test_forgotten_while_renewing(
         assert isinstance(result, Refused) and result.problem is Problem.NODE_NOT_FOUND
     else:
         assert isinstance(result, Published)
+
+
+@pytest.mark.parametrize("rescuing", [False, True])
+async def test_redis_goes_while_renewing(
+    make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch, *, rescuing: bool
+) -> None:
+    """Guarantee 1: a node whose record cannot be renewed is not gone: whoever asks or rescues there has to try again."""
+    core, _ = await make_core()
+    other, _ = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    await core.ask(item(node))
+    await other.ask(Configure(node, ALICE, {"stanzaq#lock_seconds": ("5",)}))
+
+    async def away(_record: NodeRecord) -> bool:
+        raise CoreUnavailable(node)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(core._directory, "open", away)
+        if rescuing:
+            assert not await core._rounds.rescue_lane(node, "nobody")
+        else:
+            assert await core.ask(item(node)) == Refused(Problem.UNAVAILABLE, "the service could not carry this out")
+    assert isinstance(await core.ask(item(node)), Published)
 
 
 async def test_waits_do_not_add_up(make_core: MakeCore, valkey: RedisServer, node: str) -> None:

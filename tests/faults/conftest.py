@@ -1,27 +1,48 @@
-"""What the tests of faults share: one house for all, and stages with a randomness that the run's seed repeats."""
+"""What the tests of faults share: a house for as long as it stands, and stages whose randomness the run's seed repeats."""
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
-from tests.faults.stage import House, Stage
+from tests.faults.house import House
+from tests.faults.stage import Stage
 
 Play = Callable[[int], AbstractContextManager[Stage]]
 
 
 @pytest.fixture(scope="session")
-def house() -> Iterator[House]:
-    """Give the servers."""
-    with House.build() as house:
-        yield house
+def house_for() -> Iterator[Callable[[], House]]:
+    """Give the servers: the same to all tests, but new ones after a test that failed."""
+    with ExitStack() as stack:
+        built: list[House] = []
+
+        def give() -> House:
+            if not built or built[-1].ruined:
+                stack.close()
+                built.append(stack.enter_context(House.build()))
+            return built[-1]
+
+        yield give
 
 
 @pytest.fixture
-def play(house: House, request: pytest.FixtureRequest) -> Play:
+def play(house_for: Callable[[], House], request: pytest.FixtureRequest, tmp_path: Path) -> Play:
     """Give the maker of a stage for a lock time in seconds; `--randomly-seed=…` of a failed run repeats its choices."""
     seed = f"{request.config.getoption('randomly_seed')}/{request.node.name}"
     print(f"seed: {seed}")  # noqa: T201  (shown when the test fails)
     chance = random.Random(seed)
-    return lambda lock_seconds: Stage(house, chance, lock_seconds).played()
+
+    @contextmanager
+    def played(lock_seconds: int) -> Iterator[Stage]:
+        house = house_for()
+        try:
+            with Stage(house, chance, tmp_path, lock_seconds).played() as stage:
+                yield stage
+        except BaseException:
+            house.ruined = True
+            raise
+
+    return played

@@ -30,7 +30,7 @@ class What(StrEnum):
     REFUSED = "refused"
     """The service said no to either."""
     SEVERED = "severed"
-    """The worker, or everybody if it names none, is about to lose its connection: what it holds may be freed."""
+    """The worker, or everybody if it names none, lost its connection between `at_ms` and `until_ms`: what it held may be free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class Fact:
     token: int = 0
     attempt: int = 0
     expires_ms: int = 0
+    until_ms: int = 0
     detail: str = ""
 
 

@@ -75,7 +75,7 @@ class Player:
         while client.up:
             with contextlib.suppress(TimeoutError, NotConnectedError):
                 answer = await client.ask(payload, request=name, seconds=ANSWER_SECONDS)
-                if not _passing(answer):
+                if not passing(answer):
                     return answer
                 await asyncio.sleep(_PAUSE_SECONDS)
         return None
@@ -201,7 +201,7 @@ class Worker(Player):
             self.note(done if answer.error == "" else What.REFUSED, detail=answer.error, **about)
 
 
-def _passing(answer: Answer) -> bool:
+def passing(answer: Answer) -> bool:
     """Tell whether the same request may succeed later; a lost lock says so too, but is lost (Q25)."""
     # The XMPP server speaks for a component that is not there, and with `s2s_access: none` that is how it says so.
     absent = answer.error == "auth forbidden" and answer.element.findtext(_TEXT, "").startswith("Access denied")

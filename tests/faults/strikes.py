@@ -1,14 +1,21 @@
 """The faults, each as a function that does it to a stage and undoes it. Must not know how the outcome is judged."""
 
+import json
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+import pytest
+import redis
+
 from broker.scripts.source import operations, script
-from tests.faults.stage import REDIS_TIMEOUT, ROOT, WATCHDOG_SECONDS, Frontend, Stage
+from tests.faults.house import REDIS_TIMEOUT, ROOT, WATCHDOG_SECONDS, Frontend
+from tests.faults.stage import Stage
 
 LONG: Final = 60
 """A lock time that nothing in these tests waits for: what comes back does so because the service saw to it."""
@@ -62,7 +69,8 @@ def workers_killed(stage: Stage) -> None:
     """SIGKILL of workers: the XMPP server notices and tells."""
     for _ in range(3):
         worker = stage.random.choice(stage.workers)
-        stage.sever_worker(worker)
+        with stage.severing(worker):
+            worker.kill()
         stage.pause(0, 0.5)
         worker.start()
         stage.pause(0, 1)
@@ -102,8 +110,8 @@ def redis_away_for_long(stage: Stage) -> None:
 
 def ejabberd_restarted(stage: Stage) -> None:
     """Restart the XMPP server, and every connection with it."""
-    stage.sever()
-    stage.house.ejabberd.stop()
+    with stage.severing():
+        stage.house.ejabberd.stop()
     stage.pause(0, 2)
     stage.house.ejabberd.start()
     stage.heal()
@@ -120,35 +128,43 @@ def network_slow(stage: Stage) -> None:
 
 def network_cut(stage: Stage) -> None:
     """Break connections in the middle of a reply."""
+    network, cuts = stage.house.network, 0
     for _ in range(10):
-        stage.house.network.cutting = True
+        network.cutting = True
         stage.pause(0, 0.4)
-    stage.house.network.cutting = False
+        cuts += not network.cutting
+    network.cutting = False
+    assert cuts, "no reply was cut"
     stage.heal()
 
 
 def network_swallows_replies(stage: Stage) -> None:
     """Scripts run, and what they answer never comes."""
+    network = stage.house.network
+    network.answered.clear()
     for _ in range(3):
-        stage.house.network.silent = True
+        network.silent = True
         stage.pause(0.1, 0.6)
-        stage.house.network.silent = False
+        network.silent = False
         stage.pause(0, 0.5)
+    assert network.answered.is_set(), "no reply was lost"
     stage.heal()
 
 
 def redis_full(stage: Stage) -> None:
     """Redis is at `maxmemory` for a while."""
-    stage.house.say("CONFIG", "SET", "maxmemory", "1")
+    stage.house.command("CONFIG", "SET", "maxmemory", "1")
     stage.pause(1, 3)
-    stage.house.say("CONFIG", "SET", "maxmemory", "0")
+    with pytest.raises(redis.OutOfMemoryError):
+        stage.house.command("SET", "more", "x")
+    stage.house.command("CONFIG", "SET", "maxmemory", "0")
     stage.heal()
 
 
 def scripts_flushed(stage: Stage) -> None:
     """Redis forgets all scripts, again and again."""
     for _ in range(20):
-        stage.house.say("SCRIPT", "FLUSH")
+        stage.house.command("SCRIPT", "FLUSH")
         stage.pause(0, 0.2)
     stage.heal()
 
@@ -156,7 +172,7 @@ def scripts_flushed(stage: Stage) -> None:
 def clients_cut_off(stage: Stage) -> None:
     """Redis hangs up on its clients, again and again."""
     for _ in range(10):
-        stage.house.say("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        stage.house.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         stage.pause(0, 0.4)
     stage.heal()
 
@@ -174,6 +190,7 @@ def clocks_astray(stage: Stage) -> None:
         }
         _replace(stage, frontend)
     stage.pause(2, 4)
+    assert [round(_clock_of(frontend) - time.time(), -2) for frontend in astray] == [3600, -3600]
     for frontend in astray:
         frontend.environment = {}
         _replace(stage, frontend)
@@ -190,7 +207,7 @@ def rolling_upgrade(stage: Stage) -> None:
     stage.pause(1, 2)
     shas = [script(folder / "lua", "publish").sha for folder in (ROOT, tree)]
     assert shas[0] != shas[1]
-    assert stage.house.say("SCRIPT", "EXISTS", *shas) == "*2\r\n:1\r\n:1\r\n"
+    assert stage.house.command("SCRIPT", "EXISTS", *shas) == [1, 1]
     for frontend in (first, second):
         frontend.tree = ROOT
         _replace(stage, frontend)
@@ -238,12 +255,20 @@ def _replace(stage: Stage, frontend: Frontend) -> None:
     frontend.doomed = True
     frontend.process._child.send_signal(signal.SIGTERM)
     frontend.process._child.wait()
-    stage.until(lambda: frontend.alive and frontend.get("/readyz") == 200, 20, "the new frontend does not serve")
+    stage.until(stage.house.ailing, 20, "the new frontend does not serve")
+
+
+def _clock_of(frontend: Frontend) -> float:
+    """Read a frontend's clock off its log, which said within the last minute that it serves."""
+    last = json.loads(frontend.log.splitlines()[-1])
+    return datetime.fromisoformat(last["timestamp"]).timestamp()
 
 
 def _second_edition(stage: Stage) -> Path:
     """Copy the program, with a line more in every script: all of them have other names in Redis now."""
-    tree = stage.evidence.directory / "second"
+    tree = stage.directory / "second"
+    if tree.exists():
+        return tree
     for name in ("broker", "frontends", "lua"):
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
     # By this file a tree is known as the project's (broker.scripts.location).

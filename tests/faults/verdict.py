@@ -5,7 +5,7 @@ then until it expired, its holder gave it up, or its holder was cut off, whichev
 one time was held by two, and what is surely held beyond the credit is beyond it, however late stanzas came.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,14 +27,24 @@ class Hold:
     until_ms: int
 
 
-def violations(facts: Sequence[Fact], lock_ms: int, credit: int) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What must not be, and the item or account that it befell."""
+
+    about: str
+    what: str
+
+
+def violations(facts: Sequence[Fact], lock_ms: int, credit: int) -> list[Violation]:
     """Say what the facts show that must not be; nothing for a service that keeps its promises."""
     held = holds(facts, lock_ms)
     return [*_ambiguous(facts), *_overlapping(held), *_beyond_credit(held, credit), *_done_twice(facts, held)]
 
 
-def missing(facts: Iterable[Fact], left: Iterable[str]) -> set[str]:
-    """Name items whose publish was answered and which are gone, though no worker has seen their end (guarantee 1).
+def lost(facts: Iterable[Fact], left: Sequence[str], dead: Sequence[str]) -> list[Violation]:
+    """Find items whose publish was answered and which are gone, though no worker has seen their end (guarantee 1).
+
+    `left` are still in the queue, `dead` among its dead letters, where each may be once.
 
     A worker that asked and heard no answer before it was cut off is a witness too: its request may have been carried out.
     """
@@ -50,12 +60,17 @@ def missing(facts: Iterable[Fact], left: Iterable[str]) -> set[str]:
                 told.add((fact.item, fact.token))
             case What.ACKNOWLEDGING:
                 asked.add((fact.item, fact.token))
-    return published - confirmed - set(left) - {item for item, _token in asked - told}
+    gone = published - confirmed - {*left, *dead} - {item for item, _token in asked - told}
+    several = {item for item, times in Counter([*left, *dead]).items() if times > 1}
+    return [
+        *(Violation(item, "lost") for item in sorted(gone)),
+        *(Violation(item, "doubled") for item in sorted(several)),
+    ]
 
 
 def holds(facts: Sequence[Fact], lock_ms: int) -> list[Hold]:
     """Read the locks out of the facts, in the order of their tokens."""
-    severed = sorted((fact.at_ms, fact.who) for fact in facts if fact.what is What.SEVERED)
+    severed = sorted((fact.at_ms, fact.until_ms, fact.who) for fact in facts if fact.what is What.SEVERED)
     given_up: dict[tuple[str, int], int] = {}
     for fact in facts:
         if fact.what in _GIVEN_UP:
@@ -66,35 +81,37 @@ def holds(facts: Sequence[Fact], lock_ms: int) -> list[Hold]:
     for name, fact in received.items():
         since = fact.expires_ms - lock_ms
         ends = [fact.expires_ms, given_up.get(name, fact.expires_ms)]
-        ends += [at for at, who in severed if who in {"", fact.who} and at >= since][:1]
+        # What was given out while connections were being cut may be free at once.
+        ends += [max(at, since) for at, until, who in severed if who in {"", fact.who} and until >= since][:1]
         found.append(Hold(fact.who, fact.item, fact.token, fact.attempt, since, min(ends)))
     return sorted(found, key=lambda hold: hold.token)
 
 
-def _ambiguous(facts: Iterable[Fact]) -> Iterator[str]:
+def _ambiguous(facts: Iterable[Fact]) -> Iterator[Violation]:
     """Find tokens that name more than one lock: one holder, one attempt, one deadline."""
     seen: dict[tuple[str, int], tuple[str, int, int]] = {}
     for fact in facts:
         if fact.what is What.RECEIVED:
             lock = fact.who, fact.attempt, fact.expires_ms
             if seen.setdefault((fact.item, fact.token), lock) != lock:
-                yield f"{fact.item}: token {fact.token} names two locks: {seen[fact.item, fact.token]} and {lock}"
+                both = f"{seen[fact.item, fact.token]} and {lock}"
+                yield Violation(fact.item, f"token {fact.token} names two locks: {both}")
 
 
-def _overlapping(held: Iterable[Hold]) -> Iterator[str]:
+def _overlapping(held: Iterable[Hold]) -> Iterator[Violation]:
     """One holder (guarantee 2), and later locks have higher tokens and attempts."""
     by_item: defaultdict[str, list[Hold]] = defaultdict(list)
     for hold in held:
         by_item[hold.item].append(hold)
-    for locks in by_item.values():
+    for item, locks in by_item.items():
         for first, second in pairwise(locks):
             if second.since_ms < first.until_ms:
-                yield f"two held one item at one time: {first} and {second}"
+                yield Violation(item, f"two held it at one time: {first} and {second}")
             if second.attempt <= first.attempt or second.since_ms < first.since_ms:
-                yield f"a higher token is no later lock: {first} and {second}"
+                yield Violation(item, f"a higher token is no later lock: {first} and {second}")
 
 
-def _beyond_credit(held: Iterable[Hold], credit: int) -> Iterator[str]:
+def _beyond_credit(held: Iterable[Hold], credit: int) -> Iterator[Violation]:
     """At no instant does a subscriber hold more than its credit (guarantee 3)."""
     changes: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for hold in held:
@@ -106,16 +123,16 @@ def _beyond_credit(held: Iterable[Hold], credit: int) -> Iterator[str]:
         for at, step in sorted(steps):
             count += step
             if count > credit:
-                yield f"{who} held {count} items at {at}, its credit is {credit}"
+                yield Violation(who, f"held {count} items at {at}, the credit is {credit}")
 
 
-def _done_twice(facts: Iterable[Fact], held: Iterable[Hold]) -> Iterator[str]:
+def _done_twice(facts: Iterable[Fact], held: Iterable[Hold]) -> Iterator[Violation]:
     """Find what was had again after its acknowledgement: what is acknowledged is gone."""
     done: dict[str, Fact] = {}
     for fact in facts:
         if fact.what is What.ACKNOWLEDGED and done.setdefault(fact.item, fact).token != fact.token:
-            yield f"{fact.item} was acknowledged twice: {done[fact.item]} and {fact}"
+            yield Violation(fact.item, f"acknowledged twice: {done[fact.item]} and {fact}")
     for hold in held:
         end = done.get(hold.item)
         if end is not None and hold.since_ms > end.at_ms:
-            yield f"{hold.item} came back after its end: {end} and {hold}"
+            yield Violation(hold.item, f"came back after its end: {end} and {hold}")

@@ -63,6 +63,24 @@ def test_last_delivery(unopened: Queue) -> None:
     assert unopened.kept() == {"meta", "subscribers", "turns", "journal"}
 
 
+def test_unfinished_hand_overs(unopened: Queue) -> None:
+    """A visit that comes too early for a dead letter says when the first is to be taken up; it does not put it off."""
+    unopened.open(max_deliveries=1)
+    unopened.subscribe(W1, 2)
+    unopened.publish("a")
+    unopened.now += 1_000
+    unopened.publish("b")
+    first = unopened.unlock(W1, "a", dead_letter="1")
+    assert first.due == unopened.now + 5_000
+    unopened.now += 700
+    unopened.unlock(W1, "b", dead_letter="1")
+    unopened.now += 4_000
+    assert unopened.expire().due == first.due
+    unopened.now = first.due
+    taken = unopened.expire()
+    assert [letter.item for letter in taken.handovers] == ["a"] and taken.due == first.due + 700
+
+
 def test_delays_and_deadlines(queue: Queue) -> None:
     """The soonest of deadlines and delays is when the next visit is due."""
     queue.publish("a", "b")

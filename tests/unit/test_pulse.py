@@ -95,6 +95,22 @@ async def test_owes_after_a_fault() -> None:
     assert turns.heart.beats[0] == turns.heart.beats[1] != []
 
 
+async def test_tells_anew_after_a_fault() -> None:
+    """Redis may have lost what it was told before it went: all is visited, and what that finds is told again."""
+    turns = Turns()
+    turns.pulse.announce(JOBS, NOW + 60_000)
+    await turns.turn()
+    turns.heart.away = True
+    await turns.turn()
+    turns.heart.away = False
+    await turns.turn()
+    assert turns.found[-1].blind
+    turns.pulse.announce(JOBS, NOW + 60_000)
+    await turns.turn()
+    assert turns.heart.beats[-1] == turns.heart.beats[0] != []
+    assert not turns.found[-1].blind
+
+
 async def test_asks_for_visits() -> None:
     """What is due and who has lapsed is what a turn asks for."""
     turns = Turns()

@@ -187,7 +187,7 @@ async def test_closing_is_final(ends: Ends) -> None:
 
 
 async def test_retries_grow_and_differ(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attempts come ever later, up to ten seconds, each cut by chance so that frontends do not come in step."""
+    """Attempts come ever later, up to two seconds, each cut by chance so that frontends do not come in step."""
     waits: list[float] = []
 
     class Clock:
@@ -203,7 +203,7 @@ async def test_retries_grow_and_differ(ends: Ends, monkeypatch: pytest.MonkeyPat
     for _ in range(10):
         ends.stream._retry()
     monkeypatch.undo()
-    most = [min(0.2 * 2**n, 10.0) for n in range(10)]
+    most = [min(0.2 * 2**n, 2.0) for n in range(10)]
     assert all(limit / 2 <= wait <= limit for wait, limit in zip(waits, most, strict=True))
 
 

@@ -1,0 +1,137 @@
+"""What a killed Redis and a lost reply leave behind: all that was answered, and once what is asked again (guarantee 1)."""
+
+import asyncio
+import itertools
+from pathlib import Path
+
+import pytest
+
+from broker.model.commands import Browse, Command, Declare, Publish, Retract, Stats, Subscribe, Unlock
+from broker.model.names import Jid
+from broker.model.problems import Problem
+from broker.model.results import Browsed, Published, Refused, Retracted, Unlocked
+from broker.redis_core.server import Server
+from broker.redis_core.service import RedisCore
+from broker.scripts.location import lua_directory
+from frontends.servers.redis import RedisServer
+from tests.contract.conftest import Asked, MakeCore
+from tests.contract.proxy import LossyNetwork
+
+ALICE = Jid("alice@x/home")
+W1 = Jid("w1@x/a")
+SURE = {"appendonly": "yes", "appendfsync": "always"}
+
+
+def item(node: str, item_id: str) -> Publish:
+    """Publish an item."""
+    return Publish(node, ALICE, item_id, b"payload", 7)
+
+
+async def listed(core: RedisCore, node: str) -> list[tuple[str, str]]:
+    """Name the items of a node, each with its state."""
+    browsed = await core.ask(Browse(node, ALICE, (), 1_000))
+    assert isinstance(browsed, Browsed)
+    return [(each.item_id, each.state) for each in browsed.items]
+
+
+async def test_restart(make_core: MakeCore, node: str, tmp_path: Path) -> None:
+    """Guarantee 1: with AOF `always` a killed Redis loses nothing that was answered; meanwhile everyone is answered."""
+    with RedisServer(tmp_path / "redis", options=SURE) as server:
+        core, door = await make_core(server.url)
+        await core.ask(Declare(node, ALICE, {}))
+        await core.ask(Subscribe(node, W1, W1, 1))
+        for n in range(3):
+            assert await core.ask(item(node, f"i{n}")) == Published(f"i{n}")
+        server.kill()
+        asked = Asked(core)
+        asked.submit(item(node, "during"), Retract(node, W1, "i0"), Stats(node, ALICE))
+        assert {result.problem for result in await asked.settled()} == {Problem.UNAVAILABLE}
+        server.start()
+        assert await listed(core, node) == [("i0", "locked"), ("i1", "waiting"), ("i2", "waiting")]
+        assert isinstance(await core.ask(Retract(node, W1, "i0", door.deliveries[0].token)), Retracted)
+        await door.until(lambda: door.deliveries[-1].item_id == "i1")
+        await core.stop()
+
+
+async def test_killed_in_the_middle(make_core: MakeCore, node: str, tmp_path: Path) -> None:
+    """Guarantee 1: Redis dies while items pour in; what was answered is there, and what is asked again is there once."""
+    answered, unanswered = set[str](), set[str]()
+
+    async def pour(core: RedisCore, publisher: int, enough: asyncio.Event) -> None:
+        for name in (f"p{publisher}-{n}" for n in itertools.count()):
+            if not isinstance(await core.ask(item(node, name)), Published):
+                unanswered.add(name)
+                return
+            answered.add(name)
+            if len(answered) == 300:
+                enough.set()
+
+    with RedisServer(tmp_path / "redis", options=SURE) as server:
+        core, _ = await make_core(server.url)
+        await core.ask(Declare(node, ALICE, {}))
+        enough = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            for publisher in range(20):
+                group.create_task(pour(core, publisher, enough))
+            await enough.wait()
+            server.kill()
+        server.start()
+        assert len(unanswered) == 20
+        assert answered <= {name for name, _state in await listed(core, node)} <= answered | unanswered
+        for name in unanswered:
+            assert await core.ask(item(node, name)) == Published(name)
+        assert sorted(name for name, _state in await listed(core, node)) == sorted(answered | unanswered)
+        await core.stop()
+
+
+@pytest.mark.parametrize("dedupe", ["overwrite", "ignore"])
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_asked_again(make_core: MakeCore, node: str, tmp_path: Path, dedupe: str, *, restarted: bool) -> None:
+    """Q27, X1: whose reply was lost may ask again with the same ids; it is answered as if heard and nothing is doubled."""
+    with RedisServer(tmp_path / "redis", options=SURE) as server:
+        async with LossyNetwork(server.url.removeprefix("unix://")) as network:
+            core, door = await make_core(network.url, redis_timeout=0.3)
+            await core.ask(Declare(node, ALICE, {"stanzaq#dedupe": (dedupe,)}))
+            await core.ask(Subscribe(node, W1, W1, 2))
+            for name in ("done", "back"):
+                await core.ask(item(node, name))
+            tokens = {delivery.item_id: delivery.token for delivery in door.deliveries}
+            requests: list[Command] = [
+                item(node, "new"),
+                Retract(node, W1, "done", tokens["done"], "r1"),
+                Unlock(node, W1, "back", tokens["back"], delay_ms=60_000, request="r2"),
+            ]
+            network.answered.clear()
+            network.silent = True
+            # Together: on a connection that is new because one was lost nothing would come as far as Redis.
+            asked = Asked(core)
+            asked.submit(*requests)
+            assert all(isinstance(result, Refused) for result in await asked.settled())
+            assert network.answered.is_set()
+            if restarted:
+                server.kill()
+                server.start()
+            network.silent = False
+            published, retracted, unlocked = [await core.ask(request) for request in requests]
+            assert published == Published("new", duplicate=dedupe == "ignore")
+            assert retracted == Retracted(W1, replayed=True)
+            assert unlocked == Unlocked(W1, replayed=True)
+            await door.until(lambda: "new" in {delivery.item_id for delivery in door.deliveries})
+            assert isinstance(await core.ask(Retract(node, W1, "new")), Retracted)
+            # Who overwrites an item that a worker has says what comes after it (X1): no frontend remembers a publish.
+            once_more = [("new", "locked")] if dedupe == "overwrite" else []
+            assert sorted(await listed(core, node)) == [("back", "delayed"), *once_more]
+            await core.stop()
+
+
+async def test_idle_connections(tmp_path: Path) -> None:
+    """A Redis that is back serves everybody: connections that it has closed meanwhile cost nobody an error."""
+    with RedisServer(tmp_path / "redis", port=0) as server:
+        connected = Server.connect(server.url, lua_directory(), 1.0)
+        await asyncio.gather(*(connected.command("DBSIZE") for _ in range(10)))
+        server.kill()
+        server.start()
+        # The loop has to hear of it.
+        await asyncio.sleep(0.05)
+        assert await asyncio.gather(*(connected.command("DBSIZE") for _ in range(10))) == [0] * 10
+        await connected.close()
