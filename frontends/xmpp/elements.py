@@ -16,6 +16,9 @@ from frontends.xmpp.markup import escaped
 DEPTH: Final = 256
 """Deepest nesting that is written: no document nears it, and the interpreter's stack holds it four times over."""
 
+_RESERVED: Final = (ns.XML, ns.XMLNS)
+"""Neither can be declared (Namespaces in XML §3), and neither defines elements."""
+
 
 def serialise(element: Element) -> bytes:
     """Write an element, without its tail; raises MalformedRequest when it is nested too deeply."""
@@ -39,9 +42,8 @@ def _write(element: Element, inherited: str | None, room: int, put: Callable[[st
     namespace, name = _split(element.tag)
     if namespace == inherited:
         put(f"<{name}")
-    elif namespace == ns.XML:
-        # It can be no default namespace (Namespaces in XML §3), and defines no elements.
-        raise MalformedRequest(Problem.PAYLOAD_INVALID, "an element in the namespace of XML itself")
+    elif namespace in _RESERVED:
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, "an element in a namespace of XML itself")
     else:
         put(f"<{name} xmlns='{escaped(namespace)}'")
     if element.attrib:
@@ -66,6 +68,8 @@ def _write_attributes(attributes: dict[str, str], put: Callable[[str], None]) ->
             put(f" {name}='{escaped(value)}'")
         elif namespace == ns.XML:
             put(f" xml:{name}='{escaped(value)}'")
+        elif namespace == ns.XMLNS:
+            raise MalformedRequest(Problem.PAYLOAD_INVALID, "an attribute in a namespace of XML itself")
         else:
             put(f" xmlns:n{number}='{escaped(namespace)}' n{number}:{name}='{escaped(value)}'")
 

@@ -3,6 +3,7 @@
 from typing import Final
 
 XML: Final = "http://www.w3.org/XML/1998/namespace"
+XMLNS: Final = "http://www.w3.org/2000/xmlns/"
 CLIENT: Final = "jabber:client"
 COMPONENT: Final = "jabber:component:accept"
 STREAM: Final = "http://etherx.jabber.org/streams"

@@ -21,6 +21,9 @@ _DEPTH: Final = elements.DEPTH + 8
 _PREFIXES: Final = 64
 """Most prefixes in scope: each declaration copies the scope, so their number is what a hostile stanza costs."""
 
+_INSIDE_ONLY: Final = frozenset("ːˑـஃๆໆྈྉྊྋ々〱〲〳〴〵ゝゞーヽヾ")
+"""Letters to Python that XML takes inside a name and not at its beginning."""
+
 
 @dataclass(frozen=True, slots=True)
 class Opened:
@@ -191,7 +194,7 @@ def _qualified(scope: Scope, name: str) -> str:
     """Give a prefixed name with its namespace for the prefix, in ElementTree's spelling."""
     prefix, _, local = name.partition(":")
     # The prefix is part of what the parser took for a name; the rest must be one by itself (Namespaces in XML §4).
-    if not local or ":" in local or not (local[0] == "_" or local[0].isalpha()):
+    if not _begins_name(local) or ":" in local:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is no qualified name")
     namespace = scope.get(prefix) if prefix else None
     if not namespace:
@@ -200,3 +203,8 @@ def _qualified(scope: Scope, name: str) -> str:
             f"the prefix of {name[:80]} is not declared here: servers drop declarations made on the stanza or the stream",
         )
     return f"{{{namespace}}}{local}"
+
+
+def _begins_name(local: str) -> bool:
+    """Tell whether what may stand inside a name may begin one too: elements are written without their prefixes."""
+    return local[:1] == "_" or (local[:1].isalpha() and local[0] not in _INSIDE_ONLY)

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from xml.etree import ElementTree as ET
+from xml.parsers import expat
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from broker.model.problems import Problem
 from frontends.xmpp import elements
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.reader import Broken, Closed, Opened, Reader, Stanza
+from frontends.xmpp.reader import _INSIDE_ONLY, Broken, Closed, Opened, Reader, Stanza
 
 _HEADER = f"<?xml version='1.0'?><stream:stream xmlns='{ns.COMPONENT}' xmlns:stream='{ns.STREAM}' id='s1'>".encode()
 _IQ = "<iq type='set' id='i1' from='a@b/c' to='q'>{}</iq>"
@@ -64,6 +65,7 @@ def test_pieces_make_no_difference(cuts: list[int]) -> None:
         ("<a:/>", Problem.BAD_REQUEST),
         ("<p:q:a xmlns:p='urn:x'/>", Problem.BAD_REQUEST),
         ("<p:1 xmlns:p='urn:x'/>", Problem.BAD_REQUEST),
+        ("<p:\u30fca xmlns:p='urn:x'/>", Problem.BAD_REQUEST),
         ("<p:a xmlns:p=''/>", Problem.BAD_REQUEST),
         ("<a " + " ".join(f"xmlns:p{n}='urn:{n}'" for n in range(100)) + "/>", Problem.BAD_REQUEST),
         (f"<a>{'<b>' * 1_000_000}x{'</b>' * 1_000_000}</a>", Problem.PAYLOAD_INVALID),
@@ -82,6 +84,21 @@ def test_a_faulty_stanza_is_one_fault(inside: str, problem: Problem) -> None:
     assert (faulty.element.tag, faulty.element.get("id"), len(faulty.element)) == (f"{{{ns.COMPONENT}}}iq", "i1", 0)
     assert sound.fault is None
     assert sound.element[0].tag == f"{{{ns.PUBSUB}}}pubsub"
+
+
+def test_a_name_behind_a_prefix_is_one_by_itself() -> None:
+    """What is taken behind a prefix can be written without it: checked for each letter there is against expat itself."""
+
+    def well_formed(name: str) -> bool:
+        try:
+            expat.ParserCreate().Parse(f"<{name}/>".encode(), True)  # noqa: FBT003  (expat's)
+        except expat.ExpatError:
+            return False
+        return True
+
+    letters = [chr(code) for code in range(0x80, 0x10000) if chr(code).isalpha()]
+    wrong = {letter for letter in letters if well_formed(f"p{letter}") and not well_formed(letter)}
+    assert wrong == _INSIDE_ONLY
 
 
 def test_a_fault_in_the_stanza_s_own_tag() -> None:

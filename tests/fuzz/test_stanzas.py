@@ -1,0 +1,27 @@
+"""Stanzas by the thousand through a whole frontend: no input makes it die, keep the loop for long, or answer twice."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.conftest import MOST_SECONDS, Stage
+from tests.fuzz.mutations import streams
+
+# The frontend lives on from example to example, as it does from stanza to stanza.
+_fuzzed = settings(suppress_health_check=list(HealthCheck), database=None)
+
+
+@settings(_fuzzed, max_examples=80)
+@given(streams)
+def test_whatever_comes_is_answered_once(stage: Stage, data: bytes) -> None:
+    """Each request has its one answer, nothing else has any, and what comes next is served."""
+    assert stage.quickest(data) < MOST_SECONDS
+
+
+@pytest.mark.soak
+@settings(_fuzzed, max_examples=20_000)
+@given(st.lists(streams, min_size=1, max_size=3))
+def test_whatever_comes_for_minutes(stage: Stage, data: list[bytes]) -> None:
+    """The same for many more, and for several after one another."""
+    for part in data:
+        assert stage.quickest(part) < MOST_SECONDS
