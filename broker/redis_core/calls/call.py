@@ -65,7 +65,7 @@ def refused(code: bytes, detail: str = "") -> Refused:
     return Refused(problem, detail)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=10_000)
 def subid(jid: str) -> str:
     """Name a subscription by its JID, so that a worker who comes back is known by the locks it still holds.
 
@@ -74,7 +74,7 @@ def subid(jid: str) -> str:
     return str(int(hashlib.sha1(jid.encode(), usedforsecurity=False).hexdigest()[:13], 16))
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=10_000)
 def subids(jid: str) -> str:
     """Name the subscriptions that a sender may have: by its full JID, and by its bare one."""
     return f"{subid(jid)} {subid(bare(jid))}"
