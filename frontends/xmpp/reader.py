@@ -18,6 +18,9 @@ from frontends.xmpp import namespaces as ns
 _DEPTH: Final = elements.DEPTH + 8
 """Deepest nesting of a stanza: that of a payload, and the elements around it."""
 
+_ELEMENTS: Final = 20_000
+"""Most elements in a stanza: each costs the loop a microsecond or two, and all of a stanza come at once."""
+
 _PREFIXES: Final = 64
 """Most prefixes in scope: each declaration copies the scope, so their number is what a hostile stanza costs."""
 
@@ -73,6 +76,7 @@ class Reader:
         self._builder = TreeBuilder()
         self._stanza = Element("none")
         self._fault: MalformedRequest | None = None
+        self._elements = 0
         self._skipped = 0
         self._events: list[Event] = []
         self._go_outside()
@@ -106,6 +110,7 @@ class Reader:
         if len(self._scopes) == 2:
             self._events.append(Opened(Element(tag, attributes)))
             return
+        self._elements = 0
         self._builder = TreeBuilder()
         self._stanza = self._builder.start(tag, attributes)
         self._parser.StartElementHandler = self._start
@@ -124,6 +129,10 @@ class Reader:
             return
         if len(scopes) > _DEPTH:
             self._skip(MalformedRequest(Problem.PAYLOAD_INVALID, f"nested more than {elements.DEPTH} levels deep"))
+            return
+        self._elements += 1
+        if self._elements > _ELEMENTS:
+            self._skip(MalformedRequest(Problem.PAYLOAD_INVALID, f"more than {_ELEMENTS} elements"))
             return
         scopes.append(scope)
         self._builder.start(tag, attributes)

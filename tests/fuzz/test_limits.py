@@ -115,6 +115,7 @@ _CROWDS: Final = {
     ),
     "namespaces": _publish("<a>" + _times("<a xmlns='urn:#'/>") + "</a>"),
     "elements": _publish("<a xmlns='urn:x'>" + _times("<a/>") + "</a>"),
+    "as many elements as a stanza holds": _publish("<a xmlns='urn:x'>" + "<a/>" * (_FULL // 4) + "</a>"),
     "levels": _publish("<a>" * (_FULL // 7) + "</a>" * (_FULL // 7)),
     "levels that are allowed": _publish("<a>" * 250 + "</a>" * 250),
     "levels of the iq": iq("<a>" * (_FULL // 7) + "</a>" * (_FULL // 7)),
