@@ -157,8 +157,11 @@ class Server:
         return replies
 
     async def _plain(self, work: Any) -> Any:
+        task = asyncio.ensure_future(work)
+        # Whoever asked may be gone when it fails.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            return await asyncio.shield(asyncio.ensure_future(work))
+            return await asyncio.shield(task)
         except (RedisError, OSError, TimeoutError) as error:
             raise fault(error) from error
 
