@@ -29,7 +29,7 @@ class Publish:
 class Hold:
     """Keep a publish until its sender says `Deliver`: the first of two with one `msg_id` counts (QoS assured, S9, S10).
 
-    Without an item id of the publish's own, one is made that begins with `stem`.
+    Without an item id of the publish's own, one is made that begins with `stem`, which leaves room for it.
     """
 
     sender: Jid

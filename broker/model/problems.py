@@ -9,6 +9,7 @@ class Problem(Enum):
     BAD_REQUEST = "bad-request"
     NODE_REQUIRED = "node-required"
     NODE_NOT_FOUND = "node-not-found"
+    NODE_GONE = "node-gone"
     NODE_EXISTS = "node-exists"
     NODE_FULL = "node-full"
     NODE_NAME_INVALID = "node-name-invalid"

@@ -28,11 +28,9 @@ LATE_MS = 5_000
 
 FINISHED_AT_ONCE = 50
 
-STEM_CHARACTERS = 200
-"""As much of a sender's own id as an item id has room for: four bytes a character at worst, and the nonce."""
-
 _TOO_MUCH = Refused(Problem.TOO_MUCH_HELD, "as much is held for you, or for all, as may be: deliver some first")
 _UNTRUSTED = Refused(Problem.NOT_TRUSTED, "assured messages are taken from those alone whom this service trusts")
+_GONE = Refused(Problem.NODE_GONE, "there is no such node (any more)")
 _UNKNOWN = Refused(Problem.ITEM_NOT_FOUND, "nothing is held under this msgId: send the message again as assured")
 
 
@@ -79,7 +77,7 @@ def begun(command: Hold) -> Held:
     named = Publish(
         publish.node,
         publish.sender,
-        f"{command.stem[:STEM_CHARACTERS]}~{nonce}" if item is None else item,
+        f"{command.stem}~{nonce}" if item is None else item,
         publish.envelope,
         publish.body_bytes,
     )
@@ -151,7 +149,10 @@ class Assured:
         await self._run(
             "conclude", name=named, nonce=held.nonce, delivered="1" if delivered else "", window_ms=self._window_ms
         )
-        return result if isinstance(result, Refused) else Done()
+        if isinstance(result, Refused):
+            # Not to be taken for a message that is unknown: its sender would send it again, in vain and for ever.
+            return _GONE if result.problem is Problem.NODE_NOT_FOUND else result
+        return Done()
 
     async def _run(self, script: str, **fixed: Value) -> list[Any]:
         names = [keys.of_qos(key) for key in self._server.header(script).keys]

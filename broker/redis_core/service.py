@@ -83,7 +83,7 @@ class RedisCore:
         self._letters = DeadLetters(self._directory, self._nodes, self._ask)
         self._attendance = Attendance(self._directory, self._ask)
         self._pulse = Pulse(self._server, self.frontend)
-        self._assured = Assured(self._server, settings, self._ask)
+        self._assured = Assured(self._server, settings, self.ask)
         self._rounds = Rounds(self, self._directory, self._pulse, self._ask, self._assured.finish)
         self._lanes: dict[str, Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
