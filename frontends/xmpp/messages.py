@@ -53,10 +53,11 @@ class Sent:
 
 
 def node_at(address: str, service: str) -> str | None:
-    """Give the node that an address of our domain names, empty for the service itself; None for any other address."""
+    """Give the node that an address of our domain names, empty for the service itself; None for any other."""
     if address == service:
         return ""
-    local, _, domain = address.partition("@")
+    # A resource says nothing here, but peers think that an IQ needs one.
+    local, _, domain = address.partition("/")[0].partition("@")
     if domain != service or not local:
         return None
     # What a local part cannot hold is escaped there (XEP-0106).
