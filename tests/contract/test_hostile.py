@@ -5,7 +5,6 @@ knows of each that failed (S5, S10, S11, S13, SX7, SX8, SX9, SX10).
 """
 
 import asyncio
-import secrets
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +35,12 @@ OWNER = Jid("owner@localhost/1")
 PATIENCE = 40
 """Rounds of repeats after which a message that is not over has been forgotten by somebody."""
 
+LONG = 1000
+"""A wait until nothing is under way."""
+
 frontends = st.integers(0, 1)
+fates = st.sampled_from(("arrives", "arrives", "arrives", "repeats", "repeats", "is lost"))
+waits = st.sampled_from((0, 0, 1, 3, LONG, LONG))
 
 
 class HostileMachine(RuleBasedStateMachine):
@@ -51,7 +55,7 @@ class HostileMachine(RuleBasedStateMachine):
         self.network = Network()
         self.messages: list[Message] = []
         self.taken: Counter[int] = Counter()
-        self.run = secrets.token_hex(4)
+        self.restarts = 0
         with redis.Redis.from_url(self.server.url) as client:
             client.flushall()
         self.runner.run(self._begin())
@@ -70,8 +74,8 @@ class HostileMachine(RuleBasedStateMachine):
     # The sender.
 
     @rule(
-        level=st.sampled_from(Level),
-        node=st.sampled_from(("open", "open", "open", "closed", "none")),
+        level=st.sampled_from((Level.ASSURED, Level.ASSURED, Level.ASSURED, Level.ACKNOWLEDGED, Level.PLAIN)),
+        node=st.sampled_from(("open", "open", "open", "open", "closed", "none")),
         reclaimed=st.booleans(),
     )
     def send(self, *, level: Level, node: str, reclaimed: bool) -> None:
@@ -100,15 +104,24 @@ class HostileMachine(RuleBasedStateMachine):
     # The network.
 
     @precondition(lambda self: self.network.to_service)
-    @rule(
-        which=st.integers(0, 50), frontend=frontends, fate=st.sampled_from(("arrives", "arrives", "repeats", "is lost"))
-    )
-    def ask(self, *, which: int, frontend: int, fate: str) -> None:
+    @rule(which=st.integers(0, 50), frontend=frontends, fate=fates, then=waits)
+    def ask(self, *, which: int, frontend: int, fate: str, then: int) -> None:
         """Bring any request to either frontend, or lose it, or keep it for another time as well."""
         stanzas = self.network.to_service
         stanza = stanzas[which % len(stanzas)] if fate == "repeats" else stanzas.pop(which % len(stanzas))
         if fate != "is lost":
             self._bring(stanza, self.frontends[frontend])
+        self.runner.run(self._wait(then))
+
+    @precondition(lambda self: any(message.step == "deliver" for message in self.messages))
+    @rule(which=st.integers(0, 50), both=st.booleans(), then=waits)
+    def deliver(self, *, which: int, both: bool, then: int) -> None:
+        """Bring the request that all depends on to a frontend, or to both at the same time."""
+        ready = [message for message in self.messages if message.step == "deliver"]
+        stanza = ready[which % len(ready)].stanza()
+        for frontend in self.frontends if both else self.frontends[which % 2 :][:1]:
+            self._bring(stanza, frontend)
+        self.runner.run(self._wait(then))
 
     def _bring(self, stanza: bytes, frontend: Frontend) -> None:
         number = int((ET.fromstring(stanza).get("id") or "").partition("-")[0])
@@ -119,7 +132,7 @@ class HostileMachine(RuleBasedStateMachine):
         frontend.receive(stanza)
 
     @precondition(lambda self: self.network.to_sender)
-    @rule(which=st.integers(0, 50), fate=st.sampled_from(("arrives", "arrives", "repeats", "is lost")))
+    @rule(which=st.integers(0, 50), fate=fates)
     def answer(self, *, which: int, fate: str) -> None:
         """Bring any answer to the sender, or lose it, or keep it for another time as well."""
         stanzas = self.network.to_sender
@@ -135,30 +148,32 @@ class HostileMachine(RuleBasedStateMachine):
 
     # The frontends, Redis and the worker.
 
-    @rule(milliseconds=st.integers(0, 5))
-    def wait(self, *, milliseconds: int) -> None:
+    @rule(then=waits)
+    def wait(self, *, then: int) -> None:
         """Let the frontends work for a while: what they have begun may be anywhere."""
-        self.runner.run(asyncio.sleep(milliseconds / 1000))
+        self.runner.run(self._wait(then))
 
-    @rule()
-    def settle(self) -> None:
-        """Let them come to an end with it."""
-        self.runner.run(self._settle())
+    async def _wait(self, milliseconds: int) -> None:
+        if milliseconds == LONG:
+            await self._settle()
+        elif milliseconds:
+            await asyncio.sleep(milliseconds / 1000)
 
     async def _settle(self) -> None:
         async with asyncio.timeout(10):
             while not all(frontend.quiet for frontend in self.frontends):  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
-    @rule(frontend=frontends, fuse=st.integers(1, 5), before=st.booleans())
+    @rule(frontend=frontends, fuse=st.integers(0, 5), before=st.booleans())
     def doom(self, *, frontend: int, fuse: int, before: bool) -> None:
-        """Let a frontend die at one of its next exchanges with Redis: before the request leaves, or with the reply lost."""
-        self.frontends[frontend].fuse, self.frontends[frontend].before = fuse, before
+        """Let a frontend die at one of its next exchanges with Redis, its request unsent or the reply lost; 0: at once.
 
-    @rule(frontend=frontends)
-    def replace(self, *, frontend: int) -> None:
-        """Kill a frontend where it stands, if it is not dead yet, and start another."""
-        self.runner.run(self._replace(frontend))
+        A dead one is replaced.
+        """
+        if fuse and self.frontends[frontend].alive:
+            self.frontends[frontend].fuse, self.frontends[frontend].before = fuse, before
+        else:
+            self.runner.run(self._replace(frontend))
 
     async def _replace(self, frontend: int) -> None:
         await self.frontends[frontend].end()
@@ -174,10 +189,12 @@ class HostileMachine(RuleBasedStateMachine):
     async def _look_round(self, frontend: Frontend) -> None:
         frontend.core.background(frontend.core._assured.finish())
 
-    @rule(chance=st.integers(0, 7))
+    @precondition(lambda self: self.restarts < 2)
+    @rule(chance=st.integers(0, 4))
     def kill_redis(self, *, chance: int) -> None:
         """Kill Redis in the middle of everything, now and then; it comes back with what it had promised to keep."""
         if chance == 0:
+            self.restarts += 1
             self.server.kill()
             self.server.start()
 
