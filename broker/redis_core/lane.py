@@ -19,6 +19,7 @@ from broker.model.items import Delivery, LockEnded, NodeEvent, Notice
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
+from broker.model.qos import Stage
 from broker.model.results import Refused
 from broker.redis_core.batches import Batch, Ticket, batched
 from broker.redis_core.calls import OF
@@ -36,6 +37,7 @@ _GONE = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
 _FAILED = Refused(Problem.UNAVAILABLE, "the service could not carry this out")
 _RETRIES = 5
 _RESIGNED = "-"
+_STAGES = {stage.value.encode(): stage for stage in Stage}
 
 _INTERNAL = get_args(Internal)
 
@@ -45,6 +47,7 @@ class Surroundings(Protocol):
 
     frontend: str
     admins: frozenset[Jid]
+    retry: str
 
     def deliver(self, delivery: Delivery) -> None:
         """Hand a delivery to the door."""
@@ -247,6 +250,7 @@ class Lane:
             "frontend": self._around.frontend,
             "sent": self._mark() if "sent" in header.arguments else None,
             "number": 0,
+            "retry": self._around.retry,
         }
         fixed = {name: value for name, value in shared.items() if name in header.arguments} | dict(
             call.fixed(first, record)
@@ -310,7 +314,7 @@ class Lane:
             self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token))
             self._around.count("expired")
         of = record.config.max_deliveries
-        for jid, position, item, token, attempt, deadline, by, body, sequence in read.deliveries:
+        for jid, position, item, token, attempt, deadline, by, body, sequence, stage in read.deliveries:
             self._around.deliver(
                 Delivery(
                     partition,
@@ -324,6 +328,7 @@ class Lane:
                     Jid(by.decode()),
                     body,
                     sequence,
+                    _STAGES[stage],
                 )
             )
             self._marks.received = max(self._marks.received, sequence)

@@ -18,6 +18,7 @@ from broker.model.commands import (
     Bounce,
     Command,
     Configure,
+    Confirm,
     Declare,
     Delete,
     Describe,
@@ -32,6 +33,7 @@ from broker.model.items import Delivery, Notice
 from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
+from broker.model.qos import Stage
 from broker.model.results import (
     Done,
     Published,
@@ -70,6 +72,7 @@ class RedisCore:
         """Make a core that hands deliveries and notices to `outlet`; nothing runs before `start`."""
         self.frontend = secrets.token_hex(4)
         self.admins = frozenset(settings.admins)
+        self.retry = settings.retry
         self.metrics = Metrics()
         self._outlet = outlet
         self._server = Server.connect(settings.redis_url, lua_directory(), settings.redis_timeout)
@@ -117,7 +120,7 @@ class RedisCore:
                 self._spawn(self._nodes.purge(command), answer)
             case Nodes():
                 self._spawn(self._nodes.nodes(command), answer)
-            case Bounce():
+            case Bounce() | Confirm():
                 self.lane(command.partition.node).submit(command, answer)
             case _:
                 self.lane(command.node).submit(command, answer)
@@ -198,7 +201,8 @@ class RedisCore:
 
     def deliver(self, delivery: Delivery) -> None:
         """Hand a delivery to the door."""
-        self.metrics.count("delivered")
+        if delivery.stage is not Stage.DELIVER:
+            self.metrics.count("delivered")
         self._outlet.deliver(delivery)
 
     def notify(self, notice: Notice) -> None:

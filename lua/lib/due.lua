@@ -1,5 +1,6 @@
--- When the partition next needs a visit: a lock's deadline, a delay's end, or a hand-over to take up again.
--- NEEDS: deadlines delayed handover
+-- When the partition next needs a visit: a lock's deadline, a delay's end, what to try or to hand over
+-- again.
+-- NEEDS: deadlines delayed handover retries
 --- @include partition
 local due = {RETRY_MS = 5000}
 
@@ -8,6 +9,8 @@ function due.next()
   soonest = soonest and tonumber(soonest) or 0
   local delayed = redis.call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')[2]
   if delayed and (soonest == 0 or tonumber(delayed) < soonest) then soonest = tonumber(delayed) end
+  local again = partition.confirms and redis.call('ZRANGE', key.retries, 0, 0, 'WITHSCORES')[2]
+  if again and (soonest == 0 or tonumber(again) < soonest) then soonest = tonumber(again) end
   if redis.call('EXISTS', key.handover) == 1 then
     local retry = partition.now + due.RETRY_MS
     if soonest == 0 or retry < soonest then soonest = retry end
