@@ -7,7 +7,8 @@ local function unlock(flight)
   writes.add('HDEL', key.inflight, flight.position)
   writes.add('ZREM', key.deadlines, flight.position)
   writes.add('ZREM', key.held, flight.position)
-  unconfirmed.forget(flight.position)
+  -- Asked here: this runs for each acknowledgement, and a call costs more than the question.
+  if partition.confirms then unconfirmed.forget(flight.position) end
   ending.touched[flight.subid] = true
   ending.freed = ending.freed + 1
 end

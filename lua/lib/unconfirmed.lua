@@ -13,7 +13,6 @@ function unconfirmed.of(position)
 end
 
 function unconfirmed.forget(position)
-  if not partition.confirms then return end
   writes.add('HDEL', key.unconfirmed, position)
   writes.add('ZREM', key.retries, position)
 end
