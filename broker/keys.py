@@ -40,7 +40,7 @@ TABLE: Final = (
     Key("inflight", "hash", "partition", "position -> record of the lock, one readable line", "sum of credit"),
     Key("deadlines", "zset", "partition", "positions of locked items; score is the deadline in ms", "sum of credit"),
     Key("held", "zset", "partition", "positions of locked items; score is the holder's subid", "sum of credit"),
-    Key("subscribers", "hash", "partition", "subid -> credit, bounces, jid", "20,000 subscribers"),
+    Key("subscribers", "hash", "partition", "subid -> credit, bounces, qos, jid", "20,000 subscribers"),
     Key("turns", "zset", "partition", "subids with free credit; score is when last served", "20,000 subscribers"),
     Key("resting", "zset", "partition", "subids without free credit; score is when last served", "20,000 subscribers"),
     Key(
@@ -56,6 +56,8 @@ TABLE: Final = (
     Key("sent", "hash", "partition", "frontend -> sequence up to which its deliveries are sent", "live frontends"),
     Key("seen", "zset", "partition", "item ids whose repeats are ignored; score is until when in ms", "dedupe window"),
     Key("journal", "stream", "partition", "one record per closed delivery attempt", "about 10,000 records, a week"),
+    Key("unconfirmed", "hash", "partition", "position -> stage and tries of a delivery to confirm", "sum of credit"),
+    Key("retries", "zset", "partition", "positions of these; score is when to try again, in ms", "sum of credit"),
     Key("node", "hash", "node", "incarnation, revision, created", "three fields"),
     Key("options", "hash", "node", "configuration fields that differ from the default", "a dozen fields"),
     Key("affiliations", "hash", "node", "bare JID -> affiliation", "10,000 entries"),

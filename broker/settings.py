@@ -170,6 +170,21 @@ class Settings(BaseSettings):
     default_queueing: bool = Field(
         default=True, description="true or false: is a node a queue when its maker does not say"
     )
+    qos_retry_seconds: float = Field(
+        default=5.0,
+        ge=0.1,
+        le=3600,
+        description="seconds until a delivery that is to be confirmed is sent again, e.g. 5",
+    )
+    qos_retry_most_seconds: float = Field(
+        default=20.0,
+        ge=0.1,
+        le=3600,
+        description="most seconds between two tries: the pause doubles each time, e.g. 20",
+    )
+    qos_retries: int = Field(
+        default=3, ge=0, le=20, description="how often it is sent again before its lock is ended, e.g. 3"
+    )
     watchdog_seconds: float = Field(
         default=10.0, gt=0, le=3600, description="seconds of standstill after which the process is killed, e.g. 10"
     )
@@ -212,6 +227,11 @@ class Settings(BaseSettings):
     event_log: Annotated[Jid | None, BeforeValidator(_jid)] = Field(
         default=None, description="a JID that is told of invalid use of QoS (XEP-0337); not set: nobody"
     )
+
+    @property
+    def retry(self) -> str:
+        """Write the pauses of the `qos_` settings as scripts read them: the first and the longest in ms, and the number."""
+        return f"{self.qos_retry_seconds * 1000:.0f} {self.qos_retry_most_seconds * 1000:.0f} {self.qos_retries}"
 
     @classmethod
     def settings_customise_sources(

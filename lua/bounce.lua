@@ -1,28 +1,20 @@
 #!lua flags=allow-oom
--- A delivery came back: end its lock at once (Q18), count it, and end the subscription when no later one can arrive (P30).
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal
--- ARGV: now revision frontend sent number max_bounces | sender position token gone
+-- Deliveries came back: end their locks at once, count them, and end subscriptions that nothing reaches any more.
+-- What a receiver has confirmed does not come back.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries
+-- ARGV: now revision frontend sent number retry max_bounces | sender position token gone stage
 -- RETURNS: ok stale gone deleted | ok lock-lost
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal
---- @include finish leave jids
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries
+--- @include finish bounces jids
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
   local flight = flights.at({row.position})[1]
   -- Whoever forges an error message gives back at most what it holds itself.
-  if flight and row.token == flight.token and jids.covers(flight.jid, row.sender) then
-    ending.release(flight, 'bounced', {})
-    writes.flush()
-    local subscriber = subscriptions.get(flight.subid)
-    if subscriber then
-      subscriber.bounces = subscriber.bounces + 1
-      subscriptions.put(subscriber)
-      if row.gone == '1' or subscriber.bounces >= tonumber(arg.max_bounces) then
-        leave.remove(flight.subid)
-        leave.release(flight.subid, 'bounced', 'gone')
-      end
-    end
+  if flight and row.token == flight.token and jids.covers(flight.jid, row.sender)
+    and row.stage == unconfirmed.of(row.position) then
+    bounces.take(flight, '', row.gone == '1')
     results[i] = {'ok'}
   else
     results[i] = {'lock-lost'}

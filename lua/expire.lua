@@ -1,12 +1,14 @@
 #!lua flags=allow-oom
--- Do what time asks for: end locks whose deadline has passed, hand out what may go, take up dead letters left half-way.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal
--- ARGV: now revision frontend sent number
+-- Do what time asks for: try again what was not confirmed, end locks whose deadline has passed, hand out what may go, take
+-- up dead letters left half-way.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries
+-- ARGV: now revision frontend sent number retry max_bounces
 -- RETURNS: ok stale gone deleted
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover sent journal
---- @include finish
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries
+--- @include finish tries
 local refusal = partition.load()
 if refusal then return refusal end
+local repeated, more_due = tries.run()
 local late = redis.call('ZRANGEBYSCORE', key.deadlines, '-inf', partition.now, 'LIMIT', 0, 200)
 local flying, notices = flights.at(late), {}
 for i, position in ipairs(late) do
@@ -21,5 +23,6 @@ end
 handover.resume()
 journal.trim()
 local reply = finish.reply({}, notices, dispatch.LIMIT)
-if #late == 200 then reply[7] = 1 end
+for _, row in ipairs(repeated) do reply[3][#reply[3] + 1] = row end
+if #late == 200 or more_due then reply[7] = 1 end
 return reply

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Read the credit that subscriptions were granted.
+-- Read what subscriptions were granted: credit and quality of service.
 -- KEYS: meta subscribers
 -- ARGV: now revision | subid
 -- RETURNS: ok stale gone deleted | ok not-subscribed
@@ -10,6 +10,6 @@ if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
   local subscriber = subscriptions.get(row.subid)
-  results[i] = subscriber and {'ok', subscriber.limit} or {'not-subscribed'}
+  results[i] = subscriber and {'ok', subscriber.limit, subscriber.qos} or {'not-subscribed'}
 end
 return {'ok', results, {}, {}, {}, 0, 0, partition.token}

@@ -2,11 +2,11 @@
 -- Take over deliveries that a frontend was to send and has not marked sent: same token, a new sequence, the caller sends
 -- them. Scans the in-flight records in bounded parts and answers the cursor for the next call, 0 when done, and the highest
 -- sequence in question: what the scan itself renumbers stands above it and is not met twice.
--- KEYS: meta log replaced inflight deadlines delayed handover sent
+-- KEYS: meta log replaced inflight deadlines delayed handover sent unconfirmed retries
 -- ARGV: now revision frontend number lapsed after upto scan
 -- RETURNS: ok stale gone deleted
 -- WRITES: meta inflight sent
---- @include partition entries flights due
+--- @include partition flights again due
 local refusal = partition.load()
 if refusal then return refusal end
 local upto = arg.upto ~= '' and tonumber(arg.upto) or partition.token
@@ -17,14 +17,9 @@ for i = 1, #found[2], 2 do
   local flight = flights.read(position, found[2][i + 1])
   local frontend, sequence = flights.sender(flight.line)
   local theirs = frontend == arg.lapsed and sequence <= upto
-  local unsent = theirs and sequence > after
-  local entry = unsent and entries.get(flight.log_id)
-  local deadline = unsent and tonumber(redis.call('ZSCORE', key.deadlines, position))
-  if entry and deadline and deadline > partition.now then
-    partition.token = partition.token + 1
-    flights.entrust(position, flight.line, arg.frontend, string.format('%d', partition.token))
-    deliveries[#deliveries + 1] = {flight.jid, position, flight.item, tonumber(flight.token), tonumber(flight.attempt), deadline,
-      entry.by, entry.body, partition.token}
+  local row = theirs and sequence > after and again.row(flight)
+  if row then
+    deliveries[#deliveries + 1] = row
   elseif theirs and arg.lapsed ~= arg.frontend then
     -- Sent, and nobody's to send again: a second rescuer finds nothing even when the mark is gone.
     flights.entrust(position, flight.line, '-', string.format('%d', sequence))

@@ -1,9 +1,10 @@
 #!lua
--- Add subscribers or change their credit; `must` says that the subscription has to exist already.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal
--- ARGV: now revision frontend sent number max_subscribers | subid jid credit must
+-- Add subscribers or change what they asked for; `must` says that the subscription has to exist already, and may leave
+-- `qos` as it is.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries
+-- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit qos must
 -- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries
 --- @include finish
 local refusal = partition.load()
 if refusal then return refusal end
@@ -16,9 +17,14 @@ for i, row in ipairs(rows) do
     results[i] = {'too-many-subscriptions'}
   else
     if not subscriber then redis.call('ZADD', key.resting, 0, row.subid) end
-    subscriptions.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0})
+    local qos = row.qos ~= '' and row.qos or subscriber.qos
+    subscriptions.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = qos})
+    if qos ~= 'unacknowledged' and not partition.confirms then
+      redis.call('HSET', key.meta, 'confirms', '1')
+      partition.confirms = true
+    end
     ending.touched[row.subid] = true
-    results[i] = {'ok', row.credit}
+    results[i] = {'ok', row.credit, qos}
   end
 end
 return finish.reply(results, {}, dispatch.LIMIT)

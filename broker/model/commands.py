@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.model.names import Jid, Partition
+from broker.model.qos import Qos, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +98,19 @@ class Subscribe:
     sender: Jid
     jid: Jid
     credit: int
+    qos: Qos = Qos.UNACKNOWLEDGED
 
 
 @dataclass(frozen=True, slots=True)
 class Adjust:
-    """Change the credit of a subscription that exists (XEP-0060 subscription options)."""
+    """Change a subscription that exists (XEP-0060 subscription options); `qos` None leaves it as it is."""
 
     node: str
     sender: Jid
     jid: Jid
     subid: str
     credit: int
+    qos: Qos | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +143,25 @@ class Presence:
 
 @dataclass(frozen=True, slots=True)
 class Bounce:
-    """A delivery came back undelivered from `sender`; `gone` means that no later one can succeed (P30)."""
+    """What was sent for a delivery came back undelivered from `sender`; `gone`: no later one can succeed (P30)."""
 
     sender: Jid
     partition: Partition
     position: str
     token: int
     gone: bool
+    stage: Stage = Stage.UNACKNOWLEDGED
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """`sender` has confirmed what was sent for a delivery (urn:xmpp:qos)."""
+
+    sender: Jid
+    partition: Partition
+    position: str
+    token: int
+    stage: Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +255,7 @@ Command = (
     | Unsubscribe
     | Presence
     | Bounce
+    | Confirm
     | Browse
     | Declare
     | Configure

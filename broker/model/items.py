@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from broker.model.names import Jid, Partition
+from broker.model.qos import Stage
 
 XML = "application/xml"
 """Content type of an XMPP payload element, stored as UTF-8 text that stands alone."""
@@ -20,7 +21,11 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An item handed to one subscriber under one lock; `deadline_ms` is Redis's clock, ms since 1970."""
+    """An item handed to one subscriber under one lock; `deadline_ms` is Redis's clock, ms since 1970.
+
+    At the stage `DELIVER` its receiver has it, so the envelope is empty. Before that the deadline of an assured item is the
+    earliest that it can have.
+    """
 
     partition: Partition
     position: str
@@ -33,6 +38,7 @@ class Delivery:
     publisher: Jid
     envelope: bytes
     sequence: int
+    stage: Stage = Stage.UNACKNOWLEDGED
 
 
 @dataclass(frozen=True, slots=True)

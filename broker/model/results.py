@@ -6,6 +6,7 @@ from broker.model.items import Listed, Lock
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
+from broker.model.qos import Qos
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Subscribed:
     jid: Jid
     subid: str
     credit: int
+    qos: Qos = Qos.UNACKNOWLEDGED
 
 
 @dataclass(frozen=True, slots=True)

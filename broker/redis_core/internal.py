@@ -96,7 +96,7 @@ LaneCommand = (
     | commands.Purge
     | commands.Stats
 )
-"""What a node's lane carries out by one script; a `Bounce` too, which names its partition instead of its node."""
+"""What a node's lane carries out by one script; a `Bounce` or a `Confirm` too, which name their partition instead of the node."""
 
 Outcome = Result | Scanned | Left
 """How any of these turns out."""

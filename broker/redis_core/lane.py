@@ -19,6 +19,7 @@ from broker.model.items import Delivery, LockEnded, NodeEvent, Notice
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
+from broker.model.qos import Stage
 from broker.model.results import Refused
 from broker.redis_core.batches import Batch, Ticket, batched
 from broker.redis_core.calls import OF
@@ -37,6 +38,7 @@ _FAILED = Refused(Problem.UNAVAILABLE, "the service could not carry this out")
 _CHANGING = Refused(Problem.UNAVAILABLE, "the node is being changed")
 _RETRIES = 5
 _RESIGNED = "-"
+_STAGES = {stage.value.encode(): stage for stage in Stage}
 
 _INTERNAL = get_args(Internal)
 
@@ -47,6 +49,7 @@ class Surroundings(Protocol):
     frontend: str
     admins: frozenset[Jid]
     once_ms: int
+    retry: str
 
     def deliver(self, delivery: Delivery) -> None:
         """Hand a delivery to the door."""
@@ -251,6 +254,7 @@ class Lane:
             "sent": self._mark() if "sent" in header.arguments else None,
             "number": 0,
             "once_ms": self._around.once_ms,
+            "retry": self._around.retry,
         }
         fixed = {name: value for name, value in shared.items() if name in header.arguments} | dict(
             call.fixed(first, record)
@@ -314,7 +318,7 @@ class Lane:
             self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token))
             self._around.count("expired")
         of = record.config.max_deliveries
-        for jid, position, item, token, attempt, deadline, by, body, sequence in read.deliveries:
+        for jid, position, item, token, attempt, deadline, by, body, sequence, stage in read.deliveries:
             self._around.deliver(
                 Delivery(
                     partition,
@@ -328,6 +332,7 @@ class Lane:
                     Jid(by.decode()),
                     body,
                     sequence,
+                    _STAGES[stage],
                 )
             )
             self._marks.received = max(self._marks.received, sequence)

@@ -10,6 +10,7 @@ from broker.model.commands import (
     Browse,
     Command,
     Configure,
+    Confirm,
     Delete,
     Describe,
     Options,
@@ -49,7 +50,7 @@ def refusal(command: Command, record: NodeRecord) -> Refused | None:  # noqa: PL
             return _reading(record, standing)
         case Configure() | Affiliate() | Purge() | Delete() | Describe(as_owner=True):
             return None if standing is Affiliation.OWNER else _OWNERS_ONLY
-        case Bounce():
+        case Bounce() | Confirm():
             alive = command.partition.incarnation == record.incarnation
             return None if alive else Refused(Problem.LOCK_LOST, "the delivery was of an earlier node of this name")
         case _:

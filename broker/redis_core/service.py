@@ -18,6 +18,7 @@ from broker.model.commands import (
     Bounce,
     Command,
     Configure,
+    Confirm,
     Declare,
     Delete,
     Deliver,
@@ -34,6 +35,7 @@ from broker.model.items import Delivery, Notice
 from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
+from broker.model.qos import Stage
 from broker.model.results import (
     Done,
     Published,
@@ -74,6 +76,7 @@ class RedisCore:
         self.frontend = secrets.token_hex(4)
         self.admins = frozenset(settings.admins)
         self.once_ms = int(settings.qos_window_seconds * 1000)
+        self.retry = settings.retry
         self.metrics = Metrics()
         self._outlet = outlet
         self._server = Server.connect(settings.redis_url, lua_directory(), settings.redis_timeout)
@@ -126,7 +129,7 @@ class RedisCore:
                 self._spawn(self._nodes.purge(command), answer)
             case Nodes():
                 self._spawn(self._nodes.nodes(command), answer)
-            case Bounce():
+            case Bounce() | Confirm():
                 self.lane(command.partition.node).submit(command, answer)
             case _:
                 self.lane(command.node).submit(command, answer)
@@ -207,7 +210,8 @@ class RedisCore:
 
     def deliver(self, delivery: Delivery) -> None:
         """Hand a delivery to the door."""
-        self.metrics.count("delivered")
+        if delivery.stage is not Stage.DELIVER:
+            self.metrics.count("delivered")
         self._outlet.deliver(delivery)
 
     def notify(self, notice: Notice) -> None:

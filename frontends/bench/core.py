@@ -27,7 +27,7 @@ from frontends.servers.redis import RedisServer
 BODY: Final = b"x" * 200
 BATCH: Final = 100
 WORKERS: Final = tuple(f"worker{number}@localhost/bench" for number in range(4))
-_BASE: Final = {"now": "", "revision": "1", "frontend": "bench", "sent": "", "number": 0}
+_BASE: Final = {"now": "", "revision": "1", "frontend": "bench", "sent": "", "number": 0, "retry": "5000 20000 3"}
 _INTAKE: Final = {"dedupe": "overwrite", "dedupe_ms": 1, "once_ms": 1, "max_items": 10_000_000, "node_full": "reject"}
 
 
@@ -67,7 +67,8 @@ class Bench:
 
     async def subscribe(self, workers: tuple[str, ...], credit: int) -> list[Any]:
         """Subscribe workers; gives what they are handed."""
-        rows = [{"subid": subid(jid), "jid": jid, "credit": credit, "must": ""} for jid in workers]
+        row = {"credit": credit, "qos": "unacknowledged", "must": ""}
+        rows = [{"subid": subid(jid), "jid": jid, **row} for jid in workers]
         reply = await self.run("subscribe", {**_BASE, "max_subscribers": 1_000_000}, rows)
         return list(reply[2])
 

@@ -13,14 +13,14 @@ from xml.etree.ElementTree import Element
 
 import structlog
 
-from broker.model.commands import Bounce, Command, Presence, Retract, Stats, Unlock
+from broker.model.commands import Bounce, Command, Confirm, Presence, Retract, Stats, Unlock
 from broker.model.core import Core, Reply
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import Described, Refused, Result, Retracted, Unlocked
-from frontends.xmpp import events, messages, presence, qos, replies, requests, stanzas
+from frontends.xmpp import confirmations, events, messages, presence, qos, replies, requests, stanzas
 from frontends.xmpp.eventlog import EventLog
 from frontends.xmpp.stanzas import Answer, Iq, Question, View
 from frontends.xmpp.stream import Stream
@@ -121,11 +121,17 @@ class Component:
     def _receive_iq(self, element: Element, fault: MalformedRequest | None) -> None:
         iq = stanzas.asked(element)
         if iq is None:
+            self._receive_answer(element)
             return
         if fault is None:
             self._guarded(iq, self._read, iq)
         else:
             self._stream.write(replies.refused(iq, fault))
+
+    def _receive_answer(self, element: Element) -> None:
+        answer = confirmations.answered(element)
+        if answer is not None:
+            self._tell(answer)
 
     def _guarded(self, iq: Iq, step: Callable[..., None], *arguments: object) -> None:
         """Take one step towards the answer of an IQ; a fault of its asker's or of ours becomes that answer."""
@@ -215,8 +221,8 @@ class Component:
             return
         self._stream.write(presence.reply(element))
 
-    def _tell(self, command: Presence | Bounce) -> None:
-        """Pass on what nobody waits to hear the outcome of; if it is lost, the lock's deadline makes up for it (QX16)."""
+    def _tell(self, command: Presence | Bounce | Confirm) -> None:
+        """Pass on what nobody waits to hear the outcome of; if lost, another try or the deadline makes up for it (QX16)."""
         try:
             self._submit(command.sender, command, _ignore)
         except MalformedRequest as fault:

@@ -1,19 +1,20 @@
-"""Messages to subscribers: deliveries and notices, and the bounces of deliveries. Must not know requests or replies.
+"""What subscribers are sent: deliveries and notices, and the bounces of deliveries. Must not know requests or replies.
 
-A message has no `type`: a `headline` to a peer that is offline vanishes, this kind comes back and frees its item (Q18).
+A message has no `type`: a `headline` to a peer that is offline vanishes, this kind comes back and frees its item (Q18). A
+delivery that is to be confirmed is the same content in an IQ, which `confirmations` writes.
 """
 
-import re
 from itertools import count
 from typing import Final, assert_never
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Bounce, Retract, Unlock
 from broker.model.items import Delivery, Lock, LockEnded, NodeEvent, Notice
-from broker.model.names import Jid, Partition
+from broker.model.names import Jid
+from broker.model.qos import Stage
 from broker.model.results import Retracted, Unlocked
+from frontends.xmpp import confirmations, delivery_ids, payloads, stanzas
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp import payloads
 from frontends.xmpp.markup import escaped, moment
 
 # A stored or copied delivery would be work for two (X2; XEP-0334 §4.2, §4.3).
@@ -21,9 +22,6 @@ _ALONE: Final = f"<no-store xmlns='{ns.HINTS}'/><no-copy xmlns='{ns.HINTS}'/></m
 
 _ALONE_BYTES: Final = _ALONE.encode()
 
-# What a bounce must bring back. The partition stands last: a node's name may hold any character.
-_DELIVERY_ID: Final = re.compile(r"sq:([0-9]{1,19}):([0-9]{1,20}-[0-9]{1,20}):(.{1,2100})", re.ASCII | re.DOTALL)
-_ERROR_NAMES: Final = (f"{{{ns.COMPONENT}}}error", f"{{{ns.CLIENT}}}error")
 _GONE: Final = f"{{{ns.STANZAS}}}gone"
 
 
@@ -40,23 +38,33 @@ class Events:
 
     def __init__(self, service: str, run: str, *, legacy_unlock_ns: bool) -> None:
         """Keep the service's JID, which all frontends share (QX6), and the switch for peers that need the typo (QX4)."""
+        self._service = service
         self._from = f"<message from='{escaped(service)}'"
         self._run = run
         self._numbers = count(1)
         self._unlock_ns = ns.QUEUEING_TYPO if legacy_unlock_ns else ns.QUEUEING
 
     def delivery(self, delivery: Delivery) -> bytes:
-        """Write an item with its lock (Q16) and its headers; raises CorruptRecord when its envelope cannot be read."""
+        """Write an item with its lock (Q16) and its headers; raises CorruptRecord when its envelope cannot be read.
+
+        Once an assured item has arrived, its delivery is the word to begin.
+        """
+        if delivery.stage is Stage.DELIVER:
+            return confirmations.deliver(self._service, delivery)
+        plain = delivery.stage is Stage.UNACKNOWLEDGED
+        opening = self._opening(delivery) if plain else confirmations.opening(self._service, delivery)
+        closing = _ALONE_BYTES if plain else confirmations.CLOSING[delivery.stage]
         body, headers = payloads.told(delivery.envelope)
         partition = delivery.partition
         head = (
-            f"{self._from} to='{escaped(delivery.subscriber)}'"
-            f" id='sq:{delivery.token}:{delivery.position}:{escaped(str(partition))}'>"
-            f"<event xmlns='{ns.PUBSUB_EVENT}'><items node='{escaped(partition.node)}'>"
+            f"{opening}<event xmlns='{ns.PUBSUB_EVENT}'><items node='{escaped(partition.node)}'>"
             f"<item id='{escaped(delivery.item_id)}'>"
         )
         tail = f"</item></items></event>{lock(partition.node, delivery)}".encode()
-        return b"%b%b%b%b%b" % (head.encode(), body, tail, headers, _ALONE_BYTES)
+        return b"%b%b%b%b%b" % (head.encode(), body, tail, headers, closing)
+
+    def _opening(self, delivery: Delivery) -> str:
+        return f"{self._from} to='{escaped(delivery.subscriber)}' id='{delivery_ids.written(delivery)}'>"
 
     def retracted(self, command: Retract, outcome: Retracted) -> bytes:
         """Write the notification to the holder, the one subscriber who is told (Q20); nothing when nobody held the item."""
@@ -94,20 +102,13 @@ class Events:
 
 
 def bounced(message: Element) -> Bounce | None:
-    """Read the bounce of a delivery; None for every other message.
-
-    What a forger can write here is judged by the core: the token must be that of a lock which the sender holds.
-    """
+    """Read the bounce of a delivery; None for every other message."""
     sender = message.get("from")
     if message.get("type") != "error" or not sender:
         return None
-    found = _DELIVERY_ID.fullmatch(message.get("id", ""))
-    if found is None:
+    named = delivery_ids.read(message.get("id", ""))
+    if named is None or named.stage is not Stage.UNACKNOWLEDGED:
         return None
-    try:
-        partition = Partition.parse(found[3])
-    except ValueError:
-        return None
-    error = next((child for child in message if child.tag in _ERROR_NAMES), None)
+    error = stanzas.error(message)
     gone = error is not None and (error.get("type") == "cancel" or error.find(_GONE) is not None)
-    return Bounce(Jid(sender), partition, found[2], int(found[1]), gone)
+    return Bounce(Jid(sender), named.partition, named.position, named.token, gone)

@@ -13,6 +13,7 @@ DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
 DISCO_ITEMS: Final = "http://jabber.org/protocol/disco#items"
 HINTS: Final = "urn:xmpp:hints"
 JSON: Final = "urn:xmpp:json:0"
+QOS: Final = "urn:xmpp:qos"
 SHIM: Final = "http://jabber.org/protocol/shim"
 
 PUBSUB: Final = "http://jabber.org/protocol/pubsub"

@@ -27,6 +27,7 @@ from broker.model.commands import (
 from broker.model.items import Listed, Lock
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.qos import Qos
 from broker.model.results import (
     Browsed,
     Counted,
@@ -49,7 +50,7 @@ from frontends.xmpp import configuration, disco, elements, errors, events, forms
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped, moment
 from frontends.xmpp.stanzas import Iq, Question, View
-from frontends.xmpp.subscriptions import CREDIT
+from frontends.xmpp.subscriptions import CREDIT, QOS
 
 _ECHOED: Final = (f"{{{ns.PUBSUB}}}retract", f"{{{ns.PUBSUB}}}subscribe", f"{{{ns.QUEUEING}}}unlock")
 _ECHO_BYTES: Final = 8_192
@@ -102,10 +103,10 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return _renewed(node, item_id, token, deadline_ms)
         case Locks(node), Held(locks):
             return _held(node, locks)
-        case Subscribe(node), Subscribed(jid, subid, credit):
-            return _subscribed(node, jid, subid, credit)
-        case Options(node), Subscribed(jid, subid, credit):
-            return _options(node, jid, subid, credit)
+        case Subscribe(node), Subscribed():
+            return _subscribed(node, outcome)
+        case Options(node), Subscribed():
+            return _options(node, outcome)
         case Browse(node), Browsed(items):
             return _browsed(node, items)
         case Declare(), Declared(node):
@@ -145,21 +146,30 @@ def _held(node: str, locks: tuple[Lock, ...]) -> bytes:
     return f"<locks xmlns='{ns.STANZAQ}' node='{escaped(node)}'>{inside}</locks>".encode()
 
 
-def _subscribed(node: str, jid: str, subid: str, credit: int) -> bytes:
-    form = forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, (forms.Field(CREDIT, (str(credit),)),))
+def _subscribed(node: str, granted: Subscribed) -> bytes:
+    fields = [forms.Field(CREDIT, (str(granted.credit),))]
+    # Whoever has not asked for a quality of service is answered as XEP-0254 shows it.
+    if granted.qos is not Qos.UNACKNOWLEDGED:
+        fields.append(forms.Field(QOS, (granted.qos.value,)))
+    form = forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
     return (
-        f"<pubsub xmlns='{ns.PUBSUB}'><subscription node='{escaped(node)}' jid='{escaped(jid)}'"
-        f" subid='{escaped(subid)}' subscription='subscribed'/><options>{form}</options></pubsub>"
+        f"<pubsub xmlns='{ns.PUBSUB}'><subscription {_subscription(node, granted)} subscription='subscribed'/>"
+        f"<options>{form}</options></pubsub>"
     ).encode()
 
 
-def _options(node: str, jid: str, subid: str, credit: int) -> bytes:
-    field = forms.Field(CREDIT, (str(credit),), "text-single", required=True)
-    form = forms.written("form", ns.PUBSUB_SUBSCRIBE_OPTIONS, (field,))
-    return (
-        f"<pubsub xmlns='{ns.PUBSUB}'><options node='{escaped(node)}' jid='{escaped(jid)}'"
-        f" subid='{escaped(subid)}'>{form}</options></pubsub>"
-    ).encode()
+def _options(node: str, granted: Subscribed) -> bytes:
+    choices = tuple(member.value for member in Qos)
+    fields = (
+        forms.Field(CREDIT, (str(granted.credit),), "text-single", required=True),
+        forms.Field(QOS, (granted.qos.value,), "list-single", choices=choices),
+    )
+    form = forms.written("form", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
+    return f"<pubsub xmlns='{ns.PUBSUB}'><options {_subscription(node, granted)}>{form}</options></pubsub>".encode()
+
+
+def _subscription(node: str, granted: Subscribed) -> str:
+    return f"node='{escaped(node)}' jid='{escaped(granted.jid)}' subid='{escaped(granted.subid)}'"
 
 
 def _browsed(node: str, items: tuple[Listed, ...]) -> bytes:

@@ -1,12 +1,16 @@
-"""An IQ and what it asks for, as values. Knows the envelope of an IQ; must not know any payload of one."""
+"""An IQ and what it asks for, as values. Knows the envelope of a stanza; must not know any payload of one."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Command
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import namespaces as ns
+
+_ERROR_NAMES: Final = (f"{{{ns.COMPONENT}}}error", f"{{{ns.CLIENT}}}error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,11 @@ def asked(element: Element) -> Iq | None:
     if kind in {"result", "error"} or not sender or not request:
         return None
     return Iq(request, kind, Jid(sender), element.get("to", ""), element)
+
+
+def error(element: Element) -> Element | None:
+    """Give the error inside a stanza that came back, in whichever namespace the server left it."""
+    return next((child for child in element if child.tag in _ERROR_NAMES), None)
 
 
 def expect(iq: Iq, kind: str) -> None:

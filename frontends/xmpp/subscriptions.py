@@ -1,7 +1,8 @@
 """Requests about a subscription and its options (XEP-0254 §2.1, XEP-0060 §6.1 to §6.3). Must not know replies.
 
-The one option is the credit: how many items at once. Up to MAX_CREDIT it is granted as asked; up to a million the most is
-granted and the result says so (Q9); beyond that it is a mistake and refused (Q11).
+The options are the credit, how many items at once, and how surely each arrives (urn:xmpp:qos). Up to MAX_CREDIT credit is
+granted as asked; up to a million the most is granted and the result says so (Q9); beyond that it is a mistake and refused
+(Q11).
 """
 
 from collections.abc import Mapping
@@ -9,13 +10,16 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Adjust, Options, Subscribe, Unsubscribe
+from broker.model.names import Jid, resource
 from broker.model.nodes import MAX_CREDIT
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.qos import Qos
 from frontends.xmpp import attributes, forms
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.stanzas import Iq, expect, only
 
 CREDIT: Final = "pubsub#queue_requests"
+QOS: Final = "stanzaq#qos"
 _CREDIT_BARE: Final = "queue_requests"
 _CREDIT_BELIEVED: Final = 1_000_000
 _OPTIONS: Final = f"{{{ns.PUBSUB}}}options"
@@ -35,7 +39,8 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     # XEP-0060 §6.3.7 forbids both attributes, XEP-0254 shows them and its one client sends them (QX8).
     if chosen.get("node", node) != node or attributes.any_jid(chosen.get("jid", jid)) != jid:
         raise MalformedRequest(Problem.BAD_REQUEST, "the options are for another subscription than the subscribe")
-    return Subscribe(node, iq.sender, jid, _credit(chosen))
+    credit, qos = _chosen(chosen, jid)
+    return Subscribe(node, iq.sender, jid, credit, qos or Qos.UNACKNOWLEDGED)
 
 
 def unsubscribe(iq: Iq, pubsub: Element) -> Unsubscribe:
@@ -52,24 +57,24 @@ def options(iq: Iq, pubsub: Element) -> Options | Adjust:
     subid = attributes.subid(chosen)
     if iq.kind == "get":
         return Options(node, iq.sender, jid, subid)
-    return Adjust(node, iq.sender, jid, subid, _credit(chosen))
+    return Adjust(node, iq.sender, jid, subid, *_chosen(chosen, jid))
 
 
-def _credit(chosen: Element) -> int:
+def _chosen(chosen: Element, jid: Jid) -> tuple[int, Qos | None]:
     form = chosen.find(forms.FORM)
     if form is None:
         raise MalformedRequest(Problem.OPTIONS_REQUIRED)
     fields = forms.read(form, ns.PUBSUB_SUBSCRIBE_OPTIONS)
     if fields is None:
         raise MalformedRequest(Problem.OPTIONS_INVALID, "there are no options to cancel")
-    return _credit_of(fields)
-
-
-def _credit_of(fields: Mapping[str, tuple[str, ...]]) -> int:
     # What is not honoured must not look granted, so an unknown option is refused (XEP-0060 §6.3.5).
     for name in fields:
-        if name not in {CREDIT, _CREDIT_BARE}:
+        if name not in {CREDIT, _CREDIT_BARE, QOS}:
             raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name[:80]} is no option of a queue")
+    return _credit(fields), _qos(fields[QOS], jid) if QOS in fields else None
+
+
+def _credit(fields: Mapping[str, tuple[str, ...]]) -> int:
     # XEP-0254's prose and its examples spell the name differently (QX10).
     values = {fields[name] for name in (CREDIT, _CREDIT_BARE) if name in fields}
     if not values:
@@ -77,3 +82,17 @@ def _credit_of(fields: Mapping[str, tuple[str, ...]]) -> int:
     if len(values) > 1 or len(first := values.pop()) != 1:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{CREDIT} has one value")
     return min(attributes.whole(first[0], _CREDIT_BELIEVED, Problem.OPTIONS_INVALID, CREDIT), MAX_CREDIT)
+
+
+def _qos(values: tuple[str, ...], jid: Jid) -> Qos:
+    try:
+        (value,) = values
+        qos = Qos(value)
+    except ValueError:
+        known = ", ".join(member.value for member in Qos)
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{QOS} is one of {known}") from None
+    if qos is not Qos.UNACKNOWLEDGED and not resource(jid):
+        raise MalformedRequest(
+            Problem.OPTIONS_INVALID, f"{qos.value} deliveries are IQs, which need a full JID to go to: subscribe one"
+        )
+    return qos

@@ -1,6 +1,6 @@
 -- Hands waiting items to subscribers with free credit; part of every script that can enable it.
 -- NEEDS: inflight deadlines held ready turns resting
---- @include partition writes positions flights credit waiting
+--- @include partition writes positions flights credit waiting schedule
 -- Bounded by count and by bytes: a reply is held in memory here, in the frontend, and in the XMPP server.
 local dispatch = {LIMIT = 200, ROUND = 32, BYTES = 1048576}
 
@@ -21,10 +21,10 @@ local function lock(entry, subscriber, deliveries)
   local item = entry.item ~= '' and entry.item or positions.item_id(position)
   writes.add('HSET', key.inflight, position, flights.line(arg.frontend, text, text, attempt, subscriber.subid,
     entry.log_id, partition.stamp, #entry.body, subscriber.holder, item))
-  writes.add('ZADD', key.deadlines, partition.deadline_text, position)
+  writes.add('ZADD', key.deadlines, schedule.begin(position, subscriber.qos), position)
   writes.add('ZADD', key.held, subscriber.subid, position)
   deliveries[#deliveries + 1] = {subscriber.jid, position, item, token, attempt, partition.deadline, entry.by, entry.body,
-    token}
+    token, subscriber.qos}
   subscriber.held, subscriber.served = subscriber.held + 1, text
 end
 

@@ -1,12 +1,14 @@
 -- How a lock ends: acknowledged, or given back (released, expired, bounced), which may make the item a dead letter.
 -- NEEDS: inflight deadlines held delayed ready history parked index
---- @include partition writes positions entries history credit items handover journal
+--- @include partition writes positions entries history credit items handover journal unconfirmed
 local ending = {touched = {}, arrived = {}, freed = 0}
 
 local function unlock(flight)
   writes.add('HDEL', key.inflight, flight.position)
   writes.add('ZREM', key.deadlines, flight.position)
   writes.add('ZREM', key.held, flight.position)
+  -- Asked here: this runs for each acknowledgement, and a call costs more than the question.
+  if partition.confirms then unconfirmed.forget(flight.position) end
   ending.touched[flight.subid] = true
   ending.freed = ending.freed + 1
 end

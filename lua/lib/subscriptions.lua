@@ -1,10 +1,10 @@
--- Subscriptions: subid -> `credit bounces jid`.
+-- Subscriptions: subid -> `credit bounces qos jid`.
 -- NEEDS: subscribers
 local subscriptions = {}
 
 function subscriptions.read(subid, line)
-  local limit, bounces, jid = string.match(line, '^(%d+) (%d+) (.*)$')
-  return {subid = subid, limit = tonumber(limit), bounces = tonumber(bounces), jid = jid}
+  local limit, bounces, qos, jid = string.match(line, '^(%d+) (%d+) (%a+) (.*)$')
+  return {subid = subid, limit = tonumber(limit), bounces = tonumber(bounces), qos = qos, jid = jid}
 end
 
 function subscriptions.get(subid)
@@ -15,5 +15,5 @@ end
 -- Writes a subscription; `bounces` are those since its last acknowledgement.
 function subscriptions.put(subscriber)
   redis.call('HSET', key.subscribers, subscriber.subid,
-    string.format('%d %d %s', subscriber.limit, subscriber.bounces, subscriber.jid))
+    string.format('%d %d %s %s', subscriber.limit, subscriber.bounces, subscriber.qos, subscriber.jid))
 end

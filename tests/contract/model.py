@@ -18,6 +18,10 @@ ANSWERS_MS = 60_000
 RETRY_MS = 5_000
 REMEMBERED_HOLDERS = 8
 MAX_BOUNCES = 3
+TRIES_MS = (5_000, 10_000, 20_000, 20_000)
+"""How long each try of what is to be confirmed is given; there are as many."""
+
+PLAIN = "unacknowledged"
 
 
 def written(position: Position) -> str:
@@ -36,7 +40,7 @@ class Version:
 
 @dataclass(slots=True)
 class Lock:
-    """Who holds an item, and which frontend has to send it."""
+    """Who holds an item, and which frontend has to send it; what it has confirmed, or need not, is at the stage PLAIN."""
 
     jid: str
     token: int
@@ -45,6 +49,9 @@ class Lock:
     deadline: int
     frontend: str
     sequence: int
+    stage: str = PLAIN
+    tries: int = 1
+    again: int = 0
 
 
 @dataclass(slots=True)
@@ -95,6 +102,7 @@ class Subscriber:
     credit: int
     bounces: int = 0
     served: int = 0
+    qos: str = PLAIN
 
 
 @dataclass(slots=True)
@@ -148,11 +156,11 @@ class Model:
             self._outcome.words.append(self._publish(name, by, body))
         return self._end(frontend)
 
-    def subscribe(self, frontend: str, jid: str, credit: int) -> Outcome:
-        """Subscribe, or change the credit of a subscription (Q12)."""
+    def subscribe(self, frontend: str, jid: str, credit: int, qos: str) -> Outcome:
+        """Subscribe, or change what a subscription asks for (Q12)."""
         self._begin()
         known = self.subscribers.get(jid)
-        self.subscribers[jid] = Subscriber(jid, credit, 0, known.served if known else 0)
+        self.subscribers[jid] = Subscriber(jid, credit, 0, known.served if known else 0, qos)
         self._outcome.words.append("ok")
         return self._end(frontend)
 
@@ -208,36 +216,52 @@ class Model:
         return Outcome([{"held": "ok", "waiting": "lock-lost"}.get(verdict, verdict)])
 
     def expire(self, frontend: str) -> Outcome:
-        """End locks whose deadline has passed (Q35) and take up letters that were left half-way."""
+        """Try again what was not confirmed, end locks whose deadline has passed (Q35), take up letters left half-way."""
         self._begin()
+        before = [letter for letter in self.dying.values() if letter.since + RETRY_MS <= self.now]
+        repeated = self._try_again(frontend)
         late = [item for item in self.items.values() if item.lock and item.lock.deadline <= self.now]
         for item in sorted(late, key=lambda item: (item.lock.deadline if item.lock else 0, written(item.position))):
             assert item.lock
             self._outcome.notices.append((item.lock.jid, item.name, item.lock.token))
-        before = [letter for letter in self.dying.values() if letter.since + RETRY_MS <= self.now]
         for item in late:
             self._release(item, "expired")
         self._outcome.letters += [letter.shown() for letter in before]
-        return self._end(frontend)
+        self._end(frontend)
+        self._outcome.deliveries += repeated
+        return self._outcome
 
-    def bounce(self, frontend: str, asker: str, position: str, token: int, *, gone: bool) -> Outcome:
+    def bounce(self, frontend: str, asker: str, position: str, token: int, stage: str, *, gone: bool) -> Outcome:
         """Take back what did not arrive (Q18, P30)."""
         self._begin()
         item = next((item for item in self.items.values() if written(item.position) == position), None)
         lock = item.lock if item else None
-        if item is None or lock is None or lock.token != token or lock.jid not in {asker, bare(asker)}:
-            self._outcome.words.append("lock-lost")
-            return self._end(frontend)
-        self._outcome.words.append("ok")
-        self._release(item, "bounced")
-        subscriber = self.subscribers.get(lock.jid)
-        if subscriber:
-            subscriber.bounces += 1
-            if gone or subscriber.bounces >= MAX_BOUNCES:
-                del self.subscribers[lock.jid]
-                for other in self.held(lock.jid):
-                    self._release(other, "bounced", reason="gone")
+        mine = lock and lock.token == token and lock.jid in {asker, bare(asker)} and lock.stage == stage
+        self._outcome.words.append("ok" if mine else "lock-lost")
+        if item and mine:
+            self._bounce(item, "", gone=gone)
         return self._end(frontend)
+
+    def confirm(self, frontend: str, asker: str, position: str, token: int, stage: str) -> Outcome:
+        """Take note that what was sent has arrived (S4, S9, S11)."""
+        self._begin()
+        item = next((item for item in self.items.values() if written(item.position) == position), None)
+        lock = item.lock if item else None
+        if item is None or lock is None or lock.token != token or lock.jid != asker:
+            self._outcome.words.append("lock-lost")
+        elif stage == PLAIN or lock.stage != stage:
+            self._outcome.words.append("replayed")
+        else:
+            self._outcome.words.append("ok")
+            if stage == "assured":
+                lock.stage, lock.tries, lock.again = "deliver", 1, self.now + TRIES_MS[0]
+                lock.deadline = self.now + self.options.lock_ms
+                self._outcome.deliveries.append(self._sent_again(item, lock, frontend))
+            else:
+                lock.stage, lock.frontend = PLAIN, "-"
+                if lock.jid in self.subscribers:
+                    self.subscribers[lock.jid].bounces = 0
+        return self._outcome
 
     def purge(self) -> int:
         """Drop what waits; locked items stay (P25)."""
@@ -258,7 +282,8 @@ class Model:
             if lock is None or lock.frontend != lapsed:
                 continue
             if lock.sequence > after and lock.deadline > self.now:
-                taken.append((lock.jid, item.name, lock.token, lock.attempt, item.version.body))
+                body = "" if lock.stage == "deliver" else item.version.body
+                taken.append((lock.jid, item.name, lock.token, lock.attempt, body, lock.stage))
                 lock.frontend = rescuer
             elif lapsed != rescuer:
                 lock.frontend = "-"
@@ -313,12 +338,56 @@ class Model:
         chosen.served = self.token
         deadline = self.now + self.options.lock_ms
         item.state = "locked"
-        item.lock = Lock(chosen.jid, self.token, item.attempts + 1, self.now, deadline, frontend, self.token)
+        item.lock = Lock(
+            chosen.jid, self.token, item.attempts + 1, self.now, deadline, frontend, self.token, chosen.qos
+        )
+        item.lock.again = self.now + TRIES_MS[0]
+        if chosen.qos == "assured":
+            # The time for it begins when its receiver may; until then there is room for every try.
+            item.lock.deadline += sum(TRIES_MS)
         version = item.version
         self._outcome.deliveries.append(
             (chosen.jid, written(item.position), item.name, self.token, item.attempts + 1, deadline, version.by,
-             version.body, self.token)
+             version.body, self.token, chosen.qos)
         )  # fmt: skip
+
+    def _sent_again(self, item: Item, lock: Lock, frontend: str) -> tuple[object, ...]:
+        self.token += 1
+        lock.frontend, lock.sequence = frontend, self.token
+        deadline = self.now + self.options.lock_ms if lock.stage == "assured" else lock.deadline
+        body = "" if lock.stage == "deliver" else item.version.body
+        return (lock.jid, written(item.position), item.name, lock.token, lock.attempt, deadline, item.version.by, body,
+                self.token, lock.stage)  # fmt: skip
+
+    def _try_again(self, frontend: str) -> list[tuple[object, ...]]:
+        """Send again what is due and give up what was sent often enough (S5, S6, S12)."""
+        waiting = [(item, item.lock) for item in self.items.values() if item.lock and item.lock.stage != PLAIN]
+        due = [(lock.again, written(item.position), item, lock) for item, lock in waiting if lock.again <= self.now]
+        repeated = []
+        for _again, _place, item, lock in sorted(due, key=lambda one: one[:2]):
+            if item.lock is not lock:
+                # It went with a subscription that ended just now.
+                continue
+            if lock.tries == len(TRIES_MS):
+                self._bounce(item, "silent", gone=False)
+                continue
+            if lock.deadline > self.now:
+                repeated.append(self._sent_again(item, lock, frontend))
+            lock.again = self.now + TRIES_MS[lock.tries]
+            lock.tries += 1
+        return repeated
+
+    def _bounce(self, item: Item, reason: str, *, gone: bool) -> None:
+        lock = item.lock
+        assert lock
+        self._release(item, "bounced", reason=reason)
+        subscriber = self.subscribers.get(lock.jid)
+        if subscriber:
+            subscriber.bounces += 1
+            if gone or subscriber.bounces >= MAX_BOUNCES:
+                del self.subscribers[lock.jid]
+                for other in self.held(lock.jid):
+                    self._release(other, "bounced", reason="gone")
 
     def _publish(self, name: str, by: str, body: str) -> str:
         known = self.items.get(name) if name else None

@@ -6,7 +6,7 @@ Knows the table of keys (`broker/keys.py`) and the model; must not know any scri
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.redis_core.calls.call import subid
-from tests.contract.model import Item, Model, written
+from tests.contract.model import PLAIN, Item, Model, written
 from tests.lua.driver import Queue, text
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 READ: Final = (
     "meta", "log", "index", "replaced", "parked", "ready", "delayed", "inflight", "deadlines", "held", "subscribers",
-    "turns", "resting", "history", "handover", "journal",
+    "turns", "resting", "history", "handover", "unconfirmed", "retries", "journal",
 )  # fmt: skip
 
 # One round trip and no write: the state machine asks after every step.
@@ -66,6 +66,7 @@ def expected(model: Model) -> dict[str, Any]:
     items = list(model.items.values())
     letters = {place: letter.item for place, letter in model.dying.items()}
     locked = [item for item in items if item.lock]
+    unconfirmed = {written(item.position): item.lock for item in locked if item.lock and item.lock.stage != PLAIN}
     free = {one.jid: len(model.held(one.jid)) < one.credit for one in model.subscribers.values()}
     stored = [*items, *letters.values()]
     turns = {subid(one.jid): str(one.served) for one in model.subscribers.values() if free[one.jid]}
@@ -84,7 +85,9 @@ def expected(model: Model) -> dict[str, Any]:
         "inflight": {written(item.position): _line(item) for item in locked},
         "deadlines": {written(item.position): str(item.lock.deadline) for item in locked if item.lock},
         "held": {written(item.position): subid(item.lock.jid) for item in locked if item.lock},
-        "subscribers": {subid(one.jid): f"{one.credit} {one.bounces} {one.jid}" for one in model.subscribers.values()},
+        "subscribers": {
+            subid(one.jid): f"{one.credit} {one.bounces} {one.qos} {one.jid}" for one in model.subscribers.values()
+        },
         "turns": turns,
         "resting": resting,
         "history": {
@@ -93,6 +96,8 @@ def expected(model: Model) -> dict[str, Any]:
             if item.holders
         },
         "handover": set(letters),
+        "unconfirmed": {place: f"{lock.stage} {lock.tries}" for place, lock in unconfirmed.items()},
+        "retries": {place: str(lock.again) for place, lock in unconfirmed.items()},
         "journal": sum(model.closed.values()),
     }
 

@@ -41,8 +41,11 @@ NAMES = ("a", "b", "c d", "0-1-1")
 
 workers = st.sampled_from(WORKERS)
 frontends = st.integers(0, 1)
+rarely = st.sampled_from((False, False, False, True))
+stages = st.sampled_from(("right", "right", "right", "unacknowledged", "acknowledged", "assured", "deliver"))
 lost = st.sampled_from((False, False, False, True))
 tokens = st.sampled_from(("", "right", "right", "old"))
+qualities = st.sampled_from(("unacknowledged", "unacknowledged", "acknowledged", "assured"))
 requests = st.sampled_from(("", "r1", "r2"))
 names = st.sampled_from(("", "", *NAMES, "of the service"))
 
@@ -123,17 +126,18 @@ class QueueMachine(RuleBasedStateMachine):
 
     # Workers.
 
-    @rule(worker=workers, credit=st.integers(0, 4), frontend=frontends, lost=lost)
-    def subscribe(self, *, worker: tuple[str, str], credit: int, frontend: int, lost: bool) -> None:
-        """Subscribe, or change the credit up or down."""
-        row = self.queue_row_subscribe(worker[1], credit)
+    @rule(worker=workers, credit=st.integers(0, 4), qos=qualities, frontend=frontends, lost=lost)
+    def subscribe(self, *, worker: tuple[str, str], credit: int, qos: str, frontend: int, lost: bool) -> None:
+        """Subscribe, or change the credit up or down, or how surely deliveries are to arrive."""
+        row = self.queue_row_subscribe(worker[1], credit, qos)
         answer = self.call(frontend, "subscribe", [row])
-        self.judge(frontend, answer, self.model.subscribe(self.frontends[frontend], worker[1], credit), lost=lost)
+        outcome = self.model.subscribe(self.frontends[frontend], worker[1], credit, qos)
+        self.judge(frontend, answer, outcome, lost=lost)
 
     @rule(worker=workers, release=st.booleans(), frontend=frontends, lost=lost)
     def unsubscribe(self, *, worker: tuple[str, str], release: bool, frontend: int, lost: bool) -> None:
         """Leave with all locks kept, or (unavailable) with all given back."""
-        row = {"subid": self.queue_row_subscribe(worker[1], 0)["subid"], "release": "1" if release else ""}
+        row = {"subid": subid(worker[1]), "release": "1" if release else ""}
         answer = self.call(frontend, "unsubscribe", [row])
         self.judge(
             frontend, answer, self.model.unsubscribe(self.frontends[frontend], worker[1], release=release), lost=lost
@@ -188,19 +192,24 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.renew(jid, name, given).words == self.model.renew(jid, name, given).words
 
     @precondition(lambda self: any(item.lock for item in self.model.items.values()))
-    @rule(which=st.integers(0, 20), forged=st.booleans(), gone=st.booleans(), frontend=frontends, lost=lost)
-    def bounce(self, *, which: int, forged: bool, gone: bool, frontend: int, lost: bool) -> None:
-        """Let a delivery come back, from its subscriber or from somebody else."""
-        locked = [item for item in self.model.items.values() if item.lock]
-        item = locked[which % len(locked)]
-        assert item.lock
-        asker = "mallory@x/1" if forged else next(sender for sender, jid in WORKERS if jid == item.lock.jid)
-        place, token = written(item.position), item.lock.token
-        row = {**self.queue.holder(asker, ""), "position": place, "token": token, "gone": "1" if gone else ""}
-        answer = self.call(frontend, "bounce", [{key: row[key] for key in ("sender", "position", "token", "gone")}])
-        self.judge(
-            frontend, answer, self.model.bounce(self.frontends[frontend], asker, place, token, gone=gone), lost=lost
-        )
+    @rule(
+        which=st.integers(0, 20), forged=st.booleans(), stage=stages, gone=st.booleans(), frontend=frontends, lost=lost
+    )
+    def bounce(self, *, which: int, forged: bool, stage: str, gone: bool, frontend: int, lost: bool) -> None:
+        """Let what was sent come back, from its subscriber or from somebody else, in time or late."""
+        what = self.sent_to(which, stage, forged=forged)
+        row = dict(zip(("sender", "position", "token", "stage"), what, strict=True))
+        answer = self.call(frontend, "bounce", [{**row, "gone": "1" if gone else ""}])
+        self.judge(frontend, answer, self.model.bounce(self.frontends[frontend], *what, gone=gone), lost=lost)
+
+    @precondition(lambda self: any(item.lock for item in self.model.items.values()))
+    @rule(which=st.integers(0, 20), forged=rarely, stage=stages, frontend=frontends, lost=lost)
+    def confirm(self, *, which: int, forged: bool, stage: str, frontend: int, lost: bool) -> None:
+        """Let what was sent be confirmed, by its receiver or by somebody else, in time, late or once more."""
+        what = self.sent_to(which, stage, forged=forged)
+        row = dict(zip(("sender", "position", "token", "stage"), what, strict=True))
+        answer = self.call(frontend, "confirm", [row])
+        self.judge(frontend, answer, self.model.confirm(self.frontends[frontend], *what), lost=lost)
 
     # Time, and what it asks for.
 
@@ -272,6 +281,7 @@ class QueueMachine(RuleBasedStateMachine):
         held = Counter(found["held"].values())
         assert found["inflight"].keys() == found["deadlines"].keys()
         assert found["held"].keys() == found["inflight"].keys()
+        assert found["unconfirmed"].keys() == found["retries"].keys() <= found["inflight"].keys()
         standing = [found["inflight"], found["ready"], found["delayed"], found["handover"]]
         assert sum(map(len, standing)) == len(set().union(*standing))
         assert found["turns"].keys() | found["resting"].keys() == found["subscribers"].keys()
@@ -294,9 +304,17 @@ class QueueMachine(RuleBasedStateMachine):
 
     # How.
 
-    def queue_row_subscribe(self, jid: str, credit: int) -> dict[str, Any]:
+    def queue_row_subscribe(self, jid: str, credit: int, qos: str) -> dict[str, Any]:
         """Make the row of a subscribe."""
-        return {"subid": subid(jid), "jid": jid, "credit": credit, "must": ""}
+        return {"subid": subid(jid), "jid": jid, "credit": credit, "qos": qos, "must": ""}
+
+    def sent_to(self, which: int, stage: str, *, forged: bool) -> tuple[str, str, int, str]:
+        """Choose a delivery of which something is heard: from whom, where it stands, its token and the stage."""
+        locked = [item for item in self.model.items.values() if item.lock]
+        item = locked[which % len(locked)]
+        assert item.lock
+        asker = "mallory@x/1" if forged else next(sender for sender, jid in WORKERS if jid == item.lock.jid)
+        return asker, written(item.position), item.lock.token, item.lock.stage if stage == "right" else stage
 
     def retract(
         self, worker: tuple[str, str], which: int, token: str, request: str, *, frontend: int, lost: bool, owner: bool
@@ -351,7 +369,7 @@ class QueueMachine(RuleBasedStateMachine):
             scan, upto = answer.rows[0], answer.rows[1]
             if scan == "0":
                 break
-        assert sorted(expect) == sorted((d.jid, d.item, d.token, d.attempt, d.body) for d in found)
+        assert sorted(expect) == sorted((d.jid, d.item, d.token, d.attempt, d.body, d.stage) for d in found)
         for delivery in found:
             self.model.renumbered(delivery.item, delivery.sequence)
         self.model.token += len(found)

@@ -9,7 +9,7 @@ import pytest
 from broker import keys
 from broker.model.nodes import OPTIONS, NodeConfig
 from broker.settings import Settings
-from frontends.xmpp import requests, stanzas
+from frontends.xmpp import confirmations, requests, stanzas
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 EXAMPLES = re.findall(r"```xml\n(.*?)```", (DOCS / "protocol.md").read_text(), re.DOTALL)
@@ -17,9 +17,13 @@ EXAMPLES = re.findall(r"```xml\n(.*?)```", (DOCS / "protocol.md").read_text(), r
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_examples_are_understood(example: str) -> None:
-    """Every request shown in protocol.md is one that the door translates."""
-    element = ET.fromstring(f"<stream xmlns='jabber:client'>{example}</stream>")[0]
-    if element.tag.endswith("}iq"):
+    """Every request shown in protocol.md is one that the door translates, every reply to the service one that it reads."""
+    for element in ET.fromstring(f"<stream xmlns='jabber:client'>{example}</stream>"):
+        if not element.tag.endswith("}iq") or element.get("from") == "queue.example.org":
+            continue
+        if element.get("type") == "result":
+            assert confirmations.answered(element) is not None
+            continue
         iq = stanzas.asked(element)
         assert iq is not None
         assert requests.read(iq) is not None

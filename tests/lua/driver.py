@@ -48,6 +48,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "lapse_ms": "3000",
     "after": "",
     "upto": "",
+    "retry": "5000 20000 3",
 }
 
 # Every key of the holder as text that does not depend on how Redis encodes it.
@@ -89,6 +90,7 @@ class Delivered(NamedTuple):
     by: str
     body: str
     sequence: int
+    stage: str
 
 
 class Handover(NamedTuple):
@@ -242,9 +244,10 @@ class Queue:
         rows = [{"item": item, "by": by, "body": body or f"{item} at {self.now - T0}", **columns} for item in items]
         return self.run("publish", *rows, **more)
 
-    def subscribe(self, jid: str, credit: int, *, must: str = "", **fixed: Any) -> Answer:
-        """Subscribe a JID, or change its credit."""
-        return self.run("subscribe", {"subid": subid(jid), "jid": jid, "credit": credit, "must": must}, **fixed)
+    def subscribe(self, jid: str, credit: int, qos: str = "unacknowledged", *, must: str = "", **fixed: Any) -> Answer:
+        """Subscribe a JID, or change what it asked for."""
+        row = {"subid": subid(jid), "jid": jid, "credit": credit, "qos": qos, "must": must}
+        return self.run("subscribe", row, **fixed)
 
     def unsubscribe(self, jid: str, *, release: str = "") -> Answer:
         """Remove a subscription."""
@@ -268,8 +271,16 @@ class Queue:
 
     def bounce(self, jid: str, delivery: Delivered, *, gone: str = "", token: int | None = None) -> Answer:
         """Let a delivery come back."""
-        row = {"sender": jid, "position": delivery.position, "gone": gone}
-        return self.run("bounce", {**row, "token": delivery.token if token is None else token})
+        return self.run("bounce", {**self.confirmed(jid, delivery, token), "gone": gone})
+
+    def confirm(self, jid: str, delivery: Delivered, *, token: int | None = None) -> Answer:
+        """Let what was sent for a delivery be confirmed."""
+        return self.run("confirm", self.confirmed(jid, delivery, token))
+
+    def confirmed(self, jid: str, delivery: Delivered, token: int | None = None) -> dict[str, Any]:
+        """Make the row of a confirmation."""
+        token = delivery.token if token is None else token
+        return {"sender": jid, "position": delivery.position, "token": token, "stage": delivery.stage}
 
     def holder(self, jid: str, item: str, token: Any = "", *, owner: str = "") -> dict[str, Any]:
         """Make the row of one who may hold an item."""

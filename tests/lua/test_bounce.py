@@ -61,6 +61,12 @@ def test_twice_in_one_batch(queue: Queue) -> None:
     queue.subscribe("w@x", 1)
     delivery = queue.publish("a").deliveries[0]
     who = queue.holder("w@x/1", "")
-    row = {"sender": who["sender"], "position": delivery.position, "token": delivery.token, "gone": ""}
+    row = {
+        "sender": who["sender"],
+        "position": delivery.position,
+        "token": delivery.token,
+        "gone": "",
+        "stage": "unacknowledged",
+    }
     assert queue.run("bounce", row, row).words == ["ok", "lock-lost"]
-    assert queue.client.hvals(queue.key("subscribers")) == [b"1 1 w@x"]
+    assert queue.client.hvals(queue.key("subscribers")) == [b"1 1 unacknowledged w@x"]

@@ -39,7 +39,7 @@ def test_in_bounded_parts(queue: Queue) -> None:
     """X7: many subscribers are told part by part; from the first part on the partition is closed."""
     jids = {f"w{n}@example.org/a-resource-of-some-length-so-that-the-hash-is-a-table" for n in range(600)}
     for jid in jids:
-        queue.runner.client.hset(queue.key("subscribers"), subid(jid), f"0 0 {jid}")
+        queue.runner.client.hset(queue.key("subscribers"), subid(jid), f"0 0 unacknowledged {jid}")
     told: set[str] = set()
     scan = "0"
     parts = 0

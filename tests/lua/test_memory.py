@@ -11,7 +11,7 @@ from tests.lua.driver import PARTITIONED, SCRIPTS, Queue, Runner
 from tests.lua.worded import W1, W2
 
 GIVE_BACK = frozenset(
-    {"retract", "unlock", "renew", "expire", "bounce", "unsubscribe", "handed", "purge", "resend", "delete", "attend",
+    {"retract", "unlock", "renew", "expire", "bounce", "confirm", "unsubscribe", "handed", "purge", "resend", "delete", "attend",
      "heartbeat", "forget", "own"}
 )  # fmt: skip
 """Operations that free memory or keep what is there alive: they run without any left."""

@@ -8,7 +8,7 @@ def test_in_bounded_parts(queue: Queue) -> None:
     """X7: all of them, part by part."""
     jids = {f"w{n}@example.org/a-resource-of-some-length-so-that-the-hash-is-a-table" for n in range(500)}
     for jid in jids:
-        queue.client.hset(queue.key("subscribers"), subid(jid), f"0 0 {jid}")
+        queue.client.hset(queue.key("subscribers"), subid(jid), f"0 0 unacknowledged {jid}")
     found: set[str] = set()
     scan, parts = "0", 0
     while parts == 0 or scan != "0":

@@ -11,6 +11,7 @@ from broker.model.commands import Publish, Retract, Subscribe, Unlock
 from broker.model.names import Jid, Partition
 from broker.model.nodes import Affiliation, NodeConfig, NodeRecord, PublishModel
 from broker.model.problems import Problem, ScriptDefect
+from broker.model.qos import Stage
 from broker.model.results import Published, Refused, Retracted
 from broker.redis_core.calls import OF
 from broker.redis_core.calls.call import Reply, refused, subid
@@ -31,6 +32,7 @@ SAMPLES: tuple[Any, ...] = (
     commands.Options("n", ME, ME, ""),
     commands.Unsubscribe("n", ME, ME, ""),
     commands.Bounce(ME, Partition("n", "i1"), "1-0", 5, gone=True),
+    commands.Confirm(ME, Partition("n", "i1"), "1-0", 5, Stage.ASSURED),
     commands.Browse("n", ME, ("i",), 5),
     commands.Purge("n", ME),
     commands.Stats("n", ME),
@@ -41,7 +43,7 @@ SAMPLES: tuple[Any, ...] = (
     Resend("n", "f"),
     Subscribers("n"),
 )
-SHARED = {"now", "revision", "frontend", "sent", "number", "once_ms"}
+SHARED = {"now", "revision", "frontend", "sent", "number", "once_ms", "retry"}
 
 
 def test_samples_are_all() -> None:

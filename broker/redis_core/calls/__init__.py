@@ -5,7 +5,7 @@ A call that has a `row` is batched: commands of one batch share the fixed argume
 
 from broker.model import commands
 from broker.redis_core.calls.call import Call
-from broker.redis_core.calls.items import bounce, browse, dead_letter, handed, publish, renew, retract, unlock
+from broker.redis_core.calls.items import bounce, browse, confirm, dead_letter, handed, publish, renew, retract, unlock
 from broker.redis_core.calls.sweeps import expire, purge, resend, stats, subscribers
 from broker.redis_core.calls.workers import adjust, leave, locks, options, subscribe, unsubscribe
 from broker.redis_core.internal import DeadLetter, Expire, Handed, Leave, Resend, Subscribers
@@ -17,6 +17,7 @@ OF: dict[type, Call] = {
     commands.Renew: renew,
     commands.Browse: browse,
     commands.Bounce: bounce,
+    commands.Confirm: confirm,
     commands.Subscribe: subscribe,
     commands.Adjust: adjust,
     commands.Options: options,

@@ -1,8 +1,8 @@
-"""Calls about items: publish, retract, unlock, renew, bounce, browse, and the two steps of a dead letter."""
+"""Calls about items: publish, retract, unlock, renew, bounce, confirm, browse, and the two steps of a dead letter."""
 
 from typing import Any
 
-from broker.model.commands import Bounce, Browse, Publish, Renew, Retract, Unlock
+from broker.model.commands import Bounce, Browse, Confirm, Publish, Renew, Retract, Unlock
 from broker.model.items import Listed
 from broker.model.names import Jid, bare
 from broker.model.nodes import AccessModel, Affiliation, NodeRecord, PublishModel
@@ -126,17 +126,21 @@ def _renewed(command: Renew, reply: list[Any], record: NodeRecord) -> Result:
     return Renewed(reply[1], reply[2]) if reply[0] == b"ok" else _denied(command, reply[0], record)
 
 
-def _bounce_row(command: Bounce, _record: NodeRecord) -> Values:
+def _confirm_row(command: Bounce | Confirm, _record: NodeRecord) -> dict[str, str | int | bytes]:
     return {
         "sender": command.sender,
         "position": command.position,
         "token": str(command.token),
-        "gone": "1" if command.gone else "",
+        "stage": command.stage.value,
     }
 
 
+def _bounce_row(command: Bounce, record: NodeRecord) -> Values:
+    return _confirm_row(command, record) | {"gone": "1" if command.gone else ""}
+
+
 def _done(_command: Any, reply: list[bytes], _record: NodeRecord) -> Result:
-    return Done() if reply[0] == b"ok" else _refused(reply[0])
+    return Done() if reply[0] in {b"ok", b"replayed"} else _refused(reply[0])
 
 
 def _browse_rows(command: Browse, _record: NodeRecord) -> list[Values]:
@@ -157,6 +161,7 @@ retract = Call("retract", _retracted, row=_request_row)
 unlock = Call("unlock", _unlocked, row=_unlock_row)
 renew = Call("renew", _renewed, row=_holder_row)
 bounce = Call("bounce", _done, lambda _command, _record: {"max_bounces": MAX_BOUNCES}, _bounce_row)
+confirm = Call("confirm", _done, row=_confirm_row)
 handed = Call("handed", _done, row=lambda command, _record: {"position": command.position})
 browse = Call(
     "browse",

@@ -6,6 +6,7 @@ from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.results import Counted, Done, Purged
 from broker.redis_core.calls.call import Call, Reply, Values
+from broker.redis_core.calls.items import MAX_BOUNCES
 from broker.redis_core.internal import Resend, Scanned, Subscribers
 
 
@@ -38,7 +39,7 @@ def _listed(_command: Subscribers, reply: Reply, _record: NodeRecord) -> Scanned
     return Scanned(reply.rows[0].decode(), jids=tuple(Jid(jid.decode()) for jid in reply.rows[1]))
 
 
-expire = Call("expire", _expired)
+expire = Call("expire", _expired, lambda _command, _record: {"max_bounces": MAX_BOUNCES})
 resend = Call("resend", _resent, _resend_arguments)
 purge = Call("purge", _purged)
 stats = Call("stats", _counted)

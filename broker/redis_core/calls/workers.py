@@ -6,6 +6,7 @@ from broker.model.commands import Adjust, Locks, Options, Subscribe, Unsubscribe
 from broker.model.items import Lock
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.problems import Problem
+from broker.model.qos import Qos
 from broker.model.results import Held, Refused, Result, Subscribed
 from broker.redis_core.calls.call import Call, Values, refused, subid, subids
 from broker.redis_core.internal import Leave, Left
@@ -21,19 +22,20 @@ def _row(command: Subscribe | Adjust, _record: NodeRecord) -> Values:
         "subid": subid(command.jid),
         "jid": command.jid,
         "credit": command.credit,
+        "qos": "" if command.qos is None else command.qos.value,
         "must": "1" if isinstance(command, Adjust) else "",
     }
 
 
 def _subscribed(command: Subscribe | Adjust, reply: list[bytes], _record: NodeRecord) -> Result:
     if reply[0] == b"ok":
-        return Subscribed(command.jid, subid(command.jid), int(reply[1]))
+        return Subscribed(command.jid, subid(command.jid), int(reply[1]), Qos(reply[2].decode()))
     return refused(reply[0], _DETAILS.get(reply[0], ""))
 
 
 def _options(command: Options, reply: list[Any], _record: NodeRecord) -> Result:
     if reply[0] == b"ok":
-        return Subscribed(command.jid, subid(command.jid), reply[1])
+        return Subscribed(command.jid, subid(command.jid), reply[1], Qos(reply[2].decode()))
     return refused(reply[0], _DETAILS.get(reply[0], ""))
 
 

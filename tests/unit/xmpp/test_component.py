@@ -10,12 +10,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker import codec
-from broker.model.commands import Bounce, Command, Deliver, Describe, Hold, Presence, Publish, Retract, Stats
+from broker.model.commands import Bounce, Command, Confirm, Deliver, Describe, Hold, Presence, Publish, Retract, Stats
 from broker.model.core import Core, Outlet, Reply
 from broker.model.items import Delivery, Envelope, NodeEvent
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeConfig, NodeRecord
 from broker.model.problems import Problem
+from broker.model.qos import Stage
 from broker.model.results import Counted, Described, Done, Published, Refused, Result, Retracted, Unlocked
 from frontends.xmpp import component as module
 from frontends.xmpp import namespaces as ns
@@ -295,6 +296,22 @@ async def test_presence_and_bounces_reach_the_core(door: Door) -> None:
         Bounce(_WORKER, _DELIVERY.partition, "1-1", 1, gone=True),
     ]
     for _ in range(3):
+        door.core.answer(Refused(Problem.LOCK_LOST))
+    assert await door.heard() == []
+
+
+async def test_confirmations_reach_the_core(door: Door) -> None:
+    """The reply to an IQ of ours is a command, whichever frontend sent that IQ, and nobody is answered (SX13)."""
+    door.component.deliver(replace(_DELIVERY, stage=Stage.ACKNOWLEDGED))
+    (iq,) = await door.heard()
+    door.feed(f"<iq from='{_WORKER}' to='{_DOMAIN}' type='result' id='{iq.get('id')}'/>")
+    door.feed(f"<iq from='{_WORKER}' to='{_DOMAIN}' type='error' id='{iq.get('id')}'><error type='wait'/></iq>")
+    lock = (_WORKER, _DELIVERY.partition, "1-1", 1)
+    assert door.core.commands == [
+        Confirm(*lock, Stage.ACKNOWLEDGED),
+        Bounce(*lock, gone=False, stage=Stage.ACKNOWLEDGED),
+    ]
+    for _ in range(2):
         door.core.answer(Refused(Problem.LOCK_LOST))
     assert await door.heard() == []
 

@@ -13,6 +13,7 @@ from broker.model.items import Envelope, Listed, Lock
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeConfig, NodeRecord
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.qos import Qos
 from broker.model.results import (
     Browsed,
     Counted,
@@ -65,8 +66,8 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
     (commands.Delete("jobs", _ME), None, Done()),
     (Nodes(_ME), None, Listing(("a",))),
 ]
-# Presence and bounces are no IQs; a node's counts are part of another answer.
-_ELSEWHERE = {commands.Presence, commands.Bounce, commands.Stats}
+# Presence, bounces and confirmations are no requests; a node's counts are part of another answer.
+_ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Stats}
 
 
 def _content(iq: Iq, command: Command, outcome: Result, view: View | None = None) -> ET.Element:
@@ -120,10 +121,23 @@ def test_renewed_and_held(make_iq: MakeIq) -> None:
 
 
 def test_options(make_iq: MakeIq) -> None:
-    """The form of a subscription's options says the credit that is granted now (P13)."""
-    options = _content(make_iq(""), Options("jobs", _ME, _ME, "s"), Subscribed(_ME, "s", 9))[0]
+    """The form of a subscription's options says what is granted now, and what else there is to choose (P13)."""
+    options = _content(make_iq(""), Options("jobs", _ME, _ME, "s"), Subscribed(_ME, "s", 9, Qos.ASSURED))[0]
     assert options.attrib == {"node": "jobs", "jid": _ME, "subid": "s"}
-    assert [value.text for value in options.iter(f"{{{ns.FORM}}}value")][-1] == "9"
+    fields = {field.get("var"): field for field in options.iter(f"{{{ns.FORM}}}field")}
+    assert fields["pubsub#queue_requests"].findtext(f"{{{ns.FORM}}}value") == "9"
+    assert fields["stanzaq#qos"].findtext(f"{{{ns.FORM}}}value") == "assured"
+    choices = [option[0].text for option in fields["stanzaq#qos"].iter(f"{{{ns.FORM}}}option")]
+    assert choices == ["unacknowledged", "acknowledged", "assured"]
+
+
+@pytest.mark.parametrize(("qos", "shown"), [(Qos.UNACKNOWLEDGED, None), (Qos.ASSURED, "assured")])
+def test_subscribed_at_a_level(make_iq: MakeIq, qos: Qos, shown: str | None) -> None:
+    """Who asked for a quality of service reads that it is granted; who did not is answered as XEP-0254 shows it."""
+    command = commands.Subscribe("jobs", _ME, _ME, 1, qos)
+    pubsub = _content(make_iq(""), command, Subscribed(_ME, "s", 1, qos))
+    values = {field.get("var"): field[0].text for field in pubsub.iter(f"{{{ns.FORM}}}field")}
+    assert values.get("stanzaq#qos") == shown and values["pubsub#queue_requests"] == "1"
 
 
 def test_browsed(make_iq: MakeIq) -> None:

@@ -1,4 +1,4 @@
-"""Requests about subscriptions and their one option, the credit."""
+"""Requests about subscriptions and their options."""
 
 from collections.abc import Callable
 
@@ -8,6 +8,7 @@ from broker.model.commands import Adjust, Options, Subscribe, Unsubscribe
 from broker.model.names import Jid
 from broker.model.nodes import MAX_CREDIT
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.qos import Qos
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.stanzas import Question
 
@@ -149,3 +150,29 @@ def test_options_of_a_subscription(read: Read, fault: Fault) -> None:
     assert read(shown, "get").command == Options("jobs", _FULL, _FULL, "")
     assert read(changed).command == Adjust("jobs", _FULL, _FULL, "", 9)
     assert fault(f"<pubsub xmlns='{ns.PUBSUB}'><options node='jobs'/></pubsub>", "get").problem is Problem.JID_REQUIRED
+
+
+@pytest.mark.parametrize("qos", Qos)
+def test_quality_of_service(read: Read, qos: Qos) -> None:
+    """A full JID may ask how surely its deliveries are to arrive, at once or later."""
+    form = _form(("pubsub#queue_requests", "5"), ("stanzaq#qos", qos.value))
+    assert read(_subscribe(_options(form))).command == Subscribe("jobs", _FULL, _FULL, 5, qos)
+    changed = f"<pubsub xmlns='{ns.PUBSUB}'><options node='jobs' jid='{_FULL}'>{form}</options></pubsub>"
+    assert read(changed).command == Adjust("jobs", _FULL, _FULL, "", 5, qos)
+
+
+@pytest.mark.parametrize("value", ["", "Assured", "assured ", "deliver", "2", "assured</value><value>assured"])
+def test_bad_quality_of_service(fault: Fault, value: str) -> None:
+    """A level that there is none of is refused, and the error says which there are."""
+    wrong = fault(_subscribe(_options(_form(("pubsub#queue_requests", "5"), ("stanzaq#qos", value)))))
+    assert wrong.problem is Problem.OPTIONS_INVALID and "unacknowledged, acknowledged, assured" in wrong.detail
+
+
+@pytest.mark.parametrize("qos", [Qos.ACKNOWLEDGED, Qos.ASSURED])
+def test_iqs_need_a_full_jid(read: Read, fault: Fault, qos: Qos) -> None:
+    """What is to be confirmed goes to one resource: a bare JID is told to subscribe a full one."""
+    form = _form(("pubsub#queue_requests", "5"), ("stanzaq#qos", qos.value))
+    refused = fault(_subscribe(_options(form), f"jid='{_BARE}' node='jobs'"))
+    assert refused.problem is Problem.OPTIONS_INVALID and "full JID" in refused.detail
+    plain = _form(("pubsub#queue_requests", "5"), ("stanzaq#qos", "unacknowledged"))
+    assert isinstance(read(_subscribe(_options(plain), f"jid='{_BARE}' node='jobs'")).command, Subscribe)

@@ -1,0 +1,20 @@
+"""Quality of service (urn:xmpp:qos): how surely a subscriber's deliveries arrive. Words only; must not know any stanza."""
+
+from enum import Enum
+
+
+class Qos(Enum):
+    """What a subscription asks for: at most once, at least once, or exactly once."""
+
+    UNACKNOWLEDGED = "unacknowledged"
+    ACKNOWLEDGED = "acknowledged"
+    ASSURED = "assured"
+
+
+class Stage(Enum):
+    """What is sent for a delivery: the item by its level, or that an assured one, which has arrived, is to be worked on."""
+
+    UNACKNOWLEDGED = "unacknowledged"
+    ACKNOWLEDGED = "acknowledged"
+    ASSURED = "assured"
+    DELIVER = "deliver"

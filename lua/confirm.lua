@@ -1,0 +1,42 @@
+#!lua flags=allow-oom
+-- The holders of locks have confirmed what was sent to them (urn:xmpp:qos): an assured delivery goes on to `deliver`, with
+-- which its lock's time begins, and any other is done. What is late, repeated or not the holder's changes nothing.
+-- KEYS: meta log replaced inflight deadlines held subscribers turns resting delayed handover sent unconfirmed retries
+-- ARGV: now revision frontend sent number retry | sender position token stage
+-- RETURNS: ok stale gone deleted | ok replayed lock-lost
+-- WRITES: meta inflight deadlines subscribers turns resting sent unconfirmed retries
+--- @include partition sent credit schedule again due
+local refusal = partition.load()
+if refusal then return refusal end
+sent.mark()
+local results, deliveries = {}, {}
+
+local function advance(flight)
+  schedule.put(flight.position, 'deliver', 1)
+  writes.add('ZADD', key.deadlines, partition.deadline_text, flight.position)
+  writes.flush()
+  deliveries[#deliveries + 1] = again.row(flight)
+end
+
+local function conclude(flight)
+  unconfirmed.forget(flight.position)
+  writes.flush()
+  -- It has arrived: nobody has to send it again, whatever its frontend had marked.
+  local _, sequence = flights.sender(flight.line)
+  flights.entrust(flight.position, flight.line, '-', string.format('%d', sequence))
+  credit.settle(flight.subid, true)
+end
+
+for i, row in ipairs(rows) do
+  local flight = flights.at({row.position})[1]
+  if not flight or row.token ~= flight.token or row.sender ~= flight.jid then
+    results[i] = {'lock-lost'}
+  elseif row.stage == 'unacknowledged' or row.stage ~= unconfirmed.of(row.position) then
+    results[i] = {'replayed'}
+  else
+    if row.stage == 'assured' then advance(flight) else conclude(flight) end
+    results[i] = {'ok'}
+  end
+end
+partition.save()
+return {'ok', results, deliveries, {}, {}, due.next(), 0, partition.token}

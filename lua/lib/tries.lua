@@ -1,0 +1,32 @@
+-- The next try of what has not been confirmed in time; after the last one silence counts as a delivery that came back.
+-- NEEDS: retries
+--- @include partition writes flights unconfirmed schedule again bounces
+-- Bounded as a dispatch is, and for the same reason.
+local tries = {LIMIT = 200, BYTES = 1048576}
+
+-- Gives the rows to send and whether more are due.
+function tries.run()
+  local due = partition.confirms
+    and redis.call('ZRANGEBYSCORE', key.retries, '-inf', partition.now, 'LIMIT', 0, tries.LIMIT) or {}
+  local made, bytes = {}, 0
+  for i, position in ipairs(due) do
+    -- One by one: a subscription that ends takes others of these along.
+    local flight, stage, tried = flights.at({position})[1], unconfirmed.of(position)
+    if flight and tried >= schedule.tries() then
+      bounces.take(flight, 'silent', false)
+    elseif flight then
+      local row = again.row(flight)
+      schedule.put(position, stage, tried + 1)
+      made[#made + 1] = row
+      bytes = bytes + (row and #row[8] or 0)
+      if bytes >= tries.BYTES and i < #due then
+        writes.flush()
+        return made, true
+      end
+    else
+      unconfirmed.forget(position)
+    end
+  end
+  writes.flush()
+  return made, #due == tries.LIMIT
+end

@@ -1,0 +1,164 @@
+"""Deliveries that are to be confirmed, by cores over a real server: any frontend hears the reply, any repeats what is due."""
+
+import asyncio
+
+import pytest
+
+from broker import codec
+from broker.model.commands import (
+    Adjust,
+    Bounce,
+    Command,
+    Confirm,
+    Declare,
+    Locks,
+    Options,
+    Publish,
+    Retract,
+    Subscribe,
+)
+from broker.model.items import Delivery, Envelope
+from broker.model.names import Jid, Partition
+from broker.model.problems import Problem
+from broker.model.qos import Qos, Stage
+from broker.model.results import Done, Held, Refused, Retracted, Subscribed
+from broker.redis_core import marks, pulse
+from frontends.servers.redis import RedisServer
+from tests.contract.conftest import MakeCore
+from tests.contract.proxy import LossyNetwork
+
+ALICE = Jid("alice@x/home")
+W1, W2 = Jid("w1@x/a"), Jid("w2@x/two words")
+QUICK = {"qos_retry_seconds": "0.1", "qos_retry_most_seconds": "0.1", "qos_retries": "2"}
+
+each_quality = pytest.mark.parametrize("qos", [Qos.ACKNOWLEDGED, Qos.ASSURED])
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let frontends turn so often that nobody waits for it."""
+    monkeypatch.setattr(pulse, "TURN_SECONDS", 0.03)
+
+
+def confirmed(delivery: Delivery, sender: Jid | None = None) -> Confirm:
+    """Confirm what was sent."""
+    return Confirm(sender or delivery.subscriber, delivery.partition, delivery.position, delivery.token, delivery.stage)
+
+
+def item(node: str, item_id: str) -> Publish:
+    """Publish an item."""
+    body = codec.pack(Envelope(b"<x/>"))
+    return Publish(node, ALICE, item_id, body, 4)
+
+
+async def test_options(make_core: MakeCore, node: str) -> None:
+    """P13: the level is granted, read and changed like the credit; a change that does not name it leaves it."""
+    core, _ = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    granted = await core.ask(Subscribe(node, W1, W1, 1, Qos.ASSURED))
+    assert isinstance(granted, Subscribed) and granted.qos is Qos.ASSURED
+    kept = await core.ask(Adjust(node, W1, W1, "", 3))
+    assert isinstance(kept, Subscribed) and (kept.credit, kept.qos) == (3, Qos.ASSURED)
+    changed = await core.ask(Adjust(node, W1, W1, "", 3, Qos.ACKNOWLEDGED))
+    assert await core.ask(Options(node, W1, W1, "")) == changed
+    anew = await core.ask(Subscribe(node, W1, W1, 1))
+    assert isinstance(anew, Subscribed) and anew.qos is Qos.UNACKNOWLEDGED
+
+
+async def test_the_handshake_over_two_frontends(make_core: MakeCore, node: str) -> None:
+    """SX13: each reply may reach the frontend that did not ask; the one it reaches goes on."""
+    (one, first), (two, second) = await make_core(), await make_core()
+    await one.ask(Declare(node, ALICE, {}))
+    await one.ask(Subscribe(node, W1, W1, 1, Qos.ASSURED))
+    await one.ask(item(node, "a"))
+    (assured,) = first.deliveries
+    assert assured.stage is Stage.ASSURED
+    assert await two.ask(confirmed(assured)) == Done()
+    (go,) = second.deliveries
+    assert (go.stage, go.token, go.item_id, go.envelope) == (Stage.DELIVER, assured.token, "a", b"")
+    held = await one.ask(Locks(node, W1))
+    assert isinstance(held, Held) and held.locks[0].deadline_ms == go.deadline_ms
+    assert await one.ask(confirmed(go)) == Done()
+    assert await one.ask(confirmed(go)) == Done()
+    assert isinstance(await one.ask(Retract(node, W1, "a", go.token)), Retracted)
+    assert (len(first.deliveries), len(second.deliveries)) == (1, 1)
+
+
+@each_quality
+async def test_what_is_forged_or_late(make_core: MakeCore, node: str, qos: Qos) -> None:
+    """Bad input: the confirmation of a stranger, of another lock or of an earlier node changes nothing."""
+    core, door = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    await core.ask(Subscribe(node, W1, W1, 1, qos))
+    await core.ask(item(node, "a"))
+    (sent,) = door.deliveries
+    place, stage = sent.position, sent.stage
+    earlier = Partition(node, "another", 0)
+    forged: tuple[Command, ...] = (
+        confirmed(sent, W2),
+        confirmed(sent, Jid("w1@x/b")),
+        Confirm(W1, sent.partition, place, sent.token + 1, stage),
+        Confirm(W1, sent.partition, "1-1", sent.token, stage),
+        Confirm(W1, earlier, place, sent.token, stage),
+        Bounce(W1, earlier, place, sent.token, gone=True, stage=stage),
+        Bounce(W1, sent.partition, place, sent.token, gone=True, stage=Stage.DELIVER),
+        Bounce(W2, sent.partition, place, sent.token, gone=True, stage=stage),
+    )
+    for command in forged:
+        refused = await core.ask(command)
+        assert isinstance(refused, Refused) and refused.problem is Problem.LOCK_LOST, command
+    assert await core.ask(confirmed(sent)) == Done()
+
+
+@each_quality
+async def test_silence(quick: None, make_core: MakeCore, node: str, qos: Qos) -> None:
+    """S5, S6: tried as often as is set, by any frontend, always under one token; then the item goes to the next worker."""
+    (one, first), (_two, second) = await make_core(**QUICK), await make_core(**QUICK)
+    await one.ask(Declare(node, ALICE, {}))
+    await one.ask(Subscribe(node, W1, W1, 1, qos))
+    await one.ask(item(node, "a"))
+    await one.ask(Subscribe(node, W2, W2, 1))
+
+    async with asyncio.timeout(10):
+        while not any(d.subscriber == W2 for d in [*first.deliveries, *second.deliveries]):  # noqa: ASYNC110  (two doors)
+            await asyncio.sleep(0.01)
+    sent = [d for d in [*first.deliveries, *second.deliveries] if d.subscriber == W1]
+    assert [(d.token, d.stage.value, d.attempt) for d in sent] == [(sent[0].token, qos.value, 1)] * 3
+
+
+async def test_frontend_dies_between_the_steps(
+    quick: None, monkeypatch: pytest.MonkeyPatch, make_core: MakeCore, node: str
+) -> None:
+    """X8: the one that heard `received` dies before it has sent `deliver`; another sends it, and never the item again."""
+    monkeypatch.setattr(pulse, "LAPSE_MS", 200)
+    monkeypatch.setattr(marks, "READ_SECONDS", 0.0)
+    (dying, door), (other, rescue) = await make_core(), await make_core()
+    await dying.ask(Declare(node, ALICE, {}))
+    await dying.ask(Subscribe(node, W1, W1, 1, Qos.ASSURED))
+    await dying.ask(item(node, "a"))
+    (assured,) = door.deliveries
+    door.writes = False
+    await dying.ask(confirmed(assured))
+    for task in dying._running:
+        task.cancel()
+    await rescue.until(lambda: bool(rescue.deliveries))
+    assert {(d.stage, d.token) for d in rescue.deliveries} == {(Stage.DELIVER, assured.token)}
+    assert await other.ask(confirmed(rescue.deliveries[0])) == Done()
+
+
+async def test_lost_reply(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
+    """X8: when the reply to a confirmation is lost, what it handed out is found and sent."""
+    async with LossyNetwork(valkey.url.removeprefix("unix://")) as network:
+        core, door = await make_core(network.url, redis_timeout=0.3)
+        await core.ask(Declare(node, ALICE, {}))
+        await core.ask(Subscribe(node, W1, W1, 1, Qos.ASSURED))
+        await core.ask(item(node, "a"))
+        (assured,) = door.deliveries
+        network.silent = True
+        assert isinstance(await core.ask(confirmed(assured)), Refused)
+        await network.answered.wait()
+        network.silent = False
+        await door.until(lambda: len(door.deliveries) > 1)
+        assert {(d.stage, d.token) for d in door.deliveries[1:]} == {(Stage.DELIVER, assured.token)}
+        assert await core.ask(confirmed(assured)) == Done()
+        assert await core.ask(confirmed(door.deliveries[1])) == Done()

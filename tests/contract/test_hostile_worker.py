@@ -1,0 +1,200 @@
+"""Deliveries over a network that loses, repeats, delays and reorders, from frontends that die: what each level promises.
+
+The service is its scripts on a real server, run by two frontends; workers do what protocol.md asks of them. It knows stages
+and tokens; how a stanza looks is tested elsewhere.
+"""
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator
+from random import Random
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broker.model.names import Partition
+from frontends.servers.redis import RedisServer
+from tests.lua.driver import Answer, Delivered, Queue, Runner
+
+ITEMS = 6
+STEPS = 60
+CLIENT_PAUSE_MS = 3_000
+LEVELS = {"w1@x/a": "assured", "w2@x/a": "acknowledged", "w3@x/a": "assured"}
+
+
+class Network:
+    """Stanzas on their way, each an act at its receiver; as hostile as it is told to be."""
+
+    def __init__(self, random: Random) -> None:
+        """Begin hostile and empty."""
+        self._random = random
+        self.flying: list[Callable[[], None]] = []
+        self.hostile = True
+
+    def send(self, act: Callable[[], None]) -> None:
+        """Send a stanza: it may be lost or come twice."""
+        fate = self._random.random() if self.hostile else 1.0
+        self.flying += [] if fate < 0.3 else [act, act] if fate < 0.5 else [act]
+
+    def step(self) -> None:
+        """Let one stanza arrive, whichever."""
+        if self.flying:
+            place = self._random.randrange(len(self.flying)) if self.hostile else 0
+            self.flying.pop(place)()
+
+
+class Worker:
+    """A client that keeps to protocol.md: it knows what it has been told to deliver, and asks again until answered."""
+
+    def __init__(self, jid: str, service: "Service") -> None:
+        """Begin with nothing."""
+        self.jid = jid
+        self.begun: Counter[int] = Counter()
+        self.working: dict[int, Delivered] = {}
+        self._held: dict[int, Delivered] = {}
+        self._service = service
+
+    def receive(self, sent: Delivered) -> None:
+        """Answer what has come, and begin what is to be begun."""
+        token, known = sent.token, self.begun[sent.token] > 0
+        if sent.stage == "acknowledged":
+            self._begin(sent)
+        elif sent.stage == "assured" and not known:
+            self._held.setdefault(token, sent)
+        elif sent.stage == "deliver" and token in self._held:
+            self._begin(self._held.pop(token))
+        elif sent.stage == "deliver" and not known:
+            self._service.network.send(lambda: self._service.bounced(self.jid, sent))
+            return
+        self._service.network.send(lambda: self._service.confirmed(self.jid, sent))
+
+    def go_on(self) -> None:
+        """Ask again for the acknowledgement of all that is done."""
+        for delivery in list(self.working.values()):
+            self._service.network.send(lambda delivery=delivery: self._service.retracted(self, delivery))  # type: ignore[misc]
+
+    def _begin(self, delivery: Delivered) -> None:
+        self.begun[delivery.token] += 1
+        self.working[delivery.token] = delivery
+
+
+class Service:
+    """A queue and its two frontends, one of which may die with what it has in its hands."""
+
+    def __init__(self, queue: Queue, random: Random) -> None:
+        """Open the queue."""
+        self.network = Network(random)
+        self.workers = {jid: Worker(jid, self) for jid in LEVELS}
+        self._queue = queue
+        self._random = random
+        self._lives = 0
+        self._lapsed: list[str] = []
+        self._frontends = ["f0", "f1"]
+        queue.open(max_deliveries=0)
+        for jid, level in LEVELS.items():
+            queue.subscribe(jid, 2, level)
+
+    def publish(self, number: int) -> None:
+        """Let an item come."""
+        self._act(lambda: self._queue.publish(f"i{number}"))
+
+    def confirmed(self, jid: str, sent: Delivered) -> None:
+        """Hear a confirmation."""
+        self._act(lambda: self._queue.confirm(jid, sent))
+
+    def bounced(self, jid: str, sent: Delivered) -> None:
+        """Hear that a worker does not know what it is to deliver."""
+        self._act(lambda: self._queue.bounce(jid, sent))
+
+    def retracted(self, worker: Worker, delivery: Delivered) -> None:
+        """Hear that work is done; the answer, whatever it is, ends it for the worker."""
+        self._act(lambda: self._queue.retract(worker.jid, delivery.item, delivery.token))
+        self.network.send(lambda: worker.working.pop(delivery.token, None) and None)
+
+    def pass_time(self, ms: int) -> None:
+        """Let time pass; somebody visits, those who died are rescued, and those who were unsubscribed come back."""
+        self._queue.now += ms
+        self._act(self._queue.expire)
+        for dead in self._lapsed:
+            self._act(lambda dead=dead: self._queue.run("resend", lapsed=dead))  # type: ignore[misc]
+        self._lapsed.clear()
+        for jid, level in LEVELS.items():
+            if jid not in self._queue.run("subscribers").rows[1]:
+                self._act(lambda jid=jid, level=level: self._queue.subscribe(jid, 2, level))  # type: ignore[misc]
+        for worker in self.workers.values():
+            worker.go_on()
+
+    def left(self) -> int:
+        """Count the items that are not acknowledged."""
+        return self._queue.client.xlen(self._queue.key("log"))
+
+    def _act(self, call: Callable[[], Answer]) -> None:
+        """Run a script by some frontend, which sends what it is handed unless it dies first."""
+        which = self._random.randrange(2)
+        self._queue.frontend = self._frontends[which]
+        answer = call()
+        if self.network.hostile and self._random.random() < 0.05:
+            self._lapsed.append(self._frontends[which])
+            self._lives += 1
+            self._frontends[which] = f"g{self._lives}"
+            return
+        for sent in answer.deliveries:
+            worker = self.workers[sent.jid]
+            self.network.send(lambda worker=worker, sent=sent: worker.receive(sent))  # type: ignore[misc]
+
+
+@pytest.fixture(scope="module")
+def client(valkey: RedisServer) -> Iterator["redis.Redis"]:
+    """Give a connection."""
+    with redis.Redis.from_url(valkey.url) as found:
+        yield found
+
+
+def _run(client: "redis.Redis", random: Random) -> None:
+    queue = Queue(Runner(client, checked=False), Partition("jobs", secrets.token_hex(6)))
+    service = Service(queue, random)
+    published = 0
+    for _ in range(STEPS):
+        if published < ITEMS and random.random() < 0.3:
+            service.publish(published)
+            published += 1
+        service.network.step()
+        if random.random() < 0.3:
+            service.pass_time(random.choice((0, 1_000, 5_000, 20_000, 61_000)))
+    for number in range(published, ITEMS):
+        service.publish(number)
+    # The network is kind again: everything comes to its end by itself.
+    service.network.hostile = False
+    for _ in range(100):
+        while service.network.flying:
+            service.network.step()
+        if not service.left() and not any(worker.working for worker in service.workers.values()):
+            break
+        service.pass_time(CLIENT_PAUSE_MS)
+    assert service.left() == 0
+    for jid, level in LEVELS.items():
+        if level == "assured":
+            assert max(service.workers[jid].begun.values(), default=0) <= 1
+    kept = queue.kept()
+    assert not kept & {"unconfirmed", "retries", "inflight", "deadlines", "held", "ready"}
+    queue.run("delete")
+
+
+CHECKS = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=200, deadline=None, suppress_health_check=CHECKS)
+def test_hostile_network(client: "redis.Redis", seed: int) -> None:
+    """S5, S10, S12, SX13: every item is done at last, and no lock's item is begun twice at the level assured."""
+    _run(client, Random(seed))
+
+
+@pytest.mark.soak
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=2_000, deadline=None, suppress_health_check=CHECKS)
+def test_hostile_network_for_long(client: "redis.Redis", seed: int) -> None:
+    """The same over two thousand runs."""
+    _run(client, Random(seed))
