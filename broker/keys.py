@@ -12,7 +12,7 @@ from broker.model.names import Partition
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One row of the table; `holder` is `partition`, `node`, `jid` or `service` and decides the hash tag."""
+    """One row of the table; `holder` is `partition`, `node`, `jid`, `service` or `qos` and decides the hash tag."""
 
     name: str
     type: str
@@ -65,12 +65,38 @@ TABLE: Final = (
     Key("frontends", "zset", "service", "frontends; score is the last heartbeat in ms", "live frontends"),
     Key("due", "zset", "service", "partitions; score is when they next need a visit, in ms", "partitions"),
     Key("names", "zset", "service", "names of all nodes; score is their creation in ms", "nodes"),
+    Key(
+        "assured",
+        "hash",
+        "qos",
+        "bare JID, resource, msgId -> message held until `deliver`",
+        "QOS_TOTAL_MESSAGES, _BYTES",
+    ),
+    Key("assured_since", "zset", "qos", "names of held messages; score is since when in ms", "QOS_TOTAL_MESSAGES"),
+    Key(
+        "assured_names", "zset", "qos", "names of held messages in their own order: counts by JID", "QOS_TOTAL_MESSAGES"
+    ),
+    Key(
+        "assured_bytes",
+        "hash",
+        "qos",
+        "bare JID -> bytes held; the empty name: all of them",
+        "sources of held messages",
+    ),
+    Key("claims", "zset", "qos", "names whose delivery has begun; score is when in ms", "QOS_TOTAL_MESSAGES"),
+    Key("delivered", "hash", "qos", "names of delivered messages -> digest", "QOS_REMEMBERED, QOS_WINDOW_SECONDS"),
+    Key(
+        "delivered_old", "hash", "qos", "the generation of delivered ones before", "QOS_REMEMBERED, QOS_WINDOW_SECONDS"
+    ),
 )
 
 BY_NAME: Final = {key.name: key for key in TABLE}
 
 SERVICE: Final = "service"
 """Hash tag of what belongs to no node."""
+
+QOS: Final = "qos"
+"""Hash tag of assured messages between their two steps: they may be for any node, and their limits are for all together."""
 
 _ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in "%{} \t\r\n"})
 
@@ -98,6 +124,11 @@ def of_jid(name: str, jid: str) -> str:
 def of_service(name: str) -> str:
     """Name a key of the whole service: `sq:{service}:name`."""
     return f"sq:{{{SERVICE}}}:{name}"
+
+
+def of_qos(name: str) -> str:
+    """Name a key of assured messages: `sq:{qos}:name`."""
+    return f"sq:{{{QOS}}}:{name}"
 
 
 def unescaped(text: str) -> str:

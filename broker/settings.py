@@ -116,6 +116,24 @@ def _jids(value: object) -> object:
     return tuple(prepared(word) for word in words)
 
 
+def _trusted(value: object) -> object:
+    words = [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
+    if not isinstance(words, list):
+        return words
+    for word in words:
+        if not isinstance(word, str) or any(mark in word for mark in "/ "):
+            msg = f"{str(word)[:80]!r} is neither a domain nor a bare JID"
+            raise ValueError(msg)
+    return tuple(prepared(word) for word in words)
+
+
+def _jid(value: object) -> object:
+    if isinstance(value, str) and (not value or " " in value):
+        msg = f"{value[:80]!r} is not a JID"
+        raise ValueError(msg)
+    return prepared(value) if isinstance(value, str) else value
+
+
 class Settings(BaseSettings):
     """Everything that can be set; the description of each says what to write."""
 
@@ -163,6 +181,36 @@ class Settings(BaseSettings):
     )
     strict_iq_type: bool = Field(
         default=False, description="true: refuse retract and unlock in an IQ of type get (QX1)"
+    )
+
+    qos_trusted: Annotated[tuple[Jid, ...], NoDecode, BeforeValidator(_trusted)] = Field(
+        default=(),
+        description="domains and bare JIDs that may send assured messages, with commas between, e.g."
+        " example.org,bot@example.com; not set: the domain above the component's",
+    )
+    qos_window_seconds: float = Field(
+        default=7200.0,
+        gt=0,
+        le=604_800,
+        description="seconds that an assured message is held, and its delivery remembered, e.g. 7200",
+    )
+    qos_source_messages: int = Field(
+        default=100, ge=1, le=1_000_000, description="most assured messages held for one bare JID, e.g. 100"
+    )
+    qos_source_bytes: int = Field(
+        default=1_048_576, ge=1, description="most bytes of assured messages held for one bare JID, e.g. 1048576"
+    )
+    qos_total_messages: int = Field(
+        default=100_000, ge=1, description="most assured messages held for all together, e.g. 100000"
+    )
+    qos_total_bytes: int = Field(
+        default=268_435_456, ge=1, description="most bytes of assured messages held for all, e.g. 268435456"
+    )
+    qos_remembered: int = Field(
+        default=1_000_000, ge=1, description="most deliveries of assured messages remembered at once, e.g. 1000000"
+    )
+    event_log: Annotated[Jid | None, BeforeValidator(_jid)] = Field(
+        default=None, description="a JID that is told of invalid use of QoS (XEP-0337); not set: nobody"
     )
 
     @classmethod

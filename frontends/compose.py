@@ -53,6 +53,7 @@ async def _serve(settings: Settings, watchdog: Watchdog) -> None:
         port=settings.xmpp_server.port,
         legacy_unlock_ns=settings.legacy_unlock_ns,
         strict_iq_type=settings.strict_iq_type,
+        event_log=settings.event_log,
     )
     core = RedisCore(settings, component)
 

@@ -12,13 +12,38 @@ from broker.model.names import Jid, Partition
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Add one item, or replace the one with its id; without an id the core makes one."""
+    """Add one item, or replace the one with its id; without an id the core makes one.
+
+    A `ticket` lets it take effect once, however often it is asked for with the same one (QoS assured).
+    """
 
     node: str
     sender: Jid
     item_id: str | None
     envelope: bytes
     body_bytes: int
+    ticket: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Keep a publish until its sender says `Deliver`: the first of two with one `msg_id` counts (QoS assured, S9, S10).
+
+    Without an item id of the publish's own, one is made that begins with `stem`, which leaves room for it.
+    """
+
+    sender: Jid
+    msg_id: str
+    publish: Publish
+    stem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Let what is held under a `msg_id` take effect, once (S11)."""
+
+    sender: Jid
+    msg_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +228,8 @@ class Nodes:
 
 Command = (
     Publish
+    | Hold
+    | Deliver
     | Retract
     | Unlock
     | Renew

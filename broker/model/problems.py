@@ -9,6 +9,7 @@ class Problem(Enum):
     BAD_REQUEST = "bad-request"
     NODE_REQUIRED = "node-required"
     NODE_NOT_FOUND = "node-not-found"
+    NODE_GONE = "node-gone"
     NODE_EXISTS = "node-exists"
     NODE_FULL = "node-full"
     NODE_NAME_INVALID = "node-name-invalid"
@@ -34,6 +35,8 @@ class Problem(Enum):
     TOO_MANY_SUBSCRIPTIONS = "too-many-subscriptions"
     TOO_MANY_NODES = "too-many-nodes"
     UNSUPPORTED = "unsupported"
+    NOT_TRUSTED = "not-trusted"
+    TOO_MUCH_HELD = "too-much-held"
     OUT_OF_MEMORY = "out-of-memory"
     UNAVAILABLE = "unavailable"
     TIMED_OUT = "timed-out"
@@ -45,7 +48,14 @@ class Problem(Enum):
 
 
 _RETRYABLE = frozenset(
-    {Problem.OUT_OF_MEMORY, Problem.UNAVAILABLE, Problem.TIMED_OUT, Problem.NODE_FULL, Problem.LOCK_LOST}
+    {
+        Problem.OUT_OF_MEMORY,
+        Problem.UNAVAILABLE,
+        Problem.TIMED_OUT,
+        Problem.NODE_FULL,
+        Problem.LOCK_LOST,
+        Problem.TOO_MUCH_HELD,
+    }
 )
 
 

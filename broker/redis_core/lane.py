@@ -45,6 +45,7 @@ class Surroundings(Protocol):
 
     frontend: str
     admins: frozenset[Jid]
+    once_ms: int
 
     def deliver(self, delivery: Delivery) -> None:
         """Hand a delivery to the door."""
@@ -247,6 +248,7 @@ class Lane:
             "frontend": self._around.frontend,
             "sent": self._mark() if "sent" in header.arguments else None,
             "number": 0,
+            "once_ms": self._around.once_ms,
         }
         fixed = {name: value for name, value in shared.items() if name in header.arguments} | dict(
             call.fixed(first, record)

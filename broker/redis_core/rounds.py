@@ -3,7 +3,7 @@
 All of it is idempotent and may be done by several frontends at once. Must not know how a visit changes a partition.
 """
 
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol
 
@@ -44,12 +44,15 @@ class Lanes(Protocol):
 class Rounds:
     """One frontend's share of what keeps all queues moving."""
 
-    def __init__(self, core: Lanes, directory: Directory, pulse: Pulse, ask: Ask) -> None:
-        """Work on the lanes of `core` and owe to `pulse` what could not be done."""
+    def __init__(
+        self, core: Lanes, directory: Directory, pulse: Pulse, ask: Ask, finish: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Work on the lanes of `core`, owe to `pulse` what could not be done, `finish` assured messages in passing."""
         self._core = core
         self._directory = directory
         self._pulse = pulse
         self._ask = ask
+        self._finish = finish
         self._rescuing: set[str] = set()
         self._turns = 0
         self._looked = 0
@@ -71,6 +74,7 @@ class Rounds:
         self._turns += 1
         if self._turns % LOOK_EVERY == 0:
             await self._look_in_passing()
+            self._core.background(self._finish())
 
     def _visited(self, partition: Partition, outcome: Outcome) -> None:
         """Owe a visit that failed again: nobody else knows of it."""

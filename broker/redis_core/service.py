@@ -20,7 +20,9 @@ from broker.model.commands import (
     Configure,
     Declare,
     Delete,
+    Deliver,
     Describe,
+    Hold,
     Nodes,
     Presence,
     Purge,
@@ -40,6 +42,7 @@ from broker.model.results import (
     Retracted,
     Unlocked,
 )
+from broker.redis_core.assured import Assured
 from broker.redis_core.attendance import Attendance
 from broker.redis_core.deadletters import DeadLetters
 from broker.redis_core.directory import Directory
@@ -70,6 +73,7 @@ class RedisCore:
         """Make a core that hands deliveries and notices to `outlet`; nothing runs before `start`."""
         self.frontend = secrets.token_hex(4)
         self.admins = frozenset(settings.admins)
+        self.once_ms = int(settings.qos_window_seconds * 1000)
         self.metrics = Metrics()
         self._outlet = outlet
         self._server = Server.connect(settings.redis_url, lua_directory(), settings.redis_timeout)
@@ -79,7 +83,8 @@ class RedisCore:
         self._letters = DeadLetters(self._directory, self._nodes, self._ask)
         self._attendance = Attendance(self._directory, self._ask)
         self._pulse = Pulse(self._server, self.frontend)
-        self._rounds = Rounds(self, self._directory, self._pulse, self._ask)
+        self._assured = Assured(self._server, settings, self.ask)
+        self._rounds = Rounds(self, self._directory, self._pulse, self._ask, self._assured.finish)
         self._lanes: dict[str, Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._carrying: set[tuple[str, bytes]] = set()
@@ -87,7 +92,7 @@ class RedisCore:
 
     # What the doors see.
 
-    def submit(self, command: Command, reply: Reply) -> None:  # noqa: C901  (a table of cases)
+    def submit(self, command: Command, reply: Reply) -> None:  # noqa: C901, PLR0912  (a table of cases)
         """Take a command; see `broker.model.core.Core`."""
         began = time.monotonic()
 
@@ -97,6 +102,10 @@ class RedisCore:
             reply(result)
 
         match command:
+            case Hold():
+                self._spawn(self._assured.hold(command), answer)
+            case Deliver():
+                self._spawn(self._assured.deliver(command), answer)
             case Subscribe():
                 self._spawn(self._attendance.subscribe(command, self._begin(command)), answer)
             case Unsubscribe():

@@ -5,6 +5,7 @@ It holds nothing that matters: which requests wait for an answer, and no more.
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -18,8 +19,9 @@ from broker.model.items import Delivery, Notice
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
-from broker.model.results import Described, Result, Retracted, Unlocked
-from frontends.xmpp import events, presence, replies, requests, stanzas
+from broker.model.results import Described, Refused, Result, Retracted, Unlocked
+from frontends.xmpp import events, messages, presence, qos, replies, requests, stanzas
+from frontends.xmpp.eventlog import EventLog
 from frontends.xmpp.stanzas import Answer, Iq, Question, View
 from frontends.xmpp.stream import Stream
 
@@ -44,11 +46,13 @@ class Component:
         port: int,
         strict_iq_type: bool = False,
         legacy_unlock_ns: bool = False,
+        event_log: Jid | None = None,
     ) -> None:
         """Prepare the door; `start` opens it. Must run inside the event loop."""
         self._domain = domain
         self._strict_iq_type = strict_iq_type
         self._events = events.Events(domain, secrets.token_hex(6), legacy_unlock_ns=legacy_unlock_ns)
+        self._log = EventLog(domain, event_log)
         self._stream = Stream(domain, secret, host, port, receive=self.receive, changed=self._changed)
         self._core: Core
         self._link: Callable[[bool], None]
@@ -110,7 +114,7 @@ class Component:
             case "iq":
                 self._receive_iq(element, fault)
             case "message":
-                self._receive_message(element)
+                self._receive_message(element, fault)
             case _:
                 self._receive_presence(element)
 
@@ -129,12 +133,13 @@ class Component:
             step(*arguments)
         except MalformedRequest as fault:
             self._stream.write(replies.refused(iq, fault))
+            self._report(iq, fault.problem, fault.detail)
         except Exception:  # noqa: BLE001  (logged, and told to the asker; its neighbours notice nothing)
             _log.exception("a request failed", sender=iq.sender, id=iq.id[:80])
             self._stream.write(replies.refused(iq, MalformedRequest(Problem.UNAVAILABLE)))
 
     def _read(self, iq: Iq) -> None:
-        asked = requests.read(iq) if iq.service == self._domain else requests.elsewhere(self._domain)
+        asked = self._translated(iq)
         if isinstance(asked, Answer):
             self._stream.write(replies.result(iq, asked.content))
             return
@@ -142,9 +147,13 @@ class Component:
             self.gets_for_sets += 1
             if self._strict_iq_type:
                 raise MalformedRequest(Problem.BAD_REQUEST, "a change is a set")
-        if self._draining:
-            raise MalformedRequest(Problem.UNAVAILABLE, "this frontend is stopping: ask again, another one answers")
-        self._submit(iq.sender, asked.command, partial(self._guarded, iq, self._answer, asked))
+        self._take(iq.sender, asked.command, partial(self._guarded, iq, self._answer, asked))
+
+    def _translated(self, iq: Iq) -> Question | Answer:
+        # QoS is below all other protocols (S1), and is spoken at the address of a node too.
+        if qos.concerns(iq):
+            return qos.read(iq, self._domain)
+        return requests.read(iq) if iq.service == self._domain else requests.elsewhere(iq, self._domain)
 
     def _answer(self, question: Question, outcome: Result) -> None:
         iq = question.iq
@@ -159,14 +168,45 @@ class Component:
                 self._submit(iq.sender, counts, partial(self._guarded, iq, self._answer_counted, iq, record))
                 return
         self._stream.write(replies.answer(question, outcome))
+        if isinstance(outcome, Refused):
+            self._report(iq, outcome.problem, outcome.detail)
 
     def _answer_counted(self, iq: Iq, record: NodeRecord, outcome: Result) -> None:
         self._stream.write(replies.counted(iq, record, outcome))
 
-    def _receive_message(self, message: Element) -> None:
+    def _report(self, iq: Iq, problem: Problem, detail: str) -> None:
+        """Tell whoever watches over the service that QoS was misused (S21)."""
+        if problem in qos.INVALID and qos.concerns(iq):
+            self._stream.write(self._log.misuse(iq.element, problem, detail, int(time.time() * 1000)))
+
+    def _receive_message(self, message: Element, fault: MalformedRequest | None) -> None:
         bounce = events.bounced(message)
         if bounce is not None:
             self._tell(bounce)
+        # An error is never answered with an error, and without a sender there is nobody to tell (RFC 6120 §8.3.1).
+        elif message.get("type") != "error" and message.get("from"):
+            if fault is None:
+                self._publish(message)
+            else:
+                self._stream.write(messages.refused(message, fault))
+
+    def _publish(self, message: Element) -> None:
+        """Publish what a plain message brings; its sender hears of it only if that fails (S2, S13)."""
+        sender = Jid(message.get("from", ""))
+        node = messages.node_at(message.get("to", ""), self._domain)
+        try:
+            sent = None if node is None else messages.read(message, node)
+            if sent is not None:
+                self._take(sender, sent.once(sender), partial(self._published, message))
+        except MalformedRequest as refusal:
+            self._stream.write(messages.refused(message, refusal))
+        except Exception:  # noqa: BLE001  (logged and told, as for an IQ)
+            _log.exception("a message failed", sender=sender, id=message.get("id", "")[:80])
+            self._stream.write(messages.refused(message, MalformedRequest(Problem.UNAVAILABLE)))
+
+    def _published(self, message: Element, outcome: Result) -> None:
+        if isinstance(outcome, Refused):
+            self._stream.write(messages.refused(message, MalformedRequest(outcome.problem, outcome.detail)))
 
     def _receive_presence(self, element: Element) -> None:
         heard = presence.heard(element)
@@ -181,6 +221,12 @@ class Component:
             self._submit(command.sender, command, _ignore)
         except MalformedRequest as fault:
             _log.warning("passed over", sender=command.sender, what=type(command).__name__, why=fault.detail)
+
+    def _take(self, sender: Jid, command: Command, reply: Reply) -> None:
+        """Hand what somebody asks for to the core, unless this frontend is about to stop."""
+        if self._draining:
+            raise MalformedRequest(Problem.UNAVAILABLE, "this frontend is stopping: ask again, another one answers")
+        self._submit(sender, command, reply)
 
     def _submit(self, sender: Jid, command: Command, reply: Reply) -> None:
         """Hand a command to the core, unless too many wait already."""

@@ -16,6 +16,7 @@ _FEATURES: Final = (
     ns.DISCO_INFO,
     ns.DISCO_ITEMS,
     ns.QUEUEING,
+    ns.QOS,
     ns.STANZAQ,
     ns.SHIM,
     ns.PUBSUB,
@@ -56,6 +57,13 @@ def read_info(iq: Iq, query: Element) -> Question | Answer:
     if not query.get("node"):
         return Answer(iq, _info("", "service", "stanzaq", _FEATURES, ""))
     return Question(iq, Describe(attributes.node(query), iq.sender, as_owner=False), View.INFO)
+
+
+def read_address(iq: Iq) -> Answer | None:
+    """Translate disco#info about NODE@service, where messages are taken; None when it is asked for something else."""
+    if iq.kind != "get" or [child.tag for child in iq.element] != [f"{{{ns.DISCO_INFO}}}query"]:
+        return None
+    return Answer(iq, _info("", "leaf", "", (ns.DISCO_INFO, ns.QOS), ""))
 
 
 def read_items(iq: Iq, query: Element) -> Question | Answer:

@@ -22,6 +22,8 @@ WIRE: Final = {
     Problem.BAD_REQUEST: Wire("modify", "bad-request"),
     Problem.NODE_REQUIRED: Wire("modify", "bad-request", "nodeid-required"),
     Problem.NODE_NOT_FOUND: Wire("cancel", "item-not-found"),
+    # Of a `deliver`, where item-not-found asks for the message again.
+    Problem.NODE_GONE: Wire("cancel", "gone"),
     Problem.NODE_EXISTS: Wire("cancel", "conflict"),
     Problem.NODE_FULL: Wire("wait", "conflict", "node-full"),
     Problem.NODE_NAME_INVALID: Wire("modify", "bad-request"),
@@ -48,6 +50,8 @@ WIRE: Final = {
     Problem.TOO_MANY_SUBSCRIPTIONS: Wire("wait", "policy-violation", "too-many-subscriptions"),
     Problem.TOO_MANY_NODES: Wire("wait", "policy-violation"),
     Problem.UNSUPPORTED: Wire("cancel", "feature-not-implemented"),
+    Problem.NOT_TRUSTED: Wire("cancel", "not-allowed"),
+    Problem.TOO_MUCH_HELD: Wire("wait", "resource-constraint"),
     Problem.OUT_OF_MEMORY: Wire("wait", "resource-constraint"),
     Problem.UNAVAILABLE: Wire("wait", "internal-server-error"),
     Problem.TIMED_OUT: Wire("wait", "remote-server-timeout"),

@@ -26,4 +26,20 @@ QUEUEING: Final = "urn:xmpp:pubsub:queueing:0"
 QUEUEING_TYPO: Final = "urn:xmpp:queueing:0"
 """What XEP-0254's example of the unlock notification has instead, against its own registration (QX4)."""
 
+QOS: Final = "urn:xmpp:qos"
+EVENT_LOG: Final = "urn:xmpp:eventlog"
+
+ENVELOPE: Final = (
+    HINTS,
+    "urn:xmpp:receipts",
+    "urn:xmpp:chat-markers:0",
+    "http://jabber.org/protocol/chatstates",
+    "urn:xmpp:sid:0",
+    "urn:xmpp:delay",
+    "jabber:x:delay",
+    "urn:xmpp:carbons:2",
+    "http://jabber.org/protocol/nick",
+)
+"""Of what clients and servers add to a message beside what it says."""
+
 STANZAQ: Final = "urn:stanzaq:0"

@@ -10,7 +10,9 @@ from broker.model.commands import (
     Configure,
     Declare,
     Delete,
+    Deliver,
     Describe,
+    Hold,
     Locks,
     Nodes,
     Options,
@@ -43,7 +45,7 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from frontends.xmpp import configuration, disco, elements, errors, events, forms, payloads
+from frontends.xmpp import configuration, disco, elements, errors, events, forms, payloads, qos
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped, moment
 from frontends.xmpp.stanzas import Iq, Question, View
@@ -84,9 +86,15 @@ def counted(iq: Iq, record: NodeRecord, outcome: Result) -> bytes:
     raise TypeError(msg)
 
 
-def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR0911  (one table)
+def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR0911, PLR0912  (one table)
     match question.command, outcome:
         case (Retract() | Unlock(), Retracted() | Unlocked()):
+            return b""
+        case Hold(_, msg_id), Done():
+            return qos.received(msg_id)
+        case Deliver(), Done():
+            return b""
+        case Publish(), Published() if question.view is View.NOTHING:
             return b""
         case Publish(node), Published(item_id, duplicate):
             return _published(node, item_id, duplicate=duplicate)
@@ -176,7 +184,7 @@ def _described(record: NodeRecord, view: View | None) -> bytes:
             return _affiliations(record)
         case View.ITEMS:
             return disco.node_items(record)
-        case View.INFO | None:
+        case View.INFO | View.NOTHING | None:
             msg = "a node's info is written from its counts too (disco.node_info)"
             raise TypeError(msg)
         case _:

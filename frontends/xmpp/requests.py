@@ -1,12 +1,12 @@
 """From an IQ to a command: the way in, and the requests of publishers and workers. Must not know replies or the core."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, Never
+from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Browse, Command, Locks, Publish, Renew, Retract, Unlock
 from broker.model.problems import MalformedRequest, Problem
-from frontends.xmpp import attributes, disco, owners, payloads, subscriptions
+from frontends.xmpp import attributes, disco, messages, owners, payloads, subscriptions
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.errors import Unserved
 from frontends.xmpp.stanzas import Answer, Iq, Question, expect, only
@@ -36,9 +36,12 @@ def read(iq: Iq) -> Question | Answer:
     return reader(iq, child)
 
 
-def elsewhere(service: str) -> Never:
-    """Refuse what is addressed to another name of our domain: the service is one JID, which the notices come from (QX6)."""
-    raise Unserved(detail=f"the service is {service}")
+def elsewhere(iq: Iq, service: str) -> Answer:
+    """Translate what is asked of NODE@service, which takes messages and says so; the service itself is one JID (QX6)."""
+    found = disco.read_address(iq) if messages.node_at(iq.service, service) else None
+    if found is None:
+        raise Unserved(detail=f"the service is {service}")
+    return found
 
 
 def is_get_for_set(question: Question) -> bool:

@@ -21,12 +21,13 @@ class Iq:
 
 
 class View(Enum):
-    """What to show of a node's record: different requests describe the same node."""
+    """What to show of an outcome: different requests describe the same node, or ask for a publish."""
 
     CONFIGURATION = auto()
     AFFILIATIONS = auto()
     INFO = auto()
     ITEMS = auto()
+    NOTHING = auto()
 
 
 @dataclass(frozen=True, slots=True)

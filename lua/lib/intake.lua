@@ -1,6 +1,6 @@
 -- How a published item enters: what a repeated id means (X1), whether there is room (P17, PX4), and where it goes.
--- NEEDS: log index replaced parked history seen subscribers
---- @include partition writes positions entries flights waiting items handover jids
+-- NEEDS: log index replaced parked history subscribers
+--- @include partition writes positions entries flights waiting items handover jids once
 local intake = {}
 
 function intake.prepare(rows)
@@ -32,15 +32,8 @@ function intake.admits(row)
   return redis.call('HEXISTS', key.subscribers, full) == 1 or redis.call('HEXISTS', key.subscribers, bare) == 1
 end
 
-local function ignores(row)
-  return arg.dedupe == 'ignore' or row.once == '1'
-end
-
 function intake.repeats(row)
-  if row.item == '' or not ignores(row) then return false end
-  if intake.known[row.item] then return true end
-  local until_ms = redis.call('ZSCORE', key.seen, row.item)
-  return until_ms and tonumber(until_ms) > partition.now
+  return once.seen(row.once) or (once.ignores(row) and (intake.known[row.item] ~= nil or once.seen(row.item)))
 end
 
 -- The service will give this id to an item that is yet to come: two items of one name could not be told apart (P33).
@@ -73,20 +66,16 @@ end
 function intake.append(row)
   local position = entries.append(row.item, row.by, row.body, '')
   intake.count = intake.count + 1
+  once.remember(row)
   if row.item == '' then return positions.item_id(position) end
   intake.known[row.item] = {position = position}
   writes.add('HSET', key.index, row.item, position)
-  if ignores(row) then
-    writes.add('ZADD', key.seen, partition.now + tonumber(arg.dedupe_ms), row.item)
-    -- Two forgotten for each remembered: the window never grows past what is inside it.
-    local old = redis.call('ZRANGEBYSCORE', key.seen, '-inf', partition.now, 'LIMIT', 0, 2)
-    if #old > 0 then redis.call('ZREM', key.seen, unpack(old)) end
-  end
   return row.item
 end
 
 -- A waiting item is replaced in place and starts anew; a locked one gets a parked successor.
 function intake.replace(row)
+  once.remember(row)
   local known = intake.known[row.item]
   local beside = known.flight and key.parked or key.replaced
   local earlier = redis.call('HGET', beside, known.position)

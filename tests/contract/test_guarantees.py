@@ -245,7 +245,8 @@ class QueueMachine(RuleBasedStateMachine):
         """Carry a dead letter to its node, with a crash between the two steps or without."""
         place = sorted(self.model.dying)[which % len(self.model.dying)]
         letter = self.model.dying[place]
-        word = self.grave.publish(f"letter {place}", body=letter.item.version.body, once="1").words[0]
+        name = f"letter {place}"
+        word = self.grave.publish(name, body=letter.item.version.body, once=name).words[0]
         self.accepted[place] += word == "ok"
         assert self.accepted[place] == 1
         if steps == 2:

@@ -36,6 +36,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "number": "0",
     "dedupe": "overwrite",
     "dedupe_ms": "600000",
+    "once_ms": "7200000",
     "max_items": "1000",
     "node_full": "reject",
     "max_bounces": "3",

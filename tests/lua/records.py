@@ -25,7 +25,7 @@ class Records:
         holder = keys.BY_NAME[name].holder
         return _NAMED[holder](name, self.whose) if holder in _NAMED else f"sq:{{{self.whose}}}:{name}"
 
-    def run(self, name: str, *rows: dict[str, Any], **fixed: Any) -> list[Any]:
+    def run(self, name: str, /, *rows: dict[str, Any], **fixed: Any) -> list[Any]:
         """Run a script."""
         found = SCRIPTS[name]
         known = {**DEFAULTS, **fixed}

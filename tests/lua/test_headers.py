@@ -49,7 +49,13 @@ def used(text: str, table: str) -> set[str]:
 @each_script
 def test_keys(found: Script) -> None:
     """Every key is one of `broker/keys.py`, all of one holder, and declared exactly when the expanded body uses it."""
-    assert {keys.BY_NAME[name].holder for name in found.keys} in ({"partition"}, {"node"}, {"jid"}, {"service"})
+    assert {keys.BY_NAME[name].holder for name in found.keys} in (
+        {"partition"},
+        {"node"},
+        {"jid"},
+        {"service"},
+        {"qos"},
+    )
     reads = used(found.text.partition("\n")[2].partition("\n")[2], "key")
     if found.name == "delete":
         assert reads < set(found.keys) == {row.name for row in keys.TABLE if row.holder == "partition"}

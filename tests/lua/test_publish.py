@@ -255,3 +255,29 @@ def test_more_than_one_script_hands_out(queue: Queue) -> None:
     assert (len(answer.deliveries), answer.more) == (200, 1)
     answer = queue.expire()
     assert (answer.given, answer.more) == ([(W1, "last")], 0)
+
+
+@pytest.mark.parametrize("item", ["", "a"])
+def test_ticket(queue: Queue, item: str) -> None:
+    """SX9: what comes under a name that was used takes no effect again, in the same batch or when the item is long gone."""
+    row = {"item": item, "by": ALICE, "body": "b", "once": "\0n1", "subids": ""}
+    answer = queue.run("publish", row, row)
+    assert answer.words == ["ok", "duplicate"]
+    queue.subscribe(W1, 1)
+    (locked,) = queue.locks(W1)
+    queue.retract(W1, locked[0])
+    queue.now += 7_199_999
+    assert queue.run("publish", row).words == ["duplicate"]
+    assert queue.stats()["waiting"] == 0
+    queue.now += 1
+    assert queue.run("publish", row).words == ["ok"]
+
+
+def test_ticket_of_a_replacement(queue: Queue) -> None:
+    """X1: a publish that replaces a waiting item counts once as well: its repeat does not bring an old version back."""
+    row = {"item": "a", "by": ALICE, "body": "first", "once": "\0n1", "subids": ""}
+    queue.publish("a", body="zeroth")
+    assert queue.run("publish", row).words == ["ok"]
+    queue.publish("a", body="second")
+    assert queue.run("publish", row).words == ["duplicate"]
+    assert queue.bodies() == {"a": "second"}

@@ -36,6 +36,19 @@ def test_defaults() -> None:
     assert (settings.node_quota, settings.default_queueing) == (100, True)
     assert (settings.watchdog_seconds, settings.drain_seconds) == (10.0, 5.0)
     assert (settings.legacy_unlock_ns, settings.strict_iq_type) == (False, False)
+    assert (settings.qos_trusted, settings.event_log, settings.qos_window_seconds) == ((), None, 7200.0)
+
+
+def test_trusted_and_event_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Domains and bare JIDs are trusted, in the form in which servers write them; what is neither is told (SX12)."""
+    monkeypatch.setenv("STANZAQ_QOS_TRUSTED", "Example.org, Bot@example.com,")
+    monkeypatch.setenv("STANZAQ_EVENT_LOG", "Ops@example.org/Log")
+    settings = load()
+    assert settings.qos_trusted == ("example.org", "bot@example.com")
+    assert settings.event_log == "ops@example.org/Log"
+    monkeypatch.setenv("STANZAQ_QOS_TRUSTED", "a b")
+    monkeypatch.setenv("STANZAQ_EVENT_LOG", "")
+    assert len(_problems()) == 2
 
 
 def test_file_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

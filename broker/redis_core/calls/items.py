@@ -60,7 +60,7 @@ def _publish_row(command: Publish, record: NodeRecord) -> Values:
         "item": command.item_id or "",
         "by": publisher,
         "body": command.envelope,
-        "once": "",
+        "once": command.ticket,
         "subids": subids(command.sender) if must_subscribe else "",
     }
 
@@ -74,12 +74,16 @@ def _published(_command: Any, reply: list[bytes], _record: NodeRecord) -> Result
     return _refused(code)
 
 
+def _dead_letter_intake(command: DeadLetter, record: NodeRecord) -> Values:
+    return {**_intake(command, record), "once_ms": record.config.dedupe_seconds * 1000}
+
+
 def _dead_letter_row(command: DeadLetter, _record: NodeRecord) -> Values:
     return {
         "item": command.item_id,
         "by": command.publisher,
         "body": command.envelope,
-        "once": "1",
+        "once": command.item_id,
         "subids": "",
     }
 
@@ -148,7 +152,7 @@ def _browsed(_command: Browse, reply: Reply, _record: NodeRecord) -> Result:
 
 
 publish = Call("publish", _published, _intake, _publish_row)
-dead_letter = Call("publish", _published, _intake, _dead_letter_row)
+dead_letter = Call("publish", _published, _dead_letter_intake, _dead_letter_row)
 retract = Call("retract", _retracted, row=_request_row)
 unlock = Call("unlock", _unlocked, row=_unlock_row)
 renew = Call("renew", _renewed, row=_holder_row)

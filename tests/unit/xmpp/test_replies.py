@@ -43,6 +43,9 @@ MakeIq = Callable[..., Iq]
 # Every command that an IQ can be, with the result of its success.
 _SUCCESSES: list[tuple[Command, View | None, Result]] = [
     (Publish("jobs", _ME, None, b"", 0), None, Published("1")),
+    (Publish("jobs", _ME, None, b"", 0), View.NOTHING, Published("1")),
+    (commands.Hold(_ME, "m1", Publish("jobs", _ME, None, b"", 0), "m1"), None, Done()),
+    (commands.Deliver(_ME, "m1"), None, Done()),
     (Retract("jobs", _ME, "1"), None, Retracted(None)),
     (commands.Unlock("jobs", _ME, "1"), None, Unlocked(_ME)),
     (Renew("jobs", _ME, "1"), None, Renewed(1, 2)),

@@ -1,0 +1,159 @@
+"""Assured messages (urn:xmpp:qos): held by one step, let take effect by another, once however often either is asked for.
+
+The two steps may land on two frontends, and each may die at any point: `hold` keeps a publish, `deliver` claims it, publishes
+it under a ticket that counts once, and concludes. What was claimed and never concluded, `finish` takes up. Must not know
+what a message looks like on any wire, nor a partition's insides.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from broker import keys
+from broker.model.commands import Deliver, Hold, Publish
+from broker.model.names import Jid, bare, resource
+from broker.model.problems import Problem
+from broker.model.results import Done, Published, Refused, Result
+from broker.redis_core.server import Server, Value
+from broker.settings import Settings
+
+log = structlog.get_logger()
+
+LATE_MS = 5_000
+"""After so long a claim without an end is taken for its frontend's death; a second publish would be ignored anyway."""
+
+FINISHED_AT_ONCE = 50
+
+_TOO_MUCH = Refused(Problem.TOO_MUCH_HELD, "as much is held for you, or for all, as may be: deliver some first")
+_UNTRUSTED = Refused(Problem.NOT_TRUSTED, "assured messages are taken from those alone whom this service trusts")
+_GONE = Refused(Problem.NODE_GONE, "there is no such node (any more)")
+_UNKNOWN = Refused(Problem.ITEM_NOT_FOUND, "nothing is held under this msgId: send the message again as assured")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A publish in wait; its record is `nonce digest body-bytes node-length item-length node item envelope`."""
+
+    nonce: str
+    digest: str
+    publish: Publish
+
+    def pack(self) -> bytes:
+        """Write the record."""
+        publish = self.publish
+        node, item = publish.node.encode(), (publish.item_id or "").encode()
+        head = f"{self.nonce} {self.digest} {publish.body_bytes} {len(node)} {len(item)} "
+        return b"%b%b%b%b" % (head.encode(), node, item, publish.envelope)
+
+    @staticmethod
+    def unpack(sender: Jid, record: bytes) -> "Held":
+        """Read the record; the publish has its ticket."""
+        nonce, digest, body_bytes, node_length, item_length, rest = record.split(b" ", 5)
+        item_at = int(node_length)
+        body_at = item_at + int(item_length)
+        publish = Publish(
+            rest[:item_at].decode(),
+            sender,
+            rest[item_at:body_at].decode(),
+            rest[body_at:],
+            int(body_bytes),
+            # A zero byte: no publisher's item id, which stands in the same set, can be one.
+            ticket=f"\0{nonce.decode()}",
+        )
+        return Held(nonce.decode(), digest.decode(), publish)
+
+
+def begun(command: Hold) -> Held:
+    """Make the record of a message that comes in: its nonce makes its item id, and its ticket, one of their own."""
+    publish = command.publish
+    item = publish.item_id
+    told = (publish.node, command.stem if item is None else f"id {item}", publish.envelope)
+    digest = hashlib.sha256(b"\0".join(part if isinstance(part, bytes) else part.encode() for part in told))
+    nonce = secrets.token_hex(12)
+    named = Publish(
+        publish.node,
+        publish.sender,
+        f"{command.stem}~{nonce}" if item is None else item,
+        publish.envelope,
+        publish.body_bytes,
+    )
+    return Held(nonce, digest.hexdigest()[:32], named)
+
+
+def name(sender: Jid, msg_id: str) -> str:
+    """Name a message: by the full JID (S14), in an order that keeps the messages of one bare JID together (SX11)."""
+    return f"{bare(sender)}\0{resource(sender)}\0{msg_id}"
+
+
+def sender_of(named: str) -> Jid:
+    """Give the full JID in a name."""
+    whose, at, _msg_id = named.split("\0", 2)
+    return Jid(f"{whose}/{at}" if at else whose)
+
+
+class Assured:
+    """Carries out the two steps; holds nothing that is not in Redis."""
+
+    def __init__(self, server: Server, settings: Settings, publish: Callable[[Publish], Awaitable[Any]]) -> None:
+        """Publish by `publish`."""
+        self._server = server
+        self._publish = publish
+        self._window_ms = int(settings.qos_window_seconds * 1000)
+        self._limits: dict[str, Value] = {
+            "source_messages": settings.qos_source_messages,
+            "source_bytes": settings.qos_source_bytes,
+            "total_messages": settings.qos_total_messages,
+            "total_bytes": settings.qos_total_bytes,
+            "remembered": settings.qos_remembered,
+        }
+        # Without a word on it, the users of the server that the component belongs to.
+        trusted = settings.qos_trusted or (settings.xmpp_domain.partition(".")[2],)
+        self._trusted = frozenset((*trusted, *settings.admins)) - {""}
+
+    async def hold(self, command: Hold) -> Result:
+        """Keep a message; once this is answered it outlives every frontend."""
+        whose = bare(command.sender)
+        if whose not in self._trusted and whose.rpartition("@")[2] not in self._trusted:
+            return _UNTRUSTED
+        record = begun(command).pack()
+        named = name(command.sender, command.msg_id)
+        code, *_ = await self._run("hold", name=named, record=record, window_ms=self._window_ms, **self._limits)
+        return Done() if code == b"ok" else _TOO_MUCH
+
+    async def deliver(self, command: Deliver) -> Result:
+        """Let what is held take effect; a repeat of a delivery that is done is done as well."""
+        named = name(command.sender, command.msg_id)
+        code, *found = await self._run("claim", name=named)
+        if code == b"ok":
+            return await self._conclude(named, found[0])
+        return Done() if code == b"replayed" else _UNKNOWN
+
+    async def finish(self) -> None:
+        """Take up what others have begun and not ended, and drop what has been held for too long."""
+        _code, found = await self._run("overdue", window_ms=self._window_ms, late_ms=LATE_MS, most=FINISHED_AT_ONCE)
+        for named, record in found:
+            result = await self._conclude(named.decode(), record)
+            log.info("assured message taken up", sender=sender_of(named.decode()), result=result)
+
+    async def _conclude(self, named: str, record: bytes) -> Result:
+        held = Held.unpack(sender_of(named), record)
+        result = await self._publish(held.publish)
+        if isinstance(result, Refused) and result.problem.retryable:
+            # It stays, and whoever asks again, its sender or `finish`, may have more luck.
+            return result
+        delivered = isinstance(result, Published)
+        await self._run(
+            "conclude", name=named, nonce=held.nonce, delivered="1" if delivered else "", window_ms=self._window_ms
+        )
+        if isinstance(result, Refused):
+            # Not to be taken for a message that is unknown: its sender would send it again, in vain and for ever.
+            return _GONE if result.problem is Problem.NODE_NOT_FOUND else result
+        return Done()
+
+    async def _run(self, script: str, **fixed: Value) -> list[Any]:
+        names = [keys.of_qos(key) for key in self._server.header(script).keys]
+        return await self._server.run(self._server.arguments(script, names, {"now": "", **fixed}))

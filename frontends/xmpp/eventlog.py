@@ -1,0 +1,40 @@
+"""Events for whoever watches over the service (XEP-0337): who misuses QoS, told at a limited rate. Pure; is told the time."""
+
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from broker.model.names import Jid
+from broker.model.problems import Problem
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.markup import escaped, moment
+
+_EVERY_MS: Final = 1_000
+"""Least time between two events: a flood must not become one of our own."""
+
+
+class EventLog:
+    """The events of one frontend; without a reader it writes nothing."""
+
+    def __init__(self, service: str, reader: Jid | None) -> None:
+        """Tell `reader` in the name of `service`."""
+        self._service = service
+        self._reader = reader
+        self._next_ms = 0
+        self._suppressed = 0
+
+    def misuse(self, request: Element, problem: Problem, detail: str, now_ms: int) -> bytes:
+        """Write the event of a request that was refused as misuse; empty when it is too soon after another."""
+        if self._reader is None:
+            return b""
+        if now_ms < self._next_ms:
+            self._suppressed += 1
+            return b""
+        self._next_ms = now_ms + _EVERY_MS
+        suppressed, self._suppressed = self._suppressed, 0
+        return (
+            f"<message from='{escaped(self._service)}' to='{escaped(self._reader)}'>"
+            f"<log xmlns='{ns.EVENT_LOG}' timestamp='{moment(now_ms)}' type='Warning' id='{problem.value}'"
+            f" object='{escaped(self._service)}' subject='{escaped(request.get('from', ''))}' facility='{ns.QOS}'>"
+            f"<message>{escaped(detail)}</message>"
+            f"<tag name='suppressed' value='{suppressed}' type='xs:int'/></log></message>"
+        ).encode()

@@ -1,0 +1,112 @@
+"""Messages that publish (XEP-0060's payload in a plain message): the path that every level of QoS ends in. Pure.
+
+A message is for a node when it is addressed to NODE@service, or when a pubsub `<publish/>` inside names one. Must not know how
+the message came here: as a stanza of its own, or inside one of `qos`.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from broker.model.commands import Publish
+from broker.model.names import Jid
+from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import attributes, errors, payloads
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.markup import escaped
+
+_PUBSUB: Final = f"{{{ns.PUBSUB}}}pubsub"
+_PUBLISH: Final = f"{{{ns.PUBSUB}}}publish"
+_ITEM: Final = f"{{{ns.PUBSUB}}}item"
+
+_ENVELOPE: Final = (
+    *(f"{{{space}}}" for space in ns.ENVELOPE),
+    *(f"{{{space}}}{name}" for space in (ns.CLIENT, ns.COMPONENT) for name in ("thread", "subject")),
+)
+"""How the names of those elements begin that are about a message and not what it says: clients add them unasked."""
+
+_ESCAPE: Final = re.compile(r"\\(20|22|26|27|2f|3a|3c|3e|40|5c)")
+
+STEM_CHARACTERS: Final = 200
+"""As much of a sender's own id as an item's id has room for: four bytes a character at worst, and a digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a message publishes; `item_id` is the one that its `<item/>` names, `stem` the message's own."""
+
+    node: str
+    item_id: str | None
+    stem: str
+    envelope: bytes
+    body_bytes: int
+
+    def once(self, sender: Jid) -> Publish:
+        """Make the publish of a message that a copy of it repeats: same sender, id and payload, same item."""
+        item = self.item_id
+        if item is None and self.stem:
+            digest = hashlib.sha256(sender.encode() + b"\0" + self.envelope).hexdigest()[:24]
+            item = f"{self.stem}~{digest}"
+        return Publish(self.node, sender, item, self.envelope, self.body_bytes)
+
+
+def node_at(address: str, service: str) -> str | None:
+    """Give the node that an address of our domain names, empty for the service itself; None for any other."""
+    if address == service:
+        return ""
+    # A resource says nothing here, but peers think that an IQ needs one.
+    local, _, domain = address.partition("/")[0].partition("@")
+    if domain != service or not local:
+        return None
+    # What a local part cannot hold is escaped there (XEP-0106).
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), local)
+
+
+def read(message: Element, node: str) -> Sent | None:
+    """Read what a message to a node publishes, to the service itself with `node` empty; None when it publishes nothing.
+
+    Raises MalformedRequest.
+    """
+    stem = message.get("id", "")[:STEM_CHARACTERS]
+    pubsub = message.find(_PUBSUB)
+    if pubsub is not None and pubsub.find(_PUBLISH) is not None:
+        return _published(pubsub, node, stem)
+    if not node:
+        return None
+    said = [child for child in message if not child.tag.startswith(_ENVELOPE)]
+    if not said:
+        raise MalformedRequest(Problem.PAYLOAD_REQUIRED, "a message to a node has one element that is its payload")
+    item = Element("item")
+    item.extend(said)
+    for child in said:
+        child.tail = None
+    envelope, body_bytes = payloads.taken(item)
+    return Sent(node, None, stem, envelope, body_bytes)
+
+
+def refused(message: Element, fault: MalformedRequest) -> bytes:
+    """Write the error that a sender gets for a message that has no effect (S13); the addresses are swapped."""
+    error = errors.written(errors.wire(fault), fault.detail)
+    name = f" id='{escaped(message.get('id', ''))}'" if "id" in message.attrib else ""
+    return (
+        f"<message type='error'{name} to='{escaped(message.get('from', ''))}' from='{escaped(message.get('to', ''))}'>"
+        f"{error}</message>"
+    ).encode()
+
+
+def _published(pubsub: Element, addressed: str, stem: str) -> Sent:
+    publish = pubsub[0]
+    if len(pubsub) > 1 or publish.tag != _PUBLISH:
+        raise MalformedRequest(Problem.BAD_REQUEST, "a message publishes one item and asks for nothing else")
+    if addressed and publish.get("node", addressed) != addressed:
+        raise MalformedRequest(Problem.BAD_REQUEST, "the message is addressed to another node than it names")
+    node = addressed or attributes.node(publish)
+    if not len(publish) or publish[0].tag != _ITEM:
+        raise MalformedRequest(Problem.ITEM_REQUIRED, "the message has no item")
+    if len(publish) > 1:
+        raise MalformedRequest(Problem.ONE_ITEM_ONLY, "one item at a time")
+    item = publish[0]
+    name = None if item.get("id") is None else attributes.item_id(item)
+    return Sent(node, name, stem, *payloads.taken(item))

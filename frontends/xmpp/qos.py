@@ -1,0 +1,96 @@
+"""Requests of urn:xmpp:qos: a message with a promise around it, below all that messages mean (S1). Pure.
+
+What is inside is read by `messages`, as if it had come by itself from the sender of the IQ. Must not know the core.
+"""
+
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from broker.model.commands import Deliver, Hold, Publish
+from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import messages
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.errors import Unserved
+from frontends.xmpp.markup import escaped
+from frontends.xmpp.stanzas import Iq, Question, View, expect
+
+_SPACE: Final = f"{{{ns.QOS}}}"
+_CONTROLS: Final = frozenset(f"{_SPACE}{name}" for name in ("acknowledged", "assured", "deliver", "received"))
+_MESSAGES: Final = frozenset(f"{{{space}}}message" for space in (ns.CLIENT, ns.COMPONENT, ns.QOS))
+
+_MSG_ID_CHARACTERS: Final = 256
+
+INVALID: Final = frozenset(
+    {
+        Problem.BAD_REQUEST,
+        Problem.UNSUPPORTED,
+        Problem.NOT_TRUSTED,
+        Problem.TOO_MUCH_HELD,
+        Problem.PAYLOAD_TOO_BIG,
+    }
+)
+"""Refusals that tell of somebody who misuses the service, not of a queue that will not have an item (S21)."""
+
+
+def concerns(iq: Iq) -> bool:
+    """Tell whether an IQ is one of this protocol."""
+    return any(child.tag.startswith(_SPACE) for child in iq.element)
+
+
+def read(iq: Iq, service: str) -> Question:
+    """Translate an IQ of this protocol, to the service or to NODE@service; raises MalformedRequest."""
+    node = messages.node_at(iq.service, service)
+    if node is None:
+        raise Unserved(detail=f"the service is {service}, and a node NODE@{service}")
+    expect(iq, "set")
+    if len(iq.element) != 1:
+        raise MalformedRequest(Problem.BAD_REQUEST, "an IQ request has exactly one child (RFC 6120 8.2.3)")
+    child = iq.element[0]
+    match child.tag.removeprefix(_SPACE):
+        case "acknowledged":
+            return Question(iq, _sent(child, node).once(iq.sender), View.NOTHING)
+        case "assured":
+            return Question(iq, _held(iq, child, node))
+        case "deliver":
+            return Question(iq, Deliver(iq.sender, _msg_id(child)))
+    raise MalformedRequest(Problem.UNSUPPORTED, "no such request in urn:xmpp:qos")
+
+
+def received(msg_id: str) -> bytes:
+    """Write that a message is held; qualified, which a peer that asks for the local name alone takes as well (SX1)."""
+    return f"<received xmlns='{ns.QOS}' msgId='{escaped(msg_id)}'/>".encode()
+
+
+def _held(iq: Iq, assured: Element, node: str) -> Hold:
+    msg_id = _msg_id(assured)
+    sent = _sent(assured, node)
+    # Its item id, where it has none of its own, is made when it is held: a msgId may come again for another message.
+    publish = Publish(sent.node, iq.sender, sent.item_id, sent.envelope, sent.body_bytes)
+    return Hold(iq.sender, msg_id, publish, sent.stem or msg_id[: messages.STEM_CHARACTERS])
+
+
+def _msg_id(element: Element) -> str:
+    # Examples and peers write it plain; the schema, by a slip, in the namespace (SX2).
+    msg_id = element.get("msgId") or element.get(f"{_SPACE}msgId") or ""
+    if not 0 < len(msg_id) <= _MSG_ID_CHARACTERS:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"a msgId has 1 to {_MSG_ID_CHARACTERS} characters")
+    return msg_id
+
+
+def _sent(wrapper: Element, node: str) -> messages.Sent:
+    if len(wrapper) != 1 or wrapper[0].tag not in _MESSAGES:
+        raise MalformedRequest(Problem.BAD_REQUEST, "exactly one message is inside")
+    message = wrapper[0]
+    if message.get("type") == "error":
+        raise MalformedRequest(Problem.BAD_REQUEST, "an error is no message to deliver")
+    if any(child.tag in _CONTROLS for child in message):
+        raise MalformedRequest(Problem.BAD_REQUEST, "a promise inside a promise")
+    if message.tag.startswith(_SPACE):
+        # Written in our namespace for want of a declaration of its own: meant is the stream's (SX5).
+        for element in message.iter():
+            if element.tag.startswith(_SPACE):
+                element.tag = f"{{{ns.CLIENT}}}{element.tag.removeprefix(_SPACE)}"
+    sent = messages.read(message, node)
+    if sent is None:
+        raise MalformedRequest(Problem.NODE_REQUIRED, "the message is for no node: send it to NODE@service")
+    return sent

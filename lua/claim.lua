@@ -1,0 +1,15 @@
+#!lua flags=allow-oom
+-- Begin the delivery of a held message: give it and note when, so that it can be finished should whoever asked die (S11).
+-- Answers `replayed` for one that is delivered. Several may hold a claim at once: the publish that follows counts once.
+-- KEYS: assured claims delivered delivered_old
+-- ARGV: now name
+-- RETURNS: ok replayed item-not-found
+-- WRITES: claims
+--- @include clock marks
+local record = redis.call('HGET', key.assured, arg.name)
+if record then
+  redis.call('ZADD', key.claims, clock.now(), arg.name)
+  return {'ok', record}
+end
+if marks.of(arg.name) then return {'replayed'} end
+return {'item-not-found'}

@@ -1,0 +1,46 @@
+-- Messages held between the two steps of an assured delivery. A name is the sender's bare JID, its resource and the
+-- msgId with zero bytes between; a record begins `nonce digest `.
+-- NEEDS: assured assured_since assured_names assured_bytes claims
+local held = {TIDY = 20}
+
+local function source(name)
+  return string.sub(name, 1, string.find(name, '\0', 1, true) - 1)
+end
+
+-- Bytes change with the sets and nowhere else, so that they cannot drift from what is there.
+local function weigh(name, bytes)
+  for _, whose in ipairs({source(name), ''}) do
+    if redis.call('HINCRBY', key.assured_bytes, whose, bytes) <= 0 then redis.call('HDEL', key.assured_bytes, whose) end
+  end
+end
+
+function held.keep(now, name, record)
+  redis.call('HSET', key.assured, name, record)
+  redis.call('ZADD', key.assured_since, now, name)
+  redis.call('ZADD', key.assured_names, 0, name)
+  weigh(name, #name + #record)
+end
+
+function held.drop(name, record)
+  redis.call('HDEL', key.assured, name)
+  redis.call('ZREM', key.assured_since, name)
+  redis.call('ZREM', key.assured_names, name)
+  redis.call('ZREM', key.claims, name)
+  weigh(name, -#name - #record)
+end
+
+-- What its sender has forgotten is dropped, a few at a time; whoever asks later is told that it is not here (SX8).
+function held.tidy(now)
+  local old = redis.call('ZRANGEBYSCORE', key.assured_since, '-inf', now - tonumber(arg.window_ms), 'LIMIT', 0, held.TIDY)
+  for _, name in ipairs(old) do held.drop(name, redis.call('HGET', key.assured, name)) end
+end
+
+function held.bytes(whose)
+  return tonumber(redis.call('HGET', key.assured_bytes, whose) or 0)
+end
+
+-- Counted in the order of the names: a source's stand together, whatever its resources (S19, SX11).
+function held.count(name)
+  local whose = source(name)
+  return redis.call('ZLEXCOUNT', key.assured_names, '[' .. whose .. '\0', '(' .. whose .. '\1'), held.bytes(whose)
+end

@@ -1,0 +1,16 @@
+#!lua flags=allow-oom
+-- Take up deliveries that were begun and not ended in time: whoever began them may be dead. Drop what nobody asks for.
+-- KEYS: assured assured_since assured_names assured_bytes claims
+-- ARGV: now window_ms late_ms most
+-- RETURNS: ok
+-- WRITES: assured assured_since assured_names assured_bytes claims
+--- @include clock held
+local now = clock.now()
+held.tidy(now)
+local found = {}
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', key.claims, '-inf', now - tonumber(arg.late_ms), 'LIMIT', 0, arg.most)) do
+  -- Claimed anew, so that one frontend at a time looks after it.
+  redis.call('ZADD', key.claims, now, name)
+  found[#found + 1] = {name, redis.call('HGET', key.assured, name)}
+end
+return {'ok', found}

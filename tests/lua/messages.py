@@ -1,0 +1,30 @@
+"""Says the steps of an assured message in one line each. Knows the scripts' arguments; must not know what they decide."""
+
+from tests.lua.driver import T0
+from tests.lua.records import Records
+
+LIMITS = {"source_messages": 3, "source_bytes": 200, "total_messages": 5, "total_bytes": 1000, "remembered": 100}
+HOUR = 3_600_000
+
+
+def named(whose: str, msg_id: str, at: str = "a") -> str:
+    """Name a message."""
+    return f"{whose}\0{at}\0{msg_id}"
+
+
+def hold(records: Records, name: str, record: str = "n1 d1 body", *, after: int = 0, **limits: int) -> str:
+    """Hold a message; gives the code word."""
+    fixed = {**LIMITS, **limits, "now": T0 + after, "window_ms": HOUR}
+    return str(records.run("hold", name=name, record=record, **fixed)[0])
+
+
+def conclude(records: Records, name: str, nonce: str = "n1", *, after: int = 0, delivered: str = "1") -> None:
+    """End a delivery."""
+    fixed = {"now": T0 + after, "window_ms": HOUR, "nonce": nonce, "delivered": delivered}
+    assert records.run("conclude", name=name, **fixed) == ["ok"]
+
+
+def claimed(records: Records, name: str, *, after: int = 0) -> list[str]:
+    """Begin a delivery."""
+    found: list[str] = records.run("claim", now=T0 + after, name=name)
+    return found

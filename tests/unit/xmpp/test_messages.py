@@ -1,0 +1,115 @@
+"""Messages that publish: to whom, what, and under which id."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from broker import codec
+from broker.model.names import Jid
+from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import messages
+from frontends.xmpp import namespaces as ns
+
+SERVICE = "queue.example.org"
+ALICE = Jid("alice@example.org/home")
+JOB = "<job xmlns='urn:x'/>"
+HINTS = (
+    f"<no-store xmlns='{ns.HINTS}'/><request xmlns='urn:xmpp:receipts'/><markable xmlns='urn:xmpp:chat-markers:0'/>"
+    "<active xmlns='http://jabber.org/protocol/chatstates'/><origin-id xmlns='urn:xmpp:sid:0' id='1'/>"
+    "<delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/><private xmlns='urn:xmpp:carbons:2'/>"
+    "<nick xmlns='http://jabber.org/protocol/nick'>al</nick><thread>t</thread><subject>s</subject>"
+)
+
+
+def _message(inside: str, attributes: str = "id='m1'") -> ET.Element:
+    return ET.fromstring(f"<message xmlns='{ns.COMPONENT}' {attributes}>{inside}</message>")
+
+
+def _publish(items: str, node: str = "jobs", beside: str = "") -> str:
+    named = f" node='{node}'" if node else ""
+    return f"<pubsub xmlns='{ns.PUBSUB}'><publish{named}>{items}</publish>{beside}</pubsub>"
+
+
+@pytest.mark.parametrize(
+    ("address", "node"),
+    [
+        (SERVICE, ""),
+        (f"jobs@{SERVICE}", "jobs"),
+        (f"jobs@{SERVICE}/desk@home", "jobs"),
+        (rf"my\20jobs\5c20\40x@{SERVICE}", r"my jobs\20@x"),
+        (rf"a\2Fb\zz@{SERVICE}", r"a\2Fb\zz"),
+        (f"@{SERVICE}", None),
+        (f"{SERVICE}/x", None),
+        ("jobs@elsewhere.org", None),
+        ("", None),
+    ],
+)
+def test_addresses(address: str, node: str | None) -> None:
+    """A node's address is NODE@service, with what a JID cannot hold escaped (XEP-0106); a resource says nothing."""
+    assert messages.node_at(address, SERVICE) == node
+
+
+def test_payload_among_what_clients_add() -> None:
+    """The payload is the one element that says something; hints, receipts, states, ids and the like are about the message."""
+    sent = messages.read(_message(f"{HINTS} {JOB} "), "jobs")
+    assert sent is not None
+    assert (sent.node, sent.item_id, sent.stem, codec.unpack(sent.envelope).body) == ("jobs", None, "m1", JOB.encode())
+
+
+@pytest.mark.parametrize(
+    ("inside", "problem"),
+    [
+        ("", Problem.PAYLOAD_REQUIRED),
+        (HINTS, Problem.PAYLOAD_REQUIRED),
+        ("<body>a</body><html xmlns='http://jabber.org/protocol/xhtml-im'/>", Problem.PAYLOAD_INVALID),
+        (_publish(f"<item>{JOB}</item>", node="other"), Problem.BAD_REQUEST),
+        (_publish(f"<item>{JOB}</item>", beside="<publish-options/>"), Problem.BAD_REQUEST),
+        (_publish(""), Problem.ITEM_REQUIRED),
+        (_publish(f"<item>{JOB}</item>" * 2), Problem.ONE_ITEM_ONLY),
+        (_publish("<item/>"), Problem.PAYLOAD_REQUIRED),
+        (_publish(f"<item id=''>{JOB}</item>"), Problem.ITEM_ID_INVALID),
+    ],
+)
+def test_what_is_wrong_with_a_message(inside: str, problem: Problem) -> None:
+    """Each message to a node that cannot be published has its error."""
+    with pytest.raises(MalformedRequest) as caught:
+        messages.read(_message(inside), "jobs")
+    assert caught.value.problem is problem
+
+
+def test_the_service_itself() -> None:
+    """At the bare service a publish names its node; all other messages there are somebody's small talk."""
+    assert messages.read(_message("<body>hello</body>"), "") is None
+    assert messages.read(_message("<received xmlns='urn:xmpp:receipts' id='1'/>"), "") is None
+    sent = messages.read(_message(_publish(f"<item id='i1'>{JOB}</item>")), "")
+    assert sent is not None and (sent.node, sent.item_id) == ("jobs", "i1")
+    with pytest.raises(MalformedRequest) as caught:
+        messages.read(_message(_publish(f"<item>{JOB}</item>", node="")), "")
+    assert caught.value.problem is Problem.NODE_REQUIRED
+
+
+def test_ids() -> None:
+    """SX10: a copy of a message is the same item; another sender's, or one with another payload, is not."""
+
+    def item(inside: str = JOB, attributes: str = "id='m1'", sender: str = ALICE) -> str | None:
+        sent = messages.read(_message(inside, attributes), "jobs")
+        assert sent is not None
+        return sent.once(Jid(sender)).item_id
+
+    first = item()
+    assert first is not None and first.startswith("m1~") and item() == first
+    others = {item(sender="alice@example.org/work"), item("<job xmlns='urn:y'/>"), item(attributes="id='m2'")}
+    assert len(others | {first}) == 4
+    assert item(attributes="") is None
+    long = item(attributes=f"id='{'🐇' * 2000}'")
+    assert long is not None and len(long.encode()) <= 1023
+    assert item(_publish(f"<item id='own'>{JOB}</item>")) == "own"
+
+
+def test_an_error_goes_back() -> None:
+    """S13: the sender of a message without effect is told, under its id and from the address that it wrote to."""
+    message = _message(JOB, f"id='&lt;1&gt;' from='{ALICE}' to='jobs@{SERVICE}'")
+    error = ET.fromstring(messages.refused(message, MalformedRequest(Problem.FORBIDDEN, "no")))
+    assert error.attrib == {"type": "error", "id": "<1>", "to": ALICE, "from": f"jobs@{SERVICE}"}
+    assert error[0].tag == "error" and error[0][0].tag == f"{{{ns.STANZAS}}}forbidden"
+    assert "id" not in ET.fromstring(messages.refused(_message(JOB, ""), MalformedRequest(Problem.FORBIDDEN))).attrib
