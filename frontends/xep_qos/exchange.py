@@ -27,11 +27,11 @@ class Undelivered(Exception):  # noqa: N818  (what became of a message)
 
 
 class Refused(Undelivered):
-    """The receiver said no: it has not taken this message."""
+    """Somebody said no, the receiver or a server on the way: this message was not taken."""
 
 
 class Unconfirmed(Undelivered):
-    """Nobody confirmed the message, however often it was sent: it may have been delivered, or not."""
+    """The message may have been taken, or not: it was sent, and nobody ever said yes to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,14 @@ class Move(Enum):
 class Exchange:
     """One message, from its first request to its end."""
 
-    def __init__(self, sent: Outstanding, timing: Timing) -> None:
-        """Begin, or go on, at the step that was reached."""
+    def __init__(self, sent: Outstanding, timing: Timing, *, resumed: bool = False) -> None:
+        """Begin; or go on, `resumed`, at the step that was reached."""
         self.sent = sent
         self._timing = timing
         self._failures = 0
         self._anew = False
+        # Whether a request may have been carried out whose answer was not heard.
+        self._unheard = resumed
 
     @property
     def patience(self) -> float:
@@ -87,10 +89,15 @@ class Exchange:
             raise Unconfirmed(self.sent, "not-authorized", f"the stream is now {sender}, not {self.sent.sender}")
         self.sent = replace(self.sent, sender=sender)
 
+    def lost(self) -> None:
+        """Note that the stream broke before an answer came."""
+        self._unheard = True
+
     def heard(self, answer: Result | Error | None, now: float) -> Move:
         """Judge an answer, None when there was none in time; raise Undelivered when there is nothing left to do."""
         match answer, self.sent.step:
             case None, _:
+                self._unheard = True
                 return self._failed(Move.REPEAT, "remote-server-timeout")
             case Result(received), Step.ASSURED:
                 if received != self.sent.msg_id:
@@ -107,7 +114,9 @@ class Exchange:
             case Error(kind, condition, text), _ if kind == "wait" or condition in _PASSING:
                 return self._failed(Move.PAUSE, condition, text)
         assert isinstance(answer, Error)
-        raise Refused(self.sent, answer.condition, answer.text)
+        # A server on the way that says no to this copy knows nothing of an earlier one. Before `deliver` it does not matter.
+        ended = Unconfirmed if self._unheard and self.sent.step is not Step.ASSURED else Refused
+        raise ended(self.sent, answer.condition, answer.text)
 
     def _failed(self, move: Move, condition: str, text: str = "") -> Move:
         self._failures += 1
@@ -118,4 +127,5 @@ class Exchange:
     def _proceed(self, step: Step, now: float) -> Move:
         self.sent = replace(self.sent, step=step, since=now)
         self._failures = 0
+        self._unheard = False
         return Move.PROCEED

@@ -98,7 +98,7 @@ class XepQos(BasePlugin):
     def resume(self) -> dict[str, "asyncio.Task[None]"]:
         """Send again what an earlier run left in the outbox, each from the step it had reached; give how each ends by msgId."""
         left = [sent for sent in self._outbox.pending() if sent.msg_id not in self._carried]
-        return {sent.msg_id: self._start(sent) for sent in left}
+        return {sent.msg_id: self._start(Exchange(sent, self._timing, resumed=True)) for sent in left}
 
     async def _send(self, content: ElementBase | Element, mto: JID | str, step: Step) -> None:
         msg_id = f"{self._run}-{next(self._numbers)}"
@@ -107,22 +107,23 @@ class XepQos(BasePlugin):
         # The outbox must have it before anybody else can.
         sent = Outstanding(msg_id, self.xmpp.boundjid.full, str(mto), message, step, self.clock())
         self._outbox.save(sent)
-        await self._start(sent)
+        await self._start(Exchange(sent, self._timing))
 
-    def _start(self, sent: Outstanding) -> "asyncio.Task[None]":
-        self._carried.add(sent.msg_id)
-        carrying = asyncio.create_task(self._carry(sent))
-        carrying.add_done_callback(lambda _: self._carried.remove(sent.msg_id))
+    def _start(self, exchange: Exchange) -> "asyncio.Task[None]":
+        msg_id = exchange.sent.msg_id
+        self._carried.add(msg_id)
+        carrying = asyncio.create_task(self._carry(exchange))
+        carrying.add_done_callback(lambda _: self._carried.remove(msg_id))
         return carrying
 
-    async def _carry(self, sent: Outstanding) -> None:
+    async def _carry(self, exchange: Exchange) -> None:
         """Bring a message to its end; when cancelled, leave it in the outbox."""
         try:
-            await self._converse(Exchange(sent, self._timing))
+            await self._converse(exchange)
         except Undelivered:
-            self._outbox.forget(sent.msg_id)
+            self._outbox.forget(exchange.sent.msg_id)
             raise
-        self._outbox.forget(sent.msg_id)
+        self._outbox.forget(exchange.sent.msg_id)
 
     async def _converse(self, exchange: Exchange) -> None:
         """Ask, and do what follows from the answers. A request keeps its id, so that a late answer to it counts."""
@@ -136,7 +137,8 @@ class XepQos(BasePlugin):
             patience = exchange.patience
             answered = await self._ask(request, exchange.sent, patience)
             if answered.cancelled():
-                # The stream broke; this was no try of the receiver's.
+                # This was no try of the receiver's patience or ours.
+                exchange.lost()
                 continue
             answer = elements.answer(answered.result()) if answered.done() else None
             move = exchange.heard(answer, self.clock())

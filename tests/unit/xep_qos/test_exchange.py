@@ -1,5 +1,7 @@
 """What a sender does about each answer at each step."""
 
+from collections.abc import Callable
+
 import pytest
 
 from frontends.xep_qos.elements import Error, Result
@@ -95,6 +97,32 @@ def test_a_refusal_is_told(step: Step, condition: str) -> None:
     with pytest.raises(Refused, match=rf"b@example\.org: {condition} \(because\)") as told:
         _exchange(step).heard(Error("cancel", condition, "because"), 1.0)
     assert (told.value.condition, told.value.text, told.value.sent.step) == (condition, "because", step)
+
+
+def _silence(exchange: Exchange) -> None:
+    exchange.heard(None, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("step", "told"), [(Step.ACKNOWLEDGED, Unconfirmed), (Step.ASSURED, Refused), (Step.DELIVER, Unconfirmed)]
+)
+@pytest.mark.parametrize("before", [_silence, Exchange.lost, None], ids=["silence", "lost", "resumed"])
+def test_a_refusal_after_silence(step: Step, told: type[Exception], before: Callable[[Exchange], None] | None) -> None:
+    """A no to this copy says nothing of an earlier one whose answer was not heard, unless nothing is delivered at this step."""
+    exchange = Exchange(_exchange(step).sent, _TIMING, resumed=before is None)
+    if before is not None:
+        before(exchange)
+    with pytest.raises(told):
+        exchange.heard(Error("auth", "forbidden"), 2.0)
+
+
+def test_silence_before_received_is_past() -> None:
+    """What was not heard of <assured/> makes nothing doubtful about <deliver/>."""
+    exchange = _exchange(Step.ASSURED)
+    exchange.heard(None, 1.0)
+    exchange.heard(Result("m1"), 2.0)
+    with pytest.raises(Refused):
+        exchange.heard(Error("auth", "forbidden"), 3.0)
 
 
 @pytest.mark.parametrize("step", [Step.ACKNOWLEDGED, Step.ASSURED])

@@ -223,7 +223,8 @@ def test_resume(step: Step, loop: StillLoop) -> None:
     assert request[0].get("msgId") == (None if step is Step.ACKNOWLEDGED else "old-1")
     stream.hear(error(request, "auth", "forbidden"))
     told = resuming.exception()
-    assert isinstance(told, Refused)
+    # The earlier run may have heard nothing of what it sent, so a no is certain only where nothing is delivered yet.
+    assert isinstance(told, Refused if step is Step.ASSURED else Unconfirmed)
     assert (told.sent.msg_id, told.condition) == ("old-1", "forbidden")
     assert outbox.pending() == []
 

@@ -40,6 +40,7 @@ class Sending(RuleBasedStateMachine):
         # What is on its way, with the time at which it was sent: requests, and answers.
         self.there: list[tuple[Element, float]] = []
         self.back: list[tuple[Element, float]] = []
+        self.doubled: set[str | None] = set()
         self.sent: list[tuple[Step, bool]] = []
         self.told: dict[str, Undelivered | None] = {}
         self.tasks: list[asyncio.Task[None]] = []
@@ -68,7 +69,19 @@ class Sending(RuleBasedStateMachine):
     def arrive(self, pick: int, *, twice: bool) -> None:
         """Let any request arrive, and perhaps stay on its way as a copy."""
         request = self._pick(self.there, pick, keep=twice)
+        if twice:
+            self.doubled.add(request.get("id"))
         self.back.append((self.receiver.answer(request, self.loop.now), self.loop.now))
+
+    @precondition(lambda self: self.there)
+    @rule(pick=st.integers(0))
+    def bounce(self, pick: int) -> None:
+        """Let a server on the way refuse a request, which the receiver never sees."""
+        request, _ = self.there[pick % len(self.there)]
+        # A server that sees one copy of what the network has doubled is not this sender's to understand.
+        if request.get("id") not in self.doubled:
+            self.there.pop(pick % len(self.there))
+            self.back.append((error(request, "auth", "forbidden"), self.loop.now))
 
     @precondition(lambda self: self.there)
     @rule(pick=st.integers(0))
