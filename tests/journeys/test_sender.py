@@ -102,18 +102,22 @@ async def test_each_level(enter: Enter, owner: Client) -> None:
     assert await _texts(owner, node) == [job.text for job in jobs]
 
 
-@pytest.mark.parametrize("doomed", [1, 2])
-async def test_killed_between_the_steps(doomed: int, service: Service, enter: Enter, owner: Client) -> None:
-    """Frontends that die when the message is held, and has yet to be delivered, cost time and nothing else."""
+def _kill_frontend(service: Service) -> None:
+    service.frontends[0].kill()
+
+
+def _kill_redis(service: Service) -> None:
+    service.redis.kill()
+    asyncio.get_running_loop().call_later(1.0, service.redis.start)
+
+
+@pytest.mark.parametrize("kill", [_kill_frontend, _kill_redis])
+async def test_killed_between_the_steps(
+    kill: Callable[[Service], None], service: Service, enter: Enter, owner: Client
+) -> None:
+    """What dies when the message is held, and has yet to be delivered, costs time and nothing else."""
     node = await owner.queue()
-
-    def between() -> None:
-        for frontend in service.frontends[:doomed]:
-            frontend.kill()
-        if doomed == len(service.frontends):
-            asyncio.get_running_loop().call_later(1.0, service.frontends[0].start)
-
-    outbox = Snare(between)
+    outbox = Snare(lambda: kill(service))
     sender, job = await enter(outbox), _job()
     async with asyncio.timeout(PATIENCE_SECONDS):
         await sender.qos.send_assured(job, f"{node}@{DOMAIN}")
@@ -131,17 +135,17 @@ async def test_killed_under_load(service: Service, enter: Enter, owner: Client) 
     assert sorted(str(text) for text in await _texts(owner, node)) == sorted(str(job.text) for job in jobs)
 
 
-@pytest.mark.parametrize("level", ["send_acknowledged", "send_assured"])
-async def test_nobody_there(level: str, service: Service, enter: Enter, owner: Client) -> None:
-    """What is sent while no frontend runs arrives when one does."""
+async def test_nobody_there(service: Service, enter: Enter, owner: Client) -> None:
+    """While no frontend runs, an ejabberd without s2s says no in their place: the sender is told, and nothing comes later."""
     node = await owner.queue()
-    sender, job = await enter(), _job()
+    sender = await enter()
     for frontend in service.frontends:
         frontend.kill()
-    asyncio.get_running_loop().call_later(1.0, service.frontends[0].start)
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        await getattr(sender.qos, level)(job, f"{node}@{DOMAIN}")
-    assert await _texts(owner, node) == [job.text]
+    with pytest.raises(Refused) as told:
+        await sender.qos.send_assured(_job(), f"{node}@{DOMAIN}")
+    assert told.value.condition == "forbidden"
+    service.frontends[0].start()
+    assert await _texts(owner, node) == []
 
 
 async def test_sender_restarted(enter: Enter, owner: Client) -> None:
