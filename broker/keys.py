@@ -84,7 +84,9 @@ TABLE: Final = (
         "sources of held messages",
     ),
     Key("claims", "zset", "qos", "names whose delivery has begun; score is when in ms", "QOS_TOTAL_MESSAGES"),
-    Key("delivered", "hash", "qos", "names of delivered messages -> digest", "QOS_REMEMBERED, QOS_WINDOW_SECONDS"),
+    Key(
+        "delivered", "hash", "qos", "names of delivered messages -> their digests", "QOS_REMEMBERED, QOS_WINDOW_SECONDS"
+    ),
     Key(
         "delivered_old", "hash", "qos", "the generation of delivered ones before", "QOS_REMEMBERED, QOS_WINDOW_SECONDS"
     ),

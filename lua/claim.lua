@@ -11,5 +11,5 @@ if record then
   redis.call('ZADD', key.claims, clock.now(), arg.name)
   return {'ok', record}
 end
-if marks.of(arg.name) then return {'replayed'} end
+if marks.stands(arg.name) then return {'replayed'} end
 return {'item-not-found'}

@@ -8,7 +8,7 @@
 --- @include clock held marks
 local now = clock.now()
 held.tidy(now)
-if redis.call('HEXISTS', key.assured, arg.name) == 1 or marks.of(arg.name) == marks.digest(arg.record) then
+if redis.call('HEXISTS', key.assured, arg.name) == 1 or marks.knows(arg.name, marks.digest(arg.record)) then
   return {'ok'}
 end
 local messages, bytes = held.count(arg.name)
@@ -21,6 +21,6 @@ if messages >= tonumber(arg.source_messages)
   or marks.count() >= tonumber(arg.remembered) then
   return {'too-much-held'}
 end
-marks.forget(arg.name)
+marks.reclaim(now, tonumber(arg.window_ms), arg.name)
 held.keep(now, arg.name, arg.record)
 return {'ok'}

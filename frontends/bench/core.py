@@ -28,7 +28,7 @@ BODY: Final = b"x" * 200
 BATCH: Final = 100
 WORKERS: Final = tuple(f"worker{number}@localhost/bench" for number in range(4))
 _BASE: Final = {"now": "", "revision": "1", "frontend": "bench", "sent": "", "number": 0}
-_INTAKE: Final = {"dedupe": "overwrite", "dedupe_ms": 1, "max_items": 10_000_000, "node_full": "reject"}
+_INTAKE: Final = {"dedupe": "overwrite", "dedupe_ms": 1, "once_ms": 1, "max_items": 10_000_000, "node_full": "reject"}
 
 
 class Bench:

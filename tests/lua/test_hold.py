@@ -34,6 +34,34 @@ def test_reclaimed_name(records: Records) -> None:
     assert claimed(records, named("a@x", "1")) == ["ok", "n2 d2 other"]
 
 
+def test_late_copy_of_an_earlier_one(records: Records) -> None:
+    """SX9, SX10: a copy of what a reclaimed name stood for before is known as well, up to sixteen messages back."""
+    name = named("a@x", "1")
+    for number in range(18):
+        assert hold(records, name, f"n{number} d{number:02} body") == "ok"
+        conclude(records, name, f"n{number}")
+    for number in (17, 2):
+        assert hold(records, name, f"late d{number:02} body") == "ok"
+        assert claimed(records, name) == ["replayed"]
+    hold(records, name, "late d01 body")
+    assert claimed(records, name) == ["ok", "late d01 body"]
+
+
+def test_refused_after_it_was_reclaimed(records: Records) -> None:
+    """S13: that an earlier message of the name was delivered is no word about a later one that was not."""
+    name = named("a@x", "1")
+    hold(records, name)
+    conclude(records, name)
+    hold(records, name, "n2 d2 other")
+    conclude(records, name, "n2", delivered="")
+    assert claimed(records, name) == ["item-not-found"]
+    assert hold(records, name, "n3 d1 body") == "ok"
+    assert claimed(records, name) == ["item-not-found"]
+    hold(records, name, "n4 d2 other")
+    conclude(records, name, "n4")
+    assert claimed(records, name) == ["replayed"]
+
+
 def test_messages_of_a_source(records: Records) -> None:
     """S19, SX11: the limit is the bare JID's, however many resources it has; its neighbours by name have their own."""
     for number, at in enumerate(("a", "b", "")):

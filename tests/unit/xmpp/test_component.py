@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker import codec
-from broker.model.commands import Bounce, Command, Describe, Presence, Publish, Retract, Stats
+from broker.model.commands import Bounce, Command, Deliver, Describe, Hold, Presence, Publish, Retract, Stats
 from broker.model.core import Core, Outlet, Reply
 from broker.model.items import Delivery, Envelope, NodeEvent
 from broker.model.names import Jid, Partition
@@ -76,12 +76,14 @@ class PlayedCore:
 class Door:
     """A component on the test's wire, with the test's core."""
 
-    def __init__(self, wire: "Wire", *, strict: bool = False) -> None:
+    def __init__(self, wire: "Wire", *, strict: bool = False, event_log: Jid | None = None) -> None:
         """Connect it, as a server would."""
         self.wire = wire
         self.core = PlayedCore()
         self.links: list[bool] = []
-        self.component = Component(domain=_DOMAIN, secret="s", host="127.0.0.1", port=1, strict_iq_type=strict)
+        self.component = Component(
+            domain=_DOMAIN, secret="s", host="127.0.0.1", port=1, strict_iq_type=strict, event_log=event_log
+        )
         self.component._stream.open = lambda: None  # type: ignore[method-assign]
         self.component.start(self.core, self.links.append)
         self.component._stream.connection_made(wire)  # type: ignore[arg-type]
@@ -393,3 +395,108 @@ async def test_drain_does_not_wait_for_ever(door: Door) -> None:
         door.component._stream.connection_lost(None)
         await drained
     assert "closing with requests unanswered" in [entry["event"] for entry in logs]
+
+
+# Messages and promises (urn:xmpp:qos).
+
+_NODE = f"jobs@{_DOMAIN}"
+_JOB = "<message xmlns='jabber:client' id='m1'><a xmlns='urn:x'/></message>"
+_ACKNOWLEDGED = f"<acknowledged xmlns='{ns.QOS}'>{_JOB}</acknowledged>"
+_ASSURED = f"<assured xmlns='{ns.QOS}' msgId='m1'>{_JOB}</assured>"
+_DELIVER = f"<deliver xmlns='{ns.QOS}' msgId='m1'/>"
+
+
+def _message(inside: str = "<a xmlns='urn:x'/>", to: str = _NODE, more: str = "") -> str:
+    return f"<message id='m1' from='{_WORKER}' to='{to}'{more}>{inside}</message>"
+
+
+@pytest.mark.parametrize("to", [_DOMAIN, _NODE, f"{_NODE}/desk"])
+async def test_the_three_requests_of_qos(door: Door, to: str) -> None:
+    """Each is a command, to the service or to a node, and each result has the request's id and addresses (S3, S9, S11)."""
+    publish = f"<message xmlns='jabber:client'>{_PUBLISH}</message>"
+    inside = publish if to == _DOMAIN else _JOB
+    for payload in (_ACKNOWLEDGED, _ASSURED, _DELIVER):
+        door.feed(_iq(payload.replace(_JOB, inside), to=to))
+    assert [type(command) for command in door.core.commands] == [Publish, Hold, Deliver]
+    for outcome in (Published("j1"), Done(), Done()):
+        door.core.answer(outcome)
+    replies = await door.heard()
+    assert [(reply.get("type"), reply.get("from"), reply.get("to")) for reply in replies] == [
+        ("result", to, _WORKER)
+    ] * 3
+    assert [[(child.tag, child.get("msgId")) for child in reply] for reply in replies] == [
+        [],
+        [(f"{{{ns.QOS}}}received", "m1")],
+        [],
+    ]
+
+
+async def test_a_plain_message_is_a_publish(door: Door) -> None:
+    """S2: it goes into the queue, and nobody is told that it did."""
+    door.feed(_message())
+    (command,) = door.core.commands
+    assert isinstance(command, Publish) and (command.node, command.sender) == ("jobs", _WORKER)
+    door.core.answer(Published("j1"))
+    assert await door.heard() == []
+
+
+async def test_a_plain_message_that_fails_comes_back(door: Door) -> None:
+    """S13: refused by the core, unreadable, or come while the frontend stops: its sender is told."""
+    door.feed(_message())
+    door.core.answer(Refused(Problem.NODE_NOT_FOUND))
+    door.feed(_message("<a/><b/>"))
+    door.feed(_message("<p:a/>"))
+    door.core.broken = True
+    with capture_logs():
+        door.feed(_message())
+    door.core.broken = False
+    door.component.refuse()
+    door.feed(_message())
+    errors = await door.heard()
+    assert [_condition(error) for error in errors] == [
+        "item-not-found",
+        "bad-request",
+        "bad-request",
+        "internal-server-error",
+        "internal-server-error",
+    ]
+    assert {(error.tag, error.get("id"), error.get("from"), error.get("to")) for error in errors} == {
+        ("message", "m1", _NODE, _WORKER)
+    }
+
+
+@pytest.mark.parametrize(
+    "stanza",
+    [
+        _message(more=" type='error'"),
+        _message("<p:a/>", more=" type='error'"),
+        _message("<body>hello</body>", _DOMAIN),
+        _message(to=f"{_DOMAIN}/x"),
+        _message(to="jobs@elsewhere.example.org"),
+        _message().replace(f" from='{_WORKER}'", ""),
+    ],
+)
+async def test_messages_that_nobody_answers(door: Door, stanza: str) -> None:
+    """Errors are never answered, and talk to the service itself is no publish."""
+    door.feed(stanza)
+    assert door.core.commands == [] and await door.heard() == []
+
+
+async def test_misuse_is_reported(wire: "Wire") -> None:
+    """S21: whoever watches is told of what is malformed, untrusted or too much, and not of a queue's own refusals."""
+    door = Door(wire, event_log=Jid("ops@example.org"))
+    door.feed(_iq(_ASSURED.replace("msgId='m1'", "")))
+    error, event = await door.heard()
+    assert (_condition(error), event.get("to"), event[0].get("id")) == ("bad-request", "ops@example.org", "bad-request")
+    for problem, condition, events in (
+        (Problem.NOT_TRUSTED, "not-allowed", 1),
+        (Problem.TOO_MUCH_HELD, "resource-constraint", 1),
+        (Problem.FORBIDDEN, "forbidden", 0),
+    ):
+        door.component._log._next_ms = 0
+        door.feed(_iq(_ASSURED, to=_NODE))
+        door.core.answer(Refused(problem, "why"))
+        error, *told = await door.heard()
+        assert (_condition(error), len(told)) == (condition, events)
+    door.feed(_iq(_RETRACT.replace("<item id='j1'/>", "")))
+    assert len(await door.heard()) == 1

@@ -1,0 +1,137 @@
+"""What a hostile network test is made of: frontends that die at a chosen exchange with Redis, and a sender that never gives up.
+
+A frontend is the real door over the real core; only its stream is the test's. Must not know in which order things happen:
+that is the state machine's choice.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+from broker.redis_core.service import RedisCore
+from broker.settings import Settings
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.component import Component
+
+SERVICE: Final = "queue.localhost"
+SENDER: Final = "sender@localhost/box"
+
+
+class Frontend:
+    """One frontend; `fuse` exchanges with Redis from now it dies, before that exchange or after it."""
+
+    def __init__(self, url: str, write: Callable[[bytes], None]) -> None:
+        """Run over the Redis at `url` and write to `write` while it lives; must be made in the loop."""
+        self.fuse = -1
+        self.before = False
+        self.alive = True
+        self.component = Component(domain=SERVICE, secret="s", host="127.0.0.1", port=1)
+        settings = {"redis_url": url, "xmpp_domain": SERVICE, "xmpp_secret": "s", "qos_source_messages": 1000}
+        self.core = RedisCore(Settings(**settings), self.component)  # type: ignore[arg-type]
+        self.component._core = self.core
+        self.component._stream.write = lambda data: write(data) if self.alive else None  # type: ignore[method-assign]
+        self._exchange = self.core._server._plain
+        self.core._server._plain = self._plain  # type: ignore[method-assign]
+
+    async def _plain(self, work: Any) -> Any:  # noqa: ANN401  (redis-py's)
+        self.fuse -= 1
+        if self.fuse == 0 and self.before:
+            self.alive = False
+        if not self.alive:
+            work.close()
+            await asyncio.Event().wait()
+        reply = await self._exchange(work)
+        if self.fuse == 0:
+            self.alive = False
+            await asyncio.Event().wait()
+        return reply
+
+    def receive(self, stanza: bytes) -> None:
+        """Take a stanza off the network; the dead take nothing."""
+        if self.alive:
+            self.component.receive(ET.fromstring(stanza), None)
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is under way, and nothing ever will be in a dead one."""
+        core = self.core
+        return not self.alive or (not core._tasks and all(lane.quiet for lane in core._lanes.values()))
+
+    async def end(self) -> None:
+        """Let go of everything."""
+        self.alive = False
+        lanes = [lane._running for lane in self.core._lanes.values() if lane._running is not None]
+        tasks = [*self.core._tasks, *lanes]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.core._server.close()
+
+
+class Level(Enum):
+    """What is promised of a message."""
+
+    PLAIN = "plain"
+    ACKNOWLEDGED = "acknowledged"
+    ASSURED = "assured"
+
+
+@dataclass
+class Message:
+    """A message of the sender's; `step` is what it waits for: acknowledged, assured, deliver, then done or failed."""
+
+    number: int
+    level: Level
+    node: str
+    msg_id: str
+    step: str = ""
+    copies: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin with the level's first step."""
+        self.step = self.level.value
+
+    @property
+    def over(self) -> bool:
+        """Tell whether nothing is to be repeated."""
+        return self.step in {"done", "failed"} or self.level is Level.PLAIN
+
+    def stanza(self) -> bytes:
+        """Write the present step: each repeat is the same."""
+        head = f"xmlns='{ns.COMPONENT}' id='{self.number}-{self.step}' from='{SENDER}' to='{self.node}@{SERVICE}'"
+        inside = f"<job xmlns='urn:x' n='{self.number}'/>"
+        if self.level is Level.PLAIN:
+            return f"<message {head}>{inside}</message>".encode()
+        if self.step == "deliver":
+            asked = f"<deliver xmlns='{ns.QOS}' msgId='{self.msg_id}'/>"
+        else:
+            named = f" msgId='{self.msg_id}'" if self.step == "assured" else ""
+            message = f"<message xmlns='{ns.CLIENT}' id='{self.number}'>{inside}</message>"
+            asked = f"<{self.step} xmlns='{ns.QOS}'{named}>{message}</{self.step}>"
+        return f"<iq {head} type='set'>{asked}</iq>".encode()
+
+    def hear(self, step: str, reply: ET.Element) -> None:
+        """Take a reply; one to an earlier step, or that says to wait, changes nothing."""
+        if step != self.step or self.over:
+            return
+        error = reply.find("error")
+        if error is None:
+            if step == "assured":
+                received = [child for child in reply if child.tag.rpartition("}")[2] == "received"]
+                assert [child.get("msgId") for child in received] == [self.msg_id]
+            self.step = "deliver" if step == "assured" else "done"
+        elif error.get("type") != "wait":
+            # SX8: what the service does not know is sent to it again.
+            unknown = step == "deliver" and error[0].tag == f"{{{ns.STANZAS}}}item-not-found"
+            self.step = "assured" if unknown else "failed"
+
+
+@dataclass
+class Network:
+    """What is on its way, in both directions; `carried` and the like are for whoever decides what becomes of it."""
+
+    to_service: list[bytes] = field(default_factory=list)
+    to_sender: list[bytes] = field(default_factory=list)

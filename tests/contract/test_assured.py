@@ -1,0 +1,189 @@
+"""Assured messages over a real server: the two steps on two frontends, crashes between them, limits and trust."""
+
+import asyncio
+
+import pytest
+import redis
+
+from broker import keys
+from broker.model.commands import Affiliate, Browse, Configure, Declare, Delete, Deliver, Hold, Publish, Retract
+from broker.model.names import Jid
+from broker.model.problems import CoreUnavailable, Problem
+from broker.model.results import Browsed, Done, Refused, Result
+from broker.redis_core import assured, pulse, rounds
+from broker.redis_core.service import RedisCore
+from frontends.servers.redis import RedisServer
+from tests.contract.conftest import MakeCore
+
+ALICE = Jid("alice@localhost/home")
+
+
+def hold(node: str, msg_id: str = "m1", sender: Jid = ALICE, body: bytes = b"payload", item: str | None = None) -> Hold:
+    """Send an assured message."""
+    return Hold(sender, msg_id, Publish(node, sender, item, body, len(body)), msg_id)
+
+
+async def items(core: RedisCore, node: str) -> list[tuple[str, bytes]]:
+    """Give what is in the node, without the nonces."""
+    browsed = await core.ask(Browse(node, ALICE, (), 500))
+    assert isinstance(browsed, Browsed)
+    return [(item.item_id.partition("~")[0], item.envelope) for item in browsed.items]
+
+
+def problem(result: Result) -> Problem:
+    """Give why it was refused."""
+    assert isinstance(result, Refused)
+    return result.problem
+
+
+def kept(server: RedisServer) -> set[str]:
+    """Name the keys that hold messages."""
+    with redis.Redis.from_url(server.url) as client:
+        names = [row.name for row in keys.TABLE if row.holder == "qos"]
+        return {name for name in names if client.exists(keys.of_qos(name))}
+
+
+async def test_two_frontends(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
+    """S9, S10, S11: received by one and delivered by another, once, however often each step is repeated anywhere."""
+    one, other = [(await make_core())[0] for _frontend in range(2)]
+    await one.ask(Declare(node, ALICE, {}))
+    assert await one.ask(hold(node)) == await other.ask(hold(node, body=b"second copy")) == Done()
+    assert await items(one, node) == []
+    results = await asyncio.gather(*(core.ask(Deliver(ALICE, "m1")) for core in (one, other) * 3))
+    assert set(results) == {Done()}
+    assert await items(one, node) == [("m1", b"payload")]
+    # Late copies of both steps, from the network (SX9).
+    assert await other.ask(hold(node)) == await one.ask(Deliver(ALICE, "m1")) == Done()
+    assert await items(one, node) == [("m1", b"payload")]
+    assert kept(valkey) == {"delivered"}
+
+
+async def test_consumed_before_the_repeat(make_core: MakeCore, node: str) -> None:
+    """SX9: a message that a worker has finished is not delivered again by a late `deliver`."""
+    core, _ = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    await core.ask(hold(node, item="i1"))
+    await core.ask(Deliver(ALICE, "m1"))
+    await core.ask(Retract(node, ALICE, "i1"))
+    assert await core.ask(hold(node, item="i1")) == await core.ask(Deliver(ALICE, "m1")) == Done()
+    assert await items(core, node) == []
+
+
+async def test_reclaimed_and_unknown(make_core: MakeCore, node: str) -> None:
+    """SX8, SX10: a delivered msgId with another message is a new message; what was never held is told to be unknown."""
+    core, _ = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    assert problem(await core.ask(Deliver(ALICE, "m1"))) is Problem.ITEM_NOT_FOUND
+    for body in (b"first", b"second"):
+        await core.ask(hold(node, body=body))
+        assert await core.ask(Deliver(ALICE, "m1")) == Done()
+    assert await items(core, node) == [("m1", b"first"), ("m1", b"second")]
+    assert problem(await core.ask(Deliver(Jid("alice@localhost/work"), "m1"))) is Problem.ITEM_NOT_FOUND
+
+
+async def test_refused_for_good(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
+    """S13: a node that is gone, or will not have it, is told at `deliver`, and nothing of the message stays."""
+    core, _ = await make_core()
+    await core.ask(hold(node))
+    # Not item-not-found, upon which the sender would send it again for ever.
+    assert problem(await core.ask(Deliver(ALICE, "m1"))) is Problem.NODE_GONE
+    owner = Jid("owner@localhost/1")
+    await core.ask(Declare(node, owner, {"pubsub#publish_model": ("open",)}))
+    await core.ask(hold(node))
+    await core.ask(Affiliate(node, owner, {Jid("alice@localhost"): "outcast"}))
+    assert problem(await core.ask(Deliver(ALICE, "m1"))) is Problem.FORBIDDEN
+    assert problem(await core.ask(Deliver(ALICE, "m1"))) is Problem.ITEM_NOT_FOUND
+    assert kept(valkey) == set()
+
+
+async def test_refused_for_now(make_core: MakeCore, node: str) -> None:
+    """S12: what may pass is a `wait`: the message stays, and a later `deliver` is its one delivery."""
+    core, _ = await make_core()
+    await core.ask(Declare(node, ALICE, {"pubsub#max_items": ("1",)}))
+    await core.ask(Publish(node, ALICE, "first", b"x", 1))
+    await core.ask(hold(node))
+    assert problem(await core.ask(Deliver(ALICE, "m1"))) is Problem.NODE_FULL
+    await core.ask(Configure(node, ALICE, {"pubsub#max_items": ("5",)}))
+    assert await core.ask(Deliver(ALICE, "m1")) == await core.ask(Deliver(ALICE, "m1")) == Done()
+    assert await items(core, node) == [("first", b"x"), ("m1", b"payload")]
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a frontend look for unfinished deliveries all the time."""
+    monkeypatch.setattr(assured, "LATE_MS", 200)
+    monkeypatch.setattr(pulse, "TURN_SECONDS", 0.03)
+    monkeypatch.setattr(rounds, "LOOK_EVERY", 1)
+
+
+@pytest.mark.parametrize("published", [False, True])
+async def test_death_in_the_middle(
+    quick: None,
+    make_core: MakeCore,
+    valkey: RedisServer,
+    node: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    published: bool,
+) -> None:
+    """SX9: a frontend that dies before or after the publish leaves one item, by whoever looks, without the sender."""
+    dying, _ = await make_core()
+    await dying.ask(Declare(node, ALICE, {}))
+    await dying.ask(hold(node))
+    unhindered = dying._assured._publish
+
+    async def publish(command: Publish) -> None:
+        if published:
+            await unhindered(command)
+        detail = "dead"
+        raise CoreUnavailable(detail)
+
+    monkeypatch.setattr(dying._assured, "_publish", publish)
+    monkeypatch.setattr(dying._rounds, "_finish", lambda: asyncio.sleep(0))
+    assert problem(await dying.ask(Deliver(ALICE, "m1"))).retryable
+    assert len(await items(dying, node)) == published
+    other, _ = await make_core()
+    async with asyncio.timeout(10):
+        while kept(valkey) != {"delivered"}:  # noqa: ASYNC110  (whoever finishes it knows no event of ours)
+            await asyncio.sleep(0.02)
+    assert await items(other, node) == [("m1", b"payload")]
+    assert await other.ask(Deliver(ALICE, "m1")) == Done()
+
+
+async def test_trust(make_core: MakeCore, node: str) -> None:
+    """SX12: by domain or by bare JID, administrators always; the default is the domain above the component's."""
+    core, _ = await make_core()
+    assert await core.ask(hold(node)) == Done()
+    for stranger in ("eve@elsewhere/1", "eve@sub.localhost/1", "eve@localhost.org/1", "queue.localhost"):
+        assert problem(await core.ask(hold(node, sender=Jid(stranger)))) is Problem.NOT_TRUSTED
+    told, _ = await make_core(qos_trusted="b@y,z", admins="a@w")
+    for friend in ("b@y/1", "anyone@z/1", "z", "a@w/1"):
+        assert await told.ask(hold(node, sender=Jid(friend))) == Done()
+    for stranger in ("c@y/1", "alice@localhost/1"):
+        assert problem(await told.ask(hold(node, sender=Jid(stranger)))) is Problem.NOT_TRUSTED
+
+
+async def test_ten_thousand_of_one_sender(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
+    """S19, guarantee 6: one sender cannot fill the memory, whatever its resources; its neighbour is served."""
+    core, _ = await make_core()
+    senders = [Jid(f"alice@localhost/{number % 7}") for number in range(10_000)]
+    results = []
+    for first in range(0, 10_000, 500):
+        asked = (core.ask(hold(node, f"m{first + n}", senders[first + n])) for n in range(500))
+        results += await asyncio.gather(*asked)
+    assert results.count(Done()) == 100
+    assert {problem(result) for result in results if isinstance(result, Refused)} == {Problem.TOO_MUCH_HELD}
+    assert await core.ask(hold(node, sender=Jid("bob@localhost/1"))) == Done()
+    with redis.Redis.from_url(valkey.url) as client:
+        assert client.hlen(keys.of_qos("assured")) == 101
+
+
+async def test_deleted_in_between(make_core: MakeCore, node: str) -> None:
+    """P24: a message for an earlier life of a node goes into the present one: it is for a name."""
+    core, _ = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    await core.ask(hold(node))
+    await core.ask(Delete(node, ALICE))
+    await core.ask(Declare(node, ALICE, {}))
+    assert await core.ask(Deliver(ALICE, "m1")) == Done()
+    assert await items(core, node) == [("m1", b"payload")]

@@ -1,0 +1,300 @@
+"""QoS over a network that loses, repeats, delays and reorders, between frontends and a Redis that are killed at any point.
+
+At the end of every history assured messages are in the queue exactly once, acknowledged ones at least once, and the sender
+knows of each that failed (S5, S10, S11, S13, SX7, SX8, SX9, SX10).
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+from xml.etree import ElementTree as ET
+
+import pytest
+import redis
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from broker.model.commands import Browse, Declare, Retract
+from broker.model.names import Jid
+from broker.model.results import Browsed, Declared, Result, Retracted
+from broker.redis_core import assured
+from broker.redis_core.service import RedisCore
+from frontends.servers.redis import RedisServer
+from tests.contract.hostile import SERVICE, Frontend, Level, Message, Network
+
+OWNER = Jid("owner@localhost/1")
+PATIENCE = 40
+"""Rounds of repeats after which a message that is not over has been forgotten by somebody."""
+
+LONG = 1000
+"""A wait until nothing is under way."""
+
+frontends = st.integers(0, 1)
+fates = st.sampled_from(("arrives", "arrives", "arrives", "repeats", "repeats", "is lost"))
+waits = st.sampled_from((0, 0, 1, 3, LONG, LONG))
+
+
+class HostileMachine(RuleBasedStateMachine):
+    """A sender, a network, two frontends, a Redis; and a worker, on whose side nothing goes wrong."""
+
+    server: ClassVar[RedisServer]
+
+    @initialize()
+    def begin(self) -> None:
+        """Make an open node, and one to which the sender may not publish; a third does not exist."""
+        self.runner = asyncio.Runner()
+        self.network = Network()
+        self.messages: list[Message] = []
+        self.taken: Counter[int] = Counter()
+        self.restarts = 0
+        with redis.Redis.from_url(self.server.url) as client:
+            client.flushall()
+        self.runner.run(self._begin())
+
+    async def _begin(self) -> None:
+        self.frontends = [self._frontend(), self._frontend()]
+        # Not one of those that die: it makes the nodes, and empties them.
+        self.worker = self._frontend()
+        for node, model in (("open", "open"), ("closed", "publishers")):
+            options = {"pubsub#publish_model": (model,)}
+            assert isinstance(await self.worker.core.ask(Declare(node, OWNER, options)), Declared)
+
+    def _frontend(self) -> Frontend:
+        return Frontend(self.server.url, self.network.to_sender.append)
+
+    # The sender.
+
+    @rule(
+        level=st.sampled_from((Level.ASSURED, Level.ASSURED, Level.ASSURED, Level.ACKNOWLEDGED, Level.PLAIN)),
+        node=st.sampled_from(("open", "open", "open", "open", "closed", "none")),
+        reclaimed=st.booleans(),
+    )
+    def send(self, *, level: Level, node: str, reclaimed: bool) -> None:
+        """Send a message, perhaps under the msgId of one that is delivered (S14)."""
+        number = len(self.messages)
+        done = [message.msg_id for message in self.messages if message.step == "done" and message.msg_id]
+        busy = {message.msg_id for message in self.messages if not message.over}
+        free = [msg_id for msg_id in done if msg_id not in busy]
+        msg_id = free[-1] if reclaimed and free else f"m{number}"
+        message = Message(number, level, node, msg_id if level is Level.ASSURED else "")
+        self.messages.append(message)
+        self.network.to_service.append(message.stanza())
+
+    @precondition(lambda self: self.unfinished)
+    @rule(which=st.integers(0, 50))
+    def repeat(self, *, which: int) -> None:
+        """Lose patience with a message, and send its present step again (S5, S12)."""
+        message = self.unfinished[which % len(self.unfinished)]
+        self.network.to_service.append(message.stanza())
+
+    @property
+    def unfinished(self) -> list[Message]:
+        """Those that the sender still has to bring home."""
+        return [message for message in self.messages if not message.over]
+
+    # The network.
+
+    @precondition(lambda self: self.network.to_service)
+    @rule(which=st.integers(0, 50), frontend=frontends, fate=fates, then=waits)
+    def ask(self, *, which: int, frontend: int, fate: str, then: int) -> None:
+        """Bring any request to either frontend, or lose it, or keep it for another time as well."""
+        stanzas = self.network.to_service
+        stanza = stanzas[which % len(stanzas)] if fate == "repeats" else stanzas.pop(which % len(stanzas))
+        if fate != "is lost":
+            self._bring(stanza, self.frontends[frontend])
+        self.runner.run(self._wait(then))
+
+    @precondition(lambda self: any(message.step == "deliver" for message in self.messages))
+    @rule(which=st.integers(0, 50), both=st.booleans(), then=waits)
+    def deliver(self, *, which: int, both: bool, then: int) -> None:
+        """Bring the request that all depends on to a frontend, or to both at the same time."""
+        ready = [message for message in self.messages if message.step == "deliver"]
+        stanza = ready[which % len(ready)].stanza()
+        for frontend in self.frontends if both else self.frontends[which % 2 :][:1]:
+            self._bring(stanza, frontend)
+        self.runner.run(self._wait(then))
+
+    def _bring(self, stanza: bytes, frontend: Frontend) -> None:
+        number = int((ET.fromstring(stanza).get("id") or "").partition("-")[0])
+        self.messages[number].copies += 1
+        self.runner.run(self._receive(frontend, stanza))
+
+    async def _receive(self, frontend: Frontend, stanza: bytes) -> None:
+        frontend.receive(stanza)
+
+    @precondition(lambda self: self.network.to_sender)
+    @rule(which=st.integers(0, 50), fate=fates)
+    def answer(self, *, which: int, fate: str) -> None:
+        """Bring any answer to the sender, or lose it, or keep it for another time as well."""
+        stanzas = self.network.to_sender
+        stanza = stanzas[which % len(stanzas)] if fate == "repeats" else stanzas.pop(which % len(stanzas))
+        if fate != "is lost":
+            self._hear(stanza)
+
+    def _hear(self, stanza: bytes) -> None:
+        reply = ET.fromstring(stanza)
+        number, _, step = (reply.get("id") or "").partition("-")
+        assert reply.get("from", "").endswith(f"@{SERVICE}")
+        self.messages[int(number)].hear(step, reply)
+
+    # The frontends, Redis and the worker.
+
+    @rule(then=waits)
+    def wait(self, *, then: int) -> None:
+        """Let the frontends work for a while: what they have begun may be anywhere."""
+        self.runner.run(self._wait(then))
+
+    async def _wait(self, milliseconds: int) -> None:
+        if milliseconds == LONG:
+            await self._settle()
+        elif milliseconds:
+            await asyncio.sleep(milliseconds / 1000)
+
+    async def _settle(self) -> None:
+        async with asyncio.timeout(10):
+            while not all(frontend.quiet for frontend in self.frontends):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    @rule(frontend=frontends, fuse=st.integers(0, 5), before=st.booleans())
+    def doom(self, *, frontend: int, fuse: int, before: bool) -> None:
+        """Let a frontend die at one of its next exchanges with Redis, its request unsent or the reply lost; 0: at once.
+
+        A dead one is replaced.
+        """
+        if fuse and self.frontends[frontend].alive:
+            self.frontends[frontend].fuse, self.frontends[frontend].before = fuse, before
+        else:
+            self.runner.run(self._replace(frontend))
+
+    async def _replace(self, frontend: int) -> None:
+        await self.frontends[frontend].end()
+        self.frontends[frontend] = self._frontend()
+
+    @rule(frontend=frontends)
+    def look_round(self, *, frontend: int) -> None:
+        """Let a frontend finish what others may have begun."""
+        alive = self.frontends[frontend]
+        if alive.alive:
+            self.runner.run(self._look_round(alive))
+
+    async def _look_round(self, frontend: Frontend) -> None:
+        frontend.core.background(frontend.core._assured.finish())
+
+    @precondition(lambda self: self.restarts < 2)
+    @rule(chance=st.integers(0, 4))
+    def kill_redis(self, *, chance: int) -> None:
+        """Kill Redis in the middle of everything, now and then; it comes back with what it had promised to keep."""
+        if chance == 0:
+            self.restarts += 1
+            self.server.kill()
+            self.server.start()
+
+    @rule()
+    def work(self) -> None:
+        """Take everything out of the queue: what comes twice cannot hide behind its id."""
+        self.runner.run(self._work(self.worker.core))
+
+    async def _work(self, core: RedisCore) -> None:
+        browsed = await self._surely(core, Browse("open", OWNER, (), 500), Browsed)
+        assert isinstance(browsed, Browsed)
+        for item in browsed.items:
+            number = int(item.envelope.partition(b"n='")[2].partition(b"'")[0])
+            self.taken[number] += 1
+            await self._surely(core, Retract("open", OWNER, item.item_id), Retracted)
+        assert isinstance(await self._surely(core, Browse("closed", OWNER, (), 1), Browsed), Browsed)
+
+    async def _surely(self, core: RedisCore, command: Browse | Retract, wanted: type[Result]) -> Result:
+        """Ask until it is done: Redis may just have come back."""
+        async with asyncio.timeout(10):
+            while not isinstance(result := await core.ask(command), wanted):
+                pass
+        return result
+
+    # The end.
+
+    def teardown(self) -> None:
+        """Let the network heal and the sender come to an end; then count."""
+        if not hasattr(self, "runner"):
+            return
+        try:
+            self._heal()
+            self._judge()
+        finally:
+            self.runner.run(self._end())
+            self.runner.close()
+
+    def _heal(self) -> None:
+        for frontend in (0, 1):
+            self.runner.run(self._replace(frontend))
+        late = [*self.network.to_service]
+        self.network.to_service.clear()
+        for n, stanza in enumerate(late):
+            self._bring(stanza, self.frontends[n % 2])
+        for n in range(PATIENCE):
+            self.runner.run(self._settle())
+            for stanza in self.network.to_sender:
+                self._hear(stanza)
+            self.network.to_sender.clear()
+            for message in self.unfinished:
+                self._bring(message.stanza(), self.frontends[n % 2])
+        self.runner.run(self._settle())
+        for alive in self.frontends:
+            self.runner.run(self._look_round(alive))
+            self.runner.run(self._settle())
+        self.work()
+
+    def _judge(self) -> None:
+        assert self.unfinished == []
+        for message in self.messages:
+            times = self.taken[message.number]
+            if message.level is Level.PLAIN:
+                assert times <= message.copies, message
+            elif message.node != "open":
+                assert (message.step, times) == ("failed", 0), message
+            elif message.level is Level.ASSURED:
+                assert (message.step, times) == ("done", 1), message
+            else:
+                assert message.step == "done" and 1 <= times <= message.copies, message
+
+    async def _end(self) -> None:
+        for frontend in (*self.frontends, self.worker):
+            await frontend.end()
+
+
+CHECKS = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[HostileMachine]]:
+    """Give the machine a Redis that keeps what it has answered."""
+    # Every claim counts as late: whoever looks round competes with whoever claimed it.
+    monkeypatch.setattr(assured, "LATE_MS", 0)
+    with RedisServer(tmp_path / "redis", options={"appendonly": "yes", "appendfsync": "always"}) as server:
+        HostileMachine.server = server
+        yield HostileMachine
+
+
+def test_hostile_network(machine: type[HostileMachine]) -> None:
+    """Issue 4: each level keeps its promise over 15 histories of 50 steps."""
+    run_state_machine_as_test(
+        machine,
+        settings=settings(max_examples=15, stateful_step_count=50, deadline=None, suppress_health_check=CHECKS),
+    )
+
+
+@pytest.mark.soak
+def test_hostile_network_for_long(machine: type[HostileMachine]) -> None:
+    """The same over 500 histories of 80 steps."""
+    run_state_machine_as_test(
+        machine,
+        settings=settings(max_examples=500, stateful_step_count=80, deadline=None, suppress_health_check=CHECKS),
+    )

@@ -1,0 +1,40 @@
+"""Records of assured messages: what is written is read back, names keep a JID's messages together."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.model.commands import Hold, Publish
+from broker.model.names import Jid
+from broker.redis_core.assured import Held, begun, name, sender_of
+
+ALICE = Jid("alice@x/my desk")
+
+
+def _hold(node: str = "n", item: str | None = None, body: bytes = b"b", stem: str = "m1") -> Hold:
+    return Hold(ALICE, "m1", Publish(node, ALICE, item, body, len(body)), stem)
+
+
+@given(st.text(min_size=1), st.text(min_size=1), st.binary())
+def test_records(node: str, item: str, body: bytes) -> None:
+    """Whatever a node, an id and a payload are made of, they come back, with a ticket that no publisher can write."""
+    held = begun(_hold(node, item, body))
+    read = Held.unpack(ALICE, held.pack())
+    assert (read.nonce, read.digest) == (held.nonce, held.digest)
+    assert (read.publish.node, read.publish.item_id, read.publish.envelope) == (node, item, body)
+    assert read.publish.ticket == f"\0{held.nonce}" and read.publish.sender == ALICE
+
+
+def test_digests() -> None:
+    """SX10: copies have one digest and each its own nonce; another node, id or payload is another message."""
+    first, copy = begun(_hold()), begun(_hold())
+    assert first.digest == copy.digest and first.nonce != copy.nonce
+    assert first.publish.item_id == f"m1~{first.nonce}"
+    others = {begun(other).digest for other in (_hold("o"), _hold(item="m1"), _hold(body=b"c"), _hold(stem="m2"))}
+    assert len(others | {first.digest}) == 5
+
+
+def test_names() -> None:
+    """S14: the sender is the full JID, and comes out of the name again."""
+    for jid in ("alice@x/my desk", "alice@x", "x", "x/a/b"):
+        assert sender_of(name(Jid(jid), "m\0 1")) == jid
+    assert name(ALICE, "m1").startswith("alice@x\0")
