@@ -83,14 +83,20 @@ def bench_core(*, as_json: Json = False, quick: Quick = False) -> None:
 
 
 @bench.command("xmpp")
-def bench_xmpp(*, as_json: Json = False, quick: Quick = False) -> None:
+def bench_xmpp(
+    *,
+    qos: Annotated[bool, typer.Option("--qos", help="Measure instead what each level of QoS costs a sender.")] = False,
+    as_json: Json = False,
+    quick: Quick = False,
+) -> None:
     """Measure through XMPP, against the pubsub that ejabberd brings along.
 
     Example: stanzaq bench xmpp --json
     """
-    from frontends.bench import xmpp  # noqa: PLC0415
+    from frontends.bench import levels, xmpp  # noqa: PLC0415
 
-    raise typer.Exit(_served("The benchmark", partial(xmpp.main, as_json=as_json, quick=quick)))
+    measure = levels.main if qos else xmpp.main
+    raise typer.Exit(_served("The benchmark", partial(measure, as_json=as_json, quick=quick)))
 
 
 @app.command()

@@ -20,11 +20,11 @@ STANZAS_PER_JOB: Final = 6
 """What a frontend reads or writes for a job: publish, its result, delivery, retract, notification, its result."""
 
 _DRAIN_SECONDS: Final = 20.0
-_PAYLOAD: Final = f"<job xmlns='urn:example:job'>{'x' * 160}</job>"
+PAYLOAD: Final = f"<job xmlns='urn:example:job'>{'x' * 160}</job>"
 """200 bytes, as in the benchmark of the core."""
 
 _ANSWER: Final = re.compile(rb"<iq ([^>]*)>")
-_DELIVERY: Final = re.compile(rb"<(?:iq ([^>]*)|lock [^>]*\bitem='(\d+)' token='(\d+)'[^>]*)>")
+_DELIVERY: Final = re.compile(rb"<(?:iq ([^>]*)|lock [^>]*\bitem='((\d+)[^']*)' token='(\d+)'[^>]*)>")
 _EVENT: Final = re.compile(rb"<item id='(\d+)'[^>]*>")
 
 _RETRACT: Final = (
@@ -35,7 +35,7 @@ _RETRACT: Final = (
 
 def publication(service: str, node: str) -> bytes:
     """Build a publish with places for two numbers: the request's and the item's."""
-    content = stanzas.publish(node, "%d", _PAYLOAD).replace('"', "'")
+    content = stanzas.publish(node, "%d", PAYLOAD).replace('"', "'")
     return f"<iq type='set' to='{service}' id='p%d'>{content}</iq>".encode()
 
 
@@ -101,6 +101,9 @@ class Loop:
 class Jobs:
     """A queue with one publisher and some workers, on connections of their own."""
 
+    answers = _ANSWER
+    """What the publisher listens for, with the attributes as its group."""
+
     def __init__(self, service: str, node: str) -> None:
         """Prepare; `open` connects."""
         self._service = service
@@ -119,7 +122,7 @@ class Jobs:
         jobs = cls(service, node)
         owner = Session.open(port, accounts)
         owner.ask(service, stanzas.create(node, {}))
-        jobs._publisher = await Wire.over(owner, _ANSWER, lambda found: jobs.loop.check(found[1]))
+        jobs._publisher = await Wire.over(owner, cls.answers, lambda found: jobs._answered(found[1]))
         for _ in range(WORKERS):
             worker = Session.open(port, accounts)
             worker.tell(f"<presence to='{service}'/>")
@@ -145,18 +148,26 @@ class Jobs:
         self._sent[number] = time.perf_counter()
         self._publisher.write(self._publish % (number, number))
 
+    def _answered(self, answer: bytes) -> None:
+        """Hear what became of a publish."""
+        self.loop.check(answer)
+
+    def _worked(self) -> None:
+        """Hear that a worker is done with an item."""
+        self.loop.end()
+
     async def _worker(self, session: Session) -> Wire:
         service, node = self._names
 
         def take(found: re.Match[bytes]) -> None:
-            answer, item, token = found.groups()
+            answer, item, number, token = found.groups()
             if item is not None:
-                wire.write(_RETRACT % (service, item, node, item, token))
-                self.waits.append(time.perf_counter() - self._sent.pop(int(item)))
+                wire.write(_RETRACT % (service, number, node, item, token))
+                self.waits.append(time.perf_counter() - self._sent.pop(int(number)))
             # Its notification came before it on the same stream (QX17): with the result the job is done.
             else:
                 self.loop.check(answer)
-                self.loop.end()
+                self._worked()
 
         wire = await Wire.over(session, _DELIVERY, take)
         return wire

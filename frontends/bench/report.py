@@ -37,6 +37,11 @@ def at_most(name: str, unit: str, value: float, target: float, against: float | 
     return Row(name, unit, round(value, 2), shown, round(ratio, 3), f"<= {target}", ratio <= target)
 
 
+def told(name: str, unit: str, value: float, against: float) -> Row:
+    """Make a row without a target, next to what it is compared with."""
+    return Row(name, unit, round(value, 3), round(against, 3), round(value / against, 3), "", holds=True)
+
+
 def machine() -> dict[str, str | int]:
     """Describe where the figures come from; they mean little elsewhere."""
     cpu = next(

@@ -5,12 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 
-def test_rows(tmp_path: Path) -> None:
-    """A short run prints one JSON object with the machine and a row of each name; the exit code tells whether all hold."""
+def _rows(tmp_path: Path, *options: str) -> dict[str, Any]:
+    """Run it for a moment, check what holds for every report, and give the rows by name."""
     done = subprocess.run(
-        [sys.executable, "-m", "frontends.cli", "bench", "xmpp", "--json", "--quick"],
+        [sys.executable, "-m", "frontends.cli", "bench", "xmpp", "--json", "--quick", *options],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -19,11 +20,26 @@ def test_rows(tmp_path: Path) -> None:
     )
     assert done.returncode in {0, 1}, done.stderr
     report = json.loads(done.stdout)
-    rows = {row["name"]: row for row in report["rows"]}
     assert report["machine"]["cores"] == os.cpu_count()
-    assert list(rows) == ["jobs", "cpu_per_stanza", "latency_p50", "latency_p99", "two_frontends"]
+    rows = {row["name"]: row for row in report["rows"]}
     assert all(row.keys() == {"name", "unit", "value", "ceiling", "ratio", "target", "holds"} for row in rows.values())
     assert all(row["value"] > 0 for row in rows.values())
-    assert all(rows[name]["ceiling"] > 0 for name in ("jobs", "two_frontends"))
     assert done.returncode == (0 if all(row["holds"] for row in rows.values()) else 1)
     assert list(tmp_path.iterdir()) == []
+    return rows
+
+
+def test_rows(tmp_path: Path) -> None:
+    """A short run prints one JSON object with the machine and a row of each name; the exit code tells whether all hold."""
+    rows = _rows(tmp_path)
+    assert list(rows) == ["jobs", "cpu_per_stanza", "latency_p50", "latency_p99", "two_frontends"]
+    assert all(rows[name]["ceiling"] > 0 for name in ("jobs", "two_frontends"))
+
+
+def test_levels(tmp_path: Path) -> None:
+    """Acknowledged messages take two stanzas where a plain one takes one, assured ones four, and no more (S23)."""
+    rows = _rows(tmp_path, "--qos")
+    names = [f"qos_{level}_{what}" for what in ("stanzas", "time") for level in ("acknowledged", "assured")]
+    assert list(rows) == names
+    assert [rows[name]["ratio"] for name in names[:2]] == [2, 4]
+    assert all(rows[name]["ceiling"] > 0 and rows[name]["holds"] for name in names)
