@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- The holders of locks have confirmed what was sent to them (urn:xmpp:qos): an assured delivery goes on to `deliver`, with
 -- which its lock's time begins, and any other is done. What is late, repeated or not the holder's changes nothing.
--- KEYS: meta log replaced inflight deadlines held subscribers turns resting delayed handover sent unconfirmed retries
+-- KEYS: meta log replaced inflight deadlines subscribers delayed handover sent unconfirmed retries
 -- ARGV: now revision frontend sent number retry | sender position token stage
 -- RETURNS: ok stale gone deleted | ok replayed lock-lost
--- WRITES: meta inflight deadlines subscribers turns resting sent unconfirmed retries
---- @include partition sent credit schedule again due
+-- WRITES: meta inflight deadlines subscribers sent unconfirmed retries
+--- @include partition sent subscriptions schedule again due
 local refusal = partition.load()
 if refusal then return refusal end
 sent.mark()
@@ -24,7 +24,8 @@ local function conclude(flight)
   -- It has arrived: nobody has to send it again, whatever its frontend had marked.
   local _, sequence = flights.sender(flight.line)
   flights.entrust(flight.position, flight.line, '-', string.format('%d', sequence))
-  credit.settle(flight.subid, true)
+  local subscriber = subscriptions.get(flight.subid)
+  if subscriber then subscriptions.reached(subscriber) end
 end
 
 for i, row in ipairs(rows) do

@@ -1,23 +1,19 @@
 -- A delivery that is sent again, or goes on to its next stage: same token, a new sequence, another frontend to send it.
 -- NEEDS: deadlines
 --- @include partition entries flights unconfirmed
-local again = {}
+local again = {NOTHING = {by = '', body = ''}}
 
 -- Puts the delivery into the caller's hands and gives the row that says what to send. Nothing past the deadline: that is
 -- left to `expire`, since a worker must not begin what another is about to get.
 function again.row(flight)
   local position = flight.position
   local deadline = tonumber(redis.call('ZSCORE', key.deadlines, position))
-  local entry = entries.get(flight.log_id)
+  local stage = unconfirmed.of(position)
+  local entry = stage == 'deliver' and again.NOTHING or entries.get(flight.log_id)
   if not (entry and deadline and deadline > partition.now) then return nil end
-  local stage, body = unconfirmed.of(position), entry.body
-  if stage == 'assured' then
-    deadline = partition.deadline
-  elseif stage == 'deliver' then
-    body = ''
-  end
+  if stage == 'assured' then deadline = partition.deadline end
   partition.token = partition.token + 1
   flights.entrust(position, flight.line, arg.frontend, string.format('%d', partition.token))
-  return {flight.jid, position, flight.item, tonumber(flight.token), tonumber(flight.attempt), deadline, entry.by, body,
-    partition.token, stage}
+  return {flight.jid, position, flight.item, tonumber(flight.token), tonumber(flight.attempt), deadline, entry.by,
+    entry.body, partition.token, stage}
 end

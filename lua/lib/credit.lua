@@ -8,14 +8,11 @@ function credit.held(subid)
   return redis.call('ZCOUNT', key.held, subid, subid)
 end
 
--- Puts a subscriber where its free credit belongs, keeping its turn; one whom a delivery reached starts its bounces anew.
+-- Puts a subscriber where its free credit belongs, keeping its turn.
 function credit.settle(subid, reached)
   local subscriber = subscriptions.get(subid)
   if not subscriber then return end
-  if reached and subscriber.bounces > 0 then
-    subscriber.bounces = 0
-    subscriptions.put(subscriber)
-  end
+  if reached then subscriptions.reached(subscriber) end
   local free = credit.held(subid) < subscriber.limit
   local from, to = free and key.resting or key.turns, free and key.turns or key.resting
   local served = redis.call('ZSCORE', from, subid)

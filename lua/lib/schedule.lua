@@ -18,8 +18,8 @@ function schedule.put(position, stage, tries)
   writes.add('ZADD', key.retries, string.format('%d', partition.now + pause(tries)), position)
 end
 
--- Records the first try of what is to be confirmed and gives the lock's deadline. The time for an assured item starts when its receiver may begin,
--- so until then the deadline leaves room for every try.
+-- Records the first try of what is to be confirmed and gives the lock's deadline. The time for an assured item starts when
+-- its receiver may begin, so until then the deadline leaves room for every try.
 function schedule.begin(position, stage)
   if stage == 'unacknowledged' then return partition.deadline_text end
   schedule.put(position, stage, 1)

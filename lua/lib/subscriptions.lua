@@ -12,7 +12,14 @@ function subscriptions.get(subid)
   return line and subscriptions.read(subid, line) or nil
 end
 
--- Writes a subscription; `bounces` are those since its last acknowledgement.
+-- One whom a delivery reached starts its bounces anew.
+function subscriptions.reached(subscriber)
+  if subscriber.bounces == 0 then return end
+  subscriber.bounces = 0
+  subscriptions.put(subscriber)
+end
+
+-- Writes a subscription; `bounces` are those since something last reached it.
 function subscriptions.put(subscriber)
   redis.call('HSET', key.subscribers, subscriber.subid,
     string.format('%d %d %s %s', subscriber.limit, subscriber.bounces, subscriber.qos, subscriber.jid))

@@ -1,7 +1,7 @@
 -- The next try of what has not been confirmed in time; after the last one silence counts as a delivery that came back.
 -- NEEDS: retries
---- @include partition writes flights unconfirmed schedule again bounces
--- Bounded as a dispatch is, and for the same reason.
+--- @include partition writes flights unconfirmed schedule again ending bounces
+-- Bounded as a dispatch is, and for the same reason; what subscriptions that end give back counts too.
 local tries = {LIMIT = 200, BYTES = 1048576}
 
 -- Gives the rows to send and whether more are due.
@@ -19,12 +19,12 @@ function tries.run()
       schedule.put(position, stage, tried + 1)
       made[#made + 1] = row
       bytes = bytes + (row and #row[8] or 0)
-      if bytes >= tries.BYTES and i < #due then
-        writes.flush()
-        return made, true
-      end
     else
       unconfirmed.forget(position)
+    end
+    if i < #due and (bytes >= tries.BYTES or ending.freed >= tries.LIMIT) then
+      writes.flush()
+      return made, true
     end
   end
   writes.flush()

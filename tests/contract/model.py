@@ -355,9 +355,9 @@ class Model:
         self.token += 1
         lock.frontend, lock.sequence = frontend, self.token
         deadline = self.now + self.options.lock_ms if lock.stage == "assured" else lock.deadline
-        body = "" if lock.stage == "deliver" else item.version.body
-        return (lock.jid, written(item.position), item.name, lock.token, lock.attempt, deadline, item.version.by, body,
-                self.token, lock.stage)  # fmt: skip
+        by, body = ("", "") if lock.stage == "deliver" else (item.version.by, item.version.body)
+        return (lock.jid, written(item.position), item.name, lock.token, lock.attempt, deadline, by, body, self.token,
+                lock.stage)  # fmt: skip
 
     def _try_again(self, frontend: str) -> list[tuple[object, ...]]:
         """Send again what is due and give up what was sent often enough (S5, S6, S12)."""

@@ -242,6 +242,23 @@ def test_bounded(queue: Queue) -> None:
     assert len(answer.deliveries) + len(queue.expire().deliveries) == 20
 
 
+def test_silence_is_bounded(queue: Queue) -> None:
+    """X7: subscriptions that end give back no more in one call than a visit may, and the rest follows."""
+    for n in range(4):
+        queue.subscribe(f"w{n}@x/a", 100, "acknowledged")
+    queue.publish(*(f"i{n}" for n in range(200)))
+    queue.publish(*(f"i{n}" for n in range(200, 400)))
+    while queue.expire().more:
+        pass
+    queue.now += 5_000
+    assert queue.expire(retry="5000 5000 0").more == 1
+    assert queue.stats()["in_flight"] == 200
+    while queue.expire(retry="5000 5000 0").more:
+        pass
+    assert queue.stats()["in_flight"] == 0 and queue.stats()["subscribers"] == 0
+    assert unconfirmed(queue) == set()
+
+
 def test_lost_by_hand(queue: Queue) -> None:
     """An item that a hand at redis-cli took away is tried as often as any other, and no oftener."""
     (delivery,) = taken(queue, "acknowledged", "a")

@@ -9,6 +9,7 @@ from broker.model.commands import (
     Browse,
     Command,
     Configure,
+    Confirm,
     Delete,
     Describe,
     Locks,
@@ -25,6 +26,7 @@ from broker.model.commands import (
 from broker.model.names import Jid, Partition
 from broker.model.nodes import AccessModel, Affiliation, NodeConfig, NodeRecord, PublishModel
 from broker.model.problems import Problem
+from broker.model.qos import Stage
 from broker.redis_core.policy import refusal
 
 ME, OTHER = Jid("me@x/1"), Jid("other@x/1")
@@ -105,8 +107,12 @@ def test_for_others() -> None:
 
 
 def test_bounce_of_an_earlier_life() -> None:
-    """A bounce of a delivery of a node that was deleted since touches nothing of the new one."""
+    """A bounce or a confirmation of a delivery of a node that was deleted since touches nothing of the new one."""
     record = NodeRecord("n", "new", 1, NodeConfig(), {})
     assert refusal(Bounce(ME, Partition("n", "new"), "1-0", 1, gone=False), record) is None
-    refused = refusal(Bounce(ME, Partition("n", "old"), "1-0", 1, gone=False), record)
-    assert refused and refused.problem is Problem.LOCK_LOST
+    for stale in (
+        Bounce(ME, Partition("n", "old"), "1-0", 1, gone=False),
+        Confirm(ME, Partition("n", "old"), "1-0", 1, Stage.ASSURED),
+    ):
+        refused = refusal(stale, record)
+        assert refused and refused.problem is Problem.LOCK_LOST

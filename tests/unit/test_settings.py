@@ -35,6 +35,7 @@ def test_defaults() -> None:
     assert settings.node_creation is NodeCreation.ANYONE
     assert (settings.node_quota, settings.default_queueing) == (100, True)
     assert (settings.watchdog_seconds, settings.drain_seconds) == (10.0, 5.0)
+    assert settings.retry == "5000 20000 3"
     assert (settings.legacy_unlock_ns, settings.strict_iq_type) == (False, False)
     assert (settings.qos_trusted, settings.event_log, settings.qos_window_seconds) == ((), None, 7200.0)
 
@@ -126,6 +127,9 @@ def test_redis_urls_of_later(scheme: str, monkeypatch: pytest.MonkeyPatch) -> No
         ("LOG_FORMAT", "xml", "'console' or 'json'"),
         ("NODE_CREATION", "nobody", "'anyone' or 'admins'"),
         ("NODE_QUOTA", "-1", "greater than or equal to 0"),
+        ("QOS_RETRY_SECONDS", "0", "greater than or equal to 0.1"),
+        ("QOS_RETRY_SECONDS", "nan", "less than or equal to 3600"),
+        ("QOS_RETRIES", "21", "less than or equal to 20"),
         ("WATCHDOG_SECONDS", "0", "greater than 0"),
         ("STRICT_IQ_TYPE", "perhaps", "valid boolean"),
     ],
@@ -184,3 +188,10 @@ def test_secrets_are_not_shown() -> None:
     text = repr(load())
     assert "s3cret" not in text
     assert "6379" not in text
+
+
+def test_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pauses between tries reach the scripts as whole milliseconds, and their number."""
+    monkeypatch.setenv("STANZAQ_QOS_RETRY_SECONDS", "0.25")
+    monkeypatch.setenv("STANZAQ_QOS_RETRIES", "0")
+    assert load().retry == "250 20000 0"
