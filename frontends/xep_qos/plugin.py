@@ -101,11 +101,11 @@ class XepQos(BasePlugin):
         return {sent.msg_id: self._start(Exchange(sent, self._timing, resumed=True)) for sent in left}
 
     async def _send(self, content: ElementBase | Element, mto: JID | str, step: Step) -> None:
-        msg_id = f"{self._run}-{next(self._numbers)}"
+        msg_id, to = f"{self._run}-{next(self._numbers)}", str(JID(mto))
         element = content.xml if isinstance(content, ElementBase) else content
         message = elements.embedded(element, self.xmpp.default_ns, msg_id)
         # The outbox must have it before anybody else can.
-        sent = Outstanding(msg_id, self.xmpp.boundjid.full, str(mto), message, step, self.clock())
+        sent = Outstanding(msg_id, self.xmpp.boundjid.full, to, message, step, self.clock())
         self._outbox.save(sent)
         await self._start(Exchange(sent, self._timing))
 

@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 
 import pytest
+from slixmpp.jid import InvalidJID
 
 from frontends.xep_qos import MemoryOutbox, Outstanding, Refused, Step, Unconfirmed
 from tests.unit.xep_qos.stream import PEER, SENDER, StillLoop, Stream, error, received, result
@@ -50,6 +51,16 @@ def test_a_message_of_slixmpp(loop: StillLoop, stream: Stream) -> None:
     embedded = stream.take()[0][0]
     assert (embedded.get("to"), embedded.get("from")) == (None, None)
     assert embedded.findtext("{jabber:client}body") == "hello"
+
+
+def test_no_address(loop: StillLoop) -> None:
+    """What is no JID is told at once, and is not kept to be told at each restart."""
+    outbox = MemoryOutbox()
+    stream = Stream(loop, outbox)
+    stream.bind()
+    sending = loop.start(stream.qos.send_assured(_JOB, "jobs@@queue.example.org"))
+    assert isinstance(sending.exception(), InvalidJID)
+    assert outbox.pending() == []
 
 
 def test_msg_ids_are_unique(loop: StillLoop, stream: Stream) -> None:
