@@ -53,7 +53,7 @@ class Move(Enum):
     REPEAT = auto()
     """Send the same request again."""
     PAUSE = auto()
-    """The same, after as long as the answer was waited for."""
+    """The same, but not sooner than half the time for which the answer would have been waited for."""
     PROCEED = auto()
     """Keep what is sent now, and send its request."""
     DONE = auto()

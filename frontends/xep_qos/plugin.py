@@ -2,10 +2,12 @@
 
 import asyncio
 import itertools
+import random
 import secrets
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
+from weakref import WeakValueDictionary
 from xml.etree.ElementTree import Element
 
 from slixmpp import JID
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from slixmpp import ClientXMPP
 
 _HANDLER: Final = "QoS answers"
+
+_AT_ONCE: Final = 50
+"""How many messages to one address are under way: receivers limit what they hold for a source, and would refuse the rest."""
 
 Asked = dict[str, tuple[MatchIDSender, "asyncio.Future[Element]"]]
 
@@ -65,6 +70,7 @@ class XepQos(BasePlugin):
         self._online = asyncio.Event()
         self._carried: set[str] = set()
         self._asked: Asked = {}
+        self._under_way: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def plugin_init(self) -> None:
         """Listen for answers, and for the stream's comings and goings."""
@@ -101,11 +107,11 @@ class XepQos(BasePlugin):
         return {sent.msg_id: self._start(Exchange(sent, self._timing, resumed=True)) for sent in left}
 
     async def _send(self, content: ElementBase | Element, mto: JID | str, step: Step) -> None:
-        msg_id = f"{self._run}-{next(self._numbers)}"
+        msg_id, to = f"{self._run}-{next(self._numbers)}", str(JID(mto))
         element = content.xml if isinstance(content, ElementBase) else content
         message = elements.embedded(element, self.xmpp.default_ns, msg_id)
         # The outbox must have it before anybody else can.
-        sent = Outstanding(msg_id, self.xmpp.boundjid.full, str(mto), message, step, self.clock())
+        sent = Outstanding(msg_id, self.xmpp.boundjid.full, to, message, step, self.clock())
         self._outbox.save(sent)
         await self._start(Exchange(sent, self._timing))
 
@@ -118,8 +124,10 @@ class XepQos(BasePlugin):
 
     async def _carry(self, exchange: Exchange) -> None:
         """Bring a message to its end; when cancelled, leave it in the outbox."""
+        under_way = self._under_way.setdefault(exchange.sent.to, asyncio.Semaphore(_AT_ONCE))
         try:
-            await self._converse(exchange)
+            async with under_way:
+                await self._converse(exchange)
         except Undelivered:
             self._outbox.forget(exchange.sent.msg_id)
             raise
@@ -143,7 +151,8 @@ class XepQos(BasePlugin):
             answer = elements.answer(answered.result()) if answered.done() else None
             move = exchange.heard(answer, self.clock())
             if move is Move.PAUSE:
-                await asyncio.sleep(patience)
+                # Messages that were refused together would come, and be refused, together again.
+                await asyncio.sleep(patience * random.uniform(0.5, 1))  # noqa: S311  (nobody gains by a guess)
             elif move is Move.PROCEED:
                 self._outbox.save(exchange.sent)
 

@@ -28,7 +28,6 @@ QUEUEING: Final = "urn:xmpp:pubsub:queueing:0"
 QUEUEING_TYPO: Final = "urn:xmpp:queueing:0"
 """What XEP-0254's example of the unlock notification has instead, against its own registration (QX4)."""
 
-QOS: Final = "urn:xmpp:qos"
 EVENT_LOG: Final = "urn:xmpp:eventlog"
 
 ENVELOPE: Final = (

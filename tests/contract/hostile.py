@@ -131,7 +131,8 @@ class Message:
 
 @dataclass
 class Network:
-    """What is on its way, in both directions; `carried` and the like are for whoever decides what becomes of it."""
+    """What is on its way, in both directions, and all that ever reached the service."""
 
     to_service: list[bytes] = field(default_factory=list)
     to_sender: list[bytes] = field(default_factory=list)
+    brought: list[bytes] = field(default_factory=list)

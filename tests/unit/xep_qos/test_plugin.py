@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 
 import pytest
+from slixmpp.jid import InvalidJID
 
 from frontends.xep_qos import MemoryOutbox, Outstanding, Refused, Step, Unconfirmed
 from tests.unit.xep_qos.stream import PEER, SENDER, StillLoop, Stream, error, received, result
@@ -52,6 +53,16 @@ def test_a_message_of_slixmpp(loop: StillLoop, stream: Stream) -> None:
     assert embedded.findtext("{jabber:client}body") == "hello"
 
 
+def test_no_address(loop: StillLoop) -> None:
+    """What is no JID is told at once, and is not kept to be told at each restart."""
+    outbox = MemoryOutbox()
+    stream = Stream(loop, outbox)
+    stream.bind()
+    sending = loop.start(stream.qos.send_assured(_JOB, "jobs@@queue.example.org"))
+    assert isinstance(sending.exception(), InvalidJID)
+    assert outbox.pending() == []
+
+
 def test_msg_ids_are_unique(loop: StillLoop, stream: Stream) -> None:
     """No two messages share a msgId, in one run or in two (S14)."""
     streams = [stream, Stream(loop)]
@@ -92,14 +103,41 @@ def test_silence_is_told(loop: StillLoop) -> None:
 
 
 def test_wait_is_waited_for(loop: StillLoop, stream: Stream) -> None:
-    """An error of type wait leads to the same request after a while, not at once."""
+    """An error of type wait leads to the same request after half of 5 s at least, and all of them at most."""
     loop.start(stream.qos.send_acknowledged(_JOB, PEER))
     request = stream.take()
     stream.hear(error(request, "wait", "resource-constraint"))
-    loop.advance(4.9)
+    loop.advance(2.49)
     assert stream.sent == []
-    loop.advance(0.1)
+    loop.advance(2.51)
     assert ET.tostring(stream.take()) == ET.tostring(request)
+
+
+def test_a_few_at_a_time(loop: StillLoop, stream: Stream) -> None:
+    """Of many messages to one address 50 are under way, and the next goes when one is done; other addresses have their own."""
+    for _message in range(60):
+        loop.start(stream.qos.send_acknowledged(_JOB, PEER))
+    assert len(stream.sent) == 50
+    loop.start(stream.qos.send_acknowledged(_JOB, "other@queue.example.org"))
+    assert len(stream.sent) == 51
+    stream.hear(result(stream.sent[7]))
+    assert len(stream.sent) == 52
+
+
+def test_those_who_wait_come_apart(loop: StillLoop, stream: Stream) -> None:
+    """Messages that were refused together do not come back together."""
+    for _message in range(20):
+        loop.start(stream.qos.send_assured(_JOB, PEER))
+    requests = stream.sent.copy()
+    stream.sent.clear()
+    stream.hear(*(error(request, "wait", "resource-constraint") for request in requests))
+    loop.advance(2.5)
+    numbers = []
+    for _tenth in range(25):
+        loop.advance(0.1)
+        numbers.append(len(stream.sent))
+    assert numbers[-1] == 20
+    assert len(set(numbers)) > 3
 
 
 def test_a_refusal_is_told(loop: StillLoop) -> None:
