@@ -18,7 +18,7 @@ from frontends.xmpp import namespaces as ns
 _DEPTH: Final = elements.DEPTH + 8
 """Deepest nesting of a stanza: that of a payload, and the elements around it."""
 
-_ELEMENTS: Final = 20_000
+_ELEMENTS: Final = 25_000
 """Most elements in a stanza: each costs the loop a microsecond or two, and all of a stanza come at once."""
 
 _PREFIXES: Final = 64
