@@ -19,11 +19,10 @@ from broker.model.items import Delivery, LockEnded, NodeEvent, Notice
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
-from broker.model.qos import Stage
 from broker.model.results import Refused
 from broker.redis_core.batches import Batch, Ticket, batched
 from broker.redis_core.calls import OF
-from broker.redis_core.calls.call import Reply
+from broker.redis_core.calls.call import Reply, delivery
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import Expire, Handed, Internal, Outcome, Resend, Scanned, ignored
 from broker.redis_core.marks import Marks
@@ -38,7 +37,6 @@ _FAILED = Refused(Problem.UNAVAILABLE, "the service could not carry this out")
 _CHANGING = Refused(Problem.UNAVAILABLE, "the node is being changed")
 _RETRIES = 5
 _RESIGNED = "-"
-_STAGES = {stage.value.encode(): stage for stage in Stage}
 
 _INTERNAL = get_args(Internal)
 
@@ -318,24 +316,10 @@ class Lane:
             self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token))
             self._around.count("expired")
         of = record.config.max_deliveries
-        for jid, position, item, token, attempt, deadline, by, body, sequence, stage in read.deliveries:
-            self._around.deliver(
-                Delivery(
-                    partition,
-                    position.decode(),
-                    item.decode(),
-                    Jid(jid.decode()),
-                    token,
-                    attempt,
-                    of,
-                    deadline,
-                    Jid(by.decode()),
-                    body,
-                    sequence,
-                    _STAGES[stage],
-                )
-            )
-            self._marks.received = max(self._marks.received, sequence)
+        for row in read.deliveries:
+            made = delivery(row, partition, of)
+            self._around.deliver(made)
+            self._marks.received = max(self._marks.received, made.sequence)
         for letter in read.handovers:
             self._around.hand_over(record, letter)
         if read.due_ms:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from broker.model.names import bare
+from broker.model.items import Delivery
+from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem, ScriptDefect
+from broker.model.qos import Stage
 from broker.model.results import Refused
 
 Values = Mapping[str, str | int | bytes]
@@ -34,6 +36,9 @@ class Call:
     rows: Callable[[Any, NodeRecord], list[Values]] | None = None
 
 
+_STAGES = {stage.value.encode(): stage for stage in Stage}
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What every partition script answers after `ok`; `due_ms` 0 means that nothing is due, times are Redis's ms."""
@@ -51,6 +56,25 @@ class Reply:
         """Read a reply whose code word is `ok`."""
         _code, rows, deliveries, notices, handovers, due_ms, more, token = reply
         return Reply(rows, deliveries, notices, handovers, due_ms, bool(more), token)
+
+
+def delivery(row: list[Any], partition: Partition, of: int) -> Delivery:
+    """Read one of a reply's deliveries; `of` is how often its node lets an item be tried."""
+    jid, position, item, token, attempt, deadline, by, body, sequence, stage = row
+    return Delivery(
+        partition,
+        position.decode(),
+        item.decode(),
+        Jid(jid.decode()),
+        token,
+        attempt,
+        of,
+        deadline,
+        Jid(by.decode()),
+        body,
+        sequence,
+        _STAGES[stage],
+    )
 
 
 _PROBLEMS = {problem.value.encode(): problem for problem in Problem}

@@ -1,0 +1,233 @@
+"""Quality of service through a whole service (urn:xmpp:qos): three levels, two frontends, deaths between two steps."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from xml.sax.saxutils import quoteattr
+
+import pytest
+
+from frontends.servers.ejabberd import Ejabberd
+from frontends.servers.redis import RedisServer, redis_binary
+from tests.journeys.client import CLIENT, PUBSUB, Answer, Client, Delivery
+from tests.journeys.conftest import Join
+from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, Service, eventually
+
+pytestmark = pytest.mark.xdist_group("qos")
+
+QOS = "urn:xmpp:qos"
+JOB = "<job xmlns='urn:x'/>"
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """Give a service of this module's own, whose messages outlive its Redis."""
+    with contextlib.ExitStack() as stack:
+        options = {"appendonly": "yes", "appendfsync": "always"}
+        redis = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
+        server = stack.enter_context(Ejabberd())
+        settings = {"EVENT_LOG": f"watch@{server.accounts}"}
+        pair = [
+            stack.enter_context(Frontend(redis.url, server.component_port, server.secret, **settings)) for _ in range(2)
+        ]
+        yield Service(server, redis, tuple(pair))
+
+
+@pytest.fixture(autouse=True)
+async def whole(service: Service) -> AsyncIterator[None]:
+    """End each test with a service that is whole."""
+    yield
+    for frontend in service.frontends:
+        if not frontend.alive:
+            frontend.start()
+    await eventually(lambda: not service.faults(), "the service did not become whole again")
+
+
+@pytest.fixture
+async def sender(join: Join, account: tuple[str, str]) -> Client:
+    """Give somebody whom the service trusts."""
+    return await join(*account)
+
+
+def at(node: str) -> str:
+    """Give the address of a node."""
+    return f"{node}@{DOMAIN}"
+
+
+async def acknowledged(client: Client, node: str, inside: str = JOB, mark: str = "") -> Answer:
+    """Send a message that is to arrive at least once."""
+    return await client.ask(
+        f"<acknowledged xmlns='{QOS}'><message xmlns='{CLIENT}'{mark}>{inside}</message></acknowledged>", to=at(node)
+    )
+
+
+async def assured(client: Client, node: str, msg_id: str, inside: str = JOB) -> Answer:
+    """Take the first step of a message that is to arrive once."""
+    message = f"<message xmlns='{CLIENT}'>{inside}</message>"
+    return await client.ask(f"<assured xmlns='{QOS}' msgId={quoteattr(msg_id)}>{message}</assured>", to=at(node))
+
+
+async def deliver(client: Client, node: str, msg_id: str) -> Answer:
+    """Take the second."""
+    return await client.ask(f"<deliver xmlns='{QOS}' msgId={quoteattr(msg_id)}/>", to=at(node))
+
+
+async def insistent(client: Client, node: str, msg_id: str) -> None:
+    """Repeat both steps as a sender does, until the message is delivered."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        for step in (assured, deliver):
+            while (await step(client, node, msg_id)).error.startswith("wait"):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+
+async def items(client: Client, node: str) -> list[str]:
+    """Name what is in a node, without what the service has added."""
+    return [item.get("id", "").partition("~")[0] for item in await client.browse(node)]
+
+
+async def test_the_three_levels(sender: Client) -> None:
+    """S1, S15: a message goes into the queue at each level, and the address says that it can."""
+    info = await sender.ask("<query xmlns='http://jabber.org/protocol/disco#info'/>", "get", to=at("any"))
+    assert QOS in {feature.get("var") for feature in info.element.iter()}
+    node = await sender.queue()
+    sender.send(f"<message to='{at(node)}' id='plain'>{JOB}<no-store xmlns='urn:xmpp:hints'/></message>")
+    await sender.settle()
+    reply = await acknowledged(sender, node, mark=" id='acknowledged'")
+    assert (reply.error, len(reply.element)) == ("", 0)
+    received = await assured(sender, node, "assured")
+    assert received.error == "" and received.find(f"{{{QOS}}}received").get("msgId") == "assured"
+    assert await items(sender, node) == ["plain", "acknowledged"]
+    done = await deliver(sender, node, "assured")
+    assert (done.error, len(done.element)) == ("", 0)
+    assert await items(sender, node) == ["plain", "acknowledged", "assured"]
+
+
+async def test_repeats_reach_either_frontend(sender: Client) -> None:
+    """S10, S11, SX9: each stanza goes to a frontend at random; however often the steps are repeated, there is one item."""
+    node = await sender.queue()
+    worker = await sender.subscribe(node, 5)
+    assert worker.error == ""
+    for round_ in range(3):
+        name = f"m{round_}"
+        for step in (assured, deliver, assured, deliver):
+            answers = await asyncio.gather(*(step(sender, node, name) for _copy in range(10)))
+            assert {answer.error for answer in answers} == {""}
+        assert (await sender.next(Delivery)).item.startswith(f"{name}~")
+    await sender.settle()
+    assert sender.left(Delivery) == []
+
+
+async def test_reused_and_unknown_names(sender: Client) -> None:
+    """SX8, SX10: a delivered msgId may be used again for another message; one that was never held is unknown."""
+    node = await sender.queue()
+    assert (await deliver(sender, node, "m1")).error == "cancel item-not-found"
+    for inside in (JOB, "<other xmlns='urn:x'/>", JOB):
+        assert (await assured(sender, node, "m1", inside)).error == ""
+        assert (await deliver(sender, node, "m1")).error == ""
+    assert await items(sender, node) == ["m1", "m1"]
+
+
+async def test_refusals_are_told(sender: Client, join: Join) -> None:
+    """S13: at every level the sender hears that a message has no effect, and why."""
+    node = f"none-{secrets.token_hex(4)}"
+    assert (await acknowledged(sender, node)).error == "cancel item-not-found"
+    await assured(sender, node, "m1")
+    assert (await deliver(sender, node, "m1")).error == "cancel gone"
+    sender.send(f"<message to='{at(node)}' id='lost'>{JOB}</message>")
+    await eventually(lambda: any(_is_error(heard, "lost") for heard in sender.heard), "nobody told of the message")
+    closed = await (await join()).create(node, {"pubsub#publish_model": "publishers"})
+    assert closed.error == ""
+    assert (await acknowledged(sender, node)).error == "auth forbidden"
+
+
+def _is_error(heard: object, name: str) -> bool:
+    return heard.get("type") == "error" and heard.get("id") == name  # type: ignore[attr-defined, no-any-return]
+
+
+async def test_strangers_and_greed(sender: Client, join: Join, service: Service) -> None:
+    """S18, S19, S21: untrusted is not-allowed, too much is resource-constraint, and whoever watches is told."""
+    watch = await join(service.ejabberd.register("watch", "secret"), "secret")
+    watch.send("<presence/>")
+    node = await sender.queue()
+    stranger = await join()
+    assert (await assured(stranger, node, "m1")).error == "cancel not-allowed"
+    answers = await asyncio.gather(*(assured(sender, node, f"greed{n}") for n in range(110)))
+    errors = [answer.error for answer in answers]
+    assert (errors.count(""), errors.count("wait resource-constraint")) == (100, 10)
+    log = "{urn:xmpp:eventlog}log"
+    await eventually(lambda: any(heard.find(log) is not None for heard in watch.heard), "nobody was told")
+    assert (await acknowledged(stranger, node)).error == ""
+    for n, held in enumerate(errors):
+        assert held or (await deliver(sender, node, f"greed{n}")).error == ""
+
+
+@pytest.mark.parametrize(
+    ("payload", "error"),
+    [
+        (f"<assured xmlns='{QOS}'><message xmlns='{CLIENT}'>{JOB}</message></assured>", "modify bad-request"),
+        (f"<assured xmlns='{QOS}' msgId=''><message xmlns='{CLIENT}'>{JOB}</message></assured>", "modify bad-request"),
+        (f"<assured xmlns='{QOS}' msgId='m'/>", "modify bad-request"),
+        (f"<acknowledged xmlns='{QOS}'><message>{JOB}</message><message>{JOB}</message></acknowledged>", "modify bad-request"),
+        (f"<acknowledged xmlns='{QOS}'><acknowledged/></acknowledged>", "modify bad-request"),
+        (f"<promised xmlns='{QOS}'/>", "cancel feature-not-implemented"),
+        (f"<acknowledged xmlns='{QOS}'><message/></acknowledged>", "modify bad-request payload-required"),
+        (
+            f"<acknowledged xmlns='{QOS}'><message><job>{'x' * 300_000}</job></message></acknowledged>",
+            "modify not-acceptable payload-too-big",
+        ),
+    ],
+)  # fmt: skip
+async def test_bad_input(sender: Client, payload: str, error: str) -> None:
+    """Each bad request has its error and leaves its neighbours alone."""
+    node = await sender.queue()
+    assert (await sender.ask(payload, to=at(node))).error == error
+    assert await items(sender, node) == []
+
+
+async def test_another_ones_name(sender: Client) -> None:
+    """S8: who is named inside as the sender is overwritten with who it was."""
+    node = await sender.queue()
+    inside = f"<pubsub xmlns='{PUBSUB}'><publish node='{node}'><item id='i1'>{JOB}</item></publish></pubsub>"
+    forged = f"<message xmlns='{CLIENT}' from='king@localhost/throne' to='x@{DOMAIN}'>{inside}</message>"
+    assert (await sender.ask(f"<acknowledged xmlns='{QOS}'>{forged}</acknowledged>")).error == ""
+    (item,) = await sender.browse(node)
+    assert (item.get("id"), item.get("publisher")) == ("i1", sender.bare)
+
+
+async def test_a_frontend_dies_between_the_steps(sender: Client, service: Service) -> None:
+    """SX9: whichever frontend dies with whatever it was about, every message is there once."""
+    node = await sender.queue()
+    names = [f"m{n}" for n in range(40)]
+    for name in names[:20]:
+        assert (await assured(sender, node, name)).error == ""
+    sending = asyncio.gather(*(_patient(sender, node, name) for name in names))
+    await asyncio.sleep(0.02)
+    service.frontends[0].kill()
+    await sending
+    assert sorted(await items(sender, node)) == sorted(names)
+
+
+async def _patient(client: Client, node: str, name: str) -> None:
+    """Repeat what is not answered: a dead frontend has taken stanzas with it."""
+    while True:
+        try:
+            async with asyncio.timeout(2):
+                await insistent(client, node, name)
+                return
+        except TimeoutError:
+            pass
+
+
+async def test_redis_dies_between_the_steps(sender: Client, service: Service) -> None:
+    """SX7: what was received is held, and what was delivered is known, when Redis comes back."""
+    node = await sender.queue()
+    for name in ("held", "delivered"):
+        assert (await assured(sender, node, name)).error == ""
+    assert (await deliver(sender, node, "delivered")).error == ""
+    service.redis.kill()
+    assert (await assured(sender, node, "during")).error.startswith("wait")
+    service.redis.start()
+    for name in ("held", "delivered"):
+        await insistent(sender, node, name)
+    assert await items(sender, node) == ["delivered", "held"]
