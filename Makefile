@@ -29,6 +29,7 @@ bench: .venv/.dev ## Measure the core and the XMPP door next to their native cei
 	@$(SETUP) packages ejabberd
 	$(BIN)/stanzaq bench core $(ARGS)
 	$(BIN)/stanzaq bench xmpp $(ARGS)
+	$(BIN)/stanzaq bench xmpp --qos $(ARGS)
 
 soak: .venv/.dev ## Run the tests that take minutes
 	@$(SETUP) packages ejabberd redis-server

@@ -23,13 +23,14 @@ Enter = Callable[..., Awaitable[Sender]]
 
 
 @pytest.fixture(scope="module")
-def service(ejabberd: Ejabberd) -> Iterator[Service]:
+def service() -> Iterator[Service]:
     """Give a service of this module's own, whose frontends may be killed."""
     with contextlib.ExitStack() as stack:
         options = {"appendonly": "yes", "appendfsync": "always"}
         redis = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
-        pair = [stack.enter_context(Frontend(redis.url, ejabberd.component_port, ejabberd.secret)) for _ in range(2)]
-        yield Service(ejabberd, redis, tuple(pair))
+        server = stack.enter_context(Ejabberd())
+        pair = [stack.enter_context(Frontend(redis.url, server.component_port, server.secret)) for _ in range(2)]
+        yield Service(server, redis, tuple(pair))
 
 
 @pytest.fixture(autouse=True)
