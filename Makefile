@@ -28,9 +28,10 @@ check: lint ## Run lint, types, import rules and the tests of the house
 bench: .venv/.dev ## Measure the core and the XMPP door next to their native ceilings, into bench/results
 	@$(SETUP) packages ejabberd
 	@mkdir -p bench/results
-	@missed=0; for what in core xmpp; do \
-	  echo "stanzaq bench $$what --json $(ARGS) > bench/results/$$what.json"; \
-	  $(BIN)/stanzaq bench $$what --json $(ARGS) > bench/results/$$what.json || missed=1; \
+	@missed=0; for what in core xmpp "xmpp --qos"; do \
+	  file="bench/results/$$(echo $$what | tr -d ' -').json"; \
+	  echo "stanzaq bench $$what --json $(ARGS) > $$file"; \
+	  $(BIN)/stanzaq bench $$what --json $(ARGS) > $$file || missed=1; \
 	done; exit $$missed
 
 soak: .venv/.dev ## Run the tests that take minutes

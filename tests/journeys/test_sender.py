@@ -29,8 +29,9 @@ def service() -> Iterator[Service]:
         ejabberd = stack.enter_context(Ejabberd())
         options = {"appendonly": "yes", "appendfsync": "always"}
         redis = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
-        pair = [stack.enter_context(Frontend(redis.url, ejabberd.component_port, ejabberd.secret)) for _ in range(2)]
-        yield Service(ejabberd, redis, tuple(pair))
+        server = stack.enter_context(Ejabberd())
+        pair = [stack.enter_context(Frontend(redis.url, server.component_port, server.secret)) for _ in range(2)]
+        yield Service(server, redis, tuple(pair))
 
 
 @pytest.fixture(autouse=True)
