@@ -26,7 +26,6 @@ Enter = Callable[..., Awaitable[Sender]]
 def service() -> Iterator[Service]:
     """Give a service of this module's own, whose frontends may be killed."""
     with contextlib.ExitStack() as stack:
-        ejabberd = stack.enter_context(Ejabberd())
         options = {"appendonly": "yes", "appendfsync": "always"}
         redis = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
         server = stack.enter_context(Ejabberd())
