@@ -12,7 +12,7 @@ from tests.lua.worded import W1, W2
 
 GIVE_BACK = frozenset(
     {"retract", "unlock", "renew", "expire", "bounce", "unsubscribe", "handed", "purge", "resend", "delete", "attend",
-     "heartbeat", "forget", "own"}
+     "heartbeat", "forget", "own", "claim", "conclude", "overdue"}
 )  # fmt: skip
 """Operations that free memory or keep what is there alive: they run without any left."""
 
