@@ -113,11 +113,12 @@ class HostileMachine(RuleBasedStateMachine):
                 self._bring(stanza, self.frontends[frontend])
         self.runner.run(self._wait(then))
 
-    @rule(which=st.integers(0, 50), both=st.booleans(), then=waits)
-    def deliver(self, *, which: int, both: bool, then: int) -> None:
-        """Bring the request that all depends on to a frontend, or to both at the same time."""
+    @rule(which=st.integers(0, 50), both=st.booleans(), fuse=st.sampled_from((-1, -1, 2, 3, 4)), then=waits)
+    def deliver(self, *, which: int, both: bool, fuse: int, then: int) -> None:
+        """Bring the request that all depends on to a frontend, or to both at the same time; they may die of it."""
         for message in _chosen([message for message in self.messages if message.step == "deliver"], which):
             for frontend in self.frontends if both else self.frontends[which % 2 :][:1]:
+                frontend.fuse, frontend.before = fuse, False
                 self._bring(message.stanza(), frontend)
         self.runner.run(self._wait(then))
 

@@ -5,11 +5,15 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.model.names import Jid
 from broker.model.problems import MalformedRequest
-from frontends.xmpp import events, presence, replies, requests, stanzas
+from frontends.xmpp import events, messages, presence, qos, replies, requests, stanzas
 from frontends.xmpp import namespaces as ns
 
-_SPACES = (ns.PUBSUB, ns.PUBSUB_OWNER, ns.QUEUEING, ns.STANZAQ, ns.FORM, ns.DISCO_INFO, ns.DISCO_ITEMS, "urn:other", "")
+_SPACES = (
+    *(ns.PUBSUB, ns.PUBSUB_OWNER, ns.QUEUEING, ns.STANZAQ, ns.FORM, ns.DISCO_INFO, ns.DISCO_ITEMS, ns.QOS, ns.CLIENT),
+    *(ns.COMPONENT, ns.HINTS, "urn:other", ""),
+)
 _NAMES = (
     *(
         "pubsub",
@@ -25,6 +29,7 @@ _NAMES = (
     ),
     *("options", "items", "item", "create", "configure", "default", "delete", "purge", "affiliations", "affiliation"),
     *("subscriptions", "x", "field", "value", "hint", "error", "a"),
+    *("message", "acknowledged", "assured", "deliver", "received"),
 )
 _KEYS = (
     *(
@@ -42,6 +47,8 @@ _KEYS = (
         "dead-letter",
     ),
     f"{{{ns.STANZAQ}}}token",
+    "msgId",
+    f"{{{ns.QOS}}}msgId",
 )
 _TEXTS = (
     *("", "0", "1", "-1", "5", "abc", "1000000000", "submit", "cancel", "form", "get", "set", "owner", "true", "leaf"),
@@ -77,13 +84,20 @@ _SOUND = [
     f"<pubsub xmlns='{ns.PUBSUB}'><create node='n'/><configure><x xmlns='{ns.FORM}' type='submit'/></configure></pubsub>",
     f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><affiliations node='n'>{_OWNER}</affiliations></pubsub>",
     f"<renew xmlns='{ns.STANZAQ}' node='n'><item id='i' token='5'/></renew>",
+    *(
+        _PROMISES := [
+            f"<acknowledged xmlns='{ns.QOS}'><message id='m'><body>b</body></message></acknowledged>",
+            f"<assured xmlns='{ns.QOS}' msgId='1'><message xmlns='{ns.CLIENT}'><a xmlns='urn:x'/></message></assured>",
+            f"<deliver xmlns='{ns.QOS}' msgId='1'/>",
+        ]
+    ),
 ]
 
 
 @st.composite
-def _mutated(draw: st.DrawFn) -> ET.Element:
+def _mutated(draw: st.DrawFn, sound: list[str] = _SOUND) -> ET.Element:
     """Give a sound request with one to three things changed."""
-    request = ET.fromstring(draw(st.sampled_from(_SOUND)))
+    request = ET.fromstring(draw(st.sampled_from(sound)))
     for _ in range(draw(st.integers(1, 3))):
         victim = draw(st.sampled_from(list(request.iter())))
         match draw(st.integers(0, 5)):
@@ -123,6 +137,36 @@ def test_every_iq_is_read_or_refused(child: ET.Element, kind: str, sender: str, 
     except MalformedRequest as fault:
         reply = ET.fromstring(replies.refused(iq, fault))
         assert (reply.get("type"), reply.get("id"), reply.get("to")) == ("error", request, sender)
+
+
+@given(
+    child=_mutated(_PROMISES),
+    to=st.sampled_from(["n@queue.example.org", "queue.example.org", "queue.example.org/x", ""]),
+)
+def test_every_promise_is_read_or_refused(child: ET.Element, to: str) -> None:
+    """Whatever is wrong with a request of QoS, it is a question, somebody else's, or a fault."""
+    element = ET.Element(f"{{{ns.COMPONENT}}}iq", {"type": "set", "from": "a@b/c", "id": "1", "to": to})
+    element.append(child)
+    iq = stanzas.asked(element)
+    assert iq is not None
+    assert qos.concerns(iq) == child.tag.startswith(f"{{{ns.QOS}}}")
+    try:
+        question = qos.read(iq, "queue.example.org")
+    except MalformedRequest as fault:
+        ET.fromstring(replies.refused(iq, fault))
+    else:
+        assert question.command.sender == "a@b/c"
+
+
+@given(_elements(), st.sampled_from(["", "n"]))
+def test_every_message_is_read_or_refused(message: ET.Element, node: str) -> None:
+    """Whatever a message holds, it publishes one item, nothing, or is refused with an error that can be sent."""
+    try:
+        sent = messages.read(message, node)
+    except MalformedRequest as fault:
+        ET.fromstring(messages.refused(message, fault))
+    else:
+        assert sent is None or sent.once(Jid("a@b/c")).node
 
 
 @given(_elements(), st.dictionaries(st.sampled_from(["from", "type", "id", "to"]), _texts, max_size=4))
