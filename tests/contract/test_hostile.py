@@ -299,22 +299,27 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Ho
         yield HostileMachine
 
 
-def test_hostile_network(machine: type[HostileMachine]) -> None:
-    """Issue 4: each level keeps its promise over 15 histories of 50 steps."""
+def _play(machine: type[HostileMachine], histories: int, steps: int) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=15, stateful_step_count=50, deadline=None, phases=PHASES, suppress_health_check=CHECKS
+            max_examples=histories,
+            stateful_step_count=steps,
+            deadline=None,
+            phases=PHASES,
+            suppress_health_check=CHECKS,
         ),
     )
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("_part", range(5))
+def test_hostile_network(machine: type[HostileMachine], _part: int) -> None:
+    """S5, S6, S9 to S13: each level keeps its promise over 500 histories, in five parts that run side by side."""
+    _play(machine, 100, 30)
 
 
 @pytest.mark.soak
 def test_hostile_network_for_long(machine: type[HostileMachine]) -> None:
     """The same over 500 histories of 80 steps."""
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=500, stateful_step_count=80, deadline=None, phases=PHASES, suppress_health_check=CHECKS
-        ),
-    )
+    _play(machine, 500, 80)
