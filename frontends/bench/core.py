@@ -309,7 +309,7 @@ async def measure(url: str, *, quick: bool) -> list[Row]:
                 status.update(f"measuring {number} of {len(steps)}")
                 rows.append(await step())
                 # In the foreground: what is freed later would count for the next row.
-                await client.execute_command("FLUSHALL", "SYNC")
+                await server.command("FLUSHALL", "SYNC")
     finally:
         await server.close()
         await client.aclose()
