@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from xml.etree import ElementTree as ET
@@ -147,6 +148,24 @@ async def test_nobody_there(service: Service, enter: Enter, owner: Client) -> No
     assert told.value.condition == "forbidden"
     service.frontends[0].start()
     assert await _texts(owner, node) == []
+
+
+async def test_sender_reconnected(service: Service, enter: Enter, owner: Client) -> None:
+    """A sender whose connection breaks between the steps goes on as soon as it has another, not when its patience ends."""
+    node = await owner.queue()
+
+    def between() -> None:
+        sender.abort()
+
+    outbox = Snare(between)
+    sender, job = await enter(outbox), _job()
+    sender.qos._timing = dataclasses.replace(sender.qos._timing, first=10 * PATIENCE_SECONDS)
+    port = service.ejabberd.c2s_port
+    sender.add_event_handler("disconnected", lambda _: sender.connect("127.0.0.1", port), disposable=True)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await sender.qos.send_assured(job, f"{node}@{DOMAIN}")
+    assert await _texts(owner, node) == [job.text]
+    assert outbox.pending() == []
 
 
 async def test_sender_restarted(enter: Enter, owner: Client) -> None:
