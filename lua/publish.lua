@@ -1,7 +1,7 @@
 #!lua
 -- Append items to the log, or replace those with the same ids, and hand out what there is credit for.
 -- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent seen journal unconfirmed retries
--- ARGV: now revision frontend sent number retry dedupe dedupe_ms once_ms max_items node_full | item by body once subids
+-- ARGV: now revision frontend sent number retry dedupe dedupe_ms once_ms max_items node_full | item key by body once subids
 -- RETURNS: ok stale gone deleted | ok duplicate node-full forbidden item-id-invalid
 -- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover sent seen journal unconfirmed retries
 --- @include finish intake

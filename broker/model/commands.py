@@ -1,7 +1,8 @@
 """What may be asked of the core, in the imperative. Values only: no defaults that hide a decision of the asker's.
 
 `sender` is always the full JID that the asker's server vouched for. `request` names one request of that sender, so that
-its replay is recognised (Q27); the empty string names none.
+its replay is recognised (Q27); the empty string names none. `partition` is where the item is; without it the item is
+looked for.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,8 @@ from broker.model.qos import Qos, Stage
 class Publish:
     """Add one item, or replace the one with its id; without an id the core makes one.
 
-    A `ticket` lets it take effect once, however often it is asked for with the same one (QoS assured).
+    A `ticket` lets it take effect once, however often it is asked for with the same one (QoS assured). Without a
+    `partition` the group `key` chooses one, then the item's id, then where credit is free (E14).
     """
 
     node: str
@@ -24,6 +26,8 @@ class Publish:
     envelope: bytes
     body_bytes: int
     ticket: str = ""
+    partition: int | None = None
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class Retract:
     item_id: str
     token: int | None = None
     request: str = ""
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class Unlock:
     reason: str = ""
     dead_letter: bool = False
     request: str = ""
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,7 @@ class Renew:
     sender: Jid
     item_id: str
     token: int | None = None
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +99,21 @@ class Locks:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Take part as a worker with so much credit; `jid` is the sender's, bare or full."""
+    """Take part as a worker with so much credit; `jid` is the sender's, bare or full.
+
+    `partitions` are the ones wished for (none: all). With a `group` or an `epoch` they are owned, which shuts others out
+    (E26 to E28); with a `start` the log is read from there and nothing is consumed (E2).
+    """
 
     node: str
     sender: Jid
     jid: Jid
     credit: int
     qos: Qos = Qos.UNACKNOWLEDGED
+    partitions: tuple[int, ...] = ()
+    group: str = ""
+    epoch: int | None = None
+    start: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ class Envelope:
 class Delivery:
     """An item handed to one subscriber under one lock; `deadline_ms` is Redis's clock, ms since 1970.
 
-    At the stage `DELIVER` its receiver has the item, so publisher and envelope are empty. Before that the deadline of an
-    assured item is the earliest that it can have.
+    At the stage `DELIVER` its receiver has the item, so publisher, envelope and group key are empty. Before that the
+    deadline of an assured item is the earliest that it can have.
     """
 
     partition: Partition
@@ -39,6 +39,7 @@ class Delivery:
     envelope: bytes
     sequence: int
     stage: Stage = Stage.UNACKNOWLEDGED
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ class Problem(Enum):
     NODE_EXISTS = "node-exists"
     NODE_FULL = "node-full"
     NODE_NAME_INVALID = "node-name-invalid"
+    PARTITION_NOT_FOUND = "partition-not-found"
     ITEM_REQUIRED = "item-required"
     ITEM_NOT_FOUND = "item-not-found"
     ITEM_ID_INVALID = "item-id-invalid"

@@ -13,7 +13,8 @@ import structlog
 from broker import codec
 from broker.model.items import Envelope
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation, NodeConfig, NodeRecord, PublishModel
+from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.options import NodeConfig, PublishModel
 from broker.model.problems import CorruptRecord
 from broker.model.results import Published
 from broker.redis_core.directory import Directory
@@ -48,7 +49,7 @@ class DeadLetters:
 
     async def carry(self, record: NodeRecord, letter: list[Any]) -> bool:
         """Bring one letter to its node; False leaves it in its record, to be taken up again."""
-        position, item, publisher, envelope, attempts, holder, reason = letter
+        position, item, publisher, envelope, attempts, holder, reason, key = letter
         target = record.config.dead_letters_of(record.name)
         if target is None:
             return False
@@ -65,7 +66,7 @@ class DeadLetters:
         if not await self._taken_by_owners(record, target):
             log.warning("dead letter kept back: its node is another's, or one too many", node=record.name, to=target)
             return False
-        command = DeadLetter(target, item_id, Jid(publisher.decode()), lettered(envelope, told))
+        command = DeadLetter(target, item_id, key.decode(), Jid(publisher.decode()), lettered(envelope, told))
         result = await self._ask(command)
         if not isinstance(result, Published):
             log.warning("dead letter not delivered yet", node=record.name, to=target, result=result)

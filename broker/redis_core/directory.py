@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from broker import keys
 from broker.model.names import Jid, Partition, bare, resource
-from broker.model.nodes import MAX_AFFILIATIONS, Affiliation, NodeConfig, NodeRecord, restored, stored
+from broker.model.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, restored, stored
+from broker.model.options import NodeConfig
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import Refused
 from broker.redis_core.server import Arguments, Server, Value

@@ -40,6 +40,7 @@ class DeadLetter:
 
     node: str
     item_id: str
+    key: str
     publisher: Jid
     envelope: bytes
 

@@ -11,7 +11,8 @@ from typing import Any
 from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Nodes, Purge, Subscribe
 from broker.model.items import NodeEvent, Notice
 from broker.model.names import NODE_NAME_BYTES, Jid, Partition, bare
-from broker.model.nodes import Affiliation, NodeConfig, NodeRecord, configured
+from broker.model.nodes import Affiliation, NodeRecord, configured
+from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Declared, Described, Done, Listing, Purged, Refused, Result
 from broker.redis_core.directory import Directory

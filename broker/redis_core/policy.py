@@ -20,7 +20,8 @@ from broker.model.commands import (
     Unsubscribe,
 )
 from broker.model.names import bare
-from broker.model.nodes import AccessModel, Affiliation, NodeRecord, PublishModel
+from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.options import AccessModel, PublishModel
 from broker.model.problems import Problem
 from broker.model.results import Refused
 from broker.redis_core.calls.workers import subid_refusal

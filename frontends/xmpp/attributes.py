@@ -4,7 +4,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare, prepared
-from broker.model.nodes import MAX_LOCK_SECONDS
+from broker.model.options import MAX_LOCK_SECONDS
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from broker.model.nodes import OPTIONS, NodeConfig, NodeRecord, shown
+from broker.model.nodes import NodeRecord, shown
+from broker.model.options import OPTIONS, NodeConfig
 from frontends.xmpp import forms
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped

@@ -27,6 +27,7 @@ WIRE: Final = {
     Problem.NODE_EXISTS: Wire("cancel", "conflict"),
     Problem.NODE_FULL: Wire("wait", "conflict", "node-full"),
     Problem.NODE_NAME_INVALID: Wire("modify", "bad-request"),
+    Problem.PARTITION_NOT_FOUND: Wire("cancel", "item-not-found"),
     Problem.ITEM_REQUIRED: Wire("modify", "bad-request", "item-required"),
     Problem.ITEM_NOT_FOUND: Wire("cancel", "item-not-found"),
     Problem.ITEM_ID_INVALID: Wire("modify", "bad-request"),

@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 
 from broker import codec
 from broker.model.items import XML, Envelope
-from broker.model.nodes import MAX_PAYLOAD_BYTES
+from broker.model.options import MAX_PAYLOAD_BYTES
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.elements import serialise

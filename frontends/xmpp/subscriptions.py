@@ -6,12 +6,13 @@ granted as asked; up to a million the most is granted and the result says so (Q9
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Adjust, Options, Subscribe, Unsubscribe
 from broker.model.names import Jid, resource
-from broker.model.nodes import MAX_CREDIT
+from broker.model.options import MAX_CREDIT
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from frontends.xmpp import attributes, forms
@@ -28,9 +29,9 @@ _OPTIONS: Final = f"{{{ns.PUBSUB}}}options"
 def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     """Translate `<subscribe/>`, which on a queue has its `<options/>` beside it (Q5, Q8)."""
     expect(iq, "set")
-    wish = pubsub[0]
-    node = attributes.node(wish)
-    jid = attributes.own_jid(wish, iq.sender)
+    subscription = pubsub[0]
+    node = attributes.node(subscription)
+    jid = attributes.own_jid(subscription, iq.sender)
     if len(pubsub) == 1:
         raise MalformedRequest(Problem.OPTIONS_REQUIRED)
     chosen = pubsub[1]
@@ -39,8 +40,8 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     # XEP-0060 §6.3.7 forbids both attributes, XEP-0254 shows them and its one client sends them (QX8).
     if chosen.get("node", node) != node or attributes.any_jid(chosen.get("jid", jid)) != jid:
         raise MalformedRequest(Problem.BAD_REQUEST, "the options are for another subscription than the subscribe")
-    credit, qos = _chosen(chosen, jid)
-    return Subscribe(node, iq.sender, jid, credit, qos or Qos.UNACKNOWLEDGED)
+    wish = _chosen(chosen, jid)
+    return Subscribe(node, iq.sender, jid, wish.credit, wish.qos or Qos.UNACKNOWLEDGED)
 
 
 def unsubscribe(iq: Iq, pubsub: Element) -> Unsubscribe:
@@ -57,10 +58,19 @@ def options(iq: Iq, pubsub: Element) -> Options | Adjust:
     subid = attributes.subid(chosen)
     if iq.kind == "get":
         return Options(node, iq.sender, jid, subid)
-    return Adjust(node, iq.sender, jid, subid, *_chosen(chosen, jid))
+    wish = _chosen(chosen, jid)
+    return Adjust(node, iq.sender, jid, subid, wish.credit, wish.qos)
 
 
-def _chosen(chosen: Element, jid: Jid) -> tuple[int, Qos | None]:
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What the form says; None where it is silent."""
+
+    credit: int
+    qos: Qos | None
+
+
+def _chosen(chosen: Element, jid: Jid) -> _Chosen:
     form = chosen.find(forms.FORM)
     if form is None:
         raise MalformedRequest(Problem.OPTIONS_REQUIRED)
@@ -71,7 +81,7 @@ def _chosen(chosen: Element, jid: Jid) -> tuple[int, Qos | None]:
     for name in fields:
         if name not in {CREDIT, _CREDIT_BARE, QOS}:
             raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name[:80]} is no option of a queue")
-    return _credit(fields), _qos(fields[QOS], jid) if QOS in fields else None
+    return _Chosen(_credit(fields), _qos(fields[QOS], jid) if QOS in fields else None)
 
 
 def _credit(fields: Mapping[str, tuple[str, ...]]) -> int:

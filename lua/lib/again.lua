@@ -1,7 +1,7 @@
 -- A delivery that is sent again, or goes on to its next stage: same token, a new sequence, another frontend to send it.
 -- NEEDS: deadlines
 --- @include partition entries flights unconfirmed
-local again = {NOTHING = {by = '', body = ''}}
+local again = {NOTHING = {by = '', body = '', key = ''}}
 
 -- Puts the delivery into the caller's hands and gives the row that says what to send. Nothing past the deadline: that is
 -- left to `expire`, since a worker must not begin what another is about to get.
@@ -15,5 +15,5 @@ function again.row(flight)
   partition.token = partition.token + 1
   flights.entrust(position, flight.line, arg.frontend, string.format('%d', partition.token))
   return {flight.jid, position, flight.item, tonumber(flight.token), tonumber(flight.attempt), deadline, entry.by,
-    entry.body, partition.token, stage}
+    entry.body, partition.token, stage, entry.key}
 end

@@ -1,14 +1,17 @@
--- Entries of the log: `by`, `body`, `id` unless the service made it, and `at` on a later version of an item: the position
--- it belongs to. The FIFO cursor passes over entries with `at`.
+-- Entries of the log: `by`, `body`, `id` unless the service made it, `key` when it belongs to a group, and `at` on a later
+-- version of an item: the position it belongs to. The FIFO cursor passes over entries with `at`.
 -- NEEDS: log replaced
 --- @include partition positions
 local entries = {}
+local PLAIN, NAMES = {}, {id = 'item', key = 'key', at = 'at'}
 
 function entries.read(raw)
   local values = raw[2]
-  -- Always written in this order; the names stand in Redis for the SRE's eyes (and cost nothing: a stream stores
+  -- `by` and `body` always come first; the names stand in Redis for the SRE's eyes (and cost nothing: a stream stores
   -- repeated field names once).
-  return {log_id = raw[1], by = values[2], body = values[4], item = values[6] or '', at = values[8] or ''}
+  local entry = {log_id = raw[1], by = values[2], body = values[4], item = '', key = '', at = ''}
+  for i = 5, #values, 2 do entry[NAMES[values[i]]] = values[i + 1] end
+  return entry
 end
 
 function entries.get(log_id)
@@ -26,18 +29,25 @@ function entries.current(position)
   return entries.get(entries.replacement(position) or position)
 end
 
-function entries.append(item, by, body, at)
+local function optional(item, group, at)
+  if item == '' and group == '' and at == '' then return PLAIN end
+  local fields = {}
+  local function put(name, value)
+    if value ~= '' then fields[#fields + 1], fields[#fields + 2] = name, value end
+  end
+  put('id', item)
+  put('key', group)
+  put('at', at)
+  return fields
+end
+
+-- `row` has `item`, `key`, `by` and `body`; `at` is the position of the item that it is a later version of, or empty.
+function entries.append(row, at)
   -- Never below the tail: XADD would refuse, and a clock that steps back must not stop a queue.
   local tail_ms = positions.split(partition.tail)
   local at_once = string.format('%d-*', math.max(partition.now, tail_ms))
-  local log_id
-  if at ~= '' then
-    log_id = redis.call('XADD', key.log, at_once, 'by', by, 'body', body, 'id', item, 'at', at)
-  elseif item ~= '' then
-    log_id = redis.call('XADD', key.log, at_once, 'by', by, 'body', body, 'id', item)
-  else
-    log_id = redis.call('XADD', key.log, at_once, 'by', by, 'body', body)
-  end
+  local log_id = redis.call('XADD', key.log, at_once, 'by', row.by, 'body', row.body,
+    unpack(optional(row.item, row.key, at)))
   partition.tail = log_id
   return log_id
 end

@@ -6,7 +6,7 @@ local handover = {made = {}}
 
 local function reply(position, entry, attempts, jid, reason)
   handover.made[#handover.made + 1] = {position, entry.item ~= '' and entry.item or positions.item_id(position), entry.by,
-    entry.body, attempts, jid, reason}
+    entry.body, attempts, jid, reason, entry.key}
 end
 
 -- The item leaves the queue: its id is free for a new item from now on.

@@ -64,7 +64,7 @@ function intake.room()
 end
 
 function intake.append(row)
-  local position = entries.append(row.item, row.by, row.body, '')
+  local position = entries.append(row, '')
   intake.count = intake.count + 1
   once.remember(row)
   if row.item == '' then return positions.item_id(position) end
@@ -80,7 +80,7 @@ function intake.replace(row)
   local beside = known.flight and key.parked or key.replaced
   local earlier = redis.call('HGET', beside, known.position)
   if earlier then redis.call('XDEL', key.log, earlier) end
-  local log_id = entries.append(row.item, row.by, row.body, known.position)
+  local log_id = entries.append(row, known.position)
   redis.call('HSET', beside, known.position, log_id)
   if not known.flight then
     entries.any_replaced = true

@@ -107,7 +107,7 @@ class QueueMachine(RuleBasedStateMachine):
             "max_items": self.options.max_items,
             "node_full": self.options.node_full,
         }
-        lines = [{"item": name, "by": by, "body": body, "once": "", "subids": ""} for name, by, body in rows]
+        lines = [{"item": name, "by": by, "body": body, "key": "", "once": "", "subids": ""} for name, by, body in rows]
         answer = self.call(frontend, "publish", lines, fixed)
         self.judge(frontend, answer, self.model.publish(self.frontends[frontend], rows), lost=lost)
         self.services_ids += [

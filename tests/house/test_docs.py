@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker import keys
-from broker.model.nodes import OPTIONS, NodeConfig
+from broker.model.options import OPTIONS, NodeConfig
 from broker.settings import Settings
 from frontends.xmpp import confirmations, qos, requests, stanzas
 

@@ -91,6 +91,7 @@ class Delivered(NamedTuple):
     body: str
     sequence: int
     stage: str
+    key: str
 
 
 class Handover(NamedTuple):
@@ -103,6 +104,7 @@ class Handover(NamedTuple):
     attempts: int
     jid: str
     reason: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,7 @@ class Queue:
 
     def publish(self, *items: str, by: str = "alice@x", body: str | None = None, **more: Any) -> Answer:
         """Publish items; a body says which item and when unless it is given."""
-        columns = {"once": "", "subids": ""}
+        columns = {"once": "", "subids": "", "key": ""}
         columns |= {name: more.pop(name) for name in tuple(more) if name in columns}
         rows = [{"item": item, "by": by, "body": body or f"{item} at {self.now - T0}", **columns} for item in items]
         return self.run("publish", *rows, **more)

@@ -9,7 +9,8 @@ import pytest
 from broker.model import commands
 from broker.model.commands import Publish, Retract, Subscribe, Unlock
 from broker.model.names import Jid, Partition
-from broker.model.nodes import Affiliation, NodeConfig, NodeRecord, PublishModel
+from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.options import NodeConfig, PublishModel
 from broker.model.problems import Problem, ScriptDefect
 from broker.model.qos import Stage
 from broker.model.results import Published, Refused, Retracted
@@ -36,7 +37,7 @@ SAMPLES: tuple[Any, ...] = (
     commands.Browse("n", ME, ("i",), 5),
     commands.Purge("n", ME),
     commands.Stats("n", ME),
-    DeadLetter("n", "i", ME, b"e"),
+    DeadLetter("n", "i", "k", ME, b"e"),
     Handed("n", "i1", "1-0"),
     Leave("n", ME),
     Expire("n"),

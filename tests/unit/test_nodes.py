@@ -4,20 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.model.nodes import (
-    FORCED,
-    MAX_ITEMS,
-    OPTIONS,
-    AccessModel,
-    Dedupe,
-    NodeConfig,
-    PublishModel,
-    WhenFull,
-    configured,
-    restored,
-    shown,
-    stored,
-)
+from broker.model.nodes import configured, restored, shown, stored
+from broker.model.options import FORCED, MAX_ITEMS, OPTIONS, AccessModel, Dedupe, NodeConfig, PublishModel, WhenFull
 from broker.model.problems import MalformedRequest, Problem
 
 configs = st.builds(
@@ -34,6 +22,8 @@ configs = st.builds(
     access_model=st.sampled_from(AccessModel),
     publish_model=st.sampled_from(PublishModel),
     max_payload_bytes=st.integers(1, 262_144),
+    partitions=st.integers(1, 1_024),
+    ordered=st.booleans(),
 )
 
 

@@ -24,7 +24,8 @@ from broker.model.commands import (
     Unsubscribe,
 )
 from broker.model.names import Jid, Partition
-from broker.model.nodes import AccessModel, Affiliation, NodeConfig, NodeRecord, PublishModel
+from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.options import AccessModel, NodeConfig, PublishModel
 from broker.model.problems import Problem
 from broker.model.qos import Stage
 from broker.redis_core.policy import refusal

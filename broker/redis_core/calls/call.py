@@ -60,7 +60,7 @@ class Reply:
 
 def delivery(row: list[Any], partition: Partition, of: int) -> Delivery:
     """Read one of a reply's deliveries; `of` is how often its node lets an item be tried."""
-    jid, position, item, token, attempt, deadline, by, body, sequence, stage = row
+    jid, position, item, token, attempt, deadline, by, body, sequence, stage, key = row
     return Delivery(
         partition,
         position.decode(),
@@ -74,6 +74,7 @@ def delivery(row: list[Any], partition: Partition, of: int) -> Delivery:
         body,
         sequence,
         _STAGES[stage],
+        key.decode(),
     )
 
 

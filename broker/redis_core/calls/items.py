@@ -5,7 +5,8 @@ from typing import Any
 from broker.model.commands import Bounce, Browse, Confirm, Publish, Renew, Retract, Unlock
 from broker.model.items import Listed
 from broker.model.names import Jid, bare
-from broker.model.nodes import AccessModel, Affiliation, NodeRecord, PublishModel
+from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.options import AccessModel, PublishModel
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Done, Published, Refused, Renewed, Result, Retracted, Unlocked
 from broker.redis_core.calls.call import Call, Reply, Values, refused, subids, token_text
@@ -58,6 +59,7 @@ def _publish_row(command: Publish, record: NodeRecord) -> Values:
     )
     return {
         "item": command.item_id or "",
+        "key": command.key,
         "by": publisher,
         "body": command.envelope,
         "once": command.ticket,
@@ -81,6 +83,7 @@ def _dead_letter_intake(command: DeadLetter, record: NodeRecord) -> Values:
 def _dead_letter_row(command: DeadLetter, _record: NodeRecord) -> Values:
     return {
         "item": command.item_id,
+        "key": command.key,
         "by": command.publisher,
         "body": command.envelope,
         "once": command.item_id,

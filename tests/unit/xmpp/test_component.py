@@ -14,7 +14,8 @@ from broker.model.commands import Bounce, Command, Confirm, Deliver, Describe, H
 from broker.model.core import Core, Outlet, Reply
 from broker.model.items import Delivery, Envelope, NodeEvent
 from broker.model.names import Jid, Partition
-from broker.model.nodes import NodeConfig, NodeRecord
+from broker.model.nodes import NodeRecord
+from broker.model.options import NodeConfig
 from broker.model.problems import Problem
 from broker.model.qos import Stage
 from broker.model.results import Counted, Described, Done, Published, Refused, Result, Retracted, Unlocked

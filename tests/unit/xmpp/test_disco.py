@@ -7,7 +7,8 @@ import pytest
 
 from broker.model.commands import Describe, Nodes
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation, NodeConfig, NodeRecord
+from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Counted
 from frontends.xmpp import disco

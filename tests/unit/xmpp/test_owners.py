@@ -7,7 +7,8 @@ import pytest
 
 from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Purge
 from broker.model.names import Jid
-from broker.model.nodes import OPTIONS, NodeConfig, NodeRecord, configured
+from broker.model.nodes import NodeRecord, configured
+from broker.model.options import OPTIONS, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import configuration, forms
 from frontends.xmpp import namespaces as ns

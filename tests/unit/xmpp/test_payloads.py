@@ -6,7 +6,7 @@ import pytest
 
 from broker import codec
 from broker.model.items import Envelope
-from broker.model.nodes import MAX_PAYLOAD_BYTES
+from broker.model.options import MAX_PAYLOAD_BYTES
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import payloads

@@ -11,7 +11,8 @@ from broker.model import commands
 from broker.model.commands import Browse, Command, Describe, Nodes, Options, Publish, Renew, Retract
 from broker.model.items import Envelope, Listed, Lock
 from broker.model.names import Jid
-from broker.model.nodes import Affiliation, NodeConfig, NodeRecord
+from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.results import (

@@ -6,7 +6,7 @@ import pytest
 
 from broker.model.commands import Adjust, Options, Subscribe, Unsubscribe
 from broker.model.names import Jid
-from broker.model.nodes import MAX_CREDIT
+from broker.model.options import MAX_CREDIT
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from frontends.xmpp import namespaces as ns
