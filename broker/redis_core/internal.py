@@ -13,6 +13,7 @@ class Expire:
     """Do in a partition what time asks for."""
 
     node: str
+    partition: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Resend:
     after: int | None = None
     upto: int | None = None
     scan: str = "0"
+    partition: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,18 @@ class Handed:
     node: str
     incarnation: str
     position: str
+    partition: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """Ask a partition whether it has an item of this id, and whether the sender holds it."""
+
+    node: str
+    sender: Jid
+    item_id: str
+    token: int | None
+    partition: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +76,7 @@ class Subscribers:
     scan: str = "0"
 
 
-Internal = Expire | Resend | Leave | DeadLetter | Handed | Subscribers
+Internal = Expire | Resend | Leave | DeadLetter | Handed | Find | Subscribers
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +96,14 @@ class Left:
     held: int
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a partition knows of an item: held by whoever asks, or there at all."""
+
+    held: bool
+    there: bool
+
+
 LaneCommand = (
     Internal
     | commands.Publish
@@ -97,9 +119,9 @@ LaneCommand = (
     | commands.Purge
     | commands.Stats
 )
-"""What a node's lane carries out by one script; a `Bounce` or a `Confirm` too, which name their partition instead of the node."""
+"""What a partition's lane carries out by one script; a `Bounce` or a `Confirm` too, which name their partition in full."""
 
-Outcome = Result | Scanned | Left
+Outcome = Result | Scanned | Left | Found
 """How any of these turns out."""
 
 Ask = Callable[[LaneCommand], Awaitable[Outcome]]
