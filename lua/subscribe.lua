@@ -1,11 +1,11 @@
 #!lua
 -- Add subscribers or change what they asked for; `must` says that the subscription has to exist already, and may leave
--- `qos` as it is.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries
--- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit qos must
+-- `qos` as it is. In a node of several partitions this is the bank's script, and begins a count: an empty `credit` is for that alone.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares
+-- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos must
 -- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries
---- @include finish
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares
+--- @include finish enrol counts
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
@@ -16,15 +16,20 @@ for i, row in ipairs(rows) do
   elseif not subscriber and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
     results[i] = {'too-many-subscriptions'}
   else
-    if not subscriber then redis.call('ZADD', key.resting, 0, row.subid) end
-    local qos = row.qos ~= '' and row.qos or subscriber.qos
-    subscriptions.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = qos})
-    if qos ~= 'unacknowledged' and not partition.confirms then
-      redis.call('HSET', key.meta, 'confirms', '1')
-      partition.confirms = true
+    local new = not subscriber
+    local total = tonumber(row.credit)
+    subscriber = {subid = row.subid, jid = new and row.jid or subscriber.jid, limit = subscriber and subscriber.limit or total,
+      bounces = total and 0 or subscriber.bounces, qos = row.qos ~= '' and row.qos or subscriber.qos}
+    local born = '0'
+    if partition.several then
+      local share = counts.begin(subscriber, total, new)
+      born, total = share.born, share.total
+    else
+      subscriber.limit = total
     end
+    enrol.put(subscriber, new)
     ending.touched[row.subid] = true
-    results[i] = {'ok', row.credit, qos}
+    results[i] = {'ok', total, subscriber.qos, born, subscriber.jid}
   end
 end
 return finish.reply(results, {}, dispatch.LIMIT)

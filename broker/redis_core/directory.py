@@ -126,6 +126,7 @@ class Directory:
             "max_deliveries": config.max_deliveries,
             "dead_letters": "1" if config.dead_letters_of(record.name) else "0",
             "journal_max": self._journal_records,
+            "partitions": config.partitions,
         }
         chosen = record.partitions if numbers is None else map(record.partition, numbers)
         calls = [self._server.arguments("open", [keys.of_partition("meta", each)], fixed) for each in chosen]

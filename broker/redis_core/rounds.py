@@ -37,6 +37,9 @@ class Lanes(Protocol):
     def routes(self, node: str) -> Routes:
         """Give the lanes of a node's partitions."""
 
+    def every(self) -> list[Routes]:
+        """Give the routes of all nodes that are known here."""
+
     def lanes(self) -> list[Lane]:
         """Give the lanes there are."""
 
@@ -75,6 +78,8 @@ class Rounds:
         for lane in self._core.lanes():
             if (lane.doubtful or lane.unmarked) and lane.quiet:
                 lane.mark()
+        for routes in self._core.every():
+            routes.lending.breathe()
         self._turns += 1
         if self._turns % LOOK_EVERY == 0:
             await self._look_in_passing()

@@ -4,21 +4,24 @@ Commands wait here while the node's record is read, and keep their order. Must n
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from itertools import count
 from typing import Any, Protocol
 
 import structlog
 
-from broker.model.commands import Renew, Retract, Unlock
+from broker.model.commands import Adjust, Renew, Retract, Subscribe, Unlock, Unsubscribe
+from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Refused
+from broker.redis_core.around import Neighbours
 from broker.redis_core.gather import gathered
-from broker.redis_core.internal import Find, Found, Outcome
+from broker.redis_core.internal import Find, Found, Leave, Outcome, Recount, ignored
 from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
+from broker.redis_core.lending import Lending
 from broker.redis_core.places import Home, Place, place
+from broker.redis_core.seats import Seats
 
 log = structlog.get_logger()
 
@@ -34,21 +37,33 @@ Reply = Callable[[Any], None]
 class MakeLane(Protocol):
     """How a lane is made."""
 
-    def __call__(self, *, number: int) -> Lane:
+    def __call__(self, *, number: int, neighbours: Neighbours) -> Lane:
         """Make the lane of one partition."""
+
+
+class Around(Protocol):
+    """What the routes need of the core."""
+
+    def hunger(self, record: NodeRecord, rows: list[dict[str, Any]]) -> Awaitable[list[list[int]]]:
+        """Tell Redis which partitions want credit; gives all that do."""
+
+    def background(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run something that nobody waits for."""
 
 
 class Routes:
     """The lanes of one node."""
 
-    def __init__(self, known: Known, make: MakeLane) -> None:
+    def __init__(self, known: Known, make: MakeLane, around: Around) -> None:
         """Make lanes by `make` when they are first needed."""
         self._known = known
         self._make = make
+        self._around = around
+        self._seats = Seats(self.ask)
+        self.lending = Lending(known.node, self.ask, self._order, self._board, around.background)
         self._lanes: dict[int, Lane] = {}
         self._queued: list[tuple[Any, Reply]] = []
         self._reading: asyncio.Task[None] | None = None
-        self._turns = count()
 
     def submit(self, command: Any, reply: Reply) -> None:
         """Take a command; those for one partition take effect in their order."""
@@ -70,7 +85,7 @@ class Routes:
         """Give the lane of a partition."""
         lane = self._lanes.get(number)
         if lane is None:
-            lane = self._lanes[number] = self._make(number=number)
+            lane = self._lanes[number] = self._make(number=number, neighbours=self.lending)
         return lane
 
     def lanes(self) -> list[Lane]:
@@ -84,12 +99,12 @@ class Routes:
     @property
     def quiet(self) -> bool:
         """Nothing is under way."""
-        return self._reading is None and all(lane.quiet for lane in self._lanes.values())
+        return self._reading is None and self.lending.idle and all(lane.quiet for lane in self._lanes.values())
 
     @property
     def idle(self) -> bool:
         """Nothing under way, nothing owed: it may be dropped."""
-        return self._reading is None and all(lane.idle for lane in self._lanes.values())
+        return self._reading is None and self.lending.idle and all(lane.idle for lane in self._lanes.values())
 
     async def _read(self) -> None:
         hindrance = None
@@ -122,12 +137,16 @@ class Routes:
             reply(_NOWHERE)
         elif partitions == 1:
             self.lane().submit(command, reply)
+        elif isinstance(command, Subscribe | Adjust | Recount):
+            self._around.background(self._answered(self._seats.take(command, partitions), reply))
+        elif isinstance(command, Unsubscribe | Leave):
+            self._around.background(self._answered(self._left(command, partitions), reply))
         elif isinstance(where, int):
             self.lane(where).submit(command, reply)
         elif isinstance(where, Home):
             self.lane(where.number).submit(command, partial(self._unless_elsewhere, command, where.number, reply))
         elif where is Place.FREE:
-            self.lane(next(self._turns) % partitions).submit(command, reply)
+            self.lane(self.lending.freest(partitions)).submit(command, reply)
         else:
             self._to_all([command] * partitions, partial(self._merged, command, reply))
 
@@ -145,6 +164,23 @@ class Routes:
 
         for number, command in enumerate(commands):
             self.lane(number).submit(command, partial(taken, number))
+
+    async def _left(self, command: Unsubscribe | Leave, partitions: int) -> Outcome:
+        return gathered(command, await self._seats.leave(command, partitions))
+
+    async def _answered(self, work: Awaitable[Outcome], reply: Reply) -> None:
+        outcome: Outcome = _FAILED
+        try:
+            outcome = await work
+        finally:
+            reply(outcome)
+
+    def _order(self, command: Any) -> None:
+        self.submit(command, ignored)
+
+    async def _board(self, rows: list[dict[str, Any]]) -> list[list[int]]:
+        record = self._known.record
+        return [] if record is None else await self._around.hunger(record, rows)
 
     def _merged(self, command: Any, reply: Reply, outcomes: list[Outcome]) -> None:
         reply(gathered(command, outcomes))

@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from broker import keys
 from broker.model.commands import (
     Affiliate,
     Bounce,
@@ -268,8 +269,18 @@ class RedisCore:
         if routes is None:
             known = Known(node, self._directory, self.admins)
             lane = partial(Lane, known, server=self._server, directory=self._directory, around=self)
-            routes = self._routes[node] = Routes(known, lane)
+            routes = self._routes[node] = Routes(known, lane, self)
         return routes
+
+    async def hunger(self, record: NodeRecord, rows: list[dict[str, Any]]) -> list[list[int]]:
+        """Tell Redis which partitions of a node want credit; gives number, locked and since when of all that do."""
+        names = [keys.of_life("hungry", record.name, record.incarnation)]
+        _code, found = await self._server.run(self._server.arguments("hunger", names, {"now": ""}, rows))
+        return found  # type: ignore[no-any-return]
+
+    def every(self) -> list[Routes]:
+        """Give the routes of all nodes that are known here."""
+        return list(self._routes.values())
 
     def lanes(self) -> list[Lane]:
         """Give the lanes there are, but for idle ones when there are many."""

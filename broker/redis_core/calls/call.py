@@ -41,7 +41,10 @@ _STAGES = {stage.value.encode(): stage for stage in Stage}
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What every partition script answers after `ok`; `due_ms` 0 means that nothing is due, times are Redis's ms."""
+    """What every partition script answers after `ok`; `due_ms` 0 means that nothing is due, times are Redis's ms.
+
+    `lending` is what a script that hands items out says of credit in a node of several partitions, else empty.
+    """
 
     rows: list[Any]
     deliveries: list[list[Any]]
@@ -50,12 +53,13 @@ class Reply:
     due_ms: int
     more: bool
     token: int
+    lending: list[Any]
 
     @staticmethod
     def read(reply: list[Any]) -> "Reply":
         """Read a reply whose code word is `ok`."""
-        _code, rows, deliveries, notices, handovers, due_ms, more, token = reply
-        return Reply(rows, deliveries, notices, handovers, due_ms, bool(more), token)
+        _code, rows, deliveries, notices, handovers, due_ms, more, token, *lending = reply
+        return Reply(rows, deliveries, notices, handovers, due_ms, bool(more), token, lending[0] if lending else [])
 
 
 def delivery(row: list[Any], partition: Partition, of: int) -> Delivery:
