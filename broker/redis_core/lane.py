@@ -286,9 +286,8 @@ class Lane:
         for jid, item, token in read.notices:
             self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token))
             self._around.count("expired")
-        of = record.config.max_deliveries
         for row in read.deliveries:
-            made = delivery(row, partition, of)
+            made = delivery(row, partition, record.config)
             self._around.deliver(made)
             self._marks.received = max(self._marks.received, made.sequence)
         if read.lending:

@@ -17,6 +17,7 @@ from broker.model.names import Jid
 from broker.model.results import Refused
 from broker.redis_core.calls.workers import gift
 from broker.redis_core.internal import Deposit, Gift, Leave, Outcome, Recount, Withdraw, Withdrawn
+from broker.redis_core.places import BANK
 from broker.redis_core.seats import Ask
 
 TOLD = 4
@@ -114,6 +115,19 @@ class Lending:
             self._background(self._tell({number: need.locked for number, need in self._wanting.items()}))
             for number in self._wanting:
                 self._search(number)
+
+    async def spread(self, subid: str, credit: int, partitions: int) -> None:
+        """Give each partition its even part of a subscriber's credit, which lies in the bank: items may come anywhere."""
+        part = credit // partitions
+        if part:
+            outcome = await self._ask(BANK, Withdraw(self._node, subid, part * (partitions - 1)))
+            for given in outcome.gifts if isinstance(outcome, Withdrawn) else ():
+                left = given.amount
+                for number in range(BANK + 1, partitions):
+                    amount = min(part, left)
+                    left -= amount
+                    if amount:
+                        self._give(number, replace(given, amount=amount))
 
     @property
     def idle(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from broker.model.items import Delivery
 from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import NodeRecord
+from broker.model.options import NodeConfig
 from broker.model.problems import Problem, ScriptDefect
 from broker.model.qos import Stage
 from broker.model.results import Refused
@@ -62,8 +63,8 @@ class Reply:
         return Reply(rows, deliveries, notices, handovers, due_ms, bool(more), token, lending[0] if lending else [])
 
 
-def delivery(row: list[Any], partition: Partition, of: int) -> Delivery:
-    """Read one of a reply's deliveries; `of` is how often its node lets an item be tried."""
+def delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Delivery:
+    """Read one of a reply's deliveries."""
     jid, position, item, token, attempt, deadline, by, body, sequence, stage, key = row
     return Delivery(
         partition,
@@ -72,13 +73,14 @@ def delivery(row: list[Any], partition: Partition, of: int) -> Delivery:
         Jid(jid.decode()),
         token,
         attempt,
-        of,
+        config.max_deliveries,
         deadline,
         Jid(by.decode()),
         body,
         sequence,
         _STAGES[stage],
         key.decode(),
+        partitioned=config.partitions > 1,
     )
 
 
