@@ -7,7 +7,8 @@ local partition = {}
 -- with the revision in force when the caller judged by another one.
 function partition.load()
   local meta = redis.call('HMGET', key.meta, 'revision', 'state', 'lock_ms', 'max_deliveries', 'dead_letters',
-    'cursor', 'tail', 'token', 'journal_max', 'confirms', 'partitions')
+    'cursor', 'tail', 'token', 'journal_max', 'confirms', 'partitions',
+    'ordered')
   if meta[2] == 'deleted' then return {'deleted'} end
   if not meta[1] then return {'gone'} end
   if arg.revision ~= '' and arg.revision ~= meta[1] then return {'stale', meta[1]} end
@@ -23,6 +24,7 @@ function partition.load()
   partition.journal_max = meta[9]
   partition.confirms = meta[10] == '1'
   partition.several = meta[11] and meta[11] ~= '1'
+  partition.ordered = meta[12] == '1'
   partition.before = meta[6] .. ' ' .. meta[7] .. ' ' .. meta[8]
   return nil
 end
