@@ -57,14 +57,15 @@ class RedisServer(Server):
         """
         super().__init__(directory, "redis")
         self._binary = binary or valkey_binary()
-        self._port = free_port() if port == 0 else port
+        self.port = free_port() if port == 0 else port or 0
+        """Its TCP port; 0: it has none."""
         self._options = {**_FASTER, **_VOLATILE, **(options or {})}
         self._socket = self.directory / "redis.sock"
 
     @property
     def url(self) -> str:
         """Where clients find it."""
-        return f"unix://{self._socket}" if self._port is None else f"redis://127.0.0.1:{self._port}/0"
+        return f"unix://{self._socket}" if not self.port else f"redis://127.0.0.1:{self.port}/0"
 
     def _launch(self) -> Process:
         if len(os.fsencode(self._socket)) > _SOCKET_PATH_BYTES:
@@ -82,7 +83,7 @@ class RedisServer(Server):
             "dir": str(self.directory),
             "unixsocket": str(self._socket),
             "unixsocketperm": "700",
-            "port": str(self._port or 0),
+            "port": str(self.port),
             "bind": "127.0.0.1",
             **self._options,
         }
