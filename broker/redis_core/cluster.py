@@ -4,6 +4,7 @@ All known nodes and the seeds are asked at once, so none that is dead or hangs d
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -19,6 +20,9 @@ _QUESTION: Final[Sequence[Line]] = (("CLUSTER INFO",), ("CLUSTER SLOTS",))
 
 class Cluster:
     """The nodes of one cluster."""
+
+    fresh_seconds: Final = math.inf
+    """Who is no master any more says so: MOVED."""
 
     def __init__(self, seeds: Sequence[Address], meet: Callable[[Address], Master]) -> None:
         """Begin with the nodes that somebody has named; reach any by `meet`."""

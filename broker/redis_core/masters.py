@@ -5,13 +5,14 @@ when one slot is down, and sends ASKING and what it is for on two connections. M
 """
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import structlog
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
-from redis.exceptions import AskError, ClusterDownError, MovedError, ReadOnlyError, TryAgainError
+from redis.exceptions import AskError, ClusterDownError, MovedError, ReadOnlyError, ResponseError, TryAgainError
 
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.master import Line, Master, Unsent, fault
@@ -42,6 +43,10 @@ class _Errand:
 class Finder(Protocol):
     """Who knows the masters: a cluster's nodes, or sentinels."""
 
+    @property
+    def fresh_seconds(self) -> float:
+        """For how long an answer may be relied on without asking again."""
+
     async def find(self) -> Found:
         """Give each range of slots with its master; raises CoreUnavailable when nobody can say."""
 
@@ -62,6 +67,8 @@ class Masters:
         self._owners: list[Address | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
         self._masters: dict[Address, Master] = {}
         self._learning: asyncio.Task[None] | None = None
+        self._learnt_at = -math.inf
+        self._trouble = ""
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
         """Send commands in one round trip to each master; what was refused to the end stands as its error among the replies.
@@ -75,6 +82,8 @@ class Masters:
         left = [_Errand(place, slot_of(line)) for place, line in enumerate(lines)]
         if not any(self._owners):
             await self._learnt()
+        elif loop.time() - self._learnt_at > self._finder.fresh_seconds:
+            self._doubt()
         while True:
             left = await self._round(lines, left, replies)
             if not left:
@@ -130,7 +139,7 @@ class Masters:
         overtaken: set[int] = set()
         for errand in reversed(left):
             reply = replies[errand.place]
-            if errand.slot in overtaken or not isinstance(reply, _REFUSED):
+            if errand.slot in overtaken or not _is_refused(reply):
                 overtaken.add(errand.slot)
             else:
                 again.append(replace(errand, asked=self._redirected(errand.slot, reply)))
@@ -164,14 +173,18 @@ class Masters:
             found = await self._finder.find()
         except CoreUnavailable as error:
             # What was known may still serve, or else says so itself.
-            log.warning("masters not found", error=str(error))
+            if not self._trouble:
+                log.warning("masters not found", error=str(error))
+            self._trouble = str(error)
             return
         finally:
             self._learning = None
+        self._trouble = ""
         owners: list[Address | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
         for first, last, address in found:
             owners[first : last + 1] = [address] * (last + 1 - first)
         self._owners = owners
+        self._learnt_at = asyncio.get_running_loop().time()
         for address in self._masters.keys() - set(owners):
             await self._masters.pop(address).retire()
 
@@ -183,6 +196,11 @@ class Masters:
         for master in self._masters.values():
             await master.close()
         await self._finder.close()
+
+
+def _is_refused(reply: Any) -> bool:
+    # redis-py has no name for what a master says that has lost its replicas, perhaps to a new master.
+    return isinstance(reply, _REFUSED) or (isinstance(reply, ResponseError) and str(reply).startswith("NOREPLICAS"))
 
 
 def slot_of(line: Line) -> int:

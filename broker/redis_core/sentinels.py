@@ -4,6 +4,7 @@ So nothing is written to one that was master, was away and does not know yet tha
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
@@ -22,6 +23,9 @@ from broker.redis_url import Address
 
 class Sentinels:
     """The sentinels that watch one service."""
+
+    fresh_seconds: Final = 0.5
+    """A master that was replaced while it lives hears of it as late as ten seconds after: clients have to ask."""
 
     def __init__(self, seeds: Sequence[Address], service: str, meet: Callable[..., Master], timeout: float) -> None:
         """Name the sentinels to ask, each of which answers within `timeout` seconds or not at all."""

@@ -1,6 +1,5 @@
 """A private Redis Cluster on the loopback. Knows how to form one and to move slots in it; must not know what is kept in it."""
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final, Self
@@ -8,14 +7,13 @@ from typing import Any, Final, Self
 import redis
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS
 
-from frontends.servers.process import ServerError, free_ports
+from frontends.servers.process import ServerError, awaited, free_ports
 from frontends.servers.redis import RedisServer
 
 NODE_TIMEOUT_MS: Final = 1_000
 """So soon a silent master is given up: a failover takes about two seconds."""
 
 _READY_SECONDS: Final = 30.0
-_POLL_SECONDS: Final = 0.02
 _MOVED_AT_ONCE: Final = 100
 _MOVE_MS: Final = 5_000
 
@@ -78,12 +76,8 @@ class RedisCluster:
         found = {}
         for node in self.running():
             if self.ask(node, "ROLE")[0] == "master":
-                ranges = [
-                    (first, last)
-                    for first, last, (_host, port, *_more), *_ in self.ask(node, "CLUSTER SLOTS")
-                    if port == node.port
-                ]
-                found[node] = ranges
+                name, slots = self.ask(node, "CLUSTER MYID"), self.ask(node, "CLUSTER SLOTS")
+                found[node] = [(first, last) for first, last, master, *_ in slots if master[2] == name]
         return found
 
     def owner(self, slot: int) -> RedisServer:
@@ -113,6 +107,11 @@ class RedisCluster:
             self.ask(source, "MIGRATE", "127.0.0.1", target.port, "", 0, _MOVE_MS, "KEYS", *keys)
         for node in (target, source, *self.masters()):
             self.ask(node, "CLUSTER SETSLOT", slot, "NODE", names[target])
+
+    def replicated(self, master: RedisServer) -> None:
+        """Wait until a master's replica has all that the master has now."""
+        replica, wanted = self.replica(master), self.ask(master, "ROLE")[1]
+        self._until(lambda: self.ask(replica, "ROLE")[4] >= wanted, "the replica does not catch up")
 
     def settle(self) -> None:
         """Wait until every running node finds the cluster well and every replica has what its master has."""
@@ -146,9 +145,5 @@ class RedisCluster:
         return found
 
     def _until(self, holds: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + _READY_SECONDS
-        while not holds():
-            if time.monotonic() > deadline:
-                msg = f"{what} after {_READY_SECONDS:g} s"
-                raise ServerError(msg)
-            time.sleep(_POLL_SECONDS)
+        # Whoever is told of his new part hangs up on everybody.
+        awaited(holds, _READY_SECONDS, what, redis.ConnectionError)

@@ -8,9 +8,11 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
+
+T = TypeVar("T")
 
 _POLL_SECONDS = 0.02
 _LOG_LINES = 30
@@ -181,3 +183,16 @@ def free_ports(count: int) -> list[int]:
         for probe in probes:
             probe.bind(("127.0.0.1", 0))
         return [probe.getsockname()[1] for probe in probes]
+
+
+def awaited(found: Callable[[], T | None], seconds: float, what: str, *passing: type[Exception]) -> T:
+    """Look until something is found; `passing` is what may go wrong meanwhile, `what` is said when the time is up."""
+    deadline = time.monotonic() + seconds
+    while True:
+        with suppress(*passing):
+            if there := found():
+                return there
+        if time.monotonic() > deadline:
+            msg = f"{what} after {seconds:g} s"
+            raise ServerError(msg)
+        time.sleep(_POLL_SECONDS)

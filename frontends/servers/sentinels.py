@@ -1,13 +1,12 @@
 """A private Redis with replicas and the sentinels that watch it. Knows how to start them; must not know what is kept there."""
 
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final, Self
 
 import redis
 
-from frontends.servers.process import ServerError
+from frontends.servers.process import awaited
 from frontends.servers.redis import RedisServer
 
 SERVICE: Final = "stanzaq"
@@ -17,7 +16,6 @@ _FAILOVER_MS: Final = 3_000
 _SENTINELS: Final = 3
 _QUORUM: Final = 2
 _READY_SECONDS: Final = 30.0
-_POLL_SECONDS: Final = 0.02
 
 
 class RedisSentinel(RedisServer):
@@ -35,7 +33,7 @@ class RedisSentinel(RedisServer):
                 f"port {self.port}",
                 "bind 127.0.0.1",
                 f"dir {self.directory}",
-                f"unixsocket {self._socket}",
+                f"unixsocket {self.socket}",
                 f"sentinel monitor {SERVICE} 127.0.0.1 {self._master.port} {_QUORUM}",
                 f"sentinel down-after-milliseconds {SERVICE} {_DOWN_AFTER_MS}",
                 f"sentinel failover-timeout {SERVICE} {_FAILOVER_MS}",
@@ -84,24 +82,33 @@ class RedisSentinels:
 
     def master(self) -> RedisServer:
         """Give the node that all sentinels call the master, once they agree on one that runs and says so itself."""
-        deadline = time.monotonic() + _READY_SECONDS
-        while time.monotonic() < deadline:
-            named = {int(self.ask(each, "SENTINEL GET-MASTER-ADDR-BY-NAME", SERVICE)[1]) for each in self.sentinels}
-            for node in self.nodes:
-                if node.running and named == {node.port} and self.ask(node, "ROLE")[0] == "master":
-                    return node
-            time.sleep(_POLL_SECONDS)
-        msg = f"the sentinels found no master within {_READY_SECONDS:g} s"
-        raise ServerError(msg)
+        return awaited(self._agreed, _READY_SECONDS, "the sentinels agree on no master", redis.ConnectionError)
+
+    def _agreed(self) -> RedisServer | None:
+        named = {int(self.ask(each, "SENTINEL GET-MASTER-ADDR-BY-NAME", SERVICE)[1]) for each in self.sentinels}
+        for node in self.nodes:
+            if node.running and named == {node.port} and self.ask(node, "ROLE")[0] == "master":
+                return node
+        return None
+
+    def successor(self, old: RedisServer) -> RedisServer:
+        """Wait until the sentinels agree on another master than the old one."""
+        self._until(lambda: self.master() is not old, "there is no other master")
+        return self.master()
+
+    def replicated(self, master: RedisServer) -> None:
+        """Wait until all other running nodes have what the master has now."""
+        wanted = self.ask(master, "ROLE")[1]
+        others = [node for node in self.nodes if node.running and node is not master]
+        self._until(lambda: all(self.ask(node, "ROLE")[4] >= wanted for node in others), "the replicas do not catch up")
 
     def settle(self) -> None:
         """Wait until every other running node follows the master, and every sentinel knows all nodes and sentinels."""
-        deadline = time.monotonic() + _READY_SECONDS
-        while not self._settled(self.master()):
-            if time.monotonic() > deadline:
-                msg = f"the replicas or sentinels were not ready after {_READY_SECONDS:g} s"
-                raise ServerError(msg)
-            time.sleep(_POLL_SECONDS)
+        self._until(lambda: self._settled(self.master()), "the replicas or sentinels are not ready")
+
+    def _until(self, holds: Callable[[], bool], what: str) -> None:
+        # Whoever is told of his new part hangs up on everybody.
+        awaited(holds, _READY_SECONDS, what, redis.ConnectionError)
 
     def _settled(self, master: RedisServer) -> bool:
         followers = [self.ask(node, "ROLE") for node in self.nodes if node.running and node is not master]

@@ -1,5 +1,7 @@
 """Which command goes to which master, in which order, and what is sent again: over masters that answer as they are told."""
 
+import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -63,6 +65,8 @@ class Told:
 
 class Nodes:
     """Who knows them: slots in the lower half are A's and the others B's, unless a test says otherwise."""
+
+    fresh_seconds = math.inf
 
     def __init__(self) -> None:
         """Make all three, of which C serves nothing."""
@@ -151,7 +155,7 @@ async def test_asked_this_once(nodes: Nodes, masters: Masters) -> None:
 
 @pytest.mark.parametrize(
     "refusal",
-    [TryAgainError("x"), ClusterDownError("x"), ReadOnlyError("x"), Unsent("x")],
+    [TryAgainError("x"), ClusterDownError("x"), ReadOnlyError("x"), ResponseError("NOREPLICAS x"), Unsent("x")],
     ids=lambda refusal: type(refusal).__name__,
 )
 async def test_refused_for_now(nodes: Nodes, masters: Masters, refusal: Exception) -> None:
@@ -159,6 +163,17 @@ async def test_refused_for_now(nodes: Nodes, masters: Masters, refusal: Exceptio
     nodes.told[A].answers = deque(failing(refusal) for _ in range(3))
     assert await masters.send([get(LOW), get(HIGH)]) == [f"ok GET {LOW}", f"ok GET {HIGH}"]
     assert len(nodes.told[A].heard) == 4 and len(nodes.told[B].heard) == 1
+
+
+async def test_asked_again_after_a_while(nodes: Nodes, masters: Masters) -> None:
+    """Who has to be asked again and again is asked in passing: nobody waits for the answer."""
+    nodes.fresh_seconds = 0
+    await masters.send([get(LOW)])
+    nodes.found = [(0, LAST, C)]
+    await masters.send([get(LOW)])
+    await asyncio.sleep(0)
+    await masters.send([get(LOW)])
+    assert [len(nodes.told[each].heard) for each in (A, C)] == [2, 1] and nodes.told[A].retired
 
 
 async def test_refused_to_the_end(nodes: Nodes, masters: Masters) -> None:
