@@ -115,7 +115,7 @@ class RedisCluster:
 
     def settle(self) -> None:
         """Wait until every running node finds the cluster well and every replica has what its master has."""
-        self._until(lambda: not self._unwell(), "the cluster is not well")
+        self._until(self._well, "the cluster is not well")
 
     def _form(self) -> None:
         masters, replicas = self.nodes[: self._masters], self.nodes[self._masters :]
@@ -135,14 +135,15 @@ class RedisCluster:
         known = self.ask(node, "CLUSTER NODES")
         return len(known) == len(self.nodes) and all("handshake" not in each["flags"] for each in known.values())
 
-    def _unwell(self) -> list[RedisServer]:
-        found = []
-        for node in self.running():
-            role, *rest = self.ask(node, "ROLE")
-            state = self.ask(node, "CLUSTER INFO")["cluster_state"]
-            if state != "ok" or (role == "slave" and rest[2] != "connected"):
-                found.append(node)
-        return found
+    def _well(self) -> bool:
+        running = self.running()
+        if any(self.ask(node, "CLUSTER INFO")["cluster_state"] != "ok" for node in running):
+            return False
+        roles = {node.port: self.ask(node, "ROLE") for node in running}
+        followers = [role for role in roles.values() if role[0] == "slave"]
+        # A master names those alone that are up to date.
+        online = sum(len(role[2]) for role in roles.values() if role[0] == "master")
+        return online == len(followers) and all(role[3] == "connected" for role in followers)
 
     def _until(self, holds: Callable[[], bool], what: str) -> None:
         # Whoever is told of his new part hangs up on everybody.

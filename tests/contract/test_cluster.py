@@ -7,6 +7,7 @@ import contextlib
 import secrets
 import socket
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -20,6 +21,7 @@ from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Counted, Declared, Published, Refused, Retracted
 from broker.redis_core.internal import DeadLetter, Handed
+from broker.redis_core.masters import slot_of as slot_of_line
 from broker.redis_core.server import Server
 from broker.redis_core.service import RedisCore
 from broker.scripts.location import lua_directory
@@ -264,6 +266,15 @@ async def test_scripts_forgotten_by_one(make_core: MakeCore, redis_cluster: Redi
     assert isinstance(await core.ask(item(names[0])), Published)
     sha = core._server.header("publish").sha
     assert [redis_cluster.ask(each, "SCRIPT EXISTS", sha) for each in (forgetful, other)] == [[1], [0]]
+
+
+@pytest.mark.parametrize("name", ["jobs", "a{b}c", "{}", "}{", "a b", "ü%7B", "x" * 200])
+async def test_one_slot(redis_cluster: RedisCluster, store: Store, name: str) -> None:
+    """Whatever a node is called, all keys of one holder are in one slot, and it is the one that Redis computes."""
+    ask, node = redis_cluster.ask, redis_cluster.nodes[0]
+    for keys_of in (partial(keys.of_partition, partition=Partition(name, "i")), partial(keys.of_node, node=name)):
+        slots = {ask(node, "CLUSTER KEYSLOT", keys_of(key)) for key in ("meta", "log")}
+        assert slots == {slot_of_line(("GET", keys_of("meta")))}
 
 
 @pytest.mark.parametrize("step", [DeadLetter, Handed])
