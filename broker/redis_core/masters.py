@@ -81,7 +81,8 @@ class Masters:
         replies: list[Any] = [None] * len(lines)
         left = [_Errand(place, slot_of(line)) for place, line in enumerate(lines)]
         if not any(self._owners):
-            await self._learnt()
+            self._doubt()
+            await self._learnt(ends)
         elif loop.time() - self._learnt_at > self._finder.fresh_seconds:
             self._doubt()
         while True:
@@ -93,8 +94,7 @@ class Masters:
             # A first redirection is followed at once.
             await asyncio.sleep(pause)
             pause = min(max(_PAUSE_SECONDS, 2 * pause), _LONGEST_PAUSE_SECONDS)
-            if self._learning is not None:
-                await self._learnt()
+            await self._learnt(ends)
         if len(left) == len(lines):
             named = fault(replies[0])
             raise Unsent(str(named), named.problem) if isinstance(named, CoreUnavailable) else named
@@ -163,10 +163,10 @@ class Masters:
         if self._learning is None:
             self._learning = asyncio.ensure_future(self._learn())
 
-    async def _learnt(self) -> None:
-        self._doubt()
+    async def _learnt(self, ends: float) -> None:
+        """Wait until what is in doubt is learnt, but not for longer than the commands have."""
         if self._learning is not None:
-            await self._learning
+            await asyncio.wait([self._learning], timeout=max(0.0, ends - asyncio.get_running_loop().time()))
 
     async def _learn(self) -> None:
         try:

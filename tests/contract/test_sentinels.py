@@ -42,11 +42,14 @@ async def published(core: RedisCore, node: str) -> float:
     return longest
 
 
-async def test_a_killed_master(make_core: MakeCore, redis_sentinels: RedisSentinels, node: str) -> None:
+async def test_a_killed_master(make_core: MakeCore, redis_sentinels: RedisSentinels, store: Store, node: str) -> None:
     """SIGKILL of the master: askers are answered in time, work goes on at the replica, and nothing more at the old one.
 
-    The old master comes back empty and believes that it is one; the sentinels have not told it yet.
+    The old master comes back empty and believes that it is one; the sentinels have not told it yet. So does a client that
+    has slept through all of it.
     """
+    sleeper = Server.connect(store.url, lua_directory(), 2.0)
+    await sleeper.command("SET", "sq:sleeper", "before")
     core, door = await make_core(redis_timeout=0.5)
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(Subscribe(node, W1, W1, 1))
@@ -57,6 +60,9 @@ async def test_a_killed_master(make_core: MakeCore, redis_sentinels: RedisSentin
     assert await published(core, node) < 2.5
     old.start()
     assert redis_sentinels.ask(old, "ROLE")[0] == "master"
+    await sleeper.command("SET", "sq:sleeper", "after")
+    await sleeper.close()
+    assert redis_sentinels.ask(redis_sentinels.master(), "GET", "sq:sleeper") == "after"
     assert await published(core, node) < 2.5
     assert isinstance(await core.ask(Retract(node, W1, "before", door.deliveries[0].token)), Retracted)
     counted = await core.ask(Stats(node, ALICE))
