@@ -3,7 +3,6 @@
 All known nodes and the seeds are asked at once, so none that is dead or hangs delays the answer. Must not send anything else.
 """
 
-import asyncio
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -11,6 +10,7 @@ from typing import Any, Final
 from redis.exceptions import RedisError
 
 from broker.model.problems import CoreUnavailable
+from broker.redis_core.inquiry import Inquiry
 from broker.redis_core.master import Line, Master, fault
 from broker.redis_core.masters import Found
 from broker.redis_url import Address
@@ -29,17 +29,12 @@ class Cluster:
         self._seeds = seeds
         self.meet = meet
         self._known: frozenset[Address] = frozenset()
-        self._asked: set[asyncio.Task[Any]] = set()
+        self._inquiry = Inquiry()
 
     async def find(self) -> Found:
         """Give each range of slots with its master; raises CoreUnavailable when no node can say."""
-        asked = [asyncio.ensure_future(self._ask(address)) for address in {*self._seeds, *self._known}]
-        # Nobody waits for those that answer later, or never; what is under way must not be cancelled (redis-py #2624).
-        self._asked.update(asked)
-        for each in asked:
-            each.add_done_callback(self._done)
         trouble = CoreUnavailable("no node of the cluster is known")
-        for answer in asyncio.as_completed(asked):
+        for answer in self._inquiry.ask(self._ask(address) for address in {*self._seeds, *self._known}):
             try:
                 found, self._known = await answer
             except CoreUnavailable as error:
@@ -48,14 +43,9 @@ class Cluster:
                 return found
         raise trouble
 
-    def _done(self, asked: "asyncio.Task[Any]") -> None:
-        self._asked.discard(asked)
-        if not asked.cancelled():
-            asked.exception()
-
     async def close(self) -> None:
         """Wait for who has not answered yet."""
-        await asyncio.gather(*self._asked, return_exceptions=True)
+        await self._inquiry.close()
 
     async def _ask(self, address: Address) -> tuple[Found, frozenset[Address]]:
         node = self.meet(address)
@@ -63,9 +53,10 @@ class Cluster:
             state, slots = await node.send(_QUESTION)
         finally:
             await node.close()
-        if isinstance(slots, RedisError):
+        for reply in (state, slots):
             # Whoever is no node of a cluster says so.
-            raise CoreUnavailable(str(fault(slots)))
+            if isinstance(reply, RedisError):
+                raise CoreUnavailable(str(fault(reply)))
         if b"cluster_state:ok" not in state:
             msg = "the cluster is down"
             raise CoreUnavailable(msg)

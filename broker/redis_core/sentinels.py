@@ -1,22 +1,20 @@
 """Redis Sentinel: asks the sentinels who is the master, and again before each new connection to it.
 
-So nothing is written to one that was master, was away and does not know yet that it is none. Must not know what is sent.
+So nothing is written to one that was master, was away and does not know yet that it is none. redis-py asks one sentinel,
+and in words (SENTINEL MASTERS) in which who comes back during his failover is master still. Must not know what is sent.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from redis.asyncio.connection import AbstractConnection
-from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
-from redis.backoff import NoBackoff
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
-from redis.maint_notifications import MaintNotificationsConfig
 
 from broker.model.problems import CoreUnavailable
-from broker.redis_core.master import Master
+from broker.redis_core.inquiry import Inquiry
+from broker.redis_core.master import Line, Master
 from broker.redis_core.masters import Found
 from broker.redis_url import Address
 
@@ -27,33 +25,46 @@ class Sentinels:
     fresh_seconds: Final = 0.5
     """A master that was replaced while it lives hears of it as late as ten seconds after: clients have to ask."""
 
-    def __init__(self, seeds: Sequence[Address], service: str, meet: Callable[..., Master], timeout: float) -> None:
-        """Name the sentinels to ask, each of which answers within `timeout` seconds or not at all."""
+    def __init__(self, service: str, sentinels: Sequence[Master], meet: Callable[..., Master]) -> None:
+        """Ask these sentinels; reach the master by `meet`, which takes his address and what greets a connection."""
+        self._question: Line = ("SENTINEL GET-MASTER-ADDR-BY-NAME", service)
         self._service = service
+        self._sentinels = sentinels
         self._meet = meet
-        self._sentinel = Sentinel(  # type: ignore[no-untyped-call]
-            seeds,
-            sentinel_kwargs={
-                "socket_timeout": timeout,
-                "socket_connect_timeout": timeout,
-                "retry": Retry(NoBackoff(), 0),
-                "maint_notifications_config": MaintNotificationsConfig(enabled=False),
-            },
-        )
+        self._inquiry = Inquiry()
 
     async def find(self) -> Found:
-        """Give the master for all slots; raises CoreUnavailable when no sentinel knows one that is up."""
-        try:
-            return [(0, REDIS_CLUSTER_HASH_SLOTS - 1, await self._master())]
-        except (RedisError, OSError, TimeoutError) as error:
-            msg = f"no sentinel knows a master of {self._service!r} that is up"
-            raise CoreUnavailable(msg) from error
+        """Give the master for all slots: whom most sentinels name. Raises CoreUnavailable when none knows one."""
+        named = Counter[Address]()
+        for answer in self._inquiry.ask(self._ask(sentinel) for sentinel in self._sentinels):
+            try:
+                named[await answer] += 1
+            except CoreUnavailable:
+                continue
+            # More than half have said the same: those who hang need not be waited for.
+            if 2 * max(named.values()) > len(self._sentinels):
+                break
+        if not named:
+            msg = f"no sentinel knows a master of {self._service!r}"
+            raise CoreUnavailable(msg)
+        return [(0, REDIS_CLUSTER_HASH_SLOTS - 1, named.most_common(1)[0][0])]
+
+    async def _ask(self, sentinel: Master) -> Address:
+        (named,) = await sentinel.send([self._question])
+        if not isinstance(named, list):
+            # None of a service that it does not watch, an error of who is no sentinel.
+            raise CoreUnavailable(str(named))
+        return Address(named[0].decode(), int(named[1]))
 
     def meet(self, address: Address) -> Master:
         """Make what reaches the master: each new connection goes on only if the sentinels call him so, and he agrees."""
 
         async def greet(connection: AbstractConnection) -> None:
-            if await self._master() != address:
+            try:
+                _first, _last, master = (await self.find())[0]
+            except CoreUnavailable as error:
+                raise RedisConnectionError(str(error)) from error
+            if master != address:
                 msg = "another is the master now"
                 raise RedisConnectionError(msg)
             await connection.on_connect()
@@ -64,10 +75,8 @@ class Sentinels:
 
         return self._meet(address, greet)
 
-    async def _master(self) -> Address:
-        return Address(*await self._sentinel.discover_master(self._service))
-
     async def close(self) -> None:
         """Close the connections to the sentinels."""
-        for sentinel in self._sentinel.sentinels:
-            await sentinel.aclose()
+        await self._inquiry.close()
+        for sentinel in self._sentinels:
+            await sentinel.close()

@@ -115,4 +115,7 @@ def _link(url: str, timeout: float, scripts: Sequence[str]) -> Link:
         case Kind.CLUSTER:
             return Masters(Cluster(read.seeds, meet), timeout)
         case Kind.SENTINEL:
-            return Masters(Sentinels(read.seeds, read.service, meet, timeout), timeout)
+            # User, password and database are the Redis's; how a connection is made is the same.
+            plain = {name: value for name, value in read.options.items() if name not in {"username", "password", "db"}}
+            sentinels = [Master(plain, timeout, (), seed) for seed in read.seeds]
+            return Masters(Sentinels(read.service, sentinels, meet), timeout)

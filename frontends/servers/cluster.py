@@ -97,16 +97,30 @@ class RedisCluster:
         msg = f"the node at {master.url} has no replica"
         raise ServerError(msg)
 
+    def begin_move(self, slot: int, target: RedisServer) -> RedisServer:
+        """Tell both masters that a slot is about to move, with no key moved yet; gives the present one."""
+        source = self.owner(slot)
+        self._set_slot(target, slot, "IMPORTING", source)
+        self._set_slot(source, slot, "MIGRATING", target)
+        return source
+
     def move(self, slot: int, target: RedisServer) -> None:
         """Move a slot with all its keys to another master, as redis-cli does: key by key, while it is used."""
-        source = self.owner(slot)
-        names = {node: self.ask(node, "CLUSTER MYID") for node in (source, target)}
-        self.ask(target, "CLUSTER SETSLOT", slot, "IMPORTING", names[source])
-        self.ask(source, "CLUSTER SETSLOT", slot, "MIGRATING", names[target])
+        source = self.begin_move(slot, target)
         while keys := self.ask(source, "CLUSTER GETKEYSINSLOT", slot, _MOVED_AT_ONCE):
             self.ask(source, "MIGRATE", "127.0.0.1", target.port, "", 0, _MOVE_MS, "KEYS", *keys)
         for node in (target, source, *self.masters()):
-            self.ask(node, "CLUSTER SETSLOT", slot, "NODE", names[target])
+            self._set_slot(node, slot, "NODE", target)
+
+    def _set_slot(self, node: RedisServer, slot: int, what: str, other: RedisServer) -> None:
+        name = self.ask(other, "CLUSTER MYID")
+        # Valkey has its replicas confirm it first, and on a busy machine gives them up too soon.
+        awaited(
+            lambda: self.ask(node, "CLUSTER SETSLOT", slot, what, name),
+            _READY_SECONDS,
+            f"slot {slot} is not {what}",
+            redis.ResponseError,
+        )
 
     def replicated(self, master: RedisServer) -> None:
         """Wait until a master's replica has all that the master has now."""

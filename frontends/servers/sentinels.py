@@ -47,7 +47,8 @@ class RedisSentinels:
 
     def __init__(self, replicas: int = 2, *, options: Mapping[str, str] | None = None) -> None:
         """Choose how many replicas; `options` are lines of redis.conf for the master and them."""
-        more = {"repl-diskless-sync-delay": "0", **(options or {})}
+        # Without the last, who was a replica comes back with what it was once sent, though nothing is to be on disk.
+        more = {"repl-diskless-sync-delay": "0", "rdb-del-sync-files": "yes", **(options or {})}
         self.nodes = tuple(RedisServer(port=0, options=more) for _ in range(1 + replicas))
         self.sentinels = tuple(RedisSentinel(self.nodes[0]) for _ in range(_SENTINELS))
         self._stack = ExitStack()
