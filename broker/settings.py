@@ -9,18 +9,25 @@ import tomllib
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
-from redis.connection import parse_url
 
 from broker.model.names import Jid, prepared
+from broker.redis_url import read_url
 
 PREFIX: Final = "STANZAQ_"
 
-_REDIS_SCHEMES: Final = ("redis", "rediss", "unix", "embedded")
-_LATER_SCHEMES: Final = ("redis+sentinel", "redis+cluster")
+_REDIS_SCHEMES: Final = (
+    "redis",
+    "rediss",
+    "unix",
+    "embedded",
+    "redis+cluster",
+    "rediss+cluster",
+    "redis+sentinel",
+    "rediss+sentinel",
+)
 _SECRETS: Final = ("redis_url", "xmpp_secret")
 
 
@@ -67,25 +74,15 @@ def _address(value: object) -> object:
 def _redis_url(value: object) -> object:
     if not isinstance(value, str):
         return value
-    try:
-        scheme = urlsplit(value).scheme
-    except ValueError:
-        scheme = ""
-    if scheme in _LATER_SCHEMES:
-        msg = f"{scheme}:// is not supported by this version"
-        raise ValueError(msg)
+    scheme, there, _ = value.partition("://")
     # The text is not repeated: it may hold a password.
-    if scheme not in _REDIS_SCHEMES or "://" not in value:
+    if scheme not in _REDIS_SCHEMES or not there:
         msg = "not the URL of a Redis"
         raise ValueError(msg)
     if scheme == "embedded":
         return value
-    try:
-        read = parse_url(value)  # type: ignore[no-untyped-call]
-    except ValueError:
-        msg = "the host, port or database in it cannot be read"
-        raise ValueError(msg) from None
-    if scheme == "unix" and not read.get("path"):
+    read = read_url(value)
+    if scheme == "unix" and not read.options.get("path"):
         msg = "it names no socket"
         raise ValueError(msg)
     return value
@@ -142,7 +139,9 @@ class Settings(BaseSettings):
     redis_url: Annotated[str, BeforeValidator(_redis_url)] = Field(
         default="redis://127.0.0.1:6379/0",
         repr=False,
-        description="redis://, rediss://, unix:// or embedded://[DIRECTORY], e.g. redis://127.0.0.1:6379/0",
+        description="redis://, rediss://, unix:// or embedded://[DIRECTORY], e.g. redis://127.0.0.1:6379/0;"
+        " redis+cluster://HOST:PORT,HOST:PORT for a cluster, redis+sentinel://HOST:PORT,HOST:PORT/SERVICE for what"
+        " sentinels watch; with rediss+ over TLS",
     )
     redis_timeout: float = Field(
         default=2.0, gt=0, le=60, description="seconds that Redis may take to answer, e.g. 2.0"

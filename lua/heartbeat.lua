@@ -1,12 +1,14 @@
 #!lua flags=allow-oom
 -- Say that a frontend lives, note when partitions next need a visit, and learn who has lapsed and what is due.
 -- A due partition is taken by being removed: should its taker die, the survivors visit every partition.
+-- The answer ends with the frontend's beat before: if that is another than it knows of, Redis has lost what came since.
 -- KEYS: frontends due
 -- ARGV: now frontend lapse_ms most | kind name at
 -- RETURNS: ok
 -- WRITES: frontends due
 --- @include clock
 local now = clock.now()
+local before = redis.call('ZSCORE', key.frontends, arg.frontend)
 redis.call('ZADD', key.frontends, now, arg.frontend)
 for _, row in ipairs(rows) do
   if row.kind == 'due' then
@@ -20,4 +22,4 @@ end
 local lapsed = redis.call('ZRANGEBYSCORE', key.frontends, '-inf', now - tonumber(arg.lapse_ms), 'LIMIT', 0, 50)
 local due = redis.call('ZRANGEBYSCORE', key.due, '-inf', now, 'LIMIT', 0, tonumber(arg.most))
 if #due > 0 then redis.call('ZREM', key.due, unpack(due)) end
-return {'ok', now, lapsed, due}
+return {'ok', now, lapsed, due, before or '0'}

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from frontends.servers.cluster import RedisCluster
 from frontends.servers.ejabberd import Ejabberd
 from frontends.servers.redis import RedisServer, redis_binary, valkey_binary
+from frontends.servers.sentinels import RedisSentinels
 
 # A loaded machine makes single examples slow, which says nothing of the code; the derandomized run makes CI repeatable.
 settings.register_profile("stanzaq", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -26,6 +28,20 @@ def redis7() -> Iterator[RedisServer]:
     """Give the distribution's Redis; `make test` installs it, so its absence is a failure."""
     with RedisServer(binary=redis_binary()) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[RedisCluster]:
+    """Give a cluster of three masters and three replicas."""
+    with RedisCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def redis_sentinels() -> Iterator[RedisSentinels]:
+    """Give a master with a replica, watched by three sentinels."""
+    with RedisSentinels(1) as sentinels:
+        yield sentinels
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,8 @@ DUE_AT_ONCE = 200
 class Visits:
     """What the pulse asks for: partitions that are due, frontends that have lapsed.
 
-    After a beat whose answer was lost it is `blind`: what that beat took from the list of due partitions, nobody knows.
+    After a beat whose answer was lost it is `blind`: what that beat took from the list of due partitions, nobody knows. So it is
+    when Redis does not know of the beat before: a replica has taken over that had not heard of it.
     """
 
     due: list[Partition] = field(default_factory=list)
@@ -53,6 +54,7 @@ class Pulse:
         self._owed: dict[str, int] = {}
         self._rescued: list[str] = []
         self._skew_ms = 0.0
+        self._beaten_at = 0
         self._blind = False
         self.beating = True
         self.last_turn = time.monotonic()
@@ -104,7 +106,7 @@ class Pulse:
         owed, rescued = self._owed, self._rescued
         self._owed, self._rescued = {}, []
         try:
-            now, lapsed, due = await self._call(owed, rescued, DUE_AT_ONCE)
+            now, lapsed, due, before = await self._call(owed, rescued, DUE_AT_ONCE)
         except CoreUnavailable:
             self.blinded()
             # A Redis that comes back may have lost what it was told last: all that the visits find is told anew.
@@ -113,6 +115,10 @@ class Pulse:
             self._rescued += rescued
             raise
         self._skew_ms = now - time.monotonic() * 1000
+        if before != self._beaten_at:
+            self.blinded()
+            self._announced = owed
+        self._beaten_at = now
         for name in list(self._announced):
             if self._announced[name] <= now:
                 del self._announced[name]
@@ -121,13 +127,15 @@ class Pulse:
 
     async def _call(
         self, owed: Mapping[str, int], rescued: Iterable[str], most: int
-    ) -> tuple[int, list[bytes], list[bytes]]:
+    ) -> tuple[int, list[bytes], list[bytes], int]:
         rows: list[dict[str, Value]] = [{"kind": "due", "name": name, "at": at} for name, at in owed.items()]
         rows += [{"kind": "rescued", "name": name, "at": 0} for name in rescued]
         fixed: dict[str, Value] = {"now": "", "frontend": self._frontend, "lapse_ms": LAPSE_MS, "most": most}
         names = [keys.of_service("frontends"), keys.of_service("due")]
-        _code, now, lapsed, due = await self._server.run(self._server.arguments("heartbeat", names, fixed, rows))
-        return now, lapsed, due
+        _code, now, lapsed, due, before = await self._server.run(
+            self._server.arguments("heartbeat", names, fixed, rows)
+        )
+        return now, lapsed, due, int(before)
 
     async def resign(self) -> None:
         """Tell for the last time what will be due, and leave the list: nothing of this one is to be taken over."""

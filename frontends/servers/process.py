@@ -8,8 +8,11 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
+
+T = TypeVar("T")
 
 _POLL_SECONDS = 0.02
 _LOG_LINES = 30
@@ -125,6 +128,11 @@ class Server(ABC):
             raise ServerError(msg)
         return self._process
 
+    @property
+    def running(self) -> bool:
+        """Whether it was started and neither stopped nor killed."""
+        return self._process is not None
+
     def start(self) -> Self:
         """Start the server and wait until it serves."""
         self._process = self._launch()
@@ -156,7 +164,7 @@ class Server(ABC):
 
     def __exit__(self, *_: object) -> None:
         """End it if it runs, and remove its directory if that is a temporary one."""
-        if self._process is not None:
+        if self.running:
             # What is in a temporary directory is not worth the seconds of an orderly end.
             self.stop() if self._temporary is None else self.kill()
         if self._temporary is not None:
@@ -165,7 +173,26 @@ class Server(ABC):
 
 def free_port() -> int:
     """Find a TCP port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Find so many of them, all different."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def awaited(found: Callable[[], T | None], seconds: float, what: str, *passing: type[Exception]) -> T:
+    """Look until something is found; `passing` is what may go wrong meanwhile, `what` is said when the time is up."""
+    deadline = time.monotonic() + seconds
+    while True:
+        with suppress(*passing):
+            if there := found():
+                return there
+        if time.monotonic() > deadline:
+            msg = f"{what} after {seconds:g} s"
+            raise ServerError(msg)
+        time.sleep(_POLL_SECONDS)

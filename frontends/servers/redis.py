@@ -57,18 +57,19 @@ class RedisServer(Server):
         """
         super().__init__(directory, "redis")
         self._binary = binary or valkey_binary()
-        self._port = free_port() if port == 0 else port
+        self.port = free_port() if port == 0 else port or 0
+        """Its TCP port; 0: it has none."""
         self._options = {**_FASTER, **_VOLATILE, **(options or {})}
-        self._socket = self.directory / "redis.sock"
+        self.socket = self.directory / "redis.sock"
 
     @property
     def url(self) -> str:
         """Where clients find it."""
-        return f"unix://{self._socket}" if self._port is None else f"redis://127.0.0.1:{self._port}/0"
+        return f"unix://{self.socket}" if not self.port else f"redis://127.0.0.1:{self.port}/0"
 
     def _launch(self) -> Process:
-        if len(os.fsencode(self._socket)) > _SOCKET_PATH_BYTES:
-            msg = f"{self._socket} is too long for a unix socket: choose a directory with a shorter name"
+        if len(os.fsencode(self.socket)) > _SOCKET_PATH_BYTES:
+            msg = f"{self.socket} is too long for a unix socket: choose a directory with a shorter name"
             raise ServerError(msg)
         self.directory.mkdir(parents=True, exist_ok=True)
         lock = self._lock()
@@ -80,9 +81,9 @@ class RedisServer(Server):
     def _command(self) -> list[str]:
         options = {
             "dir": str(self.directory),
-            "unixsocket": str(self._socket),
+            "unixsocket": str(self.socket),
             "unixsocketperm": "700",
-            "port": str(self._port or 0),
+            "port": str(self.port),
             "bind": "127.0.0.1",
             **self._options,
         }
@@ -95,7 +96,7 @@ class RedisServer(Server):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            msg = f"another Redis is using {self.directory}: its address is unix://{self._socket}"
+            msg = f"another Redis is using {self.directory}: its address is unix://{self.socket}"
             raise ServerError(msg) from None
         return lock
 
@@ -104,7 +105,7 @@ class RedisServer(Server):
         try:
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(1.0)
-                connection.connect(str(self._socket))
+                connection.connect(str(self.socket))
                 connection.sendall(b"PING\r\n")
                 return connection.recv(64).startswith(b"+PONG")
         except OSError:

@@ -5,16 +5,17 @@
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
-import redis
+import redis.asyncio as aioredis
 
 from broker.model.commands import Command
 from broker.model.items import Delivery, Notice
 from broker.redis_core.service import RedisCore
 from broker.settings import Settings
-from frontends.servers.redis import RedisServer
 
 
 class Door:
@@ -80,6 +81,14 @@ class Asked:
         return [answers[0] for answers in self.results]
 
 
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A Redis of any kind: where cores find it, and a client that sees all of it behind their backs."""
+
+    url: str
+    client: Callable[[], Any]
+
+
 MakeCore = Callable[..., Awaitable[tuple[RedisCore, Door]]]
 
 
@@ -90,14 +99,37 @@ def node() -> str:
 
 
 @pytest.fixture
-async def make_core(valkey: RedisServer) -> AsyncIterator[MakeCore]:
+def store(request: pytest.FixtureRequest) -> Store:
+    """Give one server; a test that is parametrized names what else: `cluster` or `sentinels`."""
+    match getattr(request, "param", "valkey"):
+        case "cluster":
+            cluster = request.getfixturevalue("redis_cluster")
+            return Store(cluster.url, partial(aioredis.RedisCluster, "127.0.0.1", cluster.nodes[0].port))
+        case "sentinels":
+            sentinels = request.getfixturevalue("redis_sentinels")
+            return Store(sentinels.url, partial(aioredis.Redis.from_url, sentinels.master().url))
+        case _:
+            valkey = request.getfixturevalue("valkey")
+            return Store(valkey.url, partial(aioredis.Redis.from_url, valkey.url))
+
+
+EVERYWHERE = pytest.mark.parametrize(
+    "store",
+    ["valkey", *(pytest.param(kind, marks=pytest.mark.xdist_group(kind)) for kind in ("cluster", "sentinels"))],
+    indirect=True,
+)
+"""Whatever it says holds on one server, on a cluster, and on what sentinels watch."""
+
+
+@pytest.fixture
+async def make_core(store: Store) -> AsyncIterator[MakeCore]:
     """Give a way to start cores on an empty server; all are stopped at the end."""
-    with redis.Redis.from_url(valkey.url) as client:
+    async with store.client() as client:
         # Cores of earlier tests are dead frontends to these, and would be rescued.
-        client.flushall()
+        await client.flushall()
     cores: list[RedisCore] = []
 
-    async def make(url: str = valkey.url, **more: Any) -> tuple[RedisCore, Door]:
+    async def make(url: str = store.url, **more: Any) -> tuple[RedisCore, Door]:
         door = Door()
         given = {"redis_url": url, "xmpp_domain": "queue.localhost", "xmpp_secret": "secret", **more}
         core = RedisCore(Settings(**given), door)

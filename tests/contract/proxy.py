@@ -21,10 +21,16 @@ class LossyNetwork:
         self.answered = asyncio.Event()
 
     @property
-    def url(self) -> str:
+    def port(self) -> int:
         """Where a core finds it."""
         assert self._server
-        return f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/0"
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def url(self) -> str:
+        """The same as a core is told."""
+        return f"redis://127.0.0.1:{self.port}/0"
 
     async def __aenter__(self) -> Self:
         """Listen."""

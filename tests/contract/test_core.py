@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-import redis.asyncio as aioredis
 
 from broker import codec
 from broker.model.commands import (
@@ -53,8 +52,9 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.redis_core.service import RedisCore
-from frontends.servers.redis import RedisServer
-from tests.contract.conftest import Asked, Door, MakeCore
+from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore, Store
+
+pytestmark = EVERYWHERE
 
 ALICE, BOB = Jid("alice@x/home"), Jid("bob@x/desk")
 W1, W2 = Jid("w1@x/a"), Jid("w2@x/two words")
@@ -296,11 +296,11 @@ async def test_order_of_one_sender(core: RedisCore, node: str) -> None:
     assert not [result for result in results if isinstance(result, Refused)]
 
 
-async def test_scripts_forgotten(core: RedisCore, door: Door, node: str, valkey: RedisServer) -> None:
+async def test_scripts_forgotten(core: RedisCore, door: Door, node: str, store: Store) -> None:
     """Redis: after SCRIPT FLUSH or a restart no command fails, and none overtakes another of its sender."""
     await declared(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
-    async with aioredis.Redis.from_url(valkey.url) as client:
+    async with store.client() as client:
         for _ in range(5):
             await client.script_flush()
             # Only one of the two scripts is known again.
@@ -342,7 +342,7 @@ async def test_deleted_and_made_anew(make_core: MakeCore, node: str) -> None:
     assert len(door.deliveries) == 1
 
 
-async def test_half_done_deletion(make_core: MakeCore, node: str) -> None:
+async def test_half_done_deletion(make_core: MakeCore, store: Store, node: str) -> None:
     """P24: when the deleter dies after the partition's end, the next command finishes it, and the name is free again."""
     (one, _), (two, door) = await make_core(), await make_core()
     await declared(one, node)
@@ -350,19 +350,14 @@ async def test_half_done_deletion(make_core: MakeCore, node: str) -> None:
     record = await one._directory.read(node)
     assert record
     # The first part of a deletion that never went on: closed, and nothing freed.
-    async with aioredis.Redis.from_url(one_url(one)) as client:
+    async with store.client() as client:
         await client.hset(f"sq:{{{node}@{record.incarnation}/0}}:meta", "state", "deleted")
         assert problem(await two.ask(item(node))) is Problem.NODE_NOT_FOUND
         assert door.notices == [NodeEvent(node, W1, "delete")]
-        assert await client.keys(f"sq:{{{node}@*") == [f"sq:{{{node}@{record.incarnation}/0}}:meta".encode()]
+        left = [key async for key in client.scan_iter(f"sq:{{{node}@*")]
+        assert left == [f"sq:{{{node}@{record.incarnation}/0}}:meta".encode()]
     await declared(one, node)
     assert isinstance(await two.ask(item(node)), Published)
-
-
-def one_url(core: RedisCore) -> str:
-    """Give the address of a core's Redis."""
-    settings = core._server._client.connection_pool.connection_kwargs
-    return f"unix://{settings['path']}"
 
 
 # Dead letters.
@@ -408,7 +403,9 @@ async def test_dead_letter(core: RedisCore, node: str) -> None:
 
 
 @pytest.mark.parametrize("step", ["DeadLetter", "Handed"])
-async def test_crash_between_the_steps(core: RedisCore, node: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_crash_between_the_steps(
+    core: RedisCore, store: Store, node: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Design §5: a crash before or after either step of a hand-over loses nothing and doubles nothing."""
     await declared(core, node, max_deliveries="1")
     failing = {"left": 1}
@@ -427,7 +424,7 @@ async def test_crash_between_the_steps(core: RedisCore, node: str, step: str, mo
     await core.ask(Unlock(node, W1, "a"))
     record = await core._directory.read(node)
     assert record
-    async with aioredis.Redis.from_url(one_url(core)) as client:
+    async with store.client() as client:
         key = f"sq:{{{node}@{record.incarnation}/0}}:handover"
         async with asyncio.timeout(10):
             while failing["left"] or core._carrying:  # noqa: ASYNC110  (nothing tells when it is done)
@@ -501,7 +498,7 @@ async def test_next_life_of_a_fast_node_too(core: RedisCore, door: Door, node: s
     assert door.deliveries[-1].token > door.deliveries[-2].token
 
 
-async def test_resigned_frontend_leaves_no_mark(make_core: MakeCore, node: str, valkey: RedisServer) -> None:
+async def test_resigned_frontend_leaves_no_mark(make_core: MakeCore, node: str, store: Store) -> None:
     """Guarantee 6: marks are bounded by the frontends that live; one that drains takes its own back."""
     core, _door = await make_core()
     await declared(core, node)
@@ -509,9 +506,8 @@ async def test_resigned_frontend_leaves_no_mark(make_core: MakeCore, node: str, 
     await core.ask(item(node, "a"))
     await core.drain(2)
     await core.stop()
-    client = aioredis.Redis.from_url(valkey.url)
-    assert [key async for key in client.scan_iter(f"sq:*{node}*:sent")] == []
-    await client.aclose()
+    async with store.client() as client:
+        assert [key async for key in client.scan_iter(f"sq:*{node}*:sent")] == []
 
 
 async def test_dead_letters_stay_in_the_family(core: RedisCore, node: str) -> None:

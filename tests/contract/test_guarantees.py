@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 
 from broker.model.names import Partition
 from broker.redis_core.calls.call import subid
+from frontends.servers.cluster import RedisCluster
 from frontends.servers.redis import RedisServer
 from tests.contract.model import Model, Options, Outcome, written
 from tests.contract.structure import Snapshots, compared, expected
@@ -428,6 +429,17 @@ def test_guarantees(machine: type[QueueMachine]) -> None:
         machine,
         settings=settings(max_examples=400, stateful_step_count=50, deadline=None, suppress_health_check=CHECKS),
     )
+
+
+@pytest.mark.xdist_group("cluster")
+def test_guarantees_on_a_cluster(redis_cluster: RedisCluster) -> None:
+    """They hold on a cluster, where a queue and its dead letters may live on two masters."""
+    with redis.RedisCluster("127.0.0.1", redis_cluster.nodes[0].port) as client:
+        machine = type("ClusterMachine", (QueueMachine,), {"client": client, "snapshots": Snapshots(client)})
+        run_state_machine_as_test(
+            machine,
+            settings=settings(max_examples=40, stateful_step_count=50, deadline=None, suppress_health_check=CHECKS),
+        )
 
 
 @pytest.mark.soak

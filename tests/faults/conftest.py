@@ -7,37 +7,37 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.house import House
+from tests.faults.house import House, Kind
 from tests.faults.stage import Stage
 
-Play = Callable[[int], AbstractContextManager[Stage]]
+Play = Callable[..., AbstractContextManager[Stage]]
 
 
 @pytest.fixture(scope="session")
-def house_for() -> Iterator[Callable[[], House]]:
-    """Give the servers: the same to all tests, but new ones after a test that failed."""
+def house_for() -> Iterator[Callable[[Kind], House]]:
+    """Give the servers: the same to all tests of a kind, but new ones after a test that failed."""
     with ExitStack() as stack:
         built: list[House] = []
 
-        def give() -> House:
-            if not built or built[-1].ruined:
+        def give(kind: Kind) -> House:
+            if not built or built[-1].ruined or built[-1].kind is not kind:
                 stack.close()
-                built.append(stack.enter_context(House.build()))
+                built.append(stack.enter_context(House.build(kind)))
             return built[-1]
 
         yield give
 
 
 @pytest.fixture
-def play(house_for: Callable[[], House], request: pytest.FixtureRequest, tmp_path: Path) -> Play:
+def play(house_for: Callable[[Kind], House], request: pytest.FixtureRequest, tmp_path: Path) -> Play:
     """Give the maker of a stage for a lock time in seconds; `--randomly-seed=…` of a failed run repeats its choices."""
     seed = f"{request.config.getoption('randomly_seed')}/{request.node.name}"
     print(f"seed: {seed}")  # noqa: T201  (shown when the test fails)
     chance = random.Random(seed)
 
     @contextmanager
-    def played(lock_seconds: int) -> Iterator[Stage]:
-        house = house_for()
+    def played(lock_seconds: int, kind: Kind = Kind.ONE) -> Iterator[Stage]:
+        house = house_for(kind)
         try:
             with Stage(house, chance, tmp_path, lock_seconds).played() as stage:
                 yield stage

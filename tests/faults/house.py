@@ -8,14 +8,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Self
 
 import redis
 
+from frontends.servers.cluster import RedisCluster
 from frontends.servers.ejabberd import Ejabberd
 from frontends.servers.process import Process, Server
 from frontends.servers.redis import RedisServer, redis_binary
+from frontends.servers.sentinels import RedisSentinels
 from tests.contract.proxy import LossyNetwork
 from tests.faults.network import network
 from tests.journeys import service
@@ -95,31 +98,73 @@ class Player(Server):
         return [self.name] if code is None else []
 
 
+class Kind(Enum):
+    """What Redis is in a house."""
+
+    ONE = "one server"
+    CLUSTER = "a cluster"
+    SENTINELS = "a master that sentinels watch"
+
+
 @dataclass
 class House:
-    """The servers; two of the three frontends reach Redis through a network that can be disturbed."""
+    """The servers; of one Redis, two of the three frontends reach it through a network that can be disturbed."""
 
+    kind: Kind
     ejabberd: Ejabberd
-    redis: RedisServer
-    network: LossyNetwork
+    store: RedisServer | RedisCluster | RedisSentinels
+    lossy: LossyNetwork | None
     frontends: tuple[Frontend, ...]
     ruined: bool = False
     """A test has failed in the middle of whatever it was doing to it."""
 
     @classmethod
     @contextmanager
-    def build(cls) -> Iterator[Self]:
-        """Start a Redis that loses nothing, an XMPP server and three frontends."""
+    def build(cls, kind: Kind) -> Iterator[Self]:
+        """Start a Redis that loses nothing, or several that lose what is not replicated, an XMPP server and three frontends."""
         with ExitStack() as stack:
-            options = {"appendonly": "yes", "appendfsync": "always"}
-            redis = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
-            lossy = stack.enter_context(network(redis.url.removeprefix("unix://")))
+            store: RedisServer | RedisCluster | RedisSentinels
+            lossy = None
+            match kind:
+                case Kind.ONE:
+                    options = {"appendonly": "yes", "appendfsync": "always"}
+                    store = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
+                    lossy = stack.enter_context(network(store.url.removeprefix("unix://")))
+                case Kind.CLUSTER:
+                    store = stack.enter_context(RedisCluster())
+                case Kind.SENTINELS:
+                    store = stack.enter_context(RedisSentinels())
             ejabberd = stack.enter_context(Ejabberd())
+            disturbed = lossy.url if lossy else store.url
             frontends = [
                 stack.enter_context(Frontend(url, ejabberd.component_port, ejabberd.secret))
-                for url in (lossy.url, lossy.url, redis.url)
+                for url in (disturbed, disturbed, store.url)
             ]
-            yield cls(ejabberd, redis, lossy, tuple(frontends))
+            yield cls(kind, ejabberd, store, lossy, tuple(frontends))
+
+    @property
+    def redis(self) -> RedisServer:
+        """The one server."""
+        assert isinstance(self.store, RedisServer)
+        return self.store
+
+    @property
+    def network(self) -> LossyNetwork:
+        """The network that leads to the one server."""
+        assert self.lossy
+        return self.lossy
+
+    @property
+    def cluster(self) -> RedisCluster:
+        """The cluster."""
+        assert isinstance(self.store, RedisCluster)
+        return self.store
+
+    @property
+    def sentinels(self) -> RedisSentinels:
+        """The sentinels and what they watch."""
+        assert isinstance(self.store, RedisSentinels)
+        return self.store
 
     def supervise(self) -> None:
         """Start anew what has ended because it was struck; what ends by itself is a failure."""
@@ -137,17 +182,32 @@ class House:
         ]
 
     def command(self, *words: str) -> Any:  # noqa: ANN401  (what Redis answers)
-        """Give Redis a command behind everybody's back."""
-        with redis.Redis.from_url(self.redis.url, decode_responses=True) as client:
-            return client.execute_command(*words)
+        """Give the one server a command behind everybody's back."""
+        return _asked(self.redis, *words)
+
+    def masters(self) -> list[RedisServer]:
+        """Give all that take writes now."""
+        match self.store:
+            case RedisServer():
+                return [self.store]
+            case RedisCluster():
+                return list(self.store.masters())
+            case RedisSentinels():
+                return [self.store.master()]
 
     def kept(self, node: str) -> dict[str, str]:
         """Give what Redis keeps of a node and of what is named after it, but for what was and is no more."""
         reading = {"hash": ("HGETALL",), "zset": ("ZRANGE", "0", "-1", "WITHSCORES"), "set": ("SMEMBERS",)}
         found = {}
-        for key in sorted(self.command("KEYS", f"*{node}*")):
-            kind = self.command("TYPE", key)
-            if kind in reading and not key.endswith((":answers", ":seen")):
-                word, *rest = reading[kind]
-                found[key] = str(self.command(word, key, *rest))
+        for master in self.masters():
+            for key in sorted(_asked(master, "KEYS", f"*{node}*")):
+                kind = _asked(master, "TYPE", key)
+                if kind in reading and not key.endswith((":answers", ":seen")):
+                    word, *rest = reading[kind]
+                    found[key] = str(_asked(master, word, key, *rest))
         return found
+
+
+def _asked(server: RedisServer, *words: str) -> Any:  # noqa: ANN401  (the same)
+    with redis.Redis.from_url(server.url, decode_responses=True) as client:
+        return client.execute_command(*words)

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from broker.scripts.source import operations, script
-from tests.faults.house import REDIS_TIMEOUT, ROOT, WATCHDOG_SECONDS, Frontend
+from tests.faults.house import REDIS_TIMEOUT, ROOT, WATCHDOG_SECONDS, Frontend, Kind
 from tests.faults.stage import Stage
 
 LONG: Final = 60
@@ -216,10 +216,11 @@ def rolling_upgrade(stage: Stage) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A fault, and the lock time of the queue that it meets."""
+    """A fault, the lock time of the queue that it meets, and what Redis must be for it."""
 
     act: Callable[[Stage], None]
     lock_seconds: int
+    kind: Kind = Kind.ONE
 
 
 STRIKES: Final = (

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import redis
+from redis.crc import key_slot
 
 from broker import keys
 from broker.journal.schema import record
@@ -152,6 +153,7 @@ class Runner:
         """Run a script on these keys and hold what it did to its header."""
         found = SCRIPTS[name]
         assert set(fixed) == set(found.arguments), f"{name} takes {found.arguments}"
+        assert len({key_slot(key.encode()) for key in names}) == 1, f"{name} has keys in several slots: {names}"
         values = [fixed[argument] for argument in found.arguments]
         for row in rows:
             assert set(row) == set(found.columns), f"{name} has the columns {found.columns}"

@@ -9,7 +9,7 @@ from tests.lua.records import Records
 def beat(records: Records, frontend: str, after_ms: int, *rows: tuple[str, str, int]) -> list[Any]:
     """Beat once, so long after the beginning; gives who has lapsed and what is due."""
     lines = [{"kind": kind, "name": name, "at": at} for kind, name, at in rows]
-    code, now, lapsed, due = records.run(
+    code, now, lapsed, due, _before = records.run(
         "heartbeat", *lines, now=T0 + after_ms, frontend=frontend, lapse_ms=3_000, most=2
     )
     assert (code, now) == ("ok", T0 + after_ms)
@@ -45,3 +45,12 @@ def test_due(records: Records) -> None:
 def test_due_at_once(records: Records) -> None:
     """What is noted as due by now is answered by the same beat."""
     assert beat(records, "f1", 0, ("due", "a", T0)) == [[], ["a"]]
+
+
+def test_the_beat_before(records: Records) -> None:
+    """A frontend learns which of its beats Redis knows of: another than its last, and Redis has lost what came since."""
+    seen = [
+        records.run("heartbeat", now=T0 + at, frontend=frontend, lapse_ms=3_000, most=2)[4]
+        for at, frontend in ((0, "f1"), (500, "f1"), (600, "f2"), (1_000, "f1"))
+    ]
+    assert seen == ["0", str(T0), "0", str(T0 + 500)]

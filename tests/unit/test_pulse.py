@@ -25,6 +25,7 @@ class Heart:
         self.lapsed: list[bytes] = []
         self.due: list[bytes] = []
         self.away = False
+        self.known = 0
 
     def arguments(self, _name: str, _keys: list[str], _fixed: dict[str, Any], rows: Any) -> Any:
         """Write down what is told."""
@@ -35,7 +36,8 @@ class Heart:
         if self.away:
             msg = "away"
             raise CoreUnavailable(msg)
-        return [b"ok", self.now, self.lapsed, self.due]
+        before, self.known = self.known, self.now
+        return [b"ok", self.now, self.lapsed, self.due, b"%d" % before]
 
 
 class Turns:
@@ -109,6 +111,22 @@ async def test_tells_anew_after_a_fault() -> None:
     await turns.turn()
     assert turns.heart.beats[-1] == turns.heart.beats[0] != []
     assert not turns.found[-1].blind
+
+
+async def test_tells_anew_after_a_loss() -> None:
+    """A replica that took over in silence may not have heard what Redis was told last: it shows by the beat that it knows."""
+    turns = Turns()
+    turns.pulse.announce(JOBS, NOW + 60_000)
+    await turns.turn()
+    turns.heart.now += 500
+    await turns.turn()
+    turns.heart.known -= 500
+    turns.heart.now += 500
+    await turns.turn()
+    turns.pulse.announce(JOBS, NOW + 60_000)
+    await turns.turn()
+    assert turns.heart.beats[-1] == turns.heart.beats[0] != []
+    assert [visits.blind for visits in turns.found] == [False, False, True, False]
 
 
 async def test_asks_for_visits() -> None:

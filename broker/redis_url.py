@@ -1,0 +1,91 @@
+"""The URL of a Redis, read: one server, a cluster, or a master that sentinels watch. Must not connect to anything.
+
+redis-py reads the URL of one server; one of several is the same with `+cluster` or `+sentinel` and with more hosts.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from redis.asyncio import BlockingConnectionPool
+from redis.asyncio.connection import parse_url
+
+_SEVERAL: Final = re.compile(r"(rediss?)\+(cluster|sentinel)://(?:([^@/?]*)@)?([^@/?]*)(?:/([^?]*))?(?:\?(.*))?")
+
+
+class Kind(Enum):
+    """How the server that has a key is found."""
+
+    SERVER = "server"
+    CLUSTER = "cluster"
+    SENTINEL = "sentinel"
+
+
+class Address(NamedTuple):
+    """Where one Redis process listens."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class RedisUrl:
+    """What a URL says: `seeds` are the nodes or sentinels to ask, `options` what redis-py makes a connection of."""
+
+    kind: Kind
+    options: dict[str, Any]
+    seeds: tuple[Address, ...] = ()
+    service: str = ""
+
+
+def read_url(url: str) -> RedisUrl:
+    """Read a URL; a ValueError says what is wrong and repeats nothing of it that may be a password."""
+    several = _SEVERAL.fullmatch(url)
+    if several is None:
+        return RedisUrl(Kind.SERVER, _options(url))
+    scheme, kind, user, hosts, path, query = several.groups(default="")
+    of = Kind(kind)
+    seeds = tuple(_address(host, 26379 if of is Kind.SENTINEL else 6379) for host in hosts.split(","))
+    service, _, database = path.partition("/") if of is Kind.SENTINEL else ("", "", path)
+    if of is Kind.SENTINEL and not service:
+        msg = "it does not name the service that the sentinels watch: write /SERVICE after them"
+        raise ValueError(msg)
+    if not (database or "0").isdecimal():
+        msg = "the host, port or database in it cannot be read"
+        raise ValueError(msg)
+    options = _options(f"{scheme}://{user}@localhost/{database or 0}?{query}")
+    if of is Kind.CLUSTER and options["db"] != 0:
+        msg = "a cluster has no databases but 0"
+        raise ValueError(msg)
+    del options["host"]
+    return RedisUrl(of, options, seeds, unquote(service))
+
+
+def _address(text: str, port: int) -> Address:
+    try:
+        read = urlsplit(f"//{text}")
+        # What is no number, or none of a port, fails when it is asked for.
+        address = Address(read.hostname or "", port if read.port is None else read.port)
+    except ValueError:
+        address = Address("", 0)
+    if not address.host or not address.port or " " in address.host:
+        msg = "the host, port or database in it cannot be read"
+        raise ValueError(msg)
+    return address
+
+
+def _options(url: str) -> dict[str, Any]:
+    try:
+        options: dict[str, Any] = {**parse_url(url)}
+    except ValueError:
+        msg = "the host, port or database in it cannot be read"
+        raise ValueError(msg) from None
+    try:
+        # Never connected: whether it is made shows whether all is known that follows the question mark.
+        BlockingConnectionPool(**options).make_connection()  # type: ignore[no-untyped-call]
+    except (TypeError, ValueError):
+        msg = "an option in it is none that redis-py knows"
+        raise ValueError(msg) from None
+    return options

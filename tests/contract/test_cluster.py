@@ -1,0 +1,328 @@
+"""The core on a real cluster: slots that move, nodes that die, replies that are lost, dead letters that cross slots."""
+
+# ruff: noqa: ANN401  (outcomes of every kind pass through here)
+
+import asyncio
+import contextlib
+import secrets
+import socket
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+from redis.crc import key_slot
+
+from broker import codec, keys
+from broker.model.commands import Browse, Configure, Declare, Publish, Retract, Stats, Subscribe, Unlock
+from broker.model.items import Envelope
+from broker.model.names import Jid, Partition
+from broker.model.problems import CoreUnavailable, Problem
+from broker.model.results import Browsed, Counted, Declared, Published, Refused, Retracted
+from broker.redis_core import cluster
+from broker.redis_core.internal import DeadLetter, Handed
+from broker.redis_core.masters import slot_of as slot_of_line
+from broker.redis_core.server import Server
+from broker.redis_core.service import RedisCore
+from broker.redis_url import Address
+from broker.scripts.location import lua_directory
+from frontends.servers.cluster import RedisCluster
+from frontends.servers.redis import RedisServer
+from tests.contract.conftest import Asked, MakeCore, Store
+from tests.contract.proxy import LossyNetwork
+
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.parametrize("store", ["cluster"], indirect=True)]
+
+ALICE = Jid("alice@x/home")
+W1 = Jid("w1@x/a")
+
+
+def item(node: str, item_id: str | None = None) -> Publish:
+    """Publish an item."""
+    return Publish(node, ALICE, item_id, codec.pack(Envelope(b"<x/>")), 4)
+
+
+async def slot_of(core: RedisCore, node: str) -> int:
+    """Give the slot of a node's partition."""
+    record = await core._directory.read(node)
+    assert record
+    return key_slot(keys.of_partition("meta", Partition(node, record.incarnation)).encode())
+
+
+async def away(call: Any, *words: Any) -> Any:
+    """Do something to the cluster while the core goes on."""
+    return await asyncio.to_thread(call, *words)
+
+
+@contextlib.asynccontextmanager
+async def load(core: RedisCore, node: str) -> AsyncIterator[list[Any]]:
+    """Publish without a pause as long as the block runs; gives the results, in their order."""
+    results: list[Any] = []
+    stopping = asyncio.Event()
+
+    async def publish() -> None:
+        for number in count():
+            results.append(await core.ask(item(node, f"i{number}")))
+            if stopping.is_set():
+                return
+
+    task = asyncio.create_task(publish())
+    await asyncio.sleep(0.05)
+    yield results
+    await asyncio.sleep(0.05)
+    stopping.set()
+    await task
+
+
+async def test_a_moving_slot(make_core: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
+    """A slot moves to another master and on to the third while it is used: nobody is refused, all is there, in order."""
+    core, _ = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    slot = await slot_of(core, node)
+    async with load(core, node) as results:
+        for target in redis_cluster.masters():
+            if target is not await away(redis_cluster.owner, slot):
+                await away(redis_cluster.move, slot, target)
+    assert len(results) > 10 and all(isinstance(result, Published) for result in results)
+    browsed = await core.ask(Browse(node, ALICE, (), 100_000))
+    assert isinstance(browsed, Browsed)
+    counted = await core.ask(Stats(node, ALICE))
+    assert isinstance(counted, Counted) and counted.waiting == len(results)
+    assert [each.item_id for each in browsed.items] == [f"i{n}" for n in range(len(browsed.items))]
+
+
+async def test_half_a_move(make_core: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
+    """While some keys of a slot are here and some there, nothing half-applies: it waits, and then is done, once, in order."""
+    core, _ = await make_core(redis_timeout=5.0)
+    await core.ask(Declare(node, ALICE, {}))
+    await core.ask(item(node, "first"))
+    slot = await slot_of(core, node)
+    source = redis_cluster.owner(slot)
+    target = next(each for each in redis_cluster.masters() if each is not source)
+    ask = redis_cluster.ask
+    redis_cluster.begin_move(slot, target)
+    held = sorted(ask(source, "CLUSTER GETKEYSINSLOT", slot, 100))
+    ask(source, "MIGRATE", "127.0.0.1", target.port, "", 0, 1000, "KEYS", *held[: len(held) // 2])
+    asked = Asked(core)
+    asked.submit(item(node, "second"), Subscribe(node, W1, W1, 1), item(node, "third"))
+    await asyncio.sleep(0.3)
+    assert asked.results == [[], [], []]
+    await away(redis_cluster.move, slot, target)
+    assert [type(result).__name__ for result in await asked.settled()] == ["Published", "Subscribed", "Published"]
+    counted = await core.ask(Stats(node, ALICE))
+    assert isinstance(counted, Counted) and (counted.waiting, counted.in_flight) == (2, 1)
+
+
+async def test_half_a_move_for_long(make_core: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
+    """Q26: what is refused for longer than Redis may take is answered `wait`, once, and nothing of it has run."""
+    core, _ = await make_core(redis_timeout=0.3)
+    await core.ask(Declare(node, ALICE, {}))
+    await core.ask(item(node, "first"))
+    slot = await slot_of(core, node)
+    source = redis_cluster.owner(slot)
+    target = next(each for each in redis_cluster.masters() if each is not source)
+    redis_cluster.begin_move(slot, target)
+    refused = await core.ask(item(node, "second"))
+    assert isinstance(refused, Refused) and refused.problem is Problem.UNAVAILABLE
+    await away(redis_cluster.move, slot, target)
+    assert isinstance(await core.ask(item(node, "third")), Published)
+    counted = await core.ask(Stats(node, ALICE))
+    assert isinstance(counted, Counted) and counted.waiting == 2
+
+
+async def test_a_promoted_replica(make_core: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
+    """CLUSTER FAILOVER loses nothing: what is not answered with an error is there, and nothing is there twice."""
+    core, _ = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    master = redis_cluster.owner(await slot_of(core, node))
+    replica = redis_cluster.replica(master)
+    async with load(core, node) as results:
+        await away(redis_cluster.ask, replica, "CLUSTER FAILOVER")
+        async with asyncio.timeout(10):
+            while redis_cluster.ask(replica, "ROLE")[0] != "master":  # noqa: ASYNC110  (Redis tells nobody)
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(0.3)
+    answered = [result for result in results if isinstance(result, Published)]
+    counted = await core.ask(Stats(node, ALICE))
+    assert isinstance(counted, Counted)
+    # A reply that was lost when the master hung up may have been a publish's.
+    assert len(answered) <= counted.waiting <= len(results)
+    assert isinstance(results[-1], Published)
+    await away(redis_cluster.settle)
+
+
+async def test_a_killed_master(make_core: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
+    """SIGKILL of a master: askers are answered in time, and when its replica has taken over, everything goes on."""
+    core, door = await make_core(redis_timeout=0.5)
+    await core.ask(Declare(node, ALICE, {}))
+    await core.ask(Subscribe(node, W1, W1, 1))
+    await core.ask(item(node, "before"))
+    master = redis_cluster.owner(await slot_of(core, node))
+    redis_cluster.replicated(master)
+    master.kill()
+    loop = asyncio.get_running_loop()
+    began, longest, answer = loop.time(), 0.0, None
+    while not isinstance(answer, Published) and loop.time() < began + 15:
+        asked = loop.time()
+        answer = await core.ask(item(node))
+        longest = max(longest, loop.time() - asked)
+        await asyncio.sleep(0.05)
+    assert isinstance(answer, Published) and longest < 2.5
+    (first,) = door.deliveries
+    assert isinstance(await core.ask(Retract(node, W1, "before", first.token)), Retracted)
+    await door.until(lambda: len(door.deliveries) == 2)
+    master.start()
+    await away(redis_cluster.settle)
+
+
+async def test_too_few_replicas(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
+    """Q26: a master that has fewer replicas than it must have takes nothing, which is answered `wait`, until it has them."""
+    core, _ = await make_core(redis_timeout=0.3)
+    owner = next(iter(redis_cluster.masters()))
+    name = await declared_at(core, redis_cluster, owner)
+    redis_cluster.ask(owner, "CONFIG SET", "min-replicas-to-write", 2)
+    try:
+        refused = await core.ask(item(name))
+        assert isinstance(refused, Refused) and refused.problem is Problem.UNAVAILABLE
+        assert "NOREPLICAS" in refused.detail
+    finally:
+        redis_cluster.ask(owner, "CONFIG SET", "min-replicas-to-write", 0)
+    assert isinstance(await core.ask(item(name)), Published)
+    counted = await core.ask(Stats(name, ALICE))
+    assert isinstance(counted, Counted) and counted.waiting == 1
+
+
+@pytest.mark.parametrize("loss", ["silent", "cutting"])
+async def test_a_lost_reply(
+    make_core: MakeCore, redis_cluster: RedisCluster, loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script whose reply is lost ran once, however many redirections and repeats there are for those that have not run."""
+    owner = next(iter(redis_cluster.masters()))
+
+    def reached(node: list[Any], _asked: Address) -> Address:
+        return Address("127.0.0.1", network.port if node[1] == owner.port else node[1])
+
+    async with LossyNetwork(str(owner.socket)) as network:
+        monkeypatch.setattr(cluster, "_address", reached)
+        core, door = await make_core(redis_timeout=0.3)
+        name = await declared_at(core, redis_cluster, owner)
+        await core.ask(Subscribe(name, W1, W1, 10))
+        await core.ask(item(name, "first"))
+        setattr(network, loss, True)
+        published = 2
+        while isinstance(lost := await core.ask(item(name)), Published):
+            # It was another's reply that was cut, a heartbeat's.
+            published, network.cutting = published + 1, True
+        assert isinstance(lost, Refused) and lost.problem in {Problem.TIMED_OUT, Problem.UNAVAILABLE}
+        network.silent = network.cutting = False
+        assert isinstance(await core.ask(item(name, "last")), Published)
+        await door.until(lambda: len({d.item_id for d in door.deliveries}) > published)
+        counted = await core.ask(Stats(name, ALICE))
+        assert isinstance(counted, Counted) and (counted.waiting, counted.in_flight) == (0, published + 1)
+
+
+async def declared_at(core: RedisCore, nodes: RedisCluster, owner: RedisServer) -> str:
+    """Make a node whose partition lives on a certain master."""
+    while True:
+        name = f"jobs-{secrets.token_hex(4)}"
+        assert await core.ask(Declare(name, ALICE, {"stanzaq#max_deliveries": ("1",)})) == Declared(name)
+        if nodes.owner(await slot_of(core, name)) is owner:
+            return name
+
+
+@pytest.fixture
+def dead_seeds() -> Iterator[list[int]]:
+    """Give ports that nobody listens on, and where somebody listens and never answers."""
+    with socket.socket() as closed, socket.socket() as mute:
+        closed.bind(("127.0.0.1", 0))
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        yield [closed.getsockname()[1], mute.getsockname()[1]]
+
+
+async def test_dead_seeds(make_core: MakeCore, redis_cluster: RedisCluster, dead_seeds: list[int], node: str) -> None:
+    """Of the nodes that a URL names one that lives is enough."""
+    ports = [*dead_seeds, redis_cluster.nodes[4].port]
+    url = "redis+cluster://" + ",".join(f"127.0.0.1:{port}" for port in ports)
+    async with asyncio.timeout(2):
+        core, _ = await make_core(url, redis_timeout=5.0)
+        assert await core.ask(Declare(node, ALICE, {})) == Declared(node)
+
+
+async def test_no_cluster(store: Store) -> None:
+    """Whoever is no cluster is not taken for one."""
+    with RedisServer(port=0) as single:
+        server = Server.connect(f"redis+cluster://127.0.0.1:{single.port}", lua_directory(), 0.2)
+        with pytest.raises(CoreUnavailable, match="no Redis serves"):
+            await server.command("GET", "x")
+        await server.close()
+
+
+async def test_scripts_forgotten_by_one(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
+    """Scripts that one master does not know are loaded there alone."""
+    core, _ = await make_core()
+    # Nobody else runs scripts at this one.
+    busy = [redis_cluster.owner(slot_of_line(("GET", name("x")))) for name in (keys.of_service, keys.of_qos)]
+    other = next(each for each in redis_cluster.masters() if each not in busy)
+    forgetful = next(each for each in redis_cluster.masters() if each is not other)
+    names = [await declared_at(core, redis_cluster, each) for each in (forgetful, other)]
+    for each in (forgetful, other):
+        redis_cluster.ask(each, "SCRIPT FLUSH")
+    assert isinstance(await core.ask(item(names[0])), Published)
+    sha = core._server.header("publish").sha
+    assert [redis_cluster.ask(each, "SCRIPT EXISTS", sha) for each in (forgetful, other)] == [[1], [0]]
+
+
+@pytest.mark.parametrize("name", ["jobs", "a{b}c", "{}", "}{", "a b", "ü%7B", "x" * 200])
+async def test_one_slot(redis_cluster: RedisCluster, store: Store, name: str) -> None:
+    """Whatever a node is called, all keys of one holder are in one slot, and it is the one that Redis computes."""
+    ask, node = redis_cluster.ask, redis_cluster.nodes[0]
+    for keys_of in (partial(keys.of_partition, partition=Partition(name, "i")), partial(keys.of_node, node=name)):
+        slots = {ask(node, "CLUSTER KEYSLOT", keys_of(key)) for key in ("meta", "log")}
+        assert slots == {slot_of_line(("GET", keys_of("meta")))}
+
+
+@pytest.mark.parametrize("step", [DeadLetter, Handed])
+async def test_dead_letters_between_masters(
+    make_core: MakeCore, redis_cluster: RedisCluster, step: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Design §5: a crash between the steps, whose nodes live on two masters, repeats the first and doubles nothing."""
+    core, _ = await make_core()
+    here, there, *_ = redis_cluster.masters()
+    target = await declared_at(core, redis_cluster, there)
+    name = await declared_at(core, redis_cluster, here)
+    ask, taken = core._letters._ask, list[str]()
+
+    async def dies(command: Any) -> Any:
+        if isinstance(command, step) and "died" not in taken:
+            taken.append("died")
+            raise CoreUnavailable(name)
+        taken.append(type(command).__name__)
+        return await ask(command)
+
+    monkeypatch.setattr(core._letters, "_ask", dies)
+    await core.ask(Configure(name, ALICE, {"stanzaq#dead_letter_node": (target,)}))
+    await core.ask(Subscribe(name, W1, W1, 1))
+    await core.ask(item(name, "a"))
+    await core.ask(Unlock(name, W1, "a"))
+    async with asyncio.timeout(10):
+        while "died" not in taken or core._carrying:  # noqa: ASYNC110  (nothing tells when it is done)
+            await asyncio.sleep(0.005)
+    record = await core._directory.read(name)
+    assert record
+    handover = keys.of_partition("handover", Partition(name, record.incarnation))
+    # Five seconds later: the record of the hand-over is that much older.
+    for position, line in redis_cluster.ask(here, "HGETALL", handover).items():
+        at, _, rest = line.partition(" ")
+        redis_cluster.ask(here, "HSET", handover, position, f"{int(at) - 5_000} {rest}")
+    core.lane(name).mark()
+    async with asyncio.timeout(10):
+        while True:
+            counted = await core.ask(Stats(name, ALICE))
+            if isinstance(counted, Counted) and counted.dying == 0:
+                break
+            await asyncio.sleep(0.01)
+    assert taken == [*(["DeadLetter"] if step is Handed else []), "died", "DeadLetter", "Handed"]
+    counted = await core.ask(Stats(target, ALICE))
+    assert isinstance(counted, Counted) and counted.waiting == 1

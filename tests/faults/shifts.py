@@ -1,0 +1,116 @@
+"""The faults of a Redis that is several: what is in one of them goes to another, in order or because it died.
+
+A replica lags behind its master by a moment: what dies with the master in that moment was answered and is lost. So before a
+master is killed the load rests until its replicas have everything, and nothing has to be forgiven.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+from redis.crc import key_slot
+
+from frontends.servers.cluster import RedisCluster
+from frontends.servers.redis import RedisServer
+from tests.faults.house import Kind
+from tests.faults.stage import Stage
+from tests.faults.strikes import LONG, Strike
+
+_TAKEOVER_SECONDS: Final = 15.0
+_REST_SECONDS: Final = 0.5
+"""Until all is answered that was asked."""
+
+
+def slots_moved(stage: Stage) -> None:
+    """Move every slot that has keys to another master, key by key, while the load runs."""
+    cluster = stage.house.cluster
+    slots = _used(cluster)
+    for slot in stage.random.sample(slots, len(slots)):
+        cluster.move(slot, stage.random.choice([each for each in cluster.masters() if each is not cluster.owner(slot)]))
+        stage.pause(0, 0.05)
+    stage.heal()
+
+
+def replica_promoted(stage: Stage) -> None:
+    """Let the queue's master and its replica change places, as one does before maintenance."""
+    cluster = stage.house.cluster
+    for _ in range(2):
+        master = _master(stage)
+        cluster.ask(cluster.replica(master), "CLUSTER FAILOVER")
+        stage.until(partial(_still, stage, master), _TAKEOVER_SECONDS, "the replica does not take over")
+        cluster.settle()
+        stage.pause(0.5, 1)
+    stage.heal()
+
+
+def master_killed(stage: Stage) -> None:
+    """SIGKILL of the master that has the queue; it comes back as a replica of its replica."""
+    cluster, master = stage.house.cluster, _master(stage)
+    with _resting(stage):
+        cluster.replicated(master)
+        master.kill()
+    stage.until(partial(_still, stage, master), _TAKEOVER_SECONDS, "the replica does not take over")
+    stage.heal()
+    stage.pause(0, 1)
+    master.start()
+    cluster.settle()
+
+
+def watched_master_killed(stage: Stage) -> None:
+    """SIGKILL of the master that three sentinels watch; it comes back empty, and believes for a while that it is one."""
+    sentinels = stage.house.sentinels
+    master = sentinels.master()
+    with _resting(stage):
+        sentinels.replicated(master)
+        master.kill()
+    sentinels.successor(master)
+    stage.heal()
+    master.start()
+    stage.pause(1, 2)
+    # Nobody wrote to it while nobody had told it.
+    assert sentinels.ask(master, "DBSIZE") == 0 or sentinels.ask(master, "ROLE")[0] == "slave"
+    sentinels.settle()
+
+
+SHIFTS: Final = (
+    Strike(slots_moved, LONG, Kind.CLUSTER),
+    Strike(replica_promoted, LONG, Kind.CLUSTER),
+    Strike(master_killed, LONG, Kind.CLUSTER),
+    Strike(watched_master_killed, LONG, Kind.SENTINELS),
+)
+
+
+@contextmanager
+def _resting(stage: Stage) -> Iterator[None]:
+    """Stop publishers and workers, and let what they have asked be done."""
+    players = (*stage.publishers, *stage.workers)
+    for player in players:
+        player.process.pause()
+    stage.rest(_REST_SECONDS)
+    yield
+    for player in players:
+        player.process.resume()
+
+
+def _used(cluster: RedisCluster) -> list[int]:
+    """Give the slots that have keys."""
+    return sorted({key_slot(key.encode()) for master in cluster.masters() for key in cluster.ask(master, "KEYS", "*")})
+
+
+def _slot(stage: Stage) -> int:
+    """Give the slot of the queue's partition."""
+    cluster, pattern = stage.house.cluster, f"sq:{{{stage.node}@*:meta"
+    (key,) = (key for master in cluster.masters() for key in cluster.ask(master, "KEYS", pattern))
+    return key_slot(key.encode())
+
+
+def _master(stage: Stage) -> RedisServer:
+    return stage.house.cluster.owner(_slot(stage))
+
+
+def _still(stage: Stage, old: RedisServer) -> list[str]:
+    """Say so while nobody but the old master has the queue."""
+    cluster, pattern = stage.house.cluster, f"sq:{{{stage.node}@*:meta"
+    others = [each for each in cluster.masters() if each is not old]
+    return [] if any(cluster.ask(each, "KEYS", pattern) for each in others) else ["the queue"]

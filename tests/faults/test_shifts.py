@@ -1,0 +1,34 @@
+"""Whatever moves between several Redis under load: the guarantees are those of one, but for what was never replicated."""
+
+import pytest
+
+from tests.faults.conftest import Play
+from tests.faults.house import Kind
+from tests.faults.shifts import SHIFTS
+from tests.faults.strikes import SHORT, Strike
+
+pytestmark = pytest.mark.xdist_group("faults")
+
+
+@pytest.mark.parametrize("shift", SHIFTS, ids=lambda shift: shift.act.__name__)
+def test_a_shift(play: Play, shift: Strike) -> None:
+    """Guarantees 1 to 4 of design §4 hold through a change of masters, and the queue flows again by itself."""
+    with play(shift.lock_seconds, shift.kind) as stage:
+        stage.pause(0, 1)
+        shift.act(stage)
+        stage.recover()
+        stage.settle()
+        stage.judge()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", [Kind.CLUSTER, Kind.SENTINELS], ids=lambda kind: kind.name.lower())
+@pytest.mark.parametrize("leg", range(3))
+def test_shift_after_shift(play: Play, kind: Kind, leg: int) -> None:
+    """They hold through one change after another."""
+    with play(SHORT, kind) as stage:
+        for shift in stage.random.choices([shift for shift in SHIFTS if shift.kind is kind], k=8):
+            shift.act(stage)
+            stage.recover()
+        stage.settle()
+        stage.judge()

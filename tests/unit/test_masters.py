@@ -1,0 +1,243 @@
+"""Which command goes to which master, in which order, and what is sent again: over masters that answer as they are told."""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import pytest
+from redis.crc import key_slot
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MovedError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
+
+from broker.model.problems import CoreUnavailable, Problem
+from broker.redis_core.master import Line, Master, Unsent
+from broker.redis_core.masters import Found, Masters, slot_of
+from broker.redis_url import Address
+
+A, B, C = (Address(host, 1) for host in "abc")
+LAST = 16_383
+LOW, HIGH, LOW_TOO = "sq:{7}:x", "sq:{1}:x", "sq:{3}:x"
+"""Keys of slots in either half."""
+
+
+def test_the_keys() -> None:
+    """The keys of these tests are where the tests need them, by a computation that is Redis's own."""
+    assert [key_slot(key.encode()) > LAST // 2 for key in (LOW, HIGH, LOW_TOO)] == [False, True, False]
+    assert key_slot(LOW.encode()) != key_slot(LOW_TOO.encode())
+
+
+class Told:
+    """A master that answers what it is told, else `ok` and the command, and notes what it was sent."""
+
+    def __init__(self) -> None:
+        """Begin with nothing heard."""
+        self.heard: list[list[str]] = []
+        self.answers: deque[Callable[[str], Any]] = deque()
+        self.retired = False
+
+    async def send(self, lines: Sequence[Line]) -> list[Any]:
+        """Answer as told."""
+        self.heard.append([" ".join(map(str, line)) for line in lines])
+        answer = self.answers.popleft() if self.answers else lambda said: f"ok {said}"
+        replies = [answer(said) for said in self.heard[-1]]
+        raised = next((reply for reply in replies if isinstance(reply, CoreUnavailable)), None)
+        if raised:
+            raise raised
+        return replies
+
+    async def retire(self) -> None:
+        """Note that nobody needs it any more."""
+        self.retired = True
+
+    async def close(self) -> None:
+        """Note the same."""
+        self.retired = True
+
+
+class Nodes:
+    """Who knows them: slots in the lower half are A's and the others B's, unless a test says otherwise."""
+
+    fresh_seconds = math.inf
+
+    def __init__(self) -> None:
+        """Make all three, of which C serves nothing."""
+        self.told = {address: Told() for address in (A, B, C)}
+        self.found: Found | CoreUnavailable = [(0, LAST // 2, A), (LAST // 2 + 1, LAST, B)]
+        self.asked = 0
+
+    async def find(self) -> Found:
+        """Say what is found, and count."""
+        self.asked += 1
+        if isinstance(self.found, CoreUnavailable):
+            raise self.found
+        return self.found
+
+    def meet(self, address: Address) -> Master:
+        """Give the one there."""
+        return cast("Master", self.told[address])
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+@pytest.fixture
+def nodes() -> Nodes:
+    """Give three nodes."""
+    return Nodes()
+
+
+@pytest.fixture
+def masters(nodes: Nodes) -> Masters:
+    """Give the masters as those nodes know them; whoever is refused tries for a fifth of a second."""
+    return Masters(nodes, 0.2)
+
+
+def get(key: str, word: str = "GET") -> tuple[str, str]:
+    """Make a command."""
+    return word, key
+
+
+def failing(*errors: Exception | None) -> Callable[[str], Any]:
+    """Answer one command after the other with these; None: with `ok`."""
+    left = deque(errors)
+
+    def answer(said: str) -> Any:  # noqa: ANN401  (what Redis answers)
+        return left.popleft() or f"ok {said}"
+
+    return answer
+
+
+def test_slots() -> None:
+    """The first key of a script decides, else the word after the command; what has no key has one place all the same."""
+    assert slot_of(("EVALSHA", "sha", 2, "a{x}", "b{x}", "arg")) == key_slot(b"x") == slot_of(("GET", "x"))
+    assert slot_of(("TIME",)) == 0
+
+
+async def test_one_round_trip_each(nodes: Nodes, masters: Masters) -> None:
+    """Each master hears once, its commands in their order, and the replies stand where the commands stood."""
+    lines = [get(LOW, "1"), get(HIGH, "2"), get(LOW_TOO, "3"), get(HIGH, "4")]
+    assert await masters.send(lines) == [f"ok {word} {key}" for word, key in lines]
+    assert nodes.told[A].heard == [[f"1 {LOW}", f"3 {LOW_TOO}"]]
+    assert nodes.told[B].heard == [[f"2 {HIGH}", f"4 {HIGH}"]]
+    assert nodes.asked == 1
+
+
+async def test_moved(nodes: Nodes, masters: Masters) -> None:
+    """MOVED is followed at once with just what was refused; the map is learnt anew, and who left it is let go."""
+    await masters.send([get(LOW), get(HIGH)])
+    nodes.told[A].answers.append(failing(None, MovedError(f"{key_slot(LOW.encode())} c:1")))
+    nodes.found = [(0, LAST // 2, C), (LAST // 2 + 1, LAST, B)]
+    lines = [get(LOW_TOO), get(LOW)]
+    assert await masters.send(lines) == [f"ok GET {LOW_TOO}", f"ok GET {LOW}"]
+    assert nodes.told[C].heard == [[f"GET {LOW}"]]
+    await masters.send([get(LOW_TOO)])
+    assert nodes.asked == 2 and nodes.told[A].retired and not nodes.told[B].retired
+    assert nodes.told[C].heard[1:] == [[f"GET {LOW_TOO}"]]
+
+
+async def test_asked_this_once(nodes: Nodes, masters: Masters) -> None:
+    """ASK is followed with ASKING before the command, this once, and changes nothing that is known."""
+    nodes.told[A].answers.append(failing(AskError(f"{key_slot(LOW.encode())} c:1")))
+    assert await masters.send([get(LOW)]) == [f"ok GET {LOW}"]
+    assert nodes.told[C].heard == [["ASKING", f"GET {LOW}"]]
+    await masters.send([get(LOW)])
+    assert len(nodes.told[A].heard) == 2 and nodes.asked == 1
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [TryAgainError("x"), ClusterDownError("x"), ReadOnlyError("x"), ResponseError("NOREPLICAS x"), Unsent("x")],
+    ids=lambda refusal: type(refusal).__name__,
+)
+async def test_refused_for_now(nodes: Nodes, masters: Masters, refusal: Exception) -> None:
+    """What is refused for now is sent again until it is served."""
+    nodes.told[A].answers = deque(failing(refusal) for _ in range(3))
+    assert await masters.send([get(LOW), get(HIGH)]) == [f"ok GET {LOW}", f"ok GET {HIGH}"]
+    assert len(nodes.told[A].heard) == 4 and len(nodes.told[B].heard) == 1
+
+
+async def test_asked_again_after_a_while(nodes: Nodes, masters: Masters) -> None:
+    """Who has to be asked again and again is asked in passing: nobody waits for the answer."""
+    nodes.fresh_seconds = 0
+    await masters.send([get(LOW)])
+    nodes.found = [(0, LAST, C)]
+    await masters.send([get(LOW)])
+    await asyncio.sleep(0)
+    await masters.send([get(LOW)])
+    assert [len(nodes.told[each].heard) for each in (A, C)] == [2, 1] and nodes.told[A].retired
+
+
+async def test_refused_to_the_end(nodes: Nodes, masters: Masters) -> None:
+    """When all is refused until the time is up, nothing has run and that is said; what another master did stands."""
+    nodes.told[A].answers = deque(failing(ClusterDownError("x", status_code="CLUSTERDOWN")) for _ in range(99))
+    with pytest.raises(Unsent, match="CLUSTERDOWN"):
+        await masters.send([get(LOW)])
+    served, refused = await masters.send([get(HIGH), get(LOW)])
+    assert served == f"ok GET {HIGH}" and isinstance(refused, ClusterDownError)
+
+
+async def test_never_twice(nodes: Nodes, masters: Masters) -> None:
+    """What may have run is not sent again, whatever became of the rest: it is one round trip and may be known by its loss."""
+    nodes.told[A].answers.append(failing(CoreUnavailable("cut", Problem.TIMED_OUT)))
+    nodes.told[B].answers.append(failing(TryAgainError("x")))
+    with pytest.raises(CoreUnavailable, match="cut") as raised:
+        await masters.send([get(LOW), get(HIGH)])
+    assert not isinstance(raised.value, Unsent)
+    assert [len(nodes.told[each].heard) for each in (A, B)] == [1, 1]
+
+
+async def test_a_defect_is_no_refusal(nodes: Nodes, masters: Masters) -> None:
+    """A script that failed, or found no memory, is not sent again."""
+    errors = ResponseError("ERR x"), OutOfMemoryError("x")
+    nodes.told[A].answers.append(failing(*errors))
+    assert await masters.send([get(LOW), get(LOW)]) == [*errors]
+    assert len(nodes.told[A].heard) == 1
+
+
+async def test_order_within_a_slot(nodes: Nodes, masters: Masters) -> None:
+    """What a later command of its slot has overtaken stays refused; what comes after that one is sent again, in order."""
+    nodes.told[A].answers.append(failing(TryAgainError("x"), None, TryAgainError("x"), None, TryAgainError("x")))
+    lines = [get(LOW, "1"), get(LOW, "2"), get(LOW, "3"), get(LOW_TOO, "4"), get(LOW, "5")]
+    overtaken, *others = await masters.send(lines)
+    assert isinstance(overtaken, TryAgainError)
+    assert others == [f"ok {word} {key}" for word, key in lines[1:]]
+    assert nodes.told[A].heard[1:] == [[f"3 {LOW}", f"5 {LOW}"]]
+
+
+async def test_one_way_at_a_time(nodes: Nodes, masters: Masters) -> None:
+    """Commands of a slot that are sent two ways do not overtake each other: the later way waits."""
+    nodes.told[A].answers.append(failing(AskError(f"{key_slot(LOW.encode())} c:1"), TryAgainError("x")))
+    nodes.told[C].answers.append(failing(None, TryAgainError("x")))
+    assert await masters.send([get(LOW, "1"), get(LOW, "2")]) == [f"ok 1 {LOW}", f"ok 2 {LOW}"]
+    # The asked one was refused as well, so both went to the owner.
+    assert nodes.told[C].heard == [["ASKING", f"1 {LOW}"]]
+    assert nodes.told[A].heard[1:] == [[f"1 {LOW}", f"2 {LOW}"]]
+
+
+async def test_nobody_known(nodes: Nodes, masters: Masters) -> None:
+    """Without anybody who knows, nothing was sent; as soon as somebody does, all goes on."""
+    nodes.found = CoreUnavailable("nobody")
+    with pytest.raises(Unsent, match="no Redis serves"):
+        await masters.send([get(LOW)])
+    assert nodes.asked > 2
+    nodes.found = [(0, LAST, A)]
+    assert await masters.send([get(LOW)]) == [f"ok GET {LOW}"]
+
+
+async def test_what_was_known_still_serves(nodes: Nodes, masters: Masters) -> None:
+    """While nobody can say who serves what, calls go by what was known: half of a cluster may work."""
+    await masters.send([get(LOW), get(HIGH)])
+    nodes.found = CoreUnavailable("nobody")
+    nodes.told[A].answers = deque(failing(Unsent("x")) for _ in range(99))
+    with pytest.raises(Unsent):
+        await masters.send([get(LOW)])
+    assert await masters.send([get(HIGH)]) == [f"ok GET {HIGH}"]
