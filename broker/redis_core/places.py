@@ -10,7 +10,19 @@ from enum import Enum, auto
 from typing import Any
 from zlib import crc32
 
-from broker.model.commands import Adjust, Bounce, Confirm, Options, Publish, Renew, Retract, Subscribe, Unlock
+from broker.model.commands import (
+    Adjust,
+    Bounce,
+    Commit,
+    Confirm,
+    Options,
+    Publish,
+    Read,
+    Renew,
+    Retract,
+    Subscribe,
+    Unlock,
+)
 from broker.redis_core.internal import DeadLetter, Expire, Find, Handed, Resend, Subscribers
 
 BANK = 0
@@ -69,6 +81,8 @@ def place(command: Any, count: int) -> int | Home | Place:
             | Expire(partition=number)
             | Resend(partition=number)
             | Find(partition=number)
+            | Commit(partition=number)
+            | Read(partition=number)
         ):
             pass
         case Bounce() | Confirm():

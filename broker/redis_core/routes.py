@@ -11,11 +11,12 @@ from typing import Any, Protocol
 
 import structlog
 
-from broker.model.commands import Renew, Retract, Unlock
-from broker.model.problems import CoreUnavailable, Problem
+from broker.model.commands import Partitions, Renew, Retract, Subscribe, Unlock
+from broker.model.problems import CoreUnavailable, MalformedRequest, Problem
 from broker.model.results import Refused
+from broker.redis_core import streams
 from broker.redis_core.gather import gathered
-from broker.redis_core.internal import Find, Found, Outcome
+from broker.redis_core.internal import Extent, Find, Follow, Found, Outcome
 from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
 from broker.redis_core.places import Home, Place, place
@@ -117,6 +118,46 @@ class Routes:
                 log.exception("an answer could not be given", node=self._known.node, command=type(command).__name__)
 
     def _route(self, command: Any, reply: Reply, partitions: int) -> None:
+        record = self._known.record
+        if isinstance(command, Partitions):
+            self._to_each(streams.extents(command, partitions), streams.extended, reply)
+        elif isinstance(command, Subscribe) and record is not None and streams.reads(command, record):
+            self._follow(command, reply, partitions)
+        else:
+            self._place(command, reply, partitions)
+
+    def _follow(self, command: Subscribe, reply: Reply, partitions: int) -> None:
+        """Begin a stream where it reads, and only when that is done tell the other partitions of it."""
+        try:
+            chosen = streams.chosen(command, partitions)
+        except MalformedRequest as wrong:
+            reply(Refused(wrong.problem, wrong.detail))
+            return
+        others = [streams.follow(command, number, reading=False) for number in set(range(partitions)) - set(chosen)]
+
+        def begun(outcome: Outcome) -> None:
+            if isinstance(outcome, Refused) or not others:
+                reply(outcome)
+            else:
+                self._to_each(others, lambda _: outcome, reply)
+
+        self._to_each([streams.follow(command, number, reading=True) for number in chosen], streams.followed, begun)
+
+    def _to_each(
+        self, parts: Sequence[Follow | Extent], merged: Callable[[list[Outcome]], Outcome], reply: Reply
+    ) -> None:
+        """Give each command to its partition and answer with what comes of all outcomes."""
+        outcomes: dict[int, Outcome] = {}
+
+        def taken(number: int, outcome: Outcome) -> None:
+            outcomes[number] = outcome
+            if len(outcomes) == len(parts):
+                reply(merged([outcomes[part.partition] for part in parts]))
+
+        for part in parts:
+            self.lane(part.partition).submit(part, partial(taken, part.partition))
+
+    def _place(self, command: Any, reply: Reply, partitions: int) -> None:
         where = place(command, partitions)
         if where is Place.NOWHERE:
             reply(_NOWHERE)

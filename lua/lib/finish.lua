@@ -1,6 +1,6 @@
--- The last act of every operation that may hand items out: settle credit, dispatch, save, answer.
+-- The last act of every operation that may hand items out: settle credit, dispatch, let readers read, trim, save, answer.
 -- NEEDS:
---- @include partition sent ending dispatch due handover
+--- @include partition sent ending dispatch stream trim due handover
 local finish = {}
 
 -- Answers {'ok', results, deliveries, notices, handovers, next due ms or 0, 1 when more can be dispatched at once, token}.
@@ -8,6 +8,7 @@ function finish.reply(results, notices, hint)
   sent.mark()
   ending.settle()
   local deliveries, more = dispatch.run(hint)
+  more = math.max(more, stream.run(deliveries), trim.excess())
   partition.save()
   return {'ok', results, deliveries, notices, handover.made, due.next(), more, partition.token}
 end

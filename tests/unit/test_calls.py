@@ -6,17 +6,17 @@ from typing import Any, get_args
 
 import pytest
 
-from broker.model import commands
+from broker.model import commands, offsets
 from broker.model.commands import Publish, Retract, Subscribe, Unlock
 from broker.model.names import Jid, Partition
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig, PublishModel
 from broker.model.problems import Problem, ScriptDefect
-from broker.model.qos import Stage
+from broker.model.qos import Qos, Stage
 from broker.model.results import Published, Refused, Retracted
 from broker.redis_core.calls import OF
 from broker.redis_core.calls.call import Reply, refused, subid
-from broker.redis_core.internal import DeadLetter, Expire, Find, Handed, Leave, Resend, Subscribers
+from broker.redis_core.internal import DeadLetter, Expire, Extent, Find, Follow, Handed, Leave, Resend, Subscribers
 from broker.scripts.location import lua_directory
 from broker.scripts.source import script
 
@@ -37,6 +37,10 @@ SAMPLES: tuple[Any, ...] = (
     commands.Browse("n", ME, ("i",), 5),
     commands.Purge("n", ME),
     commands.Stats("n", ME),
+    commands.Commit("n", ME, 0, offsets.written(RECORD.partition(0), "5-0")),
+    commands.Read("n", ME, 0, "@earliest", 5),
+    Follow("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "@latest", 0),
+    Extent("n", ME, 0),
     DeadLetter("n", "i", "k", ME, b"e"),
     Find("n", ME, "i", 5, 1),
     Handed("n", "i1", "1-0"),
@@ -54,6 +58,7 @@ def test_samples_are_all() -> None:
     elsewhere = set(get_args(commands.Command)) - OF.keys()
     assert {kind.__name__ for kind in elsewhere} == {
         "Presence", "Declare", "Configure", "Describe", "Affiliate", "Delete", "Nodes", "Hold", "Deliver",
+        "Partitions",
     }  # fmt: skip
 
 

@@ -17,9 +17,10 @@ from broker.redis_core.calls.items import (
     retract,
     unlock,
 )
+from broker.redis_core.calls.streams import commit, extent, follow, read
 from broker.redis_core.calls.sweeps import expire, purge, resend, stats, subscribers
 from broker.redis_core.calls.workers import adjust, leave, locks, options, subscribe, unsubscribe
-from broker.redis_core.internal import DeadLetter, Expire, Find, Handed, Leave, Resend, Subscribers
+from broker.redis_core.internal import DeadLetter, Expire, Extent, Find, Follow, Handed, Leave, Resend, Subscribers
 
 OF: dict[type, Call] = {
     commands.Publish: publish,
@@ -30,12 +31,16 @@ OF: dict[type, Call] = {
     commands.Bounce: bounce,
     commands.Confirm: confirm,
     commands.Subscribe: subscribe,
+    commands.Commit: commit,
+    commands.Read: read,
     commands.Adjust: adjust,
     commands.Options: options,
     commands.Unsubscribe: unsubscribe,
     commands.Locks: locks,
     commands.Purge: purge,
     commands.Stats: stats,
+    Follow: follow,
+    Extent: extent,
     DeadLetter: dead_letter,
     Find: find,
     Handed: handed,
