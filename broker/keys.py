@@ -12,7 +12,7 @@ from broker.model.names import Partition
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One row of the table; `holder` is `partition`, `node`, `jid`, `service` or `qos` and decides the hash tag."""
+    """One row of the table; `holder` is `partition`, `life`, `node`, `jid`, `service` or `qos` and decides the hash tag."""
 
     name: str
     type: str
@@ -85,6 +85,14 @@ TABLE: Final = (
         "subid and position of what readers have not committed; score 0",
         "sum of readers' credit",
     ),
+    Key(
+        "shares",
+        "hash",
+        "partition",
+        "subid -> its count of credit; in the first partition also total, lent, and 1 while it is counted",
+        "20,000 subscribers",
+    ),
+    Key("hungry", "hash", "life", "partition -> since when it wants credit, last heard of, locked there", "10 s"),
     Key("node", "hash", "node", "incarnation, revision, created", "three fields"),
     Key("options", "hash", "node", "configuration fields that differ from the default", "a dozen fields"),
     Key("affiliations", "hash", "node", "bare JID -> affiliation", "10,000 entries"),
@@ -140,6 +148,11 @@ def escaped(text: str) -> str:
 def of_partition(name: str, partition: Partition) -> str:
     """Name a key of a partition: `sq:{NODE@INCARNATION/P}:name`."""
     return f"sq:{{{escaped(str(partition))}}}:{name}"
+
+
+def of_life(name: str, node: str, incarnation: str) -> str:
+    """Name a key of one life of a node: `sq:{NODE@INCARNATION}:name`."""
+    return f"sq:{{{escaped(f'{node}@{incarnation}')}}}:{name}"
 
 
 def of_node(name: str, node: str) -> str:

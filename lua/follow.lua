@@ -1,10 +1,10 @@
 #!lua
 -- Let subscribers read the log from where `start` says, without consuming anything; without a `start` they are known here
 -- and read elsewhere.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding
--- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit start
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares
+-- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit start
 -- RETURNS: ok stale gone deleted | ok too-many-subscriptions offset-not-found
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares
 --- @include finish start leave
 local refusal = partition.load()
 if refusal then return refusal end
@@ -13,7 +13,7 @@ if refusal then return refusal end
 local function begin(row, position)
   leave.stop_working(row.subid)
   window.forget(row.subid)
-  subscriptions.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = 'unacknowledged'})
+  subscriptions.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = 'stream'})
   if not position then return end
   partition.turn_on('streams')
   window.settle({subid = row.subid, position = position, committed = position, owed = {}})

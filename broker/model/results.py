@@ -102,12 +102,16 @@ class Extents:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """A subscription as it stands, with the credit that was granted (Q9)."""
+    """A subscription as it stands, with the credit that was granted (Q9).
+
+    One that `reads` is a stream's; `streams` say where it has just begun.
+    """
 
     jid: Jid
     subid: str
     credit: int
     qos: Qos = Qos.UNACKNOWLEDGED
+    reads: bool = False
     streams: tuple[Stream, ...] = ()
 
 

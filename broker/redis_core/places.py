@@ -10,19 +10,7 @@ from enum import Enum, auto
 from typing import Any
 from zlib import crc32
 
-from broker.model.commands import (
-    Adjust,
-    Bounce,
-    Commit,
-    Confirm,
-    Options,
-    Publish,
-    Read,
-    Renew,
-    Retract,
-    Subscribe,
-    Unlock,
-)
+from broker.model.commands import Bounce, Commit, Confirm, Options, Publish, Read, Renew, Retract, Unlock
 from broker.redis_core.internal import DeadLetter, Expire, Find, Handed, Resend, Subscribers
 
 BANK = 0
@@ -89,7 +77,7 @@ def place(command: Any, count: int) -> int | Home | Place:
             number = command.partition.number
         case DeadLetter():
             number = hashed(command.key, count) if command.key else home(command.item_id, count)
-        case Subscribe() | Adjust() | Options() | Subscribers():
+        case Options() | Subscribers():
             number = BANK
         case _:
             return Place.ALL

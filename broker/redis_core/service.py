@@ -84,7 +84,14 @@ class RedisCore:
         self._server = Server.connect(settings.redis_url, lua_directory(), settings.redis_timeout)
         self._directory = Directory(self._server, JOURNAL_RECORDS, settings.node_quota)
         rules = Rules(self.admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing)
-        self._nodes = NodeWork(self._directory, rules, self._ask, self._changed, outlet.notify)
+        self._nodes = NodeWork(
+            self._directory,
+            rules=rules,
+            ask=self._ask,
+            changed=self._changed,
+            recount=self._recount,
+            notify=outlet.notify,
+        )
         self._letters = DeadLetters(self._directory, self._nodes, self._ask)
         self._attendance = Attendance(self._directory, self._ask)
         self._pulse = Pulse(self._server, self.frontend)
@@ -268,8 +275,12 @@ class RedisCore:
         if routes is None:
             known = Known(node, self._directory, self.admins)
             lane = partial(Lane, known, server=self._server, directory=self._directory, around=self)
-            routes = self._routes[node] = Routes(known, lane)
+            routes = self._routes[node] = Routes(known, lane, self.background)
         return routes
+
+    def every(self) -> list[Routes]:
+        """Give the routes of all nodes that are known here."""
+        return list(self._routes.values())
 
     def lanes(self) -> list[Lane]:
         """Give the lanes there are, but for idle ones when there are many."""
@@ -281,6 +292,11 @@ class RedisCore:
     def _changed(self, node: str) -> None:
         if node in self._routes:
             self._routes[node].forget()
+
+    async def _recount(self, node: str) -> None:
+        routes = self.routes(node)
+        await routes.known.read()
+        await routes.recount()
 
     def _spawn(self, work: Coroutine[Any, Any, Result], answer: Callable[[Result], None]) -> None:
         self.background(self._answered(work, answer))

@@ -51,7 +51,7 @@ def followed(outcomes: list[Outcome]) -> Outcome:
         return next(outcome for outcome in outcomes if not isinstance(outcome, Subscribed))
     first = granted[0]
     streams = tuple(stream for outcome in granted for stream in outcome.streams)
-    return Subscribed(first.jid, first.subid, first.credit, first.qos, streams)
+    return Subscribed(first.jid, first.subid, first.credit, reads=True, streams=streams)
 
 
 def extents(command: Partitions, count: int) -> list[Extent]:

@@ -11,6 +11,7 @@ function bounces.count(subid, gone)
   subscriptions.put(subscriber)
   if gone or subscriber.bounces >= tonumber(arg.max_bounces) then
     leave.remove(subid)
+    ending.ended[#ending.ended + 1] = subscriber.jid
     leave.release(subid, 'bounced', 'gone')
   end
 end

@@ -63,7 +63,7 @@ def test_a_bounce_begins_anew(log: Queue) -> None:
     assert again.words == ["ok"]
     assert again.given == [(W1, "c"), (W1, "d")]
     log.commit(W1, f"{T0}-2")
-    assert log.client.hvals(log.key("subscribers")) == [b"2 0 unacknowledged w1@x/a"]
+    assert log.client.hvals(log.key("subscribers")) == [b"2 0 stream w1@x/a"]
 
 
 def test_bounces_end_the_stream(log: Queue) -> None:

@@ -136,7 +136,7 @@ def test_known_and_reads_elsewhere(queue: Queue) -> None:
     """Without a start it is subscribed here and gets nothing; as a worker it does."""
     assert queue.follow(W1, 5, "").words == ["ok"]
     assert queue.publish("a").given == []
-    assert queue.run("options", {"subid": subid(W1)}).rows == [["ok", 5, "unacknowledged"]]
+    assert queue.run("options", {"subid": subid(W1)}).rows == [["ok", 5, "stream"]]
     assert queue.subscribe(W1, 1).given == [(W1, "a")]
 
 

@@ -11,8 +11,9 @@ from tests.lua.driver import PARTITIONED, SCRIPTS, Queue, Runner
 from tests.lua.worded import W1, W2
 
 GIVE_BACK = frozenset(
-    {"retract", "unlock", "renew", "expire", "bounce", "confirm", "unsubscribe", "handed", "purge", "resend", "delete",
-     "attend", "commit", "heartbeat", "forget", "own", "claim", "conclude", "overdue"}
+    {"retract", "unlock", "renew", "expire", "bounce", "confirm", "unsubscribe", "handed", "purge", "resend", "delete", "attend",
+     "heartbeat", "forget", "own", "claim", "conclude", "overdue",
+     "commit", "settle", "deposit", "withdraw", "hunger"}
 )  # fmt: skip
 """Operations that free memory or keep what is there alive: they run without any left."""
 

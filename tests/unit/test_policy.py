@@ -103,7 +103,7 @@ def test_streams() -> None:
 
     def follow(partition: int, start: str, qos: Qos = Qos.UNACKNOWLEDGED) -> Problem | None:
         refused = refusal(Follow("n", ME, ME, 1, qos, start, partition), record)
-        return refused and refused.problem
+        return refused.problem if refused else None
 
     offset = offsets.written(record.partition(1), "5-0")
     assert follow(1, offset) is follow(1, f">{offset}") is follow(0, "@latest") is follow(0, "") is None

@@ -19,8 +19,35 @@ from broker.redis_core.calls.items import (
 )
 from broker.redis_core.calls.streams import commit, extent, follow, read
 from broker.redis_core.calls.sweeps import expire, purge, resend, stats, subscribers
-from broker.redis_core.calls.workers import adjust, leave, locks, options, subscribe, unsubscribe
-from broker.redis_core.internal import DeadLetter, Expire, Extent, Find, Follow, Handed, Leave, Resend, Subscribers
+from broker.redis_core.calls.workers import (
+    adjust,
+    deposit,
+    leave,
+    locks,
+    options,
+    recount,
+    settle,
+    sit,
+    subscribe,
+    unsubscribe,
+    withdraw,
+)
+from broker.redis_core.internal import (
+    DeadLetter,
+    Deposit,
+    Expire,
+    Extent,
+    Find,
+    Follow,
+    Handed,
+    Leave,
+    Recount,
+    Resend,
+    Settle,
+    Sit,
+    Subscribers,
+    Withdraw,
+)
 
 OF: dict[type, Call] = {
     commands.Publish: publish,
@@ -45,6 +72,11 @@ OF: dict[type, Call] = {
     Find: find,
     Handed: handed,
     Leave: leave,
+    Recount: recount,
+    Sit: sit,
+    Settle: settle,
+    Withdraw: withdraw,
+    Deposit: deposit,
     Expire: expire,
     Resend: resend,
     Subscribers: subscribers,

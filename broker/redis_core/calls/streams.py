@@ -40,7 +40,7 @@ def _followed(command: Follow, reply: list[Any], record: NodeRecord) -> Result:
     if command.start:
         offset = offsets.written(record.partition(command.partition), reply[2].decode())
         streams = (Stream(command.partition, offset, gap=bool(reply[1])),)
-    return Subscribed(command.jid, subid(command.jid), command.credit, streams=streams)
+    return Subscribed(command.jid, subid(command.jid), command.credit, reads=True, streams=streams)
 
 
 def _commit_row(command: Commit, record: NodeRecord) -> Values:
