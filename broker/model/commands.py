@@ -102,13 +102,14 @@ class Subscribe:
     """Take part as a worker with so much credit; `jid` is the sender's, bare or full.
 
     `partitions` are the ones wished for (none: all). With a `group` or an `epoch` they are owned, which shuts others out
-    (E26 to E28); with a `start` the log is read from there and nothing is consumed (E2). Credit 0 is none said.
+    (E26 to E28); with a `start` the log is read from there and nothing is consumed (E2). A stream may leave its
+    credit unsaid.
     """
 
     node: str
     sender: Jid
     jid: Jid
-    credit: int
+    credit: int | None
     qos: Qos = Qos.UNACKNOWLEDGED
     partitions: tuple[int, ...] = ()
     group: str = ""

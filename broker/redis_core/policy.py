@@ -79,7 +79,7 @@ def _publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> 
 def _working(command: Subscribe, record: NodeRecord) -> Refused | None:
     if not record.config.queueing:
         return Refused(Problem.UNAVAILABLE, "the node is being changed")
-    return None if command.credit else Refused(Problem.OPTIONS_REQUIRED)
+    return Refused(Problem.OPTIONS_REQUIRED) if command.credit is None else None
 
 
 def _streaming(command: Read | Commit | Follow, record: NodeRecord) -> Refused | None:

@@ -41,7 +41,8 @@ def chosen(command: Subscribe, count: int) -> tuple[int, ...]:
 def follow(command: Subscribe, partition: int, *, reading: bool) -> Follow:
     """Tell a partition of the stream; when it is not told otherwise it begins with what comes after (E3)."""
     start = (command.start or offsets.LATEST) if reading else ""
-    return Follow(command.node, command.sender, command.jid, command.credit or CREDIT, command.qos, start, partition)
+    credit = CREDIT if command.credit is None else command.credit
+    return Follow(command.node, command.sender, command.jid, credit, command.qos, start, partition)
 
 
 def followed(outcomes: list[Outcome]) -> Outcome:

@@ -38,7 +38,7 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     jid = attributes.own_jid(subscription, iq.sender)
     if len(pubsub) == 1:
         # The stream of a log needs no options; a queue, whose record the core reads, asks for them.
-        return Subscribe(node, iq.sender, jid, 0)
+        return Subscribe(node, iq.sender, jid, None)
     chosen = pubsub[1]
     if len(pubsub) > 2 or chosen.tag != _OPTIONS:
         raise MalformedRequest(Problem.BAD_REQUEST, "beside a subscribe stand its options and nothing else")
@@ -72,7 +72,7 @@ def options(iq: Iq, pubsub: Element) -> Options | Adjust:
     if iq.kind == "get":
         return Options(node, iq.sender, jid, subid)
     wish = _chosen(chosen, jid)
-    if not wish.credit:
+    if wish.credit is None:
         raise MalformedRequest(Problem.OPTIONS_REQUIRED)
     if wish.partitions or wish.start:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{PARTITION} and {START} are chosen when subscribing")
@@ -83,7 +83,7 @@ def options(iq: Iq, pubsub: Element) -> Options | Adjust:
 class _Chosen:
     """What the form says; nothing where it is silent."""
 
-    credit: int
+    credit: int | None
     qos: Qos | None
     partitions: tuple[int, ...]
     start: str
@@ -108,11 +108,11 @@ def _chosen(chosen: Element, jid: Jid) -> _Chosen:
     )
 
 
-def _credit(fields: Mapping[str, tuple[str, ...]]) -> int:
+def _credit(fields: Mapping[str, tuple[str, ...]]) -> int | None:
     # XEP-0254's prose and its examples spell the name differently (QX10).
     values = {fields[name] for name in (CREDIT, _CREDIT_BARE) if name in fields}
     if not values:
-        return 0
+        return None
     if len(values) > 1 or len(first := values.pop()) != 1:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{CREDIT} has one value")
     return min(attributes.whole(first[0], _CREDIT_BELIEVED, Problem.OPTIONS_INVALID, CREDIT), MAX_CREDIT)

@@ -68,6 +68,8 @@ class Item:
     holders: list[str] = field(default_factory=list)
     lock: Lock | None = None
     parked: Version | None = None
+    first: str = ""
+    """What was published first: it stands in the log beside what replaced it."""
 
 
 @dataclass(slots=True)
@@ -91,6 +93,7 @@ class Letter:
             self.attempts,
             self.jid,
             self.reason,
+            "",
         )
 
 
@@ -126,6 +129,9 @@ class Options:
     dedupe_ms: int = 30_000
     max_items: int = 8
     node_full: str = "reject"
+    keep_ms: int = 0
+    keep_items: int = 0
+    keep_bytes: int = 0
 
 
 class Model:
@@ -140,6 +146,10 @@ class Model:
         self.subscribers: dict[str, Subscriber] = {}
         self.seen: dict[str, int] = {}
         self.token = 0
+        self.kept: dict[Position, int] = {}
+        """What stays in the log though its work is done, with the bytes of each."""
+        self._cursor: Position = (0, 0)
+        self._trim: Position = (0, 0)
         self.closed: Counter[str] = Counter()
         self._tail: Position = (0, 0)
         self._answers: tuple[dict[tuple[str, str, str], str], dict[tuple[str, str, str], str]] = ({}, {})
@@ -184,6 +194,8 @@ class Model:
             self._answered(asker, request, name, item.lock.jid)
             self._reached.add(item.lock.jid)
             self._close(item, "acknowledged")
+            for place, body in ((item.version.position, item.version.body), (item.position, item.first)):
+                self._keep(place, len(body))
             self._finish(item)
         elif verdict == "waiting":
             self._answered(asker, request, name, "")
@@ -227,6 +239,8 @@ class Model:
         for item in late:
             self._release(item, "expired")
         self._outcome.letters += [letter.shown() for letter in before]
+        if self.options.keep_ms:
+            self._let_go(self.now - self.options.keep_ms)
         self._end(frontend)
         self._outcome.deliveries += repeated
         return self._outcome
@@ -268,6 +282,7 @@ class Model:
         dropped = [item for item in self.items.values() if item.lock is None]
         for item in dropped:
             del self.items[item.name]
+        self._cursor = self._tail
         return len(dropped)
 
     def handed(self, position: str) -> None:
@@ -323,7 +338,38 @@ class Model:
             if chosen is None:
                 break
             self._hand_out(item, chosen, frontend)
+        if any(len(self.held(one.jid)) < one.credit for one in self.subscribers.values()):
+            # Somebody would have taken more: all was looked through.
+            self._cursor = self._tail
+        if self._over():
+            self._let_go(0)
         return self._outcome
+
+    def places(self) -> set[Position]:
+        """Give all that stands in the log."""
+        stored = [*self.items.values(), *(letter.item for letter in self.dying.values())]
+        versions = {item.parked.position for item in stored if item.parked}
+        return {item.position for item in stored} | {item.version.position for item in stored} | versions | {*self.kept}
+
+    def _keep(self, place: Position, size: int) -> None:
+        """Keep an entry whose work is done, unless what waits longer than all that is kept has been passed by."""
+        options = self.options
+        if options.keep_ms + options.keep_items + options.keep_bytes and place > self._trim:
+            self.kept[place] = size
+
+    def _over(self) -> bool:
+        most, size = self.options.keep_items, self.options.keep_bytes
+        return 0 < most < len(self.kept) or 0 < size < sum(self.kept.values())
+
+    def _let_go(self, oldest: int) -> None:
+        """Let what is kept go, the oldest first; what waits is passed by and stays."""
+        if not self.kept:
+            return
+        for place in sorted(place for place in self.places() if self._trim < place <= self._cursor):
+            if not (self._over() or place[0] < oldest):
+                return
+            self._trim = place
+            self.kept.pop(place, None)
 
     def _next_for(self, item: Item) -> Subscriber | None:
         """Choose the least recently served with credit, but not the one who gave it back while another has some (Q30)."""
@@ -337,6 +383,8 @@ class Model:
         self.token += 1
         chosen.served = self.token
         deadline = self.now + self.options.lock_ms
+        if item.state == "fifo":
+            self._cursor = max(self._cursor, item.position)
         item.state = "locked"
         item.lock = Lock(
             chosen.jid, self.token, item.attempts + 1, self.now, deadline, frontend, self.token, chosen.qos
@@ -348,7 +396,7 @@ class Model:
         version = item.version
         self._outcome.deliveries.append(
             (chosen.jid, written(item.position), item.name, self.token, item.attempts + 1, deadline, version.by,
-             version.body, self.token, chosen.qos)
+             version.body, self.token, chosen.qos, "")
         )  # fmt: skip
 
     def _sent_again(self, item: Item, lock: Lock, frontend: str) -> tuple[object, ...]:
@@ -357,7 +405,7 @@ class Model:
         deadline = self.now + self.options.lock_ms if lock.stage == "assured" else lock.deadline
         by, body = ("", "") if lock.stage == "deliver" else (item.version.by, item.version.body)
         return (lock.jid, written(item.position), item.name, lock.token, lock.attempt, deadline, by, body, self.token,
-                lock.stage)  # fmt: skip
+                lock.stage, "")  # fmt: skip
 
     def _try_again(self, frontend: str) -> list[tuple[object, ...]]:
         """Send again what is due and give up what was sent often enough (S5, S6, S12)."""
@@ -405,7 +453,7 @@ class Model:
             return "node-full"
         position = self._append()
         own = name or f"0-{written(position)}"
-        self.items[own] = Item(own, position, Version(body, by, position), indexed=bool(name))
+        self.items[own] = Item(own, position, Version(body, by, position), indexed=bool(name), first=body)
         if ignoring:
             self.seen[name] = self.now + self.options.dedupe_ms
         return "ok"
@@ -426,9 +474,14 @@ class Model:
             return True
         dead_letter = self.options.node_full == "dead-letter-oldest"
         waiting = self.waiting()
-        if self.options.node_full == "reject" or (dead_letter and not self.options.dead_letters) or not waiting:
+        if self.options.node_full == "reject" or (dead_letter and not self.options.dead_letters):
+            return False
+        if not waiting:
+            self._cursor = self._tail
             return False
         oldest = waiting[0]
+        if oldest.state == "fifo":
+            self._cursor = oldest.position
         if dead_letter:
             self._die(oldest, oldest.attempts, "", "node-full")
         else:
@@ -477,7 +530,9 @@ class Model:
         del self.items[item.name]
         if item.parked:
             version = item.parked
-            self.items[item.name] = Item(item.name, version.position, version, indexed=True, state="ready")
+            self.items[item.name] = Item(
+                item.name, version.position, version, indexed=True, state="ready", first=version.body
+            )
 
     def _release(
         self, item: Item, kind: str, *, reason: str = "", delay_ms: int = 0, dead_letter: bool = False

@@ -98,7 +98,7 @@ def test_payload() -> None:
 def test_streams() -> None:
     """Q5, E7, E17: a queue's workers say their credit; a stream begins in a partition that is there, at its own offsets."""
     record = NodeRecord("n", "i", 1, NodeConfig(partitions=2), {})
-    refused = refusal(Subscribe("n", ME, ME, 0), record)
+    refused = refusal(Subscribe("n", ME, ME, None), record)
     assert refused and refused.problem is Problem.OPTIONS_REQUIRED
 
     def follow(partition: int, start: str, qos: Qos = Qos.UNACKNOWLEDGED) -> Problem | None:

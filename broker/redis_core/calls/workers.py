@@ -36,7 +36,8 @@ def _row(command: Subscribe | Adjust, _record: NodeRecord) -> Values:
     return {
         "subid": subid(command.jid),
         "jid": command.jid,
-        "credit": command.credit,
+        # Whose credit is unsaid works nowhere.
+        "credit": command.credit or 0,
         "qos": "" if command.qos is None else command.qos.value,
         "must": "1" if isinstance(command, Adjust) else "",
     }

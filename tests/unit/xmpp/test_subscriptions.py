@@ -74,7 +74,7 @@ def test_options_are_required(fault: Fault, options: str) -> None:
 def test_credit_may_be_unsaid(read: Read, options: str) -> None:
     """Whether credit is required is for the node's record to say: a queue refuses (Q5), a log does without."""
     command = read(_subscribe(options)).command
-    assert isinstance(command, Subscribe) and command.credit == 0
+    assert isinstance(command, Subscribe) and command.credit is None
 
 
 @pytest.mark.parametrize(
