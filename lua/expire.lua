@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Do what time asks for: try again what was not confirmed, end locks whose deadline has passed, hand out what may go, take
 -- up dead letters left half-way, let go what of the log is too old.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
 -- ARGV: now revision frontend sent number retry wants max_bounces
 -- RETURNS: ok stale gone deleted
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
 --- @include finish tries
 local refusal = partition.load()
 if refusal then return refusal end

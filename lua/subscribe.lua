@@ -1,10 +1,10 @@
 #!lua
 -- Add subscribers or change what they asked for; `must` says that the subscription has to exist already, and may leave
 -- `qos` as it is: a reader, then, reads on. In a node of several partitions this is the bank's script, and begins a count: an empty `credit` is for that alone.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
 -- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos must
 -- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions options-invalid
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
 --- @include finish enrol counts
 local refusal = partition.load()
 if refusal then return refusal end

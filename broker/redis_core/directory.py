@@ -128,6 +128,7 @@ class Directory:
             "dead_letters": "1" if config.dead_letters_of(record.name) else "0",
             "journal_max": self._journal_records,
             "partitions": config.partitions,
+            "ordered": "1" if config.ordered else "0",
             "queueing": "1" if config.queueing else "0",
             "keep_ms": config.retention_seconds * 1000,
             "keep_items": config.keep_items,

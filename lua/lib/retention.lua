@@ -1,5 +1,5 @@
 -- What stays in the log when its work is done (the options of retention), and what of it has to go.
--- NEEDS: log ready delayed inflight handover replaced parked
+-- NEEDS: log ready delayed inflight handover keyed replaced parked
 --- @include partition writes positions
 local retention = {}
 
@@ -7,6 +7,7 @@ local retention = {}
 -- where an item stands; nor is it (an entry with `at`) the version of an item that waits.
 function retention.done(position, at)
   if positions.after(position, partition.cursor) then return false end
+  if partition.ordered and redis.call('HEXISTS', key.keyed, position) == 1 then return false end
   if redis.call('HEXISTS', key.inflight, position) == 1 or redis.call('HEXISTS', key.handover, position) == 1 then
     return false
   end

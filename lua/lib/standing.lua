@@ -1,6 +1,6 @@
 -- The first positions of a partition at which items stand, in order.
 -- NEEDS: log ready delayed deadlines handover
---- @include partition positions
+--- @include partition positions ordering
 local standing = {}
 
 -- As long as nothing is kept that is done, these are the first entries of the log. Else they are looked for where items
@@ -19,6 +19,7 @@ function standing.first(count)
   end
   local dying = redis.call('HSCAN', key.handover, 0, 'COUNT', count)[2]
   for i = 1, #dying, 2 do found[#found + 1] = dying[i] end
+  for _, position in ipairs(ordering.waiting(count)) do found[#found + 1] = position end
   table.sort(found, function(a, b) return positions.after(b, a) end)
   if #found < count then log('(' .. partition.cursor, '+') end
   return found

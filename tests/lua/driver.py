@@ -239,6 +239,7 @@ class Queue:
             "dead_letters": "1",
             "journal_max": 1000,
             "partitions": 1,
+            "ordered": "0",
             "queueing": "1",
             "keep_ms": 0,
             "keep_items": 0,

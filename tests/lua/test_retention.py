@@ -102,6 +102,19 @@ def test_done_is_no_item_any_more(keeping: Queue) -> None:
     assert keeping.read() == ["a", made, "a", made]
 
 
+def test_blocked_is_not_done(unopened: Queue) -> None:
+    """What waits for its turn in an ordered group stands before the cursor and is not done."""
+    unopened.open(keep_items=1, ordered="1")
+    unopened.subscribe(W1, 9)
+    unopened.publish("a", "b", "c", key="g")
+    work(unopened, "x", "y", "z")
+    assert unopened.browse() == {"a": "locked", "b": "waiting", "c": "waiting"}
+    assert unopened.browse("b") == {"b": "waiting"}
+    assert unopened.read() == ["a", "b", "c", "z"]
+    assert unopened.retract(W1, "a").given == [(W1, "b")]
+    assert (unopened.read(), unopened.retained()[0]) == (["b", "c", "z"], 1)
+
+
 def test_takes_no_room(unopened: Queue) -> None:
     """What is done does not fill the node (P17)."""
     unopened.open(keep_items=10)
