@@ -42,7 +42,7 @@ def read(text: str, partition: Partition) -> str:
 
 def named(start: str) -> int | None:
     """Give the partition whose number stands in the offset that a start names; None when it names none."""
-    if start in {"", EARLIEST, LATEST} or _MOMENT.fullmatch(start):
+    if start in {EARLIEST, LATEST} or _MOMENT.fullmatch(start):
         return None
     return int(_parsed(start.removeprefix(">"))[3])
 

@@ -28,7 +28,7 @@ def chosen(command: Subscribe, count: int) -> tuple[int, ...]:
 
     Raises MalformedRequest when they cannot all begin where it says.
     """
-    named = offsets.named(command.start)
+    named = offsets.named(command.start or offsets.LATEST)
     if command.partitions:
         if named is not None and len(command.partitions) > 1:
             raise MalformedRequest(

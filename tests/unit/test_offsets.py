@@ -69,6 +69,6 @@ def test_starts() -> None:
 def test_the_partition_of_a_start() -> None:
     """An offset tells which partition it is of, and nothing else does."""
     offset = offsets.written(HERE, "5-7")
-    assert [offsets.named(start) for start in (offset, f">{offset}", "@earliest", "@latest", "15", "")] == [
-        3, 3, None, None, None, None
+    assert [offsets.named(start) for start in (offset, f">{offset}", "@earliest", "@latest", "15")] == [
+        3, 3, None, None, None
     ]  # fmt: skip
