@@ -22,13 +22,19 @@ class Key:
 
 
 TABLE: Final = (
-    Key("meta", "hash", "partition", "revision, options that scripts read, cursor, tail, token", "a dozen fields"),
+    Key(
+        "meta",
+        "hash",
+        "partition",
+        "revision, options that scripts read, cursor, tail, token, what is kept",
+        "two dozen fields",
+    ),
     Key(
         "log",
         "stream",
         "partition",
         "every payload, once: by, body, id, key, at",
-        "drained by acknowledgement; max_items",
+        "max_items and what retention keeps",
     ),
     Key("index", "hash", "partition", "publisher's item id -> position", "items with ids of their publishers"),
     Key(
@@ -64,6 +70,21 @@ TABLE: Final = (
     Key("journal", "stream", "partition", "one record per closed delivery attempt", "about 10,000 records, a week"),
     Key("unconfirmed", "hash", "partition", "position -> stage and tries of a delivery to confirm", "sum of credit"),
     Key("retries", "zset", "partition", "positions of these; score is when to try again, in ms", "sum of credit"),
+    Key(
+        "readers",
+        "hash",
+        "partition",
+        "subid -> position, committed position and unsent shares of a reader of the log",
+        "20,000 subscribers",
+    ),
+    Key("reading", "zset", "partition", "subids of readers with room; score is the place they have read to", "readers"),
+    Key(
+        "outstanding",
+        "zset",
+        "partition",
+        "subid and position of what readers have not committed; score 0",
+        "sum of readers' credit",
+    ),
     Key(
         "shares",
         "hash",

@@ -1,10 +1,10 @@
 #!lua flags=no-writes
 -- Look at items without touching them: those named by rows, or the first `limit` in order; cut at `max_bytes` of payload.
--- KEYS: meta log index replaced ready delayed inflight history handover keyed
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines history handover heads keyed blocked
 -- ARGV: now revision number limit max_bytes | item
 -- RETURNS: ok stale gone deleted
 -- WRITES:
---- @include partition items flights
+--- @include partition items flights standing
 local refusal = partition.load()
 if refusal then return refusal end
 local places, more, bytes, results, wanted = {}, 0, 0, {}, {}
@@ -17,8 +17,8 @@ if #rows > 0 then
   for i = 1, #ids do places[#places + 1] = found[i] or nil end
 else
   local limit = tonumber(arg.limit)
-  for _, raw in ipairs(redis.call('XRANGE', key.log, '-', '+', 'COUNT', limit + 1)) do places[#places + 1] = raw[1] end
-  if #places > limit then
+  places = standing.first(limit + 1)
+  while #places > limit do
     places[#places], more = nil, 1
   end
 end
@@ -27,6 +27,7 @@ local flying = flights.at(places)
 local function look(position, flight)
   if flight then return entries.get(flight.log_id), 'locked' end
   if redis.call('HEXISTS', key.handover, position) == 1 then return entries.current(position), 'dying' end
+  if partition.log_only then return entries.get(position), 'kept' end
   return items.waiting(position), redis.call('ZSCORE', key.delayed, position) and 'delayed' or 'waiting'
 end
 

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Do what time asks for: try again what was not confirmed, end locks whose deadline has passed, hand out what may go, take
--- up dead letters left half-way.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked
+-- up dead letters left half-way, let go what of the log is too old.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
 -- ARGV: now revision frontend sent number retry wants max_bounces
 -- RETURNS: ok stale gone deleted
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
 --- @include finish tries
 local refusal = partition.load()
 if refusal then return refusal end
@@ -22,7 +22,8 @@ for i, position in ipairs(late) do
 end
 handover.resume()
 journal.trim()
+local more_aged = trim.aged()
 local reply = finish.reply({}, notices, dispatch.LIMIT)
 for _, row in ipairs(repeated) do reply[3][#reply[3] + 1] = row end
-if #late == 200 or more_due then reply[7] = 1 end
+if #late == 200 or more_due or more_aged == 1 then reply[7] = 1 end
 return reply

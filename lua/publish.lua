@@ -1,9 +1,9 @@
 #!lua
 -- Append items to the log, or replace those with the same ids, and hand out what there is credit for.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent seen journal unconfirmed retries shares heads keyed blocked
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent seen journal unconfirmed retries readers reading outstanding shares heads keyed blocked
 -- ARGV: now revision frontend sent number retry wants dedupe dedupe_ms once_ms max_items node_full | item key by body once subids
 -- RETURNS: ok stale gone deleted | ok duplicate node-full forbidden item-id-invalid
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover sent seen journal unconfirmed retries shares heads keyed blocked
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover sent seen journal unconfirmed retries readers reading outstanding shares heads keyed blocked
 --- @include finish intake
 local refusal = partition.load()
 if refusal then return refusal end
@@ -15,7 +15,7 @@ for i, row in ipairs(rows) do
     results[i] = {'forbidden'}
   elseif intake.repeats(row) then
     results[i] = {'duplicate', row.item}
-  elseif intake.known[row.item] then
+  elseif intake.known[row.item] and not partition.log_only then
     intake.replace(row)
     results[i] = {'ok', row.item}
   elseif intake.foretells(row) then

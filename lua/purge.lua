@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Drop items that wait, a bounded part per call; locked items are left to their holders (P25).
--- KEYS: meta log index replaced ready delayed history handover heads keyed blocked
+-- Drop items that wait, or all of a log, a bounded part per call; locked items are left to their holders (P25).
+-- KEYS: meta log index replaced parked ready delayed inflight history handover heads keyed blocked
 -- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
 -- WRITES: meta log index replaced ready delayed history heads keyed blocked
@@ -9,6 +9,12 @@ local refusal = partition.load()
 if refusal then return refusal end
 local CHUNK = 300
 local dropped = waiting.take(CHUNK)
+if partition.log_only then
+  for i, raw in ipairs(redis.call('XRANGE', key.log, '-', '+', 'COUNT', CHUNK)) do
+    dropped[i] = entries.read(raw)
+    dropped[i].position = raw[1]
+  end
+end
 local left = CHUNK - #dropped
 -- A range that ends at -1 would be all of it.
 for _, places in ipairs({left > 0 and redis.call('ZRANGE', key.delayed, 0, left - 1) or {}, ordering.waiting(left)}) do

@@ -10,6 +10,7 @@ if refusal then return refusal end
 local in_flight, dying = redis.call('HLEN', key.inflight), redis.call('HLEN', key.handover)
 local delayed = redis.call('ZCARD', key.delayed)
 local stored = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - redis.call('HLEN', key.parked)
+  - partition.kept
 local waiting = math.max(0, stored - in_flight - dying)
 
 local oldest = redis.call('ZRANGE', key.ready, 0, 0)[1]
@@ -25,4 +26,4 @@ local age = oldest and math.max(0, partition.now - positions.split(oldest)) or 0
 -- Exact up to 500 subscribers with free credit; beyond that a lower bound.
 local _, room = credit.candidates(500)
 return {'ok', {waiting, math.max(0, waiting - delayed - redis.call('ZCARD', key.blocked)), delayed, in_flight, dying, age,
-  redis.call('HLEN', key.subscribers), room}, {}, {}, {}, 0, 0, partition.token}
+  redis.call('HLEN', key.subscribers), room, partition.kept, partition.kept_bytes}, {}, {}, {}, 0, 0, partition.token}

@@ -1,35 +1,52 @@
 #!lua
 -- Add subscribers or change what they asked for; `must` says that the subscription has to exist already, and may leave
--- `qos` as it is. In a node of several partitions this is the bank's script, and begins a count: an empty `credit` is for that alone.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked
+-- `qos` as it is: a reader, then, reads on. In a node of several partitions this is the bank's script, and begins a count: an empty `credit` is for that alone.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
 -- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos must
--- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked
+-- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions options-invalid
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
 --- @include finish enrol counts
 local refusal = partition.load()
 if refusal then return refusal end
+
+local function read_on(row, subscriber)
+  if row.credit == '' then return {'not-subscribed'} end
+  if row.qos ~= '' and row.qos ~= 'unacknowledged' then return {'options-invalid'} end
+  subscriber.limit = tonumber(row.credit)
+  subscriptions.put(subscriber)
+  local reader = readers.get(row.subid)
+  if reader then window.settle(reader) end
+  return {'ok', subscriber.limit, subscriber.qos, '0', subscriber.jid}
+end
+
+local function work(row, subscriber)
+  local new = not subscriber
+  local total = tonumber(row.credit)
+  subscriber = {subid = row.subid, jid = new and row.jid or subscriber.jid, limit = subscriber and subscriber.limit or total,
+    bounces = total and 0 or subscriber.bounces, qos = row.qos ~= '' and row.qos or subscriber.qos}
+  local born = '0'
+  if partition.several then
+    local share = counts.begin(subscriber, total, new)
+    born, total = share.born, share.total
+  else
+    subscriber.limit = total
+  end
+  enrol.put(subscriber, new)
+  ending.touched[row.subid] = true
+  return {'ok', total, subscriber.qos, born, subscriber.jid}
+end
+
 local results = {}
 for i, row in ipairs(rows) do
-  local subscriber = subscriptions.get(row.subid)
-  if not subscriber and row.must == '1' then
+  local known = subscriptions.get(row.subid)
+  if not known and row.must == '1' then
     results[i] = {'not-subscribed'}
-  elseif not subscriber and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
+  elseif not known and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
     results[i] = {'too-many-subscriptions'}
+  elseif row.must == '1' and subscriptions.reads(known) then
+    results[i] = read_on(row, known)
   else
-    local new = not subscriber
-    local total = tonumber(row.credit)
-    subscriber = {subid = row.subid, jid = new and row.jid or subscriber.jid, limit = subscriber and subscriber.limit or total,
-      bounces = total and 0 or subscriber.bounces, qos = row.qos ~= '' and row.qos or subscriber.qos}
-    local born = '0'
-    if partition.several then
-      local share = counts.begin(subscriber, total, new)
-      born, total = share.born, share.total
-    else
-      subscriber.limit = total
-    end
-    enrol.put(subscriber, new)
-    ending.touched[row.subid] = true
-    results[i] = {'ok', total, subscriber.qos, born, subscriber.jid}
+    results[i] = work(row, enrol.known(row.subid))
   end
 end
 return finish.reply(results, {}, dispatch.LIMIT)

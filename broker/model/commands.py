@@ -102,18 +102,48 @@ class Subscribe:
     """Take part as a worker with so much credit; `jid` is the sender's, bare or full.
 
     `partitions` are the ones wished for (none: all). With a `group` or an `epoch` they are owned, which shuts others out
-    (E26 to E28); with a `start` the log is read from there and nothing is consumed (E2).
+    (E26 to E28); with a `start` the log is read from there and nothing is consumed (E2). A stream may leave its
+    credit unsaid.
     """
 
     node: str
     sender: Jid
     jid: Jid
-    credit: int
+    credit: int | None
     qos: Qos = Qos.UNACKNOWLEDGED
     partitions: tuple[int, ...] = ()
     group: str = ""
     epoch: int | None = None
     start: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Say up to which offset a stream of the sender's has come, which gives back the credit for all up to there."""
+
+    node: str
+    sender: Jid
+    partition: int
+    offset: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read a partition's log from a start on, up to `limit` entries, whatever became of the items."""
+
+    node: str
+    sender: Jid
+    partition: int
+    start: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """Tell a node's partitions and how far the log of each reaches (EX17)."""
+
+    node: str
+    sender: Jid
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +295,9 @@ Command = (
     | Renew
     | Locks
     | Subscribe
+    | Commit
+    | Read
+    | Partitions
     | Adjust
     | Options
     | Unsubscribe

@@ -24,7 +24,8 @@ class Delivery:
     """An item handed to one subscriber under one lock; `deadline_ms` is Redis's clock, ms since 1970.
 
     `partitioned` says that the node has several partitions. At the stage `DELIVER` its receiver has the item, so publisher,
-    envelope and group key are empty. Before that the deadline of an assured item is the earliest that it can have.
+    envelope and group key are empty. Before that the deadline of an assured item is the earliest that it can have. An
+    entry of a stream is under no lock, and its token is 0.
     """
 
     partition: Partition

@@ -45,8 +45,6 @@ def configured(config: NodeConfig, options: Mapping[str, tuple[str, ...]]) -> No
             changes[option.attribute] = option.read(text)
         except ValueError:
             raise _refusal(option) from None
-    if changes.get("queueing") is False:
-        raise MalformedRequest(Problem.NOT_ACCEPTABLE, "this service keeps queues only: queueing cannot be disabled")
     if int(changes.get("partitions", config.partitions)) < config.partitions:  # type: ignore[call-overload]
         raise MalformedRequest(
             Problem.NOT_ACCEPTABLE,

@@ -13,6 +13,8 @@ MAX_PAYLOAD_BYTES: Final = 262_144
 MAX_CREDIT: Final = 1_000
 MAX_LOCK_SECONDS: Final = 43_200
 MAX_PARTITIONS: Final = 1_024
+MAX_RETENTION_SECONDS: Final = 10 * 365 * 86_400
+MAX_RETENTION_BYTES: Final = 2**40
 
 
 class Dedupe(Enum):
@@ -63,9 +65,23 @@ class NodeConfig:
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
     partitions: int = 1
     ordered: bool = False
+    retention_seconds: int = 0
+    retention_items: int = 0
+    retention_bytes: int = 0
+
+    @property
+    def keep_items(self) -> int:
+        """Give the most entries that are kept when their work is done, 0 for no limit of this kind.
+
+        A log that is told nothing holds what XEP-0060 has it hold.
+        """
+        limits = self.retention_seconds + self.retention_items + self.retention_bytes
+        return self.retention_items if self.queueing or limits else self.max_items
 
     def dead_letters_of(self, node: str) -> str | None:
-        """Name the node that takes the dead letters of `node`; None when there are to be none."""
+        """Name the node that takes the dead letters of `node`; None when there are to be none, as of a log."""
+        if not self.queueing:
+            return None
         return f"{node}/dead" if self.dead_letter_node is None else self.dead_letter_node or None
 
 
@@ -223,6 +239,27 @@ OPTIONS: Final = (
         "boolean",
         "Items of one group key are worked on one after another",
         _boolean,
+    ),
+    Option(
+        "stanzaq#retention_seconds",
+        "retention_seconds",
+        "text-single",
+        "Seconds for which items stay readable that are done with (0: no limit)",
+        _whole(0, MAX_RETENTION_SECONDS),
+    ),
+    Option(
+        "stanzaq#retention_items",
+        "retention_items",
+        "text-single",
+        "Most of these that each partition keeps (0: no limit)",
+        _whole(0, MAX_ITEMS),
+    ),
+    Option(
+        "stanzaq#retention_bytes",
+        "retention_bytes",
+        "text-single",
+        "Most bytes of these that each partition keeps (0: no limit)",
+        _whole(0, MAX_RETENTION_BYTES),
     ),
 )
 

@@ -21,6 +21,8 @@ class Problem(Enum):
     PAYLOAD_REQUIRED = "payload-required"
     PAYLOAD_INVALID = "payload-invalid"
     PAYLOAD_TOO_BIG = "payload-too-big"
+    OFFSET_INVALID = "offset-invalid"
+    OFFSET_NOT_FOUND = "offset-not-found"
     FORBIDDEN = "forbidden"
     CLOSED_NODE = "closed-node"
     LOCKED_BY_ANOTHER = "locked-by-another"

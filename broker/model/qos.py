@@ -12,9 +12,14 @@ class Qos(Enum):
 
 
 class Stage(Enum):
-    """What is sent for a delivery: the item by its level, or that an assured one, which has arrived, is to be worked on."""
+    """What is sent for a delivery: the item by its level, or that an assured one, which has arrived, is to be worked on.
+
+    A reader of the log is sent its entries as a stream; at a gap others before this one are lost to it.
+    """
 
     UNACKNOWLEDGED = "unacknowledged"
     ACKNOWLEDGED = "acknowledged"
     ASSURED = "assured"
     DELIVER = "deliver"
+    STREAM = "stream"
+    GAP = "gap"

@@ -57,13 +57,62 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Stream:
+    """Where a subscription began to read a partition: after `offset`; `gap`: what went with the retention lay before it (EX7)."""
+
+    partition: int
+    offset: str
+    gap: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An entry of the log, as reading shows it."""
+
+    offset: str
+    timestamp_ms: int
+    item_id: str
+    key: str
+    publisher: Jid
+    envelope: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Entries of a partition's log in order, and how far it reaches; `after` is the offset to go on after.
+
+    `gap`: what went with the retention was asked for too. `more`: a limit cut the list.
+    """
+
+    partition: int
+    events: tuple[Event, ...]
+    earliest: str
+    latest: str
+    after: str
+    gap: bool
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """Each partition of a node, without its entries."""
+
+    partitions: tuple[Replay, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribed:
-    """A subscription as it stands, with the credit that was granted (Q9)."""
+    """A subscription as it stands, with the credit that was granted (Q9).
+
+    One that `reads` is a stream's; `streams` say where it has just begun.
+    """
 
     jid: Jid
     subid: str
     credit: int
     qos: Qos = Qos.UNACKNOWLEDGED
+    reads: bool = False
+    streams: tuple[Stream, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +170,8 @@ class Counted:
     oldest_ms: int
     subscribers: int
     credit_free: int
+    kept: int = 0
+    kept_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +189,8 @@ Result = (
     | Renewed
     | Held
     | Subscribed
+    | Replay
+    | Extents
     | Unsubscribed
     | Browsed
     | Declared

@@ -129,6 +129,10 @@ class Directory:
             "journal_max": self._journal_records,
             "partitions": config.partitions,
             "ordered": "1" if config.ordered else "0",
+            "queueing": "1" if config.queueing else "0",
+            "keep_ms": config.retention_seconds * 1000,
+            "keep_items": config.keep_items,
+            "keep_bytes": config.retention_bytes,
         }
         chosen = record.partitions if numbers is None else map(record.partition, numbers)
         calls = [self._server.arguments("open", [keys.of_partition("meta", each)], fixed) for each in chosen]
@@ -166,13 +170,15 @@ class Directory:
         ]
 
     async def concerned(self, names: Sequence[str], frontend: str) -> list[Partition]:
-        """Give those partitions where a frontend may have left something: locks of whomsoever, or a mark of its own."""
+        """Give those partitions where a frontend may have left something: anybody's locks or readers, or a mark of its own."""
         partitions = await self.partitions(names)
         asked = [("EXISTS", keys.of_partition("inflight", partition)) for partition in partitions]
         marked = [("HEXISTS", keys.of_partition("sent", partition), frontend) for partition in partitions]
-        answers = await self._server.commands([*asked, *marked])
-        both = zip(partitions, answers[: len(partitions)], answers[len(partitions) :], strict=True)
-        return [partition for partition, locked, mark in both if locked or mark]
+        read = [("EXISTS", keys.of_partition("outstanding", partition)) for partition in partitions]
+        answers = await self._server.commands([*asked, *marked, *read])
+        count = len(partitions)
+        found = zip(partitions, answers[:count], answers[count : 2 * count], answers[2 * count :], strict=True)
+        return [partition for partition, *signs in found if any(signs)]
 
     async def hunger(self, record: NodeRecord, rows: list[dict[str, Any]]) -> list[list[int]]:
         """Tell which partitions of a node want credit; gives number, locked and ms of waiting of all that do."""

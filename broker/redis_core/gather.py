@@ -31,6 +31,8 @@ def _counted(_command: Stats, outcomes: Sequence[Counted]) -> Counted:
         # A subscription stands in every partition.
         max(outcome.subscribers for outcome in outcomes),
         total("credit_free"),
+        total("kept"),
+        total("kept_bytes"),
     )
 
 

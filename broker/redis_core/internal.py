@@ -70,6 +70,28 @@ class Find:
 
 
 @dataclass(frozen=True, slots=True)
+class Follow:
+    """Let a JID read a partition's log from a start on; without one it is known there and reads elsewhere."""
+
+    node: str
+    sender: Jid
+    jid: Jid
+    credit: int
+    qos: Qos
+    start: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Tell how far a partition's log reaches."""
+
+    node: str
+    sender: Jid
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
 class Recount:
     """Count anew what a subscriber has in the partitions of a node, so that credit lost on its way comes back."""
 
@@ -196,12 +218,17 @@ class Found:
 
 LaneCommand = (
     Internal
+    | Follow
+    | Extent
     | commands.Publish
     | commands.Retract
     | commands.Unlock
     | commands.Renew
     | commands.Locks
     | commands.Subscribe
+    | commands.Commit
+    | commands.Read
+    | commands.Partitions
     | commands.Adjust
     | commands.Options
     | commands.Unsubscribe

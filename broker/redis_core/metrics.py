@@ -27,6 +27,8 @@ _GAUGES = {
     "oldest_ms": "Age of the oldest waiting item in ms",
     "subscribers": "Subscriptions",
     "credit_free": "Items that subscribers could take now",
+    "kept": "Log entries that are kept when their work is done",
+    "kept_bytes": "Bytes of payload in these",
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Nodes, Purge, Subscribe
+from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Nodes, Purge
 from broker.model.items import NodeEvent, Notice
 from broker.model.names import NODE_NAME_BYTES, Jid, bare
 from broker.model.nodes import Affiliation, NodeRecord, configured
@@ -16,7 +16,7 @@ from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Declared, Described, Done, Listing, Purged, Refused, Result
 from broker.redis_core.directory import Directory
-from broker.redis_core.internal import Leave, Left, Scanned, Subscribers
+from broker.redis_core.internal import Extent, Leave, Left, Scanned, Subscribers
 from broker.redis_core.policy import refusal
 
 _GONE = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
@@ -78,8 +78,6 @@ class NodeWork:
             config = configured(replace(NodeConfig(), queueing=self._rules.default_queueing), command.options)
         except MalformedRequest as wrong:
             return Refused(wrong.problem, wrong.detail)
-        if not config.queueing:
-            return Refused(Problem.NOT_ACCEPTABLE, "this service keeps queues only: enable queueing for the node")
         return config
 
     async def counted(self, owner: Jid, node: str) -> bool:
@@ -118,7 +116,9 @@ class NodeWork:
                 config = configured(record.config, command.options)
             except MalformedRequest as wrong:
                 return Refused(wrong.problem, wrong.detail)
-            refused = await self._misdirected(command.node, config, bare(command.sender))
+            refused = _converted(record.config, config) or await self._misdirected(
+                command.node, config, bare(command.sender)
+            )
             if refused is not None:
                 return refused
             if await self._directory.configure(record, config):
@@ -152,7 +152,7 @@ class NodeWork:
     async def _expel(self, record: NodeRecord, seats: list[Jid]) -> None:
         """Remove those subscriptions whose owners may not subscribe any more, with all that they hold."""
         for seat in seats:
-            if refusal(Subscribe(record.name, seat, seat, 1), record) is None:
+            if refusal(Extent(record.name, seat, 0), record) is None:
                 continue
             left = await self._ask(Leave(record.name, seat))
             while isinstance(left, Left) and left.held > 0:
@@ -228,6 +228,13 @@ class NodeWork:
     async def _read(self, node: str) -> NodeRecord | None:
         record = await self._directory.read(node)
         return record and with_admins(record, self._rules.admins)
+
+
+def _converted(before: NodeConfig, after: NodeConfig) -> Refused | None:
+    """Refuse to make events of a queue's items, or work of a log's events."""
+    if before.queueing == after.queueing:
+        return None
+    return Refused(Problem.NOT_ACCEPTABLE, "a queue stays a queue and a log a log: make another node")
 
 
 def _nameable(node: str) -> bool:

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import Any
 from zlib import crc32
 
-from broker.model.commands import Bounce, Confirm, Options, Publish, Renew, Retract, Unlock
+from broker.model.commands import Bounce, Commit, Confirm, Options, Publish, Read, Renew, Retract, Unlock
 from broker.redis_core.internal import DeadLetter, Expire, Find, Handed, Resend, Subscribers
 
 BANK = 0
@@ -69,6 +69,8 @@ def place(command: Any, count: int) -> int | Home | Place:
             | Expire(partition=number)
             | Resend(partition=number)
             | Find(partition=number)
+            | Commit(partition=number)
+            | Read(partition=number)
         ):
             pass
         case Bounce() | Confirm():

@@ -3,12 +3,14 @@
 The record may be a cached one: the script that follows is told its revision and refuses to act on an old one.
 """
 
+from broker.model import offsets
 from broker.model.commands import (
     Adjust,
     Affiliate,
     Bounce,
     Browse,
     Command,
+    Commit,
     Configure,
     Confirm,
     Delete,
@@ -16,15 +18,18 @@ from broker.model.commands import (
     Options,
     Publish,
     Purge,
+    Read,
     Subscribe,
     Unsubscribe,
 )
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, PublishModel
-from broker.model.problems import Problem
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.qos import Qos
 from broker.model.results import Refused
 from broker.redis_core.calls.workers import subid_refusal
+from broker.redis_core.internal import Extent, Follow
 
 _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
 _READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
@@ -33,7 +38,7 @@ _OUTCAST = Refused(Problem.FORBIDDEN, "the node's owners have barred you from it
 _OWNERS_ONLY = Refused(Problem.FORBIDDEN, "only the node's owners may do this")
 
 
-def refusal(command: Command, record: NodeRecord) -> Refused | None:  # noqa: PLR0911  (a table of cases)
+def refusal(command: Command | Follow | Extent, record: NodeRecord) -> Refused | None:  # noqa: PLR0911  (a table of cases)
     """Refuse a command that its sender's standing does not allow; None lets it pass on to its script."""
     standing = record.affiliation(bare(command.sender))
     if standing is Affiliation.OUTCAST:
@@ -45,10 +50,12 @@ def refusal(command: Command, record: NodeRecord) -> Refused | None:  # noqa: PL
             if bare(command.jid) != bare(command.sender):
                 return Refused(Problem.JID_MISMATCH, "you may act for your own JID only")
             if isinstance(command, Subscribe):
-                return _reading(record, standing)
+                return _reading(record, standing) or _working(command, record)
             return subid_refusal(command)
-        case Browse():
+        case Browse() | Extent():
             return _reading(record, standing)
+        case Read() | Commit() | Follow():
+            return _reading(record, standing) or _streaming(command, record)
         case Configure() | Affiliate() | Purge() | Delete() | Describe(as_owner=True):
             return None if standing is Affiliation.OWNER else _OWNERS_ONLY
         case Bounce() | Confirm():
@@ -66,6 +73,32 @@ def _publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> 
             Problem.PAYLOAD_TOO_BIG,
             f"the payload has {command.body_bytes} bytes, the node takes {record.config.max_payload_bytes}",
         )
+    return None
+
+
+def _working(command: Subscribe, record: NodeRecord) -> Refused | None:
+    if not record.config.queueing:
+        return Refused(Problem.UNAVAILABLE, "the node is being changed")
+    return Refused(Problem.OPTIONS_REQUIRED) if command.credit is None else None
+
+
+def _streaming(command: Read | Commit | Follow, record: NodeRecord) -> Refused | None:
+    """Judge where a stream begins or has come: an offset is of one partition of one life of a node."""
+    if command.partition >= record.config.partitions:
+        return Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
+    partition = record.partition(command.partition)
+    try:
+        match command:
+            case Commit():
+                offsets.read(command.offset, partition)
+            case Read():
+                offsets.spelled(command.start, partition)
+            case Follow() if command.start:
+                offsets.spelled(command.start, partition)
+    except MalformedRequest as wrong:
+        return Refused(wrong.problem, wrong.detail)
+    if isinstance(command, Follow) and command.qos is not Qos.UNACKNOWLEDGED:
+        return Refused(Problem.OPTIONS_INVALID, "a stream is not confirmed by quality of service but by commits")
     return None
 
 

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 import structlog
 
-from broker.model.commands import Adjust, Renew, Retract, Subscribe, Unlock, Unsubscribe
+from broker.model.commands import Adjust, Partitions, Renew, Retract, Subscribe, Unlock, Unsubscribe
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Refused, Subscribed
+from broker.redis_core import streams
 from broker.redis_core.around import Neighbours
 from broker.redis_core.calls.call import subid
 from broker.redis_core.gather import gathered
@@ -143,6 +144,15 @@ class Routes:
                 log.exception("an answer could not be given", node=self.known.node, command=type(command).__name__)
 
     def _route(self, command: Any, reply: Reply, partitions: int) -> None:
+        record = self.known.record
+        if isinstance(command, Partitions):
+            self._to_all(streams.extents(command, partitions), lambda outcomes: reply(streams.extended(outcomes)))
+        elif isinstance(command, Subscribe) and record is not None and streams.reads(command, record):
+            self._background(self._answered(self._seats.follow(command, partitions), reply))
+        else:
+            self._place(command, reply, partitions)
+
+    def _place(self, command: Any, reply: Reply, partitions: int) -> None:
         where = place(command, partitions)
         if where is Place.NOWHERE:
             reply(_NOWHERE)
@@ -178,7 +188,7 @@ class Routes:
 
     async def _seated(self, command: Subscribe | Adjust | Recount, partitions: int) -> Outcome:
         outcome = await self._seats.take(command, partitions)
-        if isinstance(outcome, Subscribed) and not isinstance(command, Recount):
+        if isinstance(outcome, Subscribed) and not outcome.reads and not isinstance(command, Recount):
             await self.lending.spread(outcome.subid, outcome.credit, partitions)
         return outcome
 

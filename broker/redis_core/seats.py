@@ -10,8 +10,9 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from broker.model.commands import Adjust, Subscribe, Unsubscribe
-from broker.model.problems import Problem
-from broker.model.results import Refused
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Refused, Subscribed
+from broker.redis_core import streams
 from broker.redis_core.calls.call import subid
 from broker.redis_core.internal import (
     Begun,
@@ -46,9 +47,27 @@ class Seats:
         whose = command.subid if isinstance(command, Recount) else subid(command.jid)
         async with self._queues.setdefault(whose, asyncio.Lock()):
             begun: Begun | Outcome = await self._ask(BANK, command)
+            if isinstance(begun, Subscribed) and begun.reads:
+                # Each partition that is read has all of a reader's credit.
+                others = await self._all(range(BANK + 1, partitions), [command] * (partitions - 1))
+                return next((outcome for outcome in others if isinstance(outcome, Refused)), begun)
             if not isinstance(begun, Begun):
                 return begun
             return await self._count(command.node, begun, partitions)
+
+    async def follow(self, command: Subscribe, partitions: int) -> Outcome:
+        """Begin a stream where it reads, and only when that is done let the other partitions know of it."""
+        try:
+            chosen = streams.chosen(command, partitions)
+        except MalformedRequest as wrong:
+            return Refused(wrong.problem, wrong.detail)
+        others = [number for number in range(partitions) if number not in chosen]
+        async with self._queues.setdefault(subid(command.jid), asyncio.Lock()):
+            begun = await self._all(chosen, [streams.follow(command, number, reading=True) for number in chosen])
+            outcome = streams.followed(begun)
+            if isinstance(outcome, Subscribed):
+                await self._all(others, [streams.follow(command, number, reading=False) for number in others])
+            return outcome
 
     async def leave(self, command: Unsubscribe | Leave, partitions: int) -> list[Outcome]:
         """End a subscription in every partition; gives their outcomes in their order."""

@@ -67,6 +67,10 @@ class Bench:
             "journal_max": 10_000,
             "partitions": 1,
             "ordered": "0",
+            "queueing": "1",
+            "keep_ms": 0,
+            "keep_items": 0,
+            "keep_bytes": 0,
         }
         await self.run("open", {"revision": 1, "token": 0, **options})
 

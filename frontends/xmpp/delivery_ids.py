@@ -12,11 +12,18 @@ from broker.model.names import Partition
 from broker.model.qos import Stage
 from frontends.xmpp.markup import escaped
 
-_LETTERS: Final = {Stage.UNACKNOWLEDGED: "", Stage.ACKNOWLEDGED: "a:", Stage.ASSURED: "s:", Stage.DELIVER: "d:"}
+_LETTERS: Final = {
+    Stage.UNACKNOWLEDGED: "",
+    Stage.ACKNOWLEDGED: "a:",
+    Stage.ASSURED: "s:",
+    Stage.DELIVER: "d:",
+    Stage.STREAM: "r:",
+    Stage.GAP: "g:",
+}
 _STAGES: Final = {letter: stage for stage, letter in _LETTERS.items()}
 
 # The partition stands last: a node's name may hold any character.
-_ID: Final = re.compile(r"sq:([asd]:|)([0-9]{1,19}):([0-9]{1,20}-[0-9]{1,20}):(.{1,2100})", re.ASCII | re.DOTALL)
+_ID: Final = re.compile(r"sq:([asdrg]:|)([0-9]{1,19}):([0-9]{1,20}-[0-9]{1,20}):(.{1,2100})", re.ASCII | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

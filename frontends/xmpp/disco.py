@@ -18,6 +18,7 @@ _FEATURES: Final = (
     ns.QUEUEING,
     ns.QOS,
     ns.STANZAQ,
+    ns.STREAMS,
     ns.SHIM,
     ns.PUBSUB,
     *(
@@ -48,7 +49,7 @@ _FEATURES: Final = (
         )
     ),
 )
-_NODE_FEATURES: Final = (ns.DISCO_INFO, ns.DISCO_ITEMS, ns.QUEUEING, ns.STANZAQ, ns.PUBSUB)
+_NODE_FEATURES: Final = (ns.DISCO_INFO, ns.DISCO_ITEMS, ns.QUEUEING, ns.STANZAQ, ns.STREAMS, ns.PUBSUB)
 
 
 def read_info(iq: Iq, query: Element) -> Question | Answer:
@@ -92,9 +93,13 @@ def node_info(record: NodeRecord, counted: Counted) -> bytes:
             forms.Field("stanzaq#dying", (str(counted.dying),), "text-single"),
             forms.Field("stanzaq#oldest_ms", (str(counted.oldest_ms),), "text-single"),
             forms.Field("stanzaq#credit_free", (str(counted.credit_free),), "text-single"),
+            forms.Field("stanzaq#kept", (str(counted.kept),), "text-single"),
+            forms.Field("stanzaq#kept_bytes", (str(counted.kept_bytes),), "text-single"),
         ),
     )
-    return _info(record.name, "leaf", title, _NODE_FEATURES, form)
+    # Whether a node is a queue is to be seen by this feature (Q3).
+    features = tuple(name for name in _NODE_FEATURES if record.config.queueing or name != ns.QUEUEING)
+    return _info(record.name, "leaf", title, features, form)
 
 
 def node_items(record: NodeRecord) -> bytes:

@@ -35,6 +35,8 @@ WIRE: Final = {
     Problem.PAYLOAD_REQUIRED: Wire("modify", "bad-request", "payload-required"),
     Problem.PAYLOAD_INVALID: Wire("modify", "bad-request", "invalid-payload"),
     Problem.PAYLOAD_TOO_BIG: Wire("modify", "not-acceptable", "payload-too-big"),
+    Problem.OFFSET_INVALID: Wire("modify", "bad-request"),
+    Problem.OFFSET_NOT_FOUND: Wire("cancel", "item-not-found"),
     Problem.FORBIDDEN: Wire("auth", "forbidden"),
     Problem.CLOSED_NODE: Wire("cancel", "not-allowed", "closed-node"),
     Problem.LOCKED_BY_ANOTHER: Wire("cancel", "conflict"),

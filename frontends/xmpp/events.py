@@ -13,7 +13,7 @@ from broker.model.items import Delivery, Lock, LockEnded, NodeEvent, Notice
 from broker.model.names import Jid
 from broker.model.qos import Stage
 from broker.model.results import Retracted, Unlocked
-from frontends.xmpp import confirmations, delivery_ids, payloads, stanzas
+from frontends.xmpp import confirmations, delivery_ids, payloads, stanzas, streams
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped, moment
 
@@ -21,6 +21,9 @@ from frontends.xmpp.markup import escaped, moment
 _ALONE: Final = f"<no-store xmlns='{ns.HINTS}'/><no-copy xmlns='{ns.HINTS}'/></message>"
 
 _ALONE_BYTES: Final = _ALONE.encode()
+
+STREAMED: Final = frozenset({Stage.STREAM, Stage.GAP})
+_PLAIN: Final = STREAMED | {Stage.UNACKNOWLEDGED}
 
 _GONE: Final = f"{{{ns.STANZAS}}}gone"
 
@@ -51,13 +54,15 @@ class Events:
         self._unlock_ns = ns.QUEUEING_TYPO if legacy_unlock_ns else ns.QUEUEING
 
     def delivery(self, delivery: Delivery) -> bytes:
-        """Write an item with its lock (Q16) and its headers; raises CorruptRecord when its envelope cannot be read.
+        """Write an item with its lock (Q16), or an entry of a stream with its position, and its headers.
+
+        Raises CorruptRecord when its envelope cannot be read.
 
         Once an assured item has arrived, its delivery is the word to begin.
         """
         if delivery.stage is Stage.DELIVER:
             return confirmations.deliver(self._service, delivery)
-        plain = delivery.stage is Stage.UNACKNOWLEDGED
+        plain = delivery.stage in _PLAIN
         opening = self._opening(delivery) if plain else confirmations.opening(self._service, delivery)
         closing = _ALONE_BYTES if plain else confirmations.CLOSING[delivery.stage]
         body, headers = payloads.told(delivery.envelope)
@@ -66,7 +71,8 @@ class Events:
             f"{opening}<event xmlns='{ns.PUBSUB_EVENT}'><items node='{escaped(partition.node)}'>"
             f"<item id='{escaped(delivery.item_id)}'>"
         )
-        tail = f"</item></items></event>{lock(partition.node, delivery)}".encode()
+        where = lock(partition.node, delivery) if delivery.stage not in STREAMED else streams.position(delivery)
+        tail = f"</item></items></event>{where}".encode()
         return b"%b%b%b%b%b" % (head.encode(), body, tail, headers, closing)
 
     def _opening(self, delivery: Delivery) -> str:
@@ -113,8 +119,8 @@ def bounced(message: Element) -> Bounce | None:
     if message.get("type") != "error" or not sender:
         return None
     named = delivery_ids.read(message.get("id", ""))
-    if named is None or named.stage is not Stage.UNACKNOWLEDGED:
+    if named is None or named.stage not in _PLAIN:
         return None
     error = stanzas.error(message)
     gone = error is not None and (error.get("type") == "cancel" or error.find(_GONE) is not None)
-    return Bounce(Jid(sender), named.partition, named.position, named.token, gone)
+    return Bounce(Jid(sender), named.partition, named.position, named.token, gone, named.stage)

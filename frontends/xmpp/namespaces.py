@@ -44,3 +44,5 @@ ENVELOPE: Final = (
 """Of what clients and servers add to a message beside what it says."""
 
 STANZAQ: Final = "urn:stanzaq:0"
+STREAMS: Final = f"{STANZAQ}#streams"
+"""A feature, no namespace: nodes can be read as logs (EX18)."""

@@ -7,6 +7,7 @@ from broker.model.commands import (
     Adjust,
     Affiliate,
     Browse,
+    Commit,
     Configure,
     Declare,
     Delete,
@@ -16,8 +17,10 @@ from broker.model.commands import (
     Locks,
     Nodes,
     Options,
+    Partitions,
     Publish,
     Purge,
+    Read,
     Renew,
     Retract,
     Subscribe,
@@ -34,23 +37,25 @@ from broker.model.results import (
     Declared,
     Described,
     Done,
+    Extents,
     Held,
     Listing,
     Published,
     Purged,
     Refused,
     Renewed,
+    Replay,
     Result,
     Retracted,
     Subscribed,
     Unlocked,
     Unsubscribed,
 )
-from frontends.xmpp import configuration, disco, elements, errors, events, forms, payloads, qos
+from frontends.xmpp import configuration, disco, elements, errors, events, forms, payloads, qos, streams
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped, moment
 from frontends.xmpp.stanzas import Iq, Question, View
-from frontends.xmpp.subscriptions import CREDIT, QOS
+from frontends.xmpp.subscriptions import CREDIT, GAP, PARTITION, QOS, START
 
 _ECHOED: Final = (f"{{{ns.PUBSUB}}}retract", f"{{{ns.PUBSUB}}}subscribe", f"{{{ns.QUEUEING}}}unlock")
 _ECHO_BYTES: Final = 8_192
@@ -109,6 +114,10 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return _options(node, outcome)
         case Browse(node), Browsed(items):
             return _browsed(node, items)
+        case Read(node), Replay():
+            return streams.replayed(node, outcome)
+        case Partitions(node), Extents():
+            return streams.extended(node, outcome)
         case Declare(), Declared(node):
             return f"<pubsub xmlns='{ns.PUBSUB}'><create node='{escaped(node)}'/></pubsub>".encode()
         case Describe(), Described(record):
@@ -119,7 +128,7 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             (Adjust(), Subscribed())
             | (Unsubscribe(), Unsubscribed())
             | (Purge(), Purged())
-            | (Configure() | Affiliate() | Delete(), Done())
+            | (Configure() | Affiliate() | Delete() | Commit(), Done())
         ):
             return b""
     msg = f"{type(outcome).__name__} is no answer to {type(question.command).__name__}"
@@ -151,6 +160,11 @@ def _subscribed(node: str, granted: Subscribed) -> bytes:
     # Whoever has not asked for a quality of service is answered as XEP-0254 shows it.
     if granted.qos is not Qos.UNACKNOWLEDGED:
         fields.append(forms.Field(QOS, (granted.qos.value,)))
+    # A stream is told which partitions it reads (E11), from where on, and whether it has come too late (EX7).
+    if granted.streams:
+        fields.append(forms.Field(PARTITION, tuple(str(stream.partition) for stream in granted.streams)))
+        fields.append(forms.Field(START, tuple(f">{stream.offset}" for stream in granted.streams)))
+        fields.append(forms.Field(GAP, tuple("1" if stream.gap else "0" for stream in granted.streams)))
     form = forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
     return (
         f"<pubsub xmlns='{ns.PUBSUB}'><subscription {_subscription(node, granted)} subscription='subscribed'/>"

@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 
 from broker.model.commands import Browse, Command, Locks, Publish, Renew, Retract, Unlock
 from broker.model.problems import MalformedRequest, Problem
-from frontends.xmpp import attributes, disco, messages, owners, payloads, subscriptions
+from frontends.xmpp import attributes, disco, messages, owners, payloads, streams, subscriptions
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.errors import Unserved
 from frontends.xmpp.stanzas import Answer, Iq, Question, expect, only
@@ -186,6 +186,9 @@ _PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer]]] = {
     f"{{{ns.PUBSUB_OWNER}}}pubsub": owners.read,
     f"{{{ns.STANZAQ}}}renew": _renew,
     f"{{{ns.STANZAQ}}}locks": _locks,
+    f"{{{ns.STANZAQ}}}commit": streams.commit,
+    f"{{{ns.STANZAQ}}}replay": streams.replay,
+    f"{{{ns.STANZAQ}}}partitions": streams.partitions,
     f"{{{ns.DISCO_INFO}}}query": disco.read_info,
     f"{{{ns.DISCO_ITEMS}}}query": disco.read_items,
 }

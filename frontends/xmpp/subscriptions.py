@@ -1,6 +1,7 @@
 """Requests about a subscription and its options (XEP-0254 §2.1, XEP-0060 §6.1 to §6.3). Must not know replies.
 
-The options are the credit, how many items at once, and how surely each arrives (urn:xmpp:qos). Up to MAX_CREDIT credit is
+The options are the credit, how many items at once, how surely each arrives (urn:xmpp:qos), which partitions they come from, and
+where in the log a stream starts. Up to MAX_CREDIT credit is
 granted as asked; up to a million the most is granted and the result says so (Q9); beyond that it is a mistake and refused
 (Q11).
 """
@@ -15,12 +16,15 @@ from broker.model.names import Jid, resource
 from broker.model.options import MAX_CREDIT
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
-from frontends.xmpp import attributes, forms
+from frontends.xmpp import attributes, forms, streams
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.stanzas import Iq, expect, only
 
 CREDIT: Final = "pubsub#queue_requests"
 QOS: Final = "stanzaq#qos"
+PARTITION: Final = "stanzaq#partition"
+START: Final = "stanzaq#start"
+GAP: Final = "stanzaq#gap"
 _CREDIT_BARE: Final = "queue_requests"
 _CREDIT_BELIEVED: Final = 1_000_000
 _OPTIONS: Final = f"{{{ns.PUBSUB}}}options"
@@ -33,7 +37,8 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     node = attributes.node(subscription)
     jid = attributes.own_jid(subscription, iq.sender)
     if len(pubsub) == 1:
-        raise MalformedRequest(Problem.OPTIONS_REQUIRED)
+        # The stream of a log needs no options; a queue, whose record the core reads, asks for them.
+        return Subscribe(node, iq.sender, jid, None)
     chosen = pubsub[1]
     if len(pubsub) > 2 or chosen.tag != _OPTIONS:
         raise MalformedRequest(Problem.BAD_REQUEST, "beside a subscribe stand its options and nothing else")
@@ -41,7 +46,15 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     if chosen.get("node", node) != node or attributes.any_jid(chosen.get("jid", jid)) != jid:
         raise MalformedRequest(Problem.BAD_REQUEST, "the options are for another subscription than the subscribe")
     wish = _chosen(chosen, jid)
-    return Subscribe(node, iq.sender, jid, wish.credit, wish.qos or Qos.UNACKNOWLEDGED)
+    return Subscribe(
+        node,
+        iq.sender,
+        jid,
+        wish.credit,
+        wish.qos or Qos.UNACKNOWLEDGED,
+        partitions=wish.partitions,
+        start=wish.start,
+    )
 
 
 def unsubscribe(iq: Iq, pubsub: Element) -> Unsubscribe:
@@ -59,15 +72,21 @@ def options(iq: Iq, pubsub: Element) -> Options | Adjust:
     if iq.kind == "get":
         return Options(node, iq.sender, jid, subid)
     wish = _chosen(chosen, jid)
+    if wish.credit is None:
+        raise MalformedRequest(Problem.OPTIONS_REQUIRED)
+    if wish.partitions or wish.start:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{PARTITION} and {START} are chosen when subscribing")
     return Adjust(node, iq.sender, jid, subid, wish.credit, wish.qos)
 
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """What the form says; None where it is silent."""
+    """What the form says; nothing where it is silent."""
 
-    credit: int
+    credit: int | None
     qos: Qos | None
+    partitions: tuple[int, ...]
+    start: str
 
 
 def _chosen(chosen: Element, jid: Jid) -> _Chosen:
@@ -79,19 +98,30 @@ def _chosen(chosen: Element, jid: Jid) -> _Chosen:
         raise MalformedRequest(Problem.OPTIONS_INVALID, "there are no options to cancel")
     # What is not honoured must not look granted, so an unknown option is refused (XEP-0060 §6.3.5).
     for name in fields:
-        if name not in {CREDIT, _CREDIT_BARE, QOS}:
+        if name not in {CREDIT, _CREDIT_BARE, QOS, PARTITION, START}:
             raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name[:80]} is no option of a queue")
-    return _Chosen(_credit(fields), _qos(fields[QOS], jid) if QOS in fields else None)
+    return _Chosen(
+        _credit(fields),
+        _qos(fields[QOS], jid) if QOS in fields else None,
+        tuple(dict.fromkeys(streams.partition(value) for value in fields.get(PARTITION, ()))),
+        _start(fields[START]) if START in fields else "",
+    )
 
 
-def _credit(fields: Mapping[str, tuple[str, ...]]) -> int:
+def _credit(fields: Mapping[str, tuple[str, ...]]) -> int | None:
     # XEP-0254's prose and its examples spell the name differently (QX10).
     values = {fields[name] for name in (CREDIT, _CREDIT_BARE) if name in fields}
     if not values:
-        raise MalformedRequest(Problem.OPTIONS_REQUIRED)
+        return None
     if len(values) > 1 or len(first := values.pop()) != 1:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{CREDIT} has one value")
     return min(attributes.whole(first[0], _CREDIT_BELIEVED, Problem.OPTIONS_INVALID, CREDIT), MAX_CREDIT)
+
+
+def _start(values: tuple[str, ...]) -> str:
+    if len(values) != 1:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{START} has one value")
+    return streams.start(values[0])
 
 
 def _qos(values: tuple[str, ...], jid: Jid) -> Qos:

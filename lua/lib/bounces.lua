@@ -4,16 +4,20 @@
 --- @include writes subscriptions ending leave
 local bounces = {}
 
-function bounces.take(flight, reason, gone)
-  ending.release(flight, 'bounced', {reason = reason})
-  writes.flush()
-  local subscriber = subscriptions.get(flight.subid)
+function bounces.count(subid, gone)
+  local subscriber = subscriptions.get(subid)
   if not subscriber then return end
   subscriber.bounces = subscriber.bounces + 1
   subscriptions.put(subscriber)
   if gone or subscriber.bounces >= tonumber(arg.max_bounces) then
-    leave.remove(flight.subid)
-    ending.ended[#ending.ended + 1] = flight.jid
-    leave.release(flight.subid, 'bounced', 'gone')
+    leave.remove(subid)
+    ending.ended[#ending.ended + 1] = subscriber.jid
+    leave.release(subid, 'bounced', 'gone')
   end
+end
+
+function bounces.take(flight, reason, gone)
+  ending.release(flight, 'bounced', {reason = reason})
+  writes.flush()
+  bounces.count(flight.subid, gone)
 end

@@ -1,9 +1,16 @@
--- When the partition next needs a visit: a lock's deadline, a delay's end, what to try or to hand over
--- again.
--- NEEDS: deadlines delayed handover retries
---- @include partition
+-- When the partition next needs a visit: a lock's deadline, a delay's end, what to try or to hand over again, what of the
+-- log gets too old.
+-- NEEDS: log deadlines delayed handover retries
+--- @include partition positions
 -- `retry_at` is when the first hand-over is to be taken up again; a script that has not looked says a whole time from now.
-local due = {RETRY_MS = 5000}
+local due = {RETRY_MS = 5000, GRAIN_MS = 60000}
+
+-- When what is kept longest of the log gets too old. Coarsely: a visit for each entry would be a busy loop.
+local function aged()
+  local first = redis.call('XRANGE', key.log, '(' .. partition.trim, partition.cursor, 'COUNT', 1)[1]
+  local ends = partition.keep_ms + (first and positions.split(first[1]) or partition.now)
+  return math.max(ends, partition.now + math.min(due.GRAIN_MS, math.ceil(partition.keep_ms / 16)))
+end
 
 function due.next()
   local soonest = redis.call('ZRANGE', key.deadlines, 0, 0, 'WITHSCORES')[2]
@@ -15,6 +22,10 @@ function due.next()
   if redis.call('EXISTS', key.handover) == 1 then
     local retry = due.retry_at or partition.now + due.RETRY_MS
     if soonest == 0 or retry < soonest then soonest = retry end
+  end
+  if partition.keep_ms > 0 and partition.kept > 0 then
+    local old = aged()
+    if soonest == 0 or old < soonest then soonest = old end
   end
   return soonest
 end

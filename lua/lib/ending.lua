@@ -1,6 +1,6 @@
 -- How a lock ends: acknowledged, or given back (released, expired, bounced), which may make the item a dead letter.
 -- NEEDS: inflight deadlines held delayed ready history parked index
---- @include partition writes positions entries history credit items handover journal unconfirmed ordering
+--- @include partition writes positions entries history flights credit items handover journal unconfirmed ordering
 local ending = {touched = {}, arrived = {}, freed = 0, ended = {}}
 
 local function unlock(flight)
@@ -19,8 +19,13 @@ local function parked(flight)
 end
 
 -- The item that was locked goes; a later version, parked while it was locked, becomes an item of its own (X1).
-local function finish(flight, successor)
-  items.erase(flight.position, flight.log_id, successor and '' or flight.item)
+local function finish(flight, successor, acknowledged)
+  local name = successor and '' or flight.item
+  if acknowledged and partition.keeps then
+    items.keep(flight.position, flight.log_id, name, flights.bytes(flight))
+  else
+    items.erase(flight.position, flight.log_id, name)
+  end
   if flight.attempt ~= '1' then writes.add('HDEL', key.history, flight.position) end
   ordering.done(flight.position)
   if successor then
@@ -33,7 +38,7 @@ end
 function ending.acknowledge(flight)
   unlock(flight)
   ending.arrived[flight.subid] = true
-  finish(flight, parked(flight))
+  finish(flight, parked(flight), true)
   journal.closed('acknowledged', flight, '')
 end
 
@@ -45,7 +50,7 @@ function ending.release(flight, kind, hints)
   local tried = partition.max_deliveries > 0 and attempt >= partition.max_deliveries
   local reason = hints.reason or ''
   if successor then
-    finish(flight, successor)
+    finish(flight, successor, false)
   elseif partition.dead_letters and (tried or hints.dead_letter) then
     kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
     handover.start(flight.position, entries.get(flight.log_id), attempt, flight.jid, reason)

@@ -1,14 +1,20 @@
--- How a subscription enters a partition.
--- NEEDS: meta resting
---- @include partition subscriptions
+-- How a worker's subscription enters a partition.
+-- NEEDS: resting
+--- @include partition subscriptions window
 local enrol = {}
+
+-- A reader's subscription is none of a worker's: it ends when a worker's begins.
+function enrol.known(subid)
+  local subscriber = subscriptions.get(subid)
+  return subscriber and not subscriptions.reads(subscriber) and subscriber or nil
+end
 
 -- Writes it; a new one rests until its credit is settled.
 function enrol.put(subscriber, new)
-  if new then redis.call('ZADD', key.resting, 0, subscriber.subid) end
-  subscriptions.put(subscriber)
-  if subscriber.qos ~= 'unacknowledged' and not partition.confirms then
-    redis.call('HSET', key.meta, 'confirms', '1')
-    partition.confirms = true
+  if new then
+    window.forget(subscriber.subid)
+    redis.call('ZADD', key.resting, 0, subscriber.subid)
   end
+  subscriptions.put(subscriber)
+  if subscriber.qos ~= 'unacknowledged' then partition.turn_on('confirms') end
 end

@@ -1,6 +1,6 @@
--- The last act of every operation that may hand items out: settle credit, dispatch, save, answer.
+-- The last act of every operation that may hand items out: settle credit, dispatch, let readers read, trim, save, answer.
 -- NEEDS:
---- @include partition sent ending dispatch due handover lending
+--- @include partition sent ending dispatch stream trim due handover lending
 local finish = {}
 
 -- Answers {'ok', results, deliveries, notices, handovers, next due ms or 0, 1 when more can be dispatched at once, token,
@@ -10,6 +10,7 @@ function finish.reply(results, notices, hint)
   ending.settle()
   lending.yield()
   local deliveries, more = dispatch.run(hint)
+  more = math.max(more, stream.run(deliveries), trim.excess())
   partition.save()
   return {'ok', results, deliveries, notices, handover.made, due.next(), more, partition.token,
     lending.report()}

@@ -23,6 +23,11 @@ function flights.read(position, line)
     jid = string.sub(rest, 1, length), item = string.sub(rest, length + 2)}
 end
 
+-- How large its payload is.
+function flights.bytes(flight)
+  return tonumber(string.match(flight.line, '^[^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ ([^ ]+) '))
+end
+
 -- Which frontend is to send the delivery, and its sequence.
 function flights.sender(line)
   local frontend, sequence = string.match(line, '^([^ ]+) ([^ ]+) ')

@@ -1,6 +1,6 @@
 -- How a published item enters: what a repeated id means (X1), whether there is room (P17, PX4), and where it goes.
 -- NEEDS: log index replaced parked history subscribers
---- @include partition writes positions entries flights waiting items handover jids once ordering
+--- @include partition writes positions entries retention flights waiting items handover jids once ordering
 local intake = {}
 
 function intake.prepare(rows)
@@ -8,7 +8,8 @@ function intake.prepare(rows)
   for i = 1, #rows do
     if rows[i].item ~= '' then ids[#ids + 1] = rows[i].item end
   end
-  intake.known, intake.count = {}, redis.call('XLEN', key.log)
+  -- Done work takes no place.
+  intake.known, intake.count = {}, redis.call('XLEN', key.log) - partition.kept
   if #ids == 0 then return end
   local found = items.find(ids)
   for i = 1, #ids do
@@ -46,9 +47,8 @@ function intake.room()
   local limit = tonumber(arg.max_items)
   if intake.count < limit then return true end
   -- Versions of one item are several entries: counted exactly only when it matters.
-  if redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - redis.call('HLEN', key.parked) < limit then
-    return true
-  end
+  local versions = redis.call('HLEN', key.replaced) + redis.call('HLEN', key.parked)
+  if redis.call('XLEN', key.log) - partition.kept - versions < limit then return true end
   local dead_letter = arg.node_full == 'dead-letter-oldest'
   if arg.node_full == 'reject' or (dead_letter and not partition.dead_letters) then return false end
   local oldest = waiting.take(1)[1]
@@ -68,6 +68,11 @@ function intake.append(row)
   local position = entries.append(row, '')
   intake.count = intake.count + 1
   once.remember(row)
+  if partition.log_only then
+    -- Nothing of a log ever waits: whoever reads it does so at a place of its own.
+    partition.cursor = position
+    retention.keep(position, #row.body)
+  end
   if row.item == '' then return positions.item_id(position) end
   intake.known[row.item] = {position = position}
   writes.add('HSET', key.index, row.item, position)

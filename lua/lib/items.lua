@@ -1,6 +1,6 @@
 -- Finds items by id and takes them out of the queue for good.
 -- NEEDS: index log replaced history ready delayed handover keyed
---- @include writes positions entries
+--- @include partition writes positions entries retention
 local items = {}
 
 -- Positions of these ids, in their order, false where there is none; an id that the service made may name what is gone.
@@ -29,6 +29,7 @@ end
 function items.waiting(position, item)
   if redis.call('HEXISTS', key.handover, position) == 1 then return nil end
   local entry = entries.current(position)
+  if partition.kept > 0 and not partition.log_only and retention.done(position, '') then return nil end
   -- An entry that belongs to another position is a version of that item, no item of its own.
   if entry and entry.at ~= '' and entry.log_id == position and not redis.call('ZSCORE', key.ready, position)
     and not redis.call('ZSCORE', key.delayed, position) and redis.call('HEXISTS', key.keyed, position) == 0 then
@@ -38,18 +39,30 @@ function items.waiting(position, item)
   return entry
 end
 
+local function forget(position, log_id, item)
+  if log_id ~= position then writes.add('HDEL', key.replaced, position) end
+  if item ~= '' and not positions.made(item, position) then writes.add('HDEL', key.index, item) end
+end
+
 -- Erases an item, whose payload is at `log_id`; `item` is the publisher's id or empty.
 function items.erase(position, log_id, item)
   writes.add('XDEL', key.log, position)
-  if log_id ~= position then
-    writes.add('XDEL', key.log, log_id)
-    writes.add('HDEL', key.replaced, position)
-  end
-  if item ~= '' and not positions.made(item, position) then writes.add('HDEL', key.index, item) end
+  if log_id ~= position then writes.add('XDEL', key.log, log_id) end
+  forget(position, log_id, item)
+end
+
+-- Ends an item whose work is done and leaves its entries in the log.
+function items.keep(position, log_id, item, bytes)
+  retention.keep(log_id, bytes)
+  local first = log_id ~= position and entries.get(position)
+  if first then retention.keep(position, #first.body) end
+  forget(position, log_id, item)
 end
 
 -- Erases an item that waits, wherever it stands.
 function items.drop(position, entry)
+  -- The entries of a log are kept from the beginning; their going counts.
+  if partition.log_only then retention.lose(position, #entry.body) end
   items.erase(position, entry.log_id, entry.item)
   writes.add('ZREM', key.ready, position)
   writes.add('ZREM', key.delayed, position)

@@ -1,12 +1,17 @@
 -- How a subscriber leaves, and how all that it holds is given back at once.
 -- NEEDS: subscribers turns resting held shares
---- @include writes flights credit ending
+--- @include writes flights credit ending window
 local leave = {CHUNK = 300}
 
-function leave.remove(subid)
+function leave.stop_working(subid)
   redis.call('ZREM', key.turns, subid)
   redis.call('ZREM', key.resting, subid)
   redis.call('HDEL', key.shares, subid)
+end
+
+function leave.remove(subid)
+  leave.stop_working(subid)
+  window.forget(subid)
   return redis.call('HDEL', key.subscribers, subid) == 1
 end
 

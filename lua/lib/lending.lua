@@ -27,7 +27,7 @@ function lending.report()
   local locked = redis.call('HLEN', key.inflight)
   local wanted = 0
   if spare == 0 and (partition.cursor ~= partition.tail or redis.call('EXISTS', key.ready) == 1) then
-    wanted = math.min(allotments.MOST, math.max(1, redis.call('XLEN', key.log) - locked))
+    wanted = math.min(allotments.MOST, math.max(1, redis.call('XLEN', key.log) - partition.kept - locked))
   end
   return {wanted, spare, locked, lending.gifts, ending.ended}
 end

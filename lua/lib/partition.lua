@@ -3,12 +3,16 @@
 --- @include clock
 local partition = {}
 
+local function logged()
+  return string.format('%d %d ', partition.kept, partition.kept_bytes) .. partition.trim .. ' ' .. partition.lost
+end
+
 -- Gives nil when the caller may go on, else the reply that sends it away: `gone` (never opened), `deleted`, or `stale`
 -- with the revision in force when the caller judged by another one.
 function partition.load()
   local meta = redis.call('HMGET', key.meta, 'revision', 'state', 'lock_ms', 'max_deliveries', 'dead_letters',
-    'cursor', 'tail', 'token', 'journal_max', 'confirms', 'partitions',
-    'ordered')
+    'cursor', 'tail', 'token', 'journal_max', 'confirms', 'partitions', 'ordered', 'queueing', 'keep_ms', 'keep_items',
+    'keep_bytes', 'kept', 'kept_bytes', 'trim', 'lost', 'streams')
   if meta[2] == 'deleted' then return {'deleted'} end
   if not meta[1] then return {'gone'} end
   if arg.revision ~= '' and arg.revision ~= meta[1] then return {'stale', meta[1]} end
@@ -26,12 +30,32 @@ function partition.load()
   partition.several = meta[11] and meta[11] ~= '1'
   partition.ordered = meta[12] == '1'
   partition.before = meta[6] .. ' ' .. meta[7] .. ' ' .. meta[8]
+  -- The log as a stream: what is kept of it (0: no limit of this kind), how much that is, up to where it was looked
+  -- through for what may go, and the last that went.
+  partition.log_only = meta[13] == '0'
+  partition.keep_ms, partition.keep_items = tonumber(meta[14] or 0), tonumber(meta[15] or 0)
+  partition.keep_bytes = tonumber(meta[16] or 0)
+  partition.keeps = partition.keep_ms + partition.keep_items + partition.keep_bytes > 0
+  partition.kept, partition.kept_bytes = tonumber(meta[17] or 0), tonumber(meta[18] or 0)
+  partition.trim, partition.lost = meta[19] or '0-0', meta[20] or '0-0'
+  partition.streams = meta[21] == '1'
+  partition.logged = logged()
   return nil
+end
+
+-- What a partition does from now on: `confirms` or `streams`. Until somebody asks for it, no script looks for it.
+function partition.turn_on(what)
+  if not partition[what] then redis.call('HSET', key.meta, what, '1') end
+  partition[what] = true
 end
 
 function partition.save()
   local token = string.format('%d', partition.token)
   if partition.cursor .. ' ' .. partition.tail .. ' ' .. token ~= partition.before then
     redis.call('HSET', key.meta, 'cursor', partition.cursor, 'tail', partition.tail, 'token', token)
+  end
+  if logged() ~= partition.logged then
+    redis.call('HSET', key.meta, 'kept', string.format('%d', partition.kept),
+      'kept_bytes', string.format('%d', partition.kept_bytes), 'trim', partition.trim, 'lost', partition.lost)
   end
 end

@@ -7,6 +7,19 @@ function positions.split(position)
   return tonumber(ms), tonumber(seq)
 end
 
+-- A text that sorts as the log does.
+function positions.padded(position)
+  local ms, seq = string.match(position, '^(%d+)-(%d+)$')
+  return string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
+end
+
+-- The last position that can be before this one.
+function positions.before(position)
+  local ms, seq = positions.split(position)
+  if seq > 0 then return string.format('%.0f-%.0f', ms, seq - 1) end
+  return ms > 0 and string.format('%.0f-18446744073709551615', ms - 1) or '0-0'
+end
+
 -- A number that sorts as the log does. 1,024 places a millisecond keep it below 2^53 until the year 2248; items past
 -- the 1,023rd of one millisecond share a place and then sort by their text.
 function positions.place(position)

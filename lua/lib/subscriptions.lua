@@ -7,6 +7,11 @@ function subscriptions.read(subid, line)
   return {subid = subid, limit = tonumber(limit), bounces = tonumber(bounces), qos = qos, jid = jid}
 end
 
+-- Whether it is a reader's, who is handed no items to work on: then `stream` stands in the place of its quality of service.
+function subscriptions.reads(subscriber)
+  return subscriber.qos == 'stream'
+end
+
 function subscriptions.get(subid)
   local line = redis.call('HGET', key.subscribers, subid)
   return line and subscriptions.read(subid, line) or nil

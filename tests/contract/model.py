@@ -73,6 +73,8 @@ class Item:
     holders: list[str] = field(default_factory=list)
     lock: Lock | None = None
     parked: Version | None = None
+    first: str = ""
+    """What was published first: it stands in the log beside what replaced it."""
 
 
 @dataclass(slots=True)
@@ -133,6 +135,9 @@ class Options:
     max_items: int = 8
     node_full: str = "reject"
     ordered: bool = False
+    keep_ms: int = 0
+    keep_items: int = 0
+    keep_bytes: int = 0
 
 
 class Model:
@@ -148,6 +153,10 @@ class Model:
         self.seen: dict[str, int] = {}
         self.heads: dict[str, Item] = {}
         self.token = 0
+        self.kept: dict[Position, int] = {}
+        """What stays in the log though its work is done, with the bytes of each."""
+        self._cursor: Position = (0, 0)
+        self._trim: Position = (0, 0)
         self.closed: Counter[str] = Counter()
         self._tail: Position = (0, 0)
         self._answers: tuple[dict[tuple[str, str, str], str], dict[tuple[str, str, str], str]] = ({}, {})
@@ -192,6 +201,8 @@ class Model:
             self._answered(asker, request, name, item.lock.jid)
             self._reached.add(item.lock.jid)
             self._close(item, "acknowledged")
+            for place, body in ((item.version.position, item.version.body), (item.position, item.first)):
+                self._keep(place, len(body))
             self._finish(item)
         elif verdict == "waiting":
             self._answered(asker, request, name, "")
@@ -236,6 +247,8 @@ class Model:
         for item in late:
             self._release(item, "expired")
         self._outcome.letters += [letter.shown() for letter in before]
+        if self.options.keep_ms:
+            self._let_go(self.now - self.options.keep_ms)
         self._end(frontend)
         self._outcome.deliveries += repeated
         return self._outcome
@@ -277,6 +290,7 @@ class Model:
         dropped = [item for item in self.items.values() if item.lock is None]
         for item in dropped:
             self._gone(item)
+        self._cursor = self._tail
         return len(dropped)
 
     def handed(self, position: str) -> None:
@@ -333,6 +347,11 @@ class Model:
                 break
             if self._admitted(item):
                 self._hand_out(item, chosen, frontend)
+        if any(len(self.held(one.jid)) < one.credit for one in self.subscribers.values()):
+            # Somebody would have taken more: all was looked through.
+            self._cursor = self._tail
+        if self._over():
+            self._let_go(0)
         return self._outcome
 
     def _admitted(self, item: Item) -> bool:
@@ -342,6 +361,7 @@ class Model:
         if self.heads.setdefault(item.group, item) is item:
             return True
         item.state = "blocked"
+        self._cursor = max(self._cursor, item.position)
         return False
 
     def _gone(self, item: Item) -> None:
@@ -355,6 +375,32 @@ class Model:
                 following.state = "ready"
                 self.heads[item.group] = following
 
+    def places(self) -> set[Position]:
+        """Give all that stands in the log."""
+        stored = [*self.items.values(), *(letter.item for letter in self.dying.values())]
+        versions = {item.parked.position for item in stored if item.parked}
+        return {item.position for item in stored} | {item.version.position for item in stored} | versions | {*self.kept}
+
+    def _keep(self, place: Position, size: int) -> None:
+        """Keep an entry whose work is done, unless what waits longer than all that is kept has been passed by."""
+        options = self.options
+        if options.keep_ms + options.keep_items + options.keep_bytes and place > self._trim:
+            self.kept[place] = size
+
+    def _over(self) -> bool:
+        most, size = self.options.keep_items, self.options.keep_bytes
+        return 0 < most < len(self.kept) or 0 < size < sum(self.kept.values())
+
+    def _let_go(self, oldest: int) -> None:
+        """Let what is kept go, the oldest first; what waits is passed by and stays."""
+        if not self.kept:
+            return
+        for place in sorted(place for place in self.places() if self._trim < place <= self._cursor):
+            if not (self._over() or place[0] < oldest):
+                return
+            self._trim = place
+            self.kept.pop(place, None)
+
     def _next_for(self, item: Item) -> Subscriber | None:
         """Choose the least recently served with credit, but not the one who gave it back while another has some (Q30)."""
         free = [one for one in self.subscribers.values() if len(self.held(one.jid)) < one.credit]
@@ -367,6 +413,8 @@ class Model:
         self.token += 1
         chosen.served = self.token
         deadline = self.now + self.options.lock_ms
+        if item.state == "fifo":
+            self._cursor = max(self._cursor, item.position)
         item.state = "locked"
         item.lock = Lock(
             chosen.jid, self.token, item.attempts + 1, self.now, deadline, frontend, self.token, chosen.qos
@@ -436,7 +484,9 @@ class Model:
             return "node-full"
         position = self._append()
         own = name or f"0-{written(position)}"
-        self.items[own] = Item(own, position, Version(body, by, position, key), indexed=bool(name), group=key)
+        self.items[own] = Item(
+            own, position, Version(body, by, position, key), indexed=bool(name), group=key, first=body
+        )
         if ignoring:
             self.seen[name] = self.now + self.options.dedupe_ms
         return "ok"
@@ -457,9 +507,14 @@ class Model:
             return True
         dead_letter = self.options.node_full == "dead-letter-oldest"
         waiting = self.waiting()
-        if self.options.node_full == "reject" or (dead_letter and not self.options.dead_letters) or not waiting:
+        if self.options.node_full == "reject" or (dead_letter and not self.options.dead_letters):
+            return False
+        if not waiting:
+            self._cursor = self._tail
             return False
         oldest = waiting[0]
+        if oldest.state == "fifo":
+            self._cursor = oldest.position
         if dead_letter:
             self._die(oldest, oldest.attempts, "", "node-full")
         else:
@@ -509,7 +564,13 @@ class Model:
         if item.parked:
             version = item.parked
             self.items[item.name] = Item(
-                item.name, version.position, version, indexed=True, group=version.key, state="ready"
+                item.name,
+                version.position,
+                version,
+                indexed=True,
+                group=version.key,
+                state="ready",
+                first=version.body,
             )
 
     def _release(

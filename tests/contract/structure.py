@@ -72,7 +72,8 @@ def expected(model: Model) -> dict[str, Any]:
     turns = {subid(one.jid): str(one.served) for one in model.subscribers.values() if free[one.jid]}
     resting = {subid(one.jid): str(one.served) for one in model.subscribers.values() if not free[one.jid]}
     return {
-        "log": {written(place) for item in stored for place in _places(item)},
+        "log": {written(place) for place in model.places()},
+        "kept": (len(model.kept), sum(model.kept.values())),
         "index": {item.name: written(item.position) for item in items if item.indexed},
         "replaced": {
             written(item.position): written(item.version.position)
@@ -118,13 +119,10 @@ def compared(found: dict[str, Any]) -> dict[str, Any]:
     seen = dict(found)
     meta = seen.pop("meta")
     assert int(meta["token"]) >= 0
+    seen["kept"] = (int(meta.get("kept", 0)), int(meta.get("kept_bytes", 0)))
     for name in ("ready", "handover"):
         seen[name] = set(seen[name])
     return seen
-
-
-def _places(item: Item) -> set[tuple[int, int]]:
-    return {item.position, item.version.position} | ({item.parked.position} if item.parked else set())
 
 
 def _line(item: Item) -> str:

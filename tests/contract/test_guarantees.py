@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from broker.model.names import Partition
-from broker.redis_core.calls.call import subid
+from broker.redis_core.calls.call import subid, subids
 from frontends.servers.cluster import RedisCluster
 from frontends.servers.redis import RedisServer
 from tests.contract.model import Model, Options, Outcome, written
@@ -64,9 +64,20 @@ class QueueMachine(RuleBasedStateMachine):
         node_full=st.sampled_from(("reject", "retract-oldest", "dead-letter-oldest")),
         max_items=st.sampled_from((3, 8, 100)),
         ordered=st.booleans(),
+        keep=st.sampled_from(
+            ({}, {"keep_items": 3}, {"keep_ms": 30_000}, {"keep_bytes": 20}, {"keep_ms": 30_000, "keep_items": 5})
+        ),
     )
     def begin(
-        self, *, max_deliveries: int, dead_letters: bool, dedupe: str, node_full: str, max_items: int, ordered: bool
+        self,
+        *,
+        max_deliveries: int,
+        dead_letters: bool,
+        dedupe: str,
+        node_full: str,
+        max_items: int,
+        ordered: bool,
+        keep: dict[str, int],
     ) -> None:
         """Open a queue, and the one for its dead letters."""
         self.options = Options(
@@ -76,6 +87,7 @@ class QueueMachine(RuleBasedStateMachine):
             node_full=node_full,
             max_items=max_items,
             ordered=ordered,
+            **keep,
         )
         self.model = Model(self.options, T0)
         incarnation = secrets.token_hex(6)
@@ -87,6 +99,7 @@ class QueueMachine(RuleBasedStateMachine):
             dead_letters="1" if dead_letters else "0",
             lock_ms=60_000,
             ordered="1" if ordered else "0",
+            **keep,
         )
         self.grave.open(max_deliveries=0, dead_letters="0")
         self.frontends = ["f0", "f1"]
@@ -216,7 +229,7 @@ class QueueMachine(RuleBasedStateMachine):
         """Let what was sent come back, from its subscriber or from somebody else, in time or late."""
         what = self.sent_to(which, stage, forged=forged)
         row = dict(zip(("sender", "position", "token", "stage"), what, strict=True))
-        answer = self.call(frontend, "bounce", [{**row, "gone": "1" if gone else ""}])
+        answer = self.call(frontend, "bounce", [{**row, "subids": subids(what[0]), "gone": "1" if gone else ""}])
         self.judge(frontend, answer, self.model.bounce(self.frontends[frontend], *what, gone=gone), lost=lost)
 
     @precondition(lambda self: any(item.lock for item in self.model.items.values()))

@@ -56,7 +56,7 @@ async def test_create_instant(join: Join) -> None:
         ({"stanzaq#lock_seconds": "0"}, "modify not-acceptable"),
         ({"stanzaq#lock_seconds": "soon"}, "modify not-acceptable"),
         ({"no such field": "1"}, "modify not-acceptable"),
-        ({"pubsub#queueing": "0"}, "modify not-acceptable"),
+        ({"pubsub#queueing": "perhaps"}, "modify not-acceptable"),
         ({"pubsub#deliver_payloads": "0"}, "modify not-acceptable"),
         ({"pubsub#access_model": "roster"}, "modify not-acceptable unsupported-access-model"),
     ],

@@ -242,6 +242,10 @@ class Queue:
             "journal_max": 1000,
             "partitions": 1,
             "ordered": "0",
+            "queueing": "1",
+            "keep_ms": 0,
+            "keep_items": 0,
+            "keep_bytes": 0,
         }
         return self.run("open", **{**options, **fixed})
 
@@ -256,6 +260,19 @@ class Queue:
         """Subscribe a JID, or change what it asked for."""
         row = {"subid": subid(jid), "jid": jid, "credit": credit, "qos": qos, "must": must}
         return self.run("subscribe", row, **fixed)
+
+    def follow(self, jid: str, credit: int, start: str = "@latest") -> Answer:
+        """Let a JID read the log."""
+        return self.run("follow", {"subid": subid(jid), "jid": jid, "credit": credit, "start": start})
+
+    def commit(self, jid: str, position: str) -> Answer:
+        """Let a reader say up to where it has the log."""
+        return self.run("commit", {"subids": subids(jid), "position": position})
+
+    def read(self, start: str = "@earliest", **fixed: Any) -> list[str]:
+        """Name the items of the log in order."""
+        rows = self.run("read", start=start, **fixed).rows
+        return [row[1] for row in rows[4]]
 
     def recount(self, jid: str) -> str:
         """Begin a count of a subscription in the bank; gives its name."""
@@ -307,7 +324,8 @@ class Queue:
 
     def bounce(self, jid: str, delivery: Delivered, *, gone: str = "", token: int | None = None) -> Answer:
         """Let a delivery come back."""
-        return self.run("bounce", {**self.confirmed(jid, delivery, token), "gone": gone})
+        row = self.confirmed(jid, delivery, token)
+        return self.run("bounce", {**row, "subids": subids(jid), "gone": gone})
 
     def confirm(self, jid: str, delivery: Delivered, *, token: int | None = None) -> Answer:
         """Let what was sent for a delivery be confirmed."""
@@ -350,7 +368,12 @@ class Queue:
     def stats(self) -> dict[str, int]:
         """Count what the partition holds."""
         names = ("waiting", "eligible", "delayed", "in_flight", "dying", "oldest_ms", "subscribers", "credit_free")
-        return dict(zip(names, self.run("stats").rows, strict=True))
+        return dict(zip(names, self.run("stats").rows[:8], strict=True))
+
+    def retained(self) -> tuple[int, int]:
+        """Count what is kept of the log when its work is done: entries and bytes."""
+        _count, _bytes = self.run("stats").rows[8:]
+        return _count, _bytes
 
     def journal(self) -> list[dict[str, str | int]]:
         """Read the journal."""

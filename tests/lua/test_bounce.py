@@ -63,6 +63,7 @@ def test_twice_in_one_batch(queue: Queue) -> None:
     who = queue.holder("w@x/1", "")
     row = {
         "sender": who["sender"],
+        "subids": who["subids"],
         "position": delivery.position,
         "token": delivery.token,
         "gone": "",

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from broker.model import commands
+from broker.model import commands, offsets
 from broker.model.commands import Publish, Retract, Subscribe, Unlock
 from broker.model.names import Jid, Partition
 from broker.model.nodes import Affiliation, NodeRecord
@@ -20,7 +20,9 @@ from broker.redis_core.internal import (
     DeadLetter,
     Deposit,
     Expire,
+    Extent,
     Find,
+    Follow,
     Handed,
     Leave,
     Recount,
@@ -50,6 +52,10 @@ SAMPLES: tuple[Any, ...] = (
     commands.Browse("n", ME, ("i",), 5),
     commands.Purge("n", ME),
     commands.Stats("n", ME),
+    commands.Commit("n", ME, 0, offsets.written(RECORD.partition(0), "5-0")),
+    commands.Read("n", ME, 0, "@earliest", 5),
+    Follow("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "@latest", 0),
+    Extent("n", ME, 0),
     DeadLetter("n", "i", "k", ME, b"e"),
     Find("n", ME, "i", 5, 1),
     Handed("n", "i1", "1-0"),
@@ -72,6 +78,7 @@ def test_samples_are_all() -> None:
     elsewhere = set(get_args(commands.Command)) - OF.keys()
     assert {kind.__name__ for kind in elsewhere} == {
         "Presence", "Declare", "Configure", "Describe", "Affiliate", "Delete", "Nodes", "Hold", "Deliver",
+        "Partitions",
     }  # fmt: skip
 
 

@@ -59,7 +59,10 @@ def test_fields_of_a_newer_version_are_passed_over() -> None:
         ("pubsub#title", ("x" * 2_000,), Problem.NOT_ACCEPTABLE),
         ("pubsub#nothing", ("1",), Problem.NOT_ACCEPTABLE),
         ("pubsub#deliver_payloads", ("0",), Problem.NOT_ACCEPTABLE),
-        ("pubsub#queueing", ("0",), Problem.NOT_ACCEPTABLE),
+        ("pubsub#queueing", ("no",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#retention_items", ("-1",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#retention_seconds", ("1e3",), Problem.NOT_ACCEPTABLE),
+        ("stanzaq#retention_bytes", ("9" * 19,), Problem.NOT_ACCEPTABLE),
     ],
 )
 def test_refused(name: str, values: tuple[str, ...], problem: Problem) -> None:
@@ -75,6 +78,15 @@ def test_accepted() -> None:
     fields |= {"FORM_TYPE": ("x",), "pubsub#notify_retract": ("0",), "pubsub#max_items": ("max",)}
     fields |= {"pubsub#publish_full_node": ("retract-oldest",), "pubsub#deliver_payloads": ("true",)}
     assert configured(NodeConfig(), fields) == NodeConfig(node_full=WhenFull.RETRACT_OLDEST)
+
+
+def test_a_log_keeps_what_it_is_told() -> None:
+    """XEP-0060 §7.1.2: a log without any retention keeps `max_items`, a queue nothing; what is set counts for both."""
+    assert NodeConfig(max_items=7).keep_items == 0
+    assert NodeConfig(max_items=7, queueing=False).keep_items == 7
+    assert NodeConfig(max_items=7, queueing=False, retention_seconds=60).keep_items == 0
+    assert NodeConfig(max_items=7, queueing=False, retention_items=3).keep_items == 3
+    assert NodeConfig(queueing=False).dead_letters_of("n") is None
 
 
 def test_dead_letters() -> None:

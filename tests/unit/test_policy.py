@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.model import offsets
 from broker.model.commands import (
     Adjust,
     Affiliate,
@@ -16,6 +17,7 @@ from broker.model.commands import (
     Options,
     Publish,
     Purge,
+    Read,
     Renew,
     Retract,
     Stats,
@@ -27,7 +29,8 @@ from broker.model.names import Jid, Partition
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, NodeConfig, PublishModel
 from broker.model.problems import Problem
-from broker.model.qos import Stage
+from broker.model.qos import Qos, Stage
+from broker.redis_core.internal import Extent, Follow
 from broker.redis_core.policy import refusal
 
 ME, OTHER = Jid("me@x/1"), Jid("other@x/1")
@@ -90,6 +93,28 @@ def test_payload() -> None:
     record = NodeRecord("n", "i", 1, NodeConfig(max_payload_bytes=4), {Jid("me@x"): Affiliation.OWNER})
     refused = refusal(COMMANDS["publish"], record)
     assert refused and refused.problem is Problem.PAYLOAD_TOO_BIG and "5" in refused.detail and "4" in refused.detail
+
+
+def test_streams() -> None:
+    """Q5, E7, E17: a queue's workers say their credit; a stream begins in a partition that is there, at its own offsets."""
+    record = NodeRecord("n", "i", 1, NodeConfig(partitions=2), {})
+    refused = refusal(Subscribe("n", ME, ME, None), record)
+    assert refused and refused.problem is Problem.OPTIONS_REQUIRED
+
+    def follow(partition: int, start: str, qos: Qos = Qos.UNACKNOWLEDGED) -> Problem | None:
+        refused = refusal(Follow("n", ME, ME, 1, qos, start, partition), record)
+        return refused.problem if refused else None
+
+    offset = offsets.written(record.partition(1), "5-0")
+    assert follow(1, offset) is follow(1, f">{offset}") is follow(0, "@latest") is follow(0, "") is None
+    assert follow(0, offset) is Problem.OFFSET_NOT_FOUND
+    assert follow(2, "@latest") is Problem.PARTITION_NOT_FOUND
+    assert follow(0, "@now") is Problem.OFFSET_INVALID
+    assert follow(0, "@latest", Qos.ASSURED) is Problem.OPTIONS_INVALID
+    closed = NodeRecord("n", "i", 1, NodeConfig(access_model=AccessModel.WHITELIST), {})
+    for command in (Follow("n", ME, ME, 1, Qos.UNACKNOWLEDGED, "", 0), Extent("n", ME, 0), Read("n", ME, 0, "5", 1)):
+        refused = refusal(command, closed)
+        assert refused and refused.problem is Problem.CLOSED_NODE
 
 
 def test_for_others() -> None:

@@ -17,6 +17,7 @@ from broker.redis_core.calls.items import (
     retract,
     unlock,
 )
+from broker.redis_core.calls.streams import commit, extent, follow, read
 from broker.redis_core.calls.sweeps import expire, purge, resend, stats, subscribers
 from broker.redis_core.calls.workers import (
     adjust,
@@ -35,7 +36,9 @@ from broker.redis_core.internal import (
     DeadLetter,
     Deposit,
     Expire,
+    Extent,
     Find,
+    Follow,
     Handed,
     Leave,
     Recount,
@@ -55,12 +58,16 @@ OF: dict[type, Call] = {
     commands.Bounce: bounce,
     commands.Confirm: confirm,
     commands.Subscribe: subscribe,
+    commands.Commit: commit,
+    commands.Read: read,
     commands.Adjust: adjust,
     commands.Options: options,
     commands.Unsubscribe: unsubscribe,
     commands.Locks: locks,
     commands.Purge: purge,
     commands.Stats: stats,
+    Follow: follow,
+    Extent: extent,
     DeadLetter: dead_letter,
     Find: find,
     Handed: handed,

@@ -139,7 +139,7 @@ def _confirm_row(command: Bounce | Confirm, _record: NodeRecord) -> dict[str, st
 
 
 def _bounce_row(command: Bounce, record: NodeRecord) -> Values:
-    return _confirm_row(command, record) | {"gone": "1" if command.gone else ""}
+    return _confirm_row(command, record) | {"subids": subids(command.sender), "gone": "1" if command.gone else ""}
 
 
 def _done(_command: Any, reply: list[bytes], _record: NodeRecord) -> Result:

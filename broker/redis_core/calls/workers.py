@@ -27,6 +27,7 @@ from broker.redis_core.internal import (
 
 _DETAILS = {
     b"not-subscribed": "there is no such subscription",
+    b"options-invalid": "a stream is not confirmed by quality of service but by commits",
     b"too-many-subscriptions": f"the node has {MAX_SUBSCRIBERS} subscribers, the most it may",
 }
 
@@ -35,7 +36,8 @@ def _row(command: Subscribe | Adjust, _record: NodeRecord) -> Values:
     return {
         "subid": subid(command.jid),
         "jid": command.jid,
-        "credit": command.credit,
+        # Whose credit is unsaid works nowhere.
+        "credit": command.credit or 0,
         "qos": "" if command.qos is None else command.qos.value,
         "must": "1" if isinstance(command, Adjust) else "",
     }
@@ -49,13 +51,19 @@ def _subscribed(_command: Any, reply: list[Any], record: NodeRecord) -> Result |
     if reply[0] != b"ok":
         return refused(reply[0], _DETAILS.get(reply[0], ""))
     _code, credit, qos, born, jid = reply
-    subscribed = Subscribed(Jid(jid.decode()), subid(jid.decode()), credit, Qos(qos.decode()))
-    return subscribed if record.config.partitions == 1 else Begun(subscribed, born.decode())
+    subscribed = _granted(Jid(jid.decode()), credit, qos)
+    return subscribed if subscribed.reads or record.config.partitions == 1 else Begun(subscribed, born.decode())
+
+
+def _granted(jid: Jid, credit: int, qos: bytes) -> Subscribed:
+    if qos == b"stream":
+        return Subscribed(jid, subid(jid), credit, reads=True)
+    return Subscribed(jid, subid(jid), credit, Qos(qos.decode()))
 
 
 def _options(command: Options, reply: list[Any], _record: NodeRecord) -> Result:
     if reply[0] == b"ok":
-        return Subscribed(command.jid, subid(command.jid), reply[1], Qos(reply[2].decode()))
+        return _granted(command.jid, reply[1], reply[2])
     return refused(reply[0], _DETAILS.get(reply[0], ""))
 
 

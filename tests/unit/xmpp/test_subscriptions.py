@@ -64,10 +64,17 @@ def test_bad_credit(fault: Fault, credit: str) -> None:
     assert fault(_subscribe(_options(_credit(credit)))).problem is Problem.OPTIONS_INVALID
 
 
-@pytest.mark.parametrize("options", ["", _options(""), _options(_form()), "<options node='jobs'/>"])
+@pytest.mark.parametrize("options", [_options(""), "<options node='jobs'/>"])
 def test_options_are_required(fault: Fault, options: str) -> None:
-    """Without its credit a subscribe is answered with the form that asks for it (Q5, QX9)."""
+    """Options without their form are answered with the form (Q5, QX9)."""
     assert fault(_subscribe(options)).problem is Problem.OPTIONS_REQUIRED
+
+
+@pytest.mark.parametrize("options", ["", _options(_form())])
+def test_credit_may_be_unsaid(read: Read, options: str) -> None:
+    """Whether credit is required is for the node's record to say: a queue refuses (Q5), a log does without."""
+    command = read(_subscribe(options)).command
+    assert isinstance(command, Subscribe) and command.credit is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,73 @@
+"""Offsets: how a place in the log is named to the outside (EX6), and where a reader may ask to begin. Pure text rules.
+
+An offset is of one width, so that the order of the texts is the order of the log (E18): milliseconds and sequence of the
+position, twenty digits each, then the partition's number, then a check of all this and of the node's life. To its reader it is
+opaque: what another node, an earlier life of this one, or the reader itself has made does not pass the check (E17).
+"""
+
+import hashlib
+import re
+from typing import Final
+
+from broker.model.names import Partition
+from broker.model.problems import MalformedRequest, Problem
+
+EARLIEST: Final = "@earliest"
+LATEST: Final = "@latest"
+
+_OFFSET: Final = re.compile(r"([0-9]{20})([0-9]{20})([0-9]{4})([0-9a-f]{8})", re.ASCII)
+_LENGTH: Final = 52
+_MOST: Final = 2**64 - 1
+"""Largest number that a position of a Redis stream can have in either part."""
+_MOMENT: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
+
+
+def written(partition: Partition, position: str) -> str:
+    """Write the offset of a position."""
+    ms, _, seq = position.partition("-")
+    plain = f"{int(ms):020d}{int(seq):020d}{partition.number:04d}"
+    return plain + _check(plain, partition)
+
+
+def read(text: str, partition: Partition) -> str:
+    """Give the position of an offset; raises MalformedRequest unless it is one of this very partition."""
+    found = _parsed(text)
+    if found[4] != _check(text[:-8], partition):
+        raise MalformedRequest(Problem.OFFSET_NOT_FOUND, "the offset is not of this node and partition")
+    ms, seq = int(found[1]), int(found[2])
+    if ms > _MOST or seq > _MOST:
+        raise MalformedRequest(Problem.OFFSET_NOT_FOUND, "the offset lies in the future")
+    return f"{ms}-{seq}"
+
+
+def named(start: str) -> int | None:
+    """Give the partition whose number stands in the offset that a start names; None when it names none."""
+    if start in {EARLIEST, LATEST} or _MOMENT.fullmatch(start):
+        return None
+    return int(_parsed(start.removeprefix(">"))[3])
+
+
+def spelled(start: str, partition: Partition) -> str:
+    """Spell a start as scripts read it: a word, `=POSITION` (from there on), `>POSITION` (after it) or `tMS`."""
+    if start in {EARLIEST, LATEST}:
+        return start
+    if _MOMENT.fullmatch(start):
+        return f"t{int(start)}"
+    kind = ">" if start.startswith(">") else "="
+    return kind + read(start.removeprefix(">"), partition)
+
+
+def _parsed(text: str) -> re.Match[str]:
+    # Asked for first: a text may be megabytes long.
+    found = _OFFSET.fullmatch(text) if len(text) == _LENGTH else None
+    if found is None:
+        raise MalformedRequest(
+            Problem.OFFSET_INVALID,
+            f"an offset as the service gave it, > and an offset, {EARLIEST}, {LATEST}, a time, or ms since 1970",
+        )
+    return found
+
+
+def _check(plain: str, partition: Partition) -> str:
+    # Not against forgers, whom nothing stops from reading what they may read anyway: against mistakes.
+    return hashlib.blake2b(f"{plain} {partition}".encode(), digest_size=4).hexdigest()

@@ -1,0 +1,85 @@
+"""Calls about the log as a stream: follow, commit, read, and how far each partition's log reaches."""
+
+from typing import Any
+
+from broker.model import offsets
+from broker.model.commands import Commit, Read
+from broker.model.names import Jid
+from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
+from broker.model.results import Done, Event, Refused, Replay, Result, Stream, Subscribed
+from broker.redis_core.calls.call import Call, Reply, Values, refused, subid, subids
+from broker.redis_core.internal import Extent, Follow
+
+READ_BYTES = 262_144
+"""Payload bytes that one read answers with: a stanza has to pass the XMPP server."""
+
+_DETAILS = {
+    b"not-subscribed": "you read no stream there",
+    b"too-many-subscriptions": f"the node has {MAX_SUBSCRIBERS} subscribers, the most it may",
+    b"offset-not-found": "the offset lies in the future, or is of what was not sent to you",
+}
+
+
+def _refused(code: bytes) -> Refused:
+    return refused(code, _DETAILS.get(code, ""))
+
+
+def _follow_row(command: Follow, record: NodeRecord) -> Values:
+    return {
+        "subid": subid(command.jid),
+        "jid": command.jid,
+        "credit": command.credit,
+        "start": command.start and offsets.spelled(command.start, record.partition(command.partition)),
+    }
+
+
+def _followed(command: Follow, reply: list[Any], record: NodeRecord) -> Result:
+    if reply[0] != b"ok":
+        return _refused(reply[0])
+    streams: tuple[Stream, ...] = ()
+    if command.start:
+        offset = offsets.written(record.partition(command.partition), reply[2].decode())
+        streams = (Stream(command.partition, offset, gap=bool(reply[1])),)
+    return Subscribed(command.jid, subid(command.jid), command.credit, reads=True, streams=streams)
+
+
+def _commit_row(command: Commit, record: NodeRecord) -> Values:
+    position = offsets.read(command.offset, record.partition(command.partition))
+    return {"subids": subids(command.sender), "position": position}
+
+
+def _committed(_command: Commit, reply: list[bytes], _record: NodeRecord) -> Result:
+    return Done() if reply[0] == b"ok" else _refused(reply[0])
+
+
+def _read_arguments(command: Read, record: NodeRecord) -> Values:
+    start = offsets.spelled(command.start, record.partition(command.partition))
+    return {"start": start, "limit": command.limit, "max_bytes": READ_BYTES}
+
+
+def _extent_arguments(_command: Extent, _record: NodeRecord) -> Values:
+    return {"start": offsets.LATEST, "limit": 0, "max_bytes": 0}
+
+
+def _replayed(command: Read | Extent, reply: Reply, record: NodeRecord) -> Result:
+    if not reply.rows:
+        return _refused(b"offset-not-found")
+    gap, earliest, latest, after, entries = reply.rows
+    partition = record.partition(command.partition)
+
+    def offset(position: bytes) -> str:
+        return offsets.written(partition, position.decode()) if position else ""
+
+    events = tuple(
+        Event(offset(position), int(position.partition(b"-")[0]), item.decode(), key.decode(), Jid(by.decode()), body)
+        for position, item, key, by, body in entries
+    )
+    return Replay(
+        command.partition, events, offset(earliest), offset(latest), offset(after), gap=bool(gap), more=reply.more
+    )
+
+
+follow = Call("follow", _followed, lambda _command, _record: {"max_subscribers": MAX_SUBSCRIBERS}, _follow_row)
+commit = Call("commit", _committed, row=_commit_row)
+read = Call("read", _replayed, _read_arguments)
+extent = Call("read", _replayed, _extent_arguments)

@@ -1,0 +1,122 @@
+"""The log as a stream on the wire: where a reader begins, how far it has come, and what a replay is answered with.
+
+Must not know subscriptions' forms nor how a delivery is addressed. What an offset is made of is the model's affair.
+"""
+
+import re
+from datetime import datetime
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from broker.model import offsets
+from broker.model.commands import Commit, Partitions, Read
+from broker.model.items import Delivery
+from broker.model.options import MAX_PARTITIONS
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.qos import Stage
+from broker.model.results import Event, Extents, Replay
+from frontends.xmpp import attributes, payloads
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.markup import escaped, moment
+from frontends.xmpp.stanzas import Iq, Question, expect
+
+READ_DEFAULT: Final = 50
+READ_MOST: Final = 500
+_REPLAY_BYTES: Final = 524_288
+"""Where a replay stops early: whoever asks goes on after the last event that it got."""
+
+_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def commit(iq: Iq, element: Element) -> Question:
+    """Translate `<commit/>`."""
+    expect(iq, "set")
+    node = attributes.node(element)
+    return Question(iq, Commit(node, iq.sender, partition(element.get("partition", "0")), element.get("offset", "")))
+
+
+def replay(iq: Iq, element: Element) -> Question:
+    """Translate `<replay/>`; without `from` it begins with the earliest."""
+    expect(iq, "get")
+    node = attributes.node(element)
+    most = element.get("max")
+    # More than fits is no fault: the answer says that there is more.
+    limit = READ_DEFAULT if most is None else attributes.whole(most, 10**9, Problem.BAD_REQUEST, "max")
+    begin = start(element.get("from", offsets.EARLIEST))
+    return Question(iq, Read(node, iq.sender, partition(element.get("partition", "0")), begin, min(limit, READ_MOST)))
+
+
+def partitions(iq: Iq, element: Element) -> Question:
+    """Translate `<partitions/>`."""
+    expect(iq, "get")
+    return Question(iq, Partitions(attributes.node(element), iq.sender))
+
+
+def partition(text: str) -> int:
+    """Read the number of a partition; one that cannot be is not found, as one that is not there (E7)."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and int(text) < MAX_PARTITIONS):
+        raise MalformedRequest(Problem.PARTITION_NOT_FOUND, f"a partition is a number from 0 to {MAX_PARTITIONS - 1}")
+    return int(text)
+
+
+def start(text: str) -> str:
+    """Read where to begin: as the model has it, or a moment of XEP-0082 as ms since 1970."""
+    if len(text) <= 40 and _MOMENT.fullmatch(text):
+        try:
+            ms = int(datetime.fromisoformat(text).timestamp() * 1000)
+        except (ValueError, OverflowError):
+            raise MalformedRequest(Problem.OFFSET_INVALID, "there is no such moment") from None
+        return str(max(ms, 0))
+    offsets.named(text)
+    return text
+
+
+def position(delivery: Delivery) -> str:
+    """Write where an entry stands (E16); `gap` when others before it are lost to this reader (EX7)."""
+    partition = delivery.partition
+    gap = " gap='true'" if delivery.stage is Stage.GAP else ""
+    key = f" key='{escaped(delivery.key)}'" if delivery.key else ""
+    return (
+        f"<position xmlns='{ns.STANZAQ}' node='{escaped(partition.node)}' partition='{partition.number}'"
+        f" offset='{offsets.written(partition, delivery.position)}'"
+        f" timestamp='{moment(int(delivery.position.partition('-')[0]))}'{key}{gap}/>"
+    )
+
+
+def replayed(node: str, found: Replay) -> bytes:
+    """Write the entries that were read; `next` goes on after the last of them, and `more` says that there are others."""
+    inside: list[bytes] = []
+    size, after, more = 0, found.after, found.more
+    for number, event in enumerate(found.events):
+        payload = payloads.shown(event.envelope)
+        size += len(payload)
+        if size > _REPLAY_BYTES and inside:
+            after, more = found.events[number - 1].offset, True
+            break
+        inside.append(b"%b%b</event>" % (_event(event).encode(), payload))
+    marks = f" gap='{_boolean(found.gap)}' more='{_boolean(more)}' next='&gt;{after}'"
+    head = f"<replay xmlns='{ns.STANZAQ}' node='{escaped(node)}'{_extent(found)}{marks}>"
+    return b"%b%b</replay>" % (head.encode(), b"".join(inside))
+
+
+def extended(node: str, found: Extents) -> bytes:
+    """Write how far the log of each partition reaches (E19, EX17)."""
+    inside = "".join(f"<partition{_extent(each)}/>" for each in found.partitions)
+    return f"<partitions xmlns='{ns.STANZAQ}' node='{escaped(node)}'>{inside}</partitions>".encode()
+
+
+def _extent(found: Replay) -> str:
+    earliest = f" earliest='{found.earliest}'" if found.earliest else ""
+    return f" partition='{found.partition}'{earliest} latest='{found.latest}'"
+
+
+def _event(event: Event) -> str:
+    key = f" key='{escaped(event.key)}'" if event.key else ""
+    return (
+        f"<event offset='{event.offset}' timestamp='{moment(event.timestamp_ms)}' item='{escaped(event.item_id)}'{key}"
+        f" publisher='{escaped(event.publisher)}'>"
+    )
+
+
+def _boolean(value: bool) -> str:  # noqa: FBT001  (its one argument)
+    return "true" if value else "false"

@@ -1,0 +1,24 @@
+#!lua flags=allow-oom
+-- Readers say up to where they have what was handed to them, and get as much more.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
+-- ARGV: now revision frontend sent number retry wants | subids position
+-- RETURNS: ok stale gone deleted | ok not-subscribed offset-not-found
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
+--- @include finish
+local refusal = partition.load()
+if refusal then return refusal end
+local results = {}
+for i, row in ipairs(rows) do
+  local reader = readers.of(row.subids)
+  if not reader then
+    results[i] = {'not-subscribed'}
+  elseif positions.after(row.position, reader.position) then
+    results[i] = {'offset-not-found'}
+  else
+    window.commit(reader, row.position)
+    window.settle(reader)
+    ending.touched[reader.subid], ending.arrived[reader.subid] = true, true
+    results[i] = {'ok'}
+  end
+end
+return finish.reply(results, {}, 0)

@@ -1,0 +1,47 @@
+-- How what is kept of the log goes: `trim` in meta moves from its head to the cursor, past what still waits.
+-- NEEDS: log index
+--- @include partition writes positions entries retention
+-- In short rounds: bodies are read with their entries.
+local trim = {LIMIT = 200, ROUND = 20, rounds = 0}
+
+local function pass(entry)
+  partition.trim = entry.log_id
+  if not retention.done(entry.log_id, entry.at) then return end
+  retention.lose(entry.log_id, #entry.body)
+  -- Items leave the index when they are acknowledged; those of a log never are.
+  if partition.log_only and entry.item ~= '' and redis.call('HGET', key.index, entry.item) == entry.log_id then
+    writes.add('HDEL', key.index, entry.item)
+  end
+end
+
+-- Whether the first entries, up to `ROUND`, were all passed and others follow. Those of before `oldest` (ms) go by their
+-- age.
+local function pass_some(oldest)
+  local found = redis.call('XRANGE', key.log, '(' .. partition.trim, partition.cursor, 'COUNT', trim.ROUND)
+  for i = 1, #found do
+    if not retention.over() and positions.split(found[i][1]) >= oldest then return false end
+    pass(entries.read(found[i]))
+  end
+  return #found == trim.ROUND
+end
+
+-- Gives 1 when there is more to do.
+function trim.run(oldest)
+  if partition.kept == 0 then return 0 end
+  local more = true
+  while more and trim.rounds < trim.LIMIT / trim.ROUND do
+    more, trim.rounds = pass_some(oldest), trim.rounds + 1
+  end
+  writes.flush()
+  return more and 1 or 0
+end
+
+-- What is too old goes when time is what is asked about.
+function trim.aged()
+  return trim.run(partition.keep_ms > 0 and partition.now - partition.keep_ms or 0)
+end
+
+-- A cheap question, asked after everything that may have kept something.
+function trim.excess()
+  return retention.over() and trim.run(0) or 0
+end

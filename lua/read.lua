@@ -1,0 +1,31 @@
+#!lua flags=no-writes
+-- Read the log from where `start` says, whatever became of the items: up to `limit` entries, cut at `max_bytes` of payload.
+-- A start in the future is answered with nothing at all.
+-- KEYS: meta log replaced
+-- ARGV: now revision number start limit max_bytes
+-- RETURNS: ok stale gone deleted
+-- WRITES:
+--- @include partition entries start
+local refusal = partition.load()
+if refusal then return refusal end
+local position, gap = start.resolve(arg.start)
+local limit, bytes, found, more, full = tonumber(arg.limit), 0, {}, 0, false
+-- In short rounds: what is read past the bound of bytes is read in vain.
+while position and not full do
+  local raw = redis.call('XRANGE', key.log, '(' .. position, '+', 'COUNT', math.min(20, limit - #found + 1))
+  for i = 1, #raw do
+    local entry = entries.read(raw[i])
+    bytes = bytes + #entry.body
+    if #found == limit or (bytes > tonumber(arg.max_bytes) and #found > 0) then
+      more, full = 1, true
+      break
+    end
+    position = entry.log_id
+    found[#found + 1] = {position, entry.item ~= '' and entry.item or positions.item_id(position), entry.key, entry.by,
+      entry.body}
+  end
+  full = full or #raw == 0
+end
+local first = redis.call('XRANGE', key.log, '-', '+', 'COUNT', 1)[1]
+local told = position and {gap, first and first[1] or '', partition.tail, position, found} or {}
+return {'ok', told, {}, {}, {}, 0, more, partition.token}

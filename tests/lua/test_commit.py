@@ -1,0 +1,115 @@
+"""commit: readers say how far they have come."""
+
+import pytest
+
+from tests.lua.driver import T0, Queue
+from tests.lua.worded import W1, W2
+
+
+@pytest.fixture
+def log(unopened: Queue) -> Queue:
+    """Give a log with a reader of credit 2 that holds two of four entries."""
+    unopened.open(queueing="0", keep_items=100)
+    unopened.follow(W1, 2)
+    unopened.publish("a", "b", "c", "d")
+    return unopened
+
+
+def test_gives_credit_back(log: Queue) -> None:
+    """What is committed takes no credit any more, and as much more comes."""
+    assert log.commit(W1, f"{T0}-0").given == [(W1, "c")]
+    assert log.commit(W1, f"{T0}-2").given == [(W1, "d")]
+    assert log.commit(W1, f"{T0}-3").given == []
+    assert not log.client.exists(log.key("outstanding"))
+
+
+def test_is_cumulative(log: Queue) -> None:
+    """One commit is for all up to there; an earlier or a repeated one changes nothing."""
+    assert log.commit(W1, f"{T0}-1").given == [(W1, "c"), (W1, "d")]
+    for earlier in (f"{T0}-0", f"{T0}-1", "0-0"):
+        answer = log.commit(W1, earlier)
+        assert (answer.words, answer.given) == (["ok"], [])
+
+
+def test_of_what_was_not_sent(log: Queue) -> None:
+    """A position that was not handed out cannot be had: refused, and nothing changes."""
+    before = log.client.hgetall(log.key("readers"))
+    answer = log.commit(W1, f"{T0}-2")
+    assert (answer.words, answer.given) == (["offset-not-found"], [])
+    assert log.client.hgetall(log.key("readers")) == before
+
+
+def test_of_nobody(log: Queue) -> None:
+    """Whoever reads no stream here has nothing to commit, worker or stranger."""
+    log.subscribe("v@x/1", 1)
+    assert log.commit(W2, f"{T0}-0").words == ["not-subscribed"]
+    assert log.commit("v@x/1", f"{T0}-0").words == ["not-subscribed"]
+
+
+def test_a_bare_subscription(unopened: Queue) -> None:
+    """Any resource of a bare subscription commits for it."""
+    unopened.open(queueing="0", keep_items=9)
+    unopened.follow("v@x", 1)
+    unopened.publish("a", "b")
+    assert unopened.commit("v@x/desk", f"{T0}-0").given == [("v@x", "b")]
+
+
+def test_a_bounce_begins_anew(log: Queue) -> None:
+    """Q18, P30: what came back comes again with all since the last commit; a commit starts the count of bounces anew."""
+    log.commit(W1, f"{T0}-0")
+    answer = log.commit(W1, f"{T0}-1")
+    delivery = answer.deliveries[0]
+    again = log.bounce(W1, delivery)
+    assert again.words == ["ok"]
+    assert again.given == [(W1, "c"), (W1, "d")]
+    log.commit(W1, f"{T0}-2")
+    assert log.client.hvals(log.key("subscribers")) == [b"2 0 stream w1@x/a"]
+
+
+def test_bounces_end_the_stream(log: Queue) -> None:
+    """P30: the third in a row ends it, an error for good at once; one of somebody else's counts for nothing."""
+    delivery = log.commit(W1, f"{T0}-0").deliveries[0]
+    assert log.bounce(W2, delivery).words == ["lock-lost"]
+    assert log.bounce(W1, delivery).given == [(W1, "b"), (W1, "c")]
+    assert log.bounce(W1, delivery).given == [(W1, "b"), (W1, "c")]
+    assert log.bounce(W1, delivery).given == []
+    assert not {"readers", "reading", "outstanding", "subscribers"} & log.kept()
+    given = log.follow(W1, 2, "@earliest").deliveries
+    assert log.bounce(W1, given[0], gone="1").given == []
+    assert "readers" not in log.kept()
+
+
+def rescue(log: Queue, lapsed: str, rescuer: str) -> list[str]:
+    """Take over all that a frontend owes; gives the items."""
+    log.frontend, scan, upto, found = rescuer, "0", "", []
+    while True:
+        answer = log.run("resend", lapsed=lapsed, upto=upto, scan=scan)
+        found += [one.item for one in answer.deliveries]
+        scan, upto = answer.rows
+        if scan == "0":
+            return found
+
+
+def test_its_frontend_dies(log: Queue) -> None:
+    """X8: what a dead frontend may not have sent comes again, from the committed position on; once."""
+    log.commit(W1, f"{T0}-0")
+    assert rescue(log, "f1", "f2") == ["b", "c"]
+    assert rescue(log, "f1", "f3") == []
+    assert rescue(log, "f2", "f3") == ["b", "c"]
+
+
+def test_what_is_sent_does_not_come_again(log: Queue) -> None:
+    """X8: a frontend that had marked everything sent owes nothing; one that had marked a part sends from the commit on."""
+    token = log.expire().token
+    log.expire(sent=token)
+    assert rescue(log, "f1", "f2") == []
+    log.frontend = "f1"
+    log.commit(W1, f"{T0}-0")
+    assert rescue(log, "f1", "f2") == ["b", "c"]
+
+
+def test_an_earlier_frontend_dies(log: Queue) -> None:
+    """X8: a later share of another frontend's does not hide what an earlier one owed."""
+    log.frontend = "f2"
+    log.commit(W1, f"{T0}-0")
+    assert rescue(log, "f1", "f3") == ["b", "c"]

@@ -1,0 +1,260 @@
+"""What is kept of the log when its work is done, and how it goes (E22, EX7)."""
+
+import pytest
+
+from tests.lua.driver import T0, Queue
+from tests.lua.worded import W1, W2
+
+
+@pytest.fixture
+def keeping(unopened: Queue) -> Queue:
+    """Give a queue that keeps three entries, with a worker of credit 1."""
+    unopened.open(keep_items=3)
+    unopened.subscribe(W1, 1)
+    return unopened
+
+
+def work(queue: Queue, *items: str) -> None:
+    """Publish and acknowledge."""
+    for item in items:
+        queue.publish(item)
+        assert queue.retract(W1, item).words == ["ok"]
+
+
+def test_nothing_is_kept_unless_asked_for(queue: Queue) -> None:
+    """Without retention an acknowledgement leaves nothing behind."""
+    queue.subscribe(W1, 1)
+    work(queue, "a")
+    assert (queue.read(), queue.retained()) == ([], (0, 0))
+
+
+def test_keeps_the_newest(keeping: Queue) -> None:
+    """The oldest go when there are more than may be, and their bytes are counted."""
+    work(keeping, *"abcde")
+    assert (keeping.read(), keeping.retained()) == (list("cde"), (3, 18))
+
+
+def test_by_bytes(unopened: Queue) -> None:
+    """So many bytes of payload are kept, whole entries only."""
+    unopened.open(keep_bytes=20)
+    unopened.subscribe(W1, 1)
+    work(unopened, *"abcde")
+    assert (unopened.read(), unopened.retained()) == (list("cde"), (3, 18))
+
+
+def test_by_age(unopened: Queue) -> None:
+    """What is older than so many seconds goes with the visit that time asks for, which is not at once for each."""
+    unopened.open(keep_ms=32_000)
+    unopened.subscribe(W1, 1)
+    work(unopened, "a")
+    unopened.now += 1_000
+    unopened.publish("b")
+    answer = unopened.retract(W1, "b")
+    assert answer.due == T0 + 32_000
+    unopened.now = T0 + 32_001
+    answer = unopened.expire()
+    assert (unopened.read(), unopened.retained()) == (["b"], (1, 9))
+    assert answer.due == unopened.now + 2_000
+    unopened.now += 60_000
+    assert unopened.expire().due == 0
+    assert (unopened.read(), unopened.retained()) == ([], (0, 0))
+
+
+def test_what_waits_is_not_trimmed(unopened: Queue) -> None:
+    """What is not done stays however old it is and counts for nothing; when it is done it is older than all that is kept."""
+    unopened.open(keep_items=1, max_deliveries=0)
+    unopened.publish("locked", "delayed", "back", "fresh")
+    unopened.subscribe(W1, 3)
+    unopened.unlock(W1, "delayed", delay_ms=50_000)
+    unopened.subscribe(W1, 1)
+    unopened.unlock(W1, "back")
+    unopened.subscribe(W2, 9)
+    unopened.unsubscribe(W2, release="1")
+    unopened.subscribe(W1, 9)
+    work(unopened, *"abcd")
+    assert unopened.read() == ["locked", "delayed", "back", "fresh", "d"]
+    assert unopened.retained() == (1, 6)
+    for item in ("locked", "back", "fresh"):
+        assert unopened.retract(W1, item).words == ["ok"]
+    assert unopened.read() == ["delayed", "d"]
+    unopened.now += 50_000
+    assert unopened.expire().given == [(W1, "delayed")]
+    unopened.retract(W1, "delayed")
+    assert unopened.read() == ["d"]
+    assert unopened.retained() == (1, 6)
+
+
+def test_done_is_no_item_any_more(keeping: Queue) -> None:
+    """Kept is not waiting: not to be retracted, unlocked, shown or counted, and its id is free."""
+    keeping.publish("a", "")
+    keeping.retract(W1, "a")
+    made = f"0-{T0}-1"
+    keeping.retract(W1, made)
+    for item in ("a", made):
+        for how in (keeping.retract, keeping.unlock, keeping.renew):
+            assert how("alice@x/1", item).words == ["item-not-found"]
+            assert how("alice@x/1", item, owner="1").words == ["item-not-found"]
+    assert keeping.browse() == {}
+    assert keeping.browse("a", made) == {}
+    assert (keeping.stats()["waiting"], keeping.stats()["oldest_ms"]) == (0, 0)
+    assert keeping.publish("a", made).given == [(W1, "a")]
+    assert keeping.browse() == {"a": "locked", made: "waiting"}
+    assert keeping.read() == ["a", made, "a", made]
+
+
+def test_blocked_is_not_done(unopened: Queue) -> None:
+    """What waits for its turn in an ordered group stands before the cursor and is not done."""
+    unopened.open(keep_items=1, ordered="1")
+    unopened.subscribe(W1, 9)
+    unopened.publish("a", "b", "c", key="g")
+    work(unopened, "x", "y", "z")
+    assert unopened.browse() == {"a": "locked", "b": "waiting", "c": "waiting"}
+    assert unopened.browse("b") == {"b": "waiting"}
+    assert unopened.read() == ["a", "b", "c", "z"]
+    assert unopened.retract(W1, "a").given == [(W1, "b")]
+    assert (unopened.read(), unopened.retained()[0]) == (["b", "c", "z"], 1)
+
+
+def test_takes_no_room(unopened: Queue) -> None:
+    """What is done does not fill the node (P17)."""
+    unopened.open(keep_items=10)
+    unopened.subscribe(W1, 1)
+    work(unopened, *"abcd")
+    assert unopened.publish("e", "f", "g", max_items=2).words == ["ok", "ok", "node-full"]
+
+
+def test_browse_among_many(unopened: Queue) -> None:
+    """Items are shown in order though more than are shown are kept before and between them."""
+    unopened.open(keep_items=100, max_deliveries=0)
+    unopened.subscribe(W1, 1)
+    unopened.publish("locked")
+    unopened.subscribe(W2, 9)
+    unopened.publish("back")
+    unopened.unlock(W2, "back", delay_ms=9_000)
+    for number in range(20):
+        unopened.publish(f"i{number}")
+        unopened.retract(W2, f"i{number}")
+    unopened.unsubscribe(W2)
+    unopened.publish("x", "y")
+    assert unopened.browse() == {"locked": "locked", "back": "delayed", "x": "waiting", "y": "waiting"}
+    assert unopened.browse(limit=3) == {"locked": "locked", "back": "delayed", "x": "waiting"}
+
+
+def test_versions(unopened: Queue) -> None:
+    """X1: both versions of a republished item are kept when it is done; what a parked one supersedes is not acknowledged."""
+    unopened.open(keep_items=10)
+    unopened.publish("a", body="one")
+    unopened.publish("a", body="two!")
+    unopened.subscribe(W1, 1)
+    unopened.publish("a", body="three")
+    assert unopened.retract(W1, "a").given == [(W1, "a")]
+    assert unopened.retained() == (2, 7)
+    unopened.publish("a", body="four")
+    unopened.unlock(W1, "a")
+    assert unopened.retained() == (2, 7)
+    unopened.retract(W1, "a")
+    assert [row[4] for row in unopened.run("read", start="@earliest").rows[4]] == ["one", "two!", "four"]
+    assert unopened.retained() == (3, 11)
+    unopened.open(revision=2, keep_items=1)
+    unopened.expire()
+    assert unopened.retained() == (1, 4)
+
+
+def test_deleting_is_for_good(keeping: Queue) -> None:
+    """An owner's or publisher's retract, a purge and a dead letter that has arrived leave nothing."""
+    keeping.publish("a", "b", "c")
+    keeping.retract("alice@x/1", "b")
+    keeping.run("purge")
+    assert keeping.read() == ["a"]
+    letter = keeping.unlock(W1, "a", dead_letter="1").handovers[0]
+    keeping.run("handed", {"position": letter.position})
+    assert (keeping.read(), keeping.retained()) == ([], (0, 0))
+    work(keeping, "d")
+    keeping.run("purge")
+    assert keeping.read() == ["d"]
+
+
+def test_less_and_nothing(keeping: Queue) -> None:
+    """A lower limit takes effect with the next script, and none at all empties what was kept."""
+    work(keeping, *"abc")
+    keeping.open(revision=2, keep_items=1)
+    keeping.expire()
+    assert keeping.read() == ["c"]
+    keeping.open(revision=3)
+    keeping.expire()
+    assert (keeping.read(), keeping.retained()) == ([], (0, 0))
+    work(keeping, "d")
+    assert keeping.read() == []
+
+
+def test_bounded(unopened: Queue) -> None:
+    """A script lets 200 go at most and says that there is more."""
+    unopened.open(queueing="0", keep_items=1000)
+    for _ in range(5):
+        unopened.publish(*[""] * 100)
+    unopened.open(revision=2, queueing="0", keep_items=10)
+    assert unopened.expire().more == 1
+    assert unopened.retained()[0] == 300
+    assert unopened.expire().more == 1
+    assert unopened.expire().more == 0
+    assert unopened.retained()[0] == 10
+
+
+class TestLog:
+    """A node without queueing."""
+
+    @pytest.fixture
+    def log(self, unopened: Queue) -> Queue:
+        """Give a log of three entries."""
+        unopened.open(queueing="0", keep_items=3)
+        return unopened
+
+    def test_never_waits(self, log: Queue) -> None:
+        """A worker gets nothing of it, and nothing waits."""
+        log.publish("a", "b")
+        assert log.subscribe(W1, 5).given == []
+        assert log.publish("c").given == []
+        assert (log.stats()["waiting"], log.retained()) == (0, (3, 18))
+
+    def test_the_oldest_goes(self, log: Queue) -> None:
+        """XEP-0060 §7.1.2: it is never full, and ids that are gone leave no trace."""
+        assert log.publish(*"abcde", max_items=3).words == ["ok"] * 5
+        assert log.read() == list("cde")
+        assert log.client.hlen(log.key("index")) == 3
+
+    def test_an_id_again(self, log: Queue) -> None:
+        """Each publish is an event; the id names the latest, also when the first is gone."""
+        log.publish("a", "b")
+        log.publish("a")
+        assert log.read() == ["a", "b", "a"]
+        log.publish("c")
+        assert log.read() == ["b", "a", "c"]
+        assert log.retract("alice@x/1", "a").words == ["ok"]
+        assert log.read() == ["b", "c"]
+
+    def test_retract(self, log: Queue) -> None:
+        """Its publisher and owners delete an entry; nobody else, and it cannot be unlocked or renewed."""
+        log.publish("a", "")
+        assert log.retract("mallory@x/1", "a").words == ["forbidden"]
+        assert log.unlock("alice@x/1", "a").words == ["lock-lost"]
+        assert log.renew("alice@x/1", "a").words == ["lock-lost"]
+        assert log.retract("alice@x/1", "a").words == ["ok"]
+        assert log.retract("owner@x/1", f"0-{T0}-1", owner="1").words == ["ok"]
+        assert (log.read(), log.retained()) == ([], (0, 0))
+        assert "index" not in log.kept()
+
+    def test_browse(self, log: Queue) -> None:
+        """XEP-0060 §6.5: its entries are its items."""
+        log.publish("a", "b")
+        assert log.browse() == {"a": "kept", "b": "kept"}
+        assert log.browse("b") == {"b": "kept"}
+
+    def test_purge(self, log: Queue) -> None:
+        """A purge empties it."""
+        log.publish("a", "b")
+        assert log.run("purge").rows == [2]
+        assert (log.read(), log.retained(), "index" in log.kept()) == ([], (0, 0), False)
+
+    def test_ignores_repeats(self, log: Queue) -> None:
+        """X1: with dedupe `ignore` a repeat within the window is none."""
+        assert log.publish("a", "a", dedupe="ignore").words == ["ok", "duplicate"]
