@@ -506,13 +506,12 @@ class Model:
         if len(self.items) + len(self.dying) < self.options.max_items:
             return True
         dead_letter = self.options.node_full == "dead-letter-oldest"
-        waiting = self.waiting()
         if self.options.node_full == "reject" or (dead_letter and not self.options.dead_letters):
             return False
-        if not waiting:
+        oldest = next(filter(self._admitted, self.waiting()), None)
+        if oldest is None:
             self._cursor = self._tail
             return False
-        oldest = waiting[0]
         if oldest.state == "fifo":
             self._cursor = oldest.position
         if dead_letter:
