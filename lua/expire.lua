@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Do what time asks for: try again what was not confirmed, end locks whose deadline has passed, hand out what may go, take
--- up dead letters left half-way.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries
+-- Do what time asks for: try again what was not confirmed, end locks whose deadline has passed, an owner's lease, and what
+-- an attach has left locked; hand out what may go, take up dead letters left half-way.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries owners
 -- ARGV: now revision frontend sent number retry max_bounces
 -- RETURNS: ok stale gone deleted
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries
---- @include finish tries
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries owners
+--- @include finish tries ownership
 local refusal = partition.load()
 if refusal then return refusal end
 local repeated, more_due = tries.run()
@@ -15,14 +15,18 @@ for i, position in ipairs(late) do
   local flight = flying[i]
   if flight then
     ending.release(flight, 'expired', {})
-    notices[#notices + 1] = {flight.jid, flight.item, tonumber(flight.token)}
+    notices[#notices + 1] = {'unlocked', flight.jid, flight.item, tonumber(flight.token)}
   else
     writes.add('ZREM', key.deadlines, position)
   end
 end
+writes.flush()
+ownership.lapse()
+if owner.get() and owner.get().clearing then ownership.clear('stolen') end
+for _, lost in ipairs(leave.lost) do notices[#notices + 1] = lost end
 handover.resume()
 journal.trim()
 local reply = finish.reply({}, notices, dispatch.LIMIT)
 for _, row in ipairs(repeated) do reply[3][#reply[3] + 1] = row end
-if #late == 200 or more_due then reply[7] = 1 end
+if #late == 200 or more_due or (owner.get() and owner.get().clearing) then reply[7] = 1 end
 return reply

@@ -3,7 +3,7 @@
 -- KEYS: meta log index replaced ready delayed inflight deadlines history handover answers answers_old retries
 -- ARGV: now revision number | sender subids owner item token
 -- RETURNS: ok stale gone deleted | ok item-not-found forbidden locked-by-another lock-lost
--- WRITES: deadlines
+-- WRITES: meta deadlines
 --- @include judge due
 local refusal = partition.load()
 if refusal then return refusal end

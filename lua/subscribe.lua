@@ -5,26 +5,18 @@
 -- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit qos must
 -- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions
 -- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries
---- @include finish
+--- @include finish newcomers
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
-  local subscriber = subscriptions.get(row.subid)
-  if not subscriber and row.must == '1' then
+  if row.must == '1' and not subscriptions.get(row.subid) then
     results[i] = {'not-subscribed'}
-  elseif not subscriber and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
+  elseif not newcomers.room(row.subid) then
     results[i] = {'too-many-subscriptions'}
   else
-    if not subscriber then redis.call('ZADD', key.resting, 0, row.subid) end
-    local qos = row.qos ~= '' and row.qos or subscriber.qos
-    subscriptions.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = qos})
-    if qos ~= 'unacknowledged' and not partition.confirms then
-      redis.call('HSET', key.meta, 'confirms', '1')
-      partition.confirms = true
-    end
-    ending.touched[row.subid] = true
-    results[i] = {'ok', row.credit, qos}
+    if partition.owner then owner.met(row.subid .. ' ' .. row.subid) end
+    results[i] = {'ok', row.credit, newcomers.seat(row)}
   end
 end
 return finish.reply(results, {}, dispatch.LIMIT)

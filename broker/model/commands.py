@@ -117,6 +117,14 @@ class Subscribe:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """Renew the leases of all that the sender owns on a node: the heartbeat of an owner (EX16)."""
+
+    node: str
+    sender: Jid
+
+
+@dataclass(frozen=True, slots=True)
 class Adjust:
     """Change a subscription that exists (XEP-0060 subscription options); `qos` None leaves it as it is."""
 
@@ -265,6 +273,7 @@ Command = (
     | Renew
     | Locks
     | Subscribe
+    | Keep
     | Adjust
     | Options
     | Unsubscribe

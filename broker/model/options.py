@@ -63,6 +63,11 @@ class NodeConfig:
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
     partitions: int = 1
     ordered: bool = False
+    groups: str = ""
+
+    def admits(self, group: str) -> bool:
+        """Tell whether a consumer group may form; while none is named, any may (E26)."""
+        return not self.groups.strip() or group in self.groups.split()
 
     def dead_letters_of(self, node: str) -> str | None:
         """Name the node that takes the dead letters of `node`; None when there are to be none."""
@@ -223,6 +228,13 @@ OPTIONS: Final = (
         "boolean",
         "Items of one group key are worked on one after another",
         _boolean,
+    ),
+    Option(
+        "stanzaq#groups",
+        "groups",
+        "text-single",
+        "Consumer groups that may own partitions, with blanks between (empty: any)",
+        _text(4096),
     ),
 )
 

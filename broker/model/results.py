@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from broker.model.items import Listed, Lock
+from broker.model.items import Listed, Lock, Owned
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
@@ -58,12 +58,24 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """A subscription as it stands, with the credit that was granted (Q9)."""
+    """A subscription as it stands, with the credit that was granted (Q9).
+
+    With a `group` it is that of an owner, and these partitions are its own (E11, E27); none while it waits for one (EX19).
+    """
 
     jid: Jid
     subid: str
     credit: int
     qos: Qos = Qos.UNACKNOWLEDGED
+    group: str = ""
+    owned: tuple[Owned, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The leases of what the sender owns on a node are renewed (EX16)."""
+
+    owned: tuple[Owned, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +150,7 @@ Result = (
     | Renewed
     | Held
     | Subscribed
+    | Kept
     | Unsubscribed
     | Browsed
     | Declared

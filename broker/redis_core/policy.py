@@ -25,6 +25,7 @@ from broker.model.options import AccessModel, PublishModel
 from broker.model.problems import Problem
 from broker.model.results import Refused
 from broker.redis_core.calls.workers import subid_refusal
+from broker.redis_core.internal import Attach
 
 _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
 _READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
@@ -33,7 +34,7 @@ _OUTCAST = Refused(Problem.FORBIDDEN, "the node's owners have barred you from it
 _OWNERS_ONLY = Refused(Problem.FORBIDDEN, "only the node's owners may do this")
 
 
-def refusal(command: Command, record: NodeRecord) -> Refused | None:  # noqa: PLR0911  (a table of cases)
+def refusal(command: Command | Attach, record: NodeRecord) -> Refused | None:  # noqa: PLR0911  (a table of cases)
     """Refuse a command that its sender's standing does not allow; None lets it pass on to its script."""
     standing = record.affiliation(bare(command.sender))
     if standing is Affiliation.OUTCAST:
@@ -41,10 +42,10 @@ def refusal(command: Command, record: NodeRecord) -> Refused | None:  # noqa: PL
     match command:
         case Publish():
             return _publishing(command, record, standing)
-        case Subscribe() | Adjust() | Options() | Unsubscribe():
+        case Subscribe() | Attach() | Adjust() | Options() | Unsubscribe():
             if bare(command.jid) != bare(command.sender):
                 return Refused(Problem.JID_MISMATCH, "you may act for your own JID only")
-            if isinstance(command, Subscribe):
+            if isinstance(command, Subscribe | Attach):
                 return _reading(record, standing)
             return subid_refusal(command)
         case Browse():

@@ -12,7 +12,7 @@ function bounces.take(flight, reason, gone)
   subscriber.bounces = subscriber.bounces + 1
   subscriptions.put(subscriber)
   if gone or subscriber.bounces >= tonumber(arg.max_bounces) then
-    leave.remove(flight.subid)
+    leave.remove(flight.subid, true, 'gone')
     leave.release(flight.subid, 'bounced', 'gone')
   end
 end

@@ -1,7 +1,7 @@
 -- When the partition next needs a visit: a lock's deadline, a delay's end, what to try or to hand over
--- again.
+-- again, and the end of its owner's lease.
 -- NEEDS: deadlines delayed handover retries
---- @include partition
+--- @include partition owner
 -- `retry_at` is when the first hand-over is to be taken up again; a script that has not looked says a whole time from now.
 local due = {RETRY_MS = 5000}
 
@@ -15,6 +15,11 @@ function due.next()
   if redis.call('EXISTS', key.handover) == 1 then
     local retry = due.retry_at or partition.now + due.RETRY_MS
     if soonest == 0 or retry < soonest then soonest = retry end
+  end
+  local who = owner.get()
+  if who then
+    local lease = who.clearing and partition.now or who.lease
+    if soonest == 0 or lease < soonest then soonest = lease end
   end
   return soonest
 end

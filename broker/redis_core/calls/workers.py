@@ -11,7 +11,7 @@ from broker.model.results import Held, Refused, Result, Subscribed
 from broker.redis_core.calls.call import Call, Values, refused, subid, subids
 from broker.redis_core.internal import Leave, Left
 
-_DETAILS = {
+DETAILS = {
     b"not-subscribed": "there is no such subscription",
     b"too-many-subscriptions": f"the node has {MAX_SUBSCRIBERS} subscribers, the most it may",
 }
@@ -30,17 +30,19 @@ def _row(command: Subscribe | Adjust, _record: NodeRecord) -> Values:
 def _subscribed(command: Subscribe | Adjust, reply: list[bytes], _record: NodeRecord) -> Result:
     if reply[0] == b"ok":
         return Subscribed(command.jid, subid(command.jid), int(reply[1]), Qos(reply[2].decode()))
-    return refused(reply[0], _DETAILS.get(reply[0], ""))
+    return refused(reply[0], DETAILS.get(reply[0], ""))
 
 
 def _options(command: Options, reply: list[Any], _record: NodeRecord) -> Result:
     if reply[0] == b"ok":
         return Subscribed(command.jid, subid(command.jid), reply[1], Qos(reply[2].decode()))
-    return refused(reply[0], _DETAILS.get(reply[0], ""))
+    return refused(reply[0], DETAILS.get(reply[0], ""))
 
 
 def _unsubscribe_row(command: Unsubscribe | Leave, _record: NodeRecord) -> Values:
-    return {"subid": subid(command.jid), "release": "1" if isinstance(command, Leave) else ""}
+    gone = "1" if isinstance(command, Leave) else ""
+    # Whoever leaves in order closes what it owned; a connection that is lost is not closed by its owner (EX11).
+    return {"subid": subid(command.jid), "release": gone, "kept": gone, "reason": ""}
 
 
 def _left(_command: Unsubscribe | Leave, reply: list[Any], _record: NodeRecord) -> Left:
@@ -63,12 +65,13 @@ def subid_refusal(command: Adjust | Options | Unsubscribe) -> Refused | None:
     return None
 
 
-def _bound(_command: Any, _record: NodeRecord) -> Values:
+def bound(_command: Any, _record: NodeRecord) -> Values:
+    """Give how many subscribers a partition may have."""
     return {"max_subscribers": MAX_SUBSCRIBERS}
 
 
-subscribe = Call("subscribe", _subscribed, _bound, _row)
-adjust = Call("subscribe", _subscribed, _bound, _row)
+subscribe = Call("subscribe", _subscribed, bound, _row)
+adjust = Call("subscribe", _subscribed, bound, _row)
 options = Call("options", _options, row=lambda command, _record: {"subid": subid(command.jid)})
 unsubscribe = Call("unsubscribe", _left, row=_unsubscribe_row)
 leave = Call("unsubscribe", _left, row=_unsubscribe_row)
