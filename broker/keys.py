@@ -23,7 +23,13 @@ class Key:
 
 TABLE: Final = (
     Key("meta", "hash", "partition", "revision, options that scripts read, cursor, tail, token", "a dozen fields"),
-    Key("log", "stream", "partition", "every payload, once: by, body, id, key, at", "drained by acknowledgement; max_items"),
+    Key(
+        "log",
+        "stream",
+        "partition",
+        "every payload, once: by, body, id, key, at",
+        "drained by acknowledgement; max_items",
+    ),
     Key("index", "hash", "partition", "publisher's item id -> position", "items with ids of their publishers"),
     Key(
         "replaced",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Final
 
-from broker.model.names import Jid
+from broker.model.names import Jid, Partition
 from broker.model.options import BY_NAME, FORCED, IGNORED, OPTIONS, NodeConfig, Option
 from broker.model.problems import MalformedRequest, Problem
 
@@ -74,6 +74,15 @@ class NodeRecord:
     revision: int
     config: NodeConfig
     affiliations: Mapping[Jid, Affiliation] = field(default_factory=dict)
+
+    def partition(self, number: int) -> Partition:
+        """Give one of its partitions."""
+        return Partition(self.name, self.incarnation, number)
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """Give all of its partitions."""
+        return tuple(map(self.partition, range(self.config.partitions)))
 
     def affiliation(self, jid: Jid) -> Affiliation:
         """Give how a bare JID stands to the node."""

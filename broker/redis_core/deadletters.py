@@ -47,8 +47,8 @@ class DeadLetters:
         self._nodes = nodes
         self._ask = ask
 
-    async def carry(self, record: NodeRecord, letter: list[Any]) -> bool:
-        """Bring one letter to its node; False leaves it in its record, to be taken up again."""
+    async def carry(self, record: NodeRecord, partition: int, letter: list[Any]) -> bool:
+        """Bring one letter of a partition to its node; False leaves it in its record, to be taken up again."""
         position, item, publisher, envelope, attempts, holder, reason, key = letter
         target = record.config.dead_letters_of(record.name)
         if target is None:
@@ -62,7 +62,7 @@ class DeadLetters:
             "publisher": publisher.decode(),
         }
         # Unique for ever: an id that was used twice in the queue must not overwrite the first dead letter.
-        item_id = f"{record.incarnation}-0-{position.decode()}"
+        item_id = f"{record.incarnation}-{partition}-{position.decode()}"
         if not await self._taken_by_owners(record, target):
             log.warning("dead letter kept back: its node is another's, or one too many", node=record.name, to=target)
             return False
@@ -71,7 +71,7 @@ class DeadLetters:
         if not isinstance(result, Published):
             log.warning("dead letter not delivered yet", node=record.name, to=target, result=result)
             return False
-        await self._ask(Handed(record.name, record.incarnation, position.decode()))
+        await self._ask(Handed(record.name, record.incarnation, position.decode(), partition))
         return True
 
     async def _taken_by_owners(self, record: NodeRecord, target: str) -> bool:

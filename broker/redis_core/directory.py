@@ -24,6 +24,8 @@ IDLE_PRESENCE_SECONDS = 3_600
 MOST_PER_JID = 1_000
 LISTED = 1_000
 
+_PARTITIONS = "stanzaq#partitions"
+
 
 @dataclass(frozen=True, slots=True)
 class Seat:
@@ -98,13 +100,20 @@ class Directory:
             case _:
                 return Refused(Problem.NODE_NOT_FOUND)
 
-    async def forget(self, record: NodeRecord) -> None:
-        """Remove the record of a node whose partitions are deleted."""
+    async def delete(self, record: NodeRecord) -> list[Jid]:
+        """Delete the partitions for good, then the record; gives who was subscribed."""
+        jids: dict[Jid, None] = {}
+        for partition in record.partitions:
+            jids.update(dict.fromkeys(await self._delete(partition)))
+        await self._forget(record)
+        return list(jids)
+
+    async def _forget(self, record: NodeRecord) -> None:
         await self._server.run(self._call("forget", record.name, {"incarnation": record.incarnation}))
         await self._server.command("ZREM", keys.of_service("names"), record.name)
 
-    async def open(self, record: NodeRecord) -> bool:
-        """Bring the node's partition to the record's revision; False when the partition was deleted."""
+    async def open(self, record: NodeRecord, numbers: Sequence[int] | None = None) -> bool:
+        """Bring partitions, all unless named, to the record's revision; False when one of them was deleted."""
         config = record.config
         seconds, micros = await self._server.command("TIME")
         fixed: dict[str, Value] = {
@@ -118,12 +127,15 @@ class Directory:
             "dead_letters": "1" if config.dead_letters_of(record.name) else "0",
             "journal_max": self._journal_records,
         }
-        partition = Partition(record.name, record.incarnation)
-        call = self._server.arguments("open", [keys.of_partition("meta", partition)], fixed)
-        return bool((await self._server.run(call))[0] == b"ok")
+        chosen = record.partitions if numbers is None else map(record.partition, numbers)
+        calls = [self._server.arguments("open", [keys.of_partition("meta", each)], fixed) for each in chosen]
+        replies = await self._server.run_all(calls)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return all(reply[0] == b"ok" for reply in replies)
 
-    async def delete_partition(self, partition: Partition) -> list[Jid]:
-        """Delete a partition for good; gives who was subscribed."""
+    async def _delete(self, partition: Partition) -> list[Jid]:
         names = [keys.of_partition(name, partition) for name in self._server.header("delete").keys]
         jids: list[Jid] = []
         scan = b"0"
@@ -139,15 +151,25 @@ class Directory:
         found = await self._server.command("ZRANGE", keys.of_service("names"), first, first + count - 1)
         return tuple(name.decode() for name in found)
 
-    async def concerned(self, names: Sequence[str], frontend: str) -> list[str]:
-        """Give those nodes where a frontend may have left something: locks of whomsoever, or a mark of its own."""
-        found = await self._server.commands([("HGET", keys.of_node("node", name), "incarnation") for name in names])
-        partitions = [Partition(name, each.decode()) for name, each in zip(names, found, strict=True) if each]
+    async def partitions(self, names: Sequence[str]) -> list[Partition]:
+        """Give the partitions of those of the nodes that there are."""
+        lives = await self._server.commands([("HGET", keys.of_node("node", name), "incarnation") for name in names])
+        counts = await self._server.commands([("HGET", keys.of_node("options", name), _PARTITIONS) for name in names])
+        return [
+            Partition(name, life.decode(), number)
+            for name, life, count in zip(names, lives, counts, strict=True)
+            if life
+            for number in range(int(count or 1))
+        ]
+
+    async def concerned(self, names: Sequence[str], frontend: str) -> list[Partition]:
+        """Give those partitions where a frontend may have left something: locks of whomsoever, or a mark of its own."""
+        partitions = await self.partitions(names)
         asked = [("EXISTS", keys.of_partition("inflight", partition)) for partition in partitions]
         marked = [("HEXISTS", keys.of_partition("sent", partition), frontend) for partition in partitions]
         answers = await self._server.commands([*asked, *marked])
         both = zip(partitions, answers[: len(partitions)], answers[len(partitions) :], strict=True)
-        return [partition.node for partition, locked, mark in both if locked or mark]
+        return [partition for partition, locked, mark in both if locked or mark]
 
     async def own(self, jid: Jid, node: str) -> bool:
         """Count a node to its creator's quota; False when the quota is used up."""

@@ -15,6 +15,7 @@ class Expire:
     """Do in a partition what time asks for."""
 
     node: str
+    partition: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Resend:
     after: int | None = None
     upto: int | None = None
     scan: str = "0"
+    partition: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,18 @@ class Handed:
     node: str
     incarnation: str
     position: str
+    partition: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """Ask a partition whether it has an item of this id, and whether the sender holds it."""
+
+    node: str
+    sender: Jid
+    item_id: str
+    token: int | None
+    partition: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +121,7 @@ class KeepOne:
     partition: int
 
 
-Internal = Expire | Resend | Leave | DeadLetter | Handed | Subscribers | Detach | KeepOne
+Internal = Expire | Resend | Leave | DeadLetter | Handed | Find | Subscribers | Detach | KeepOne
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +141,14 @@ class Left:
     held: int
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a partition knows of an item: held by whoever asks, or there at all."""
+
+    held: bool
+    there: bool
+
+
 LaneCommand = (
     Internal
     | Attach
@@ -143,7 +165,7 @@ LaneCommand = (
     | commands.Purge
     | commands.Stats
 )
-"""What a node's lane carries out by one script; a `Bounce` or a `Confirm` too, which name their partition instead of the node."""
+"""What a partition's lane carries out by one script; a `Bounce` or a `Confirm` too, which name their partition in full."""
 
 Outcome = Result | Scanned | Left | Owned
 """How any of these turns out."""

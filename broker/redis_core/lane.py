@@ -1,7 +1,7 @@
-"""One node's lane: gathers its commands, runs their scripts one call after another, and hands out what they answer.
+"""One partition's lane: gathers its commands, runs their scripts one call after another, and hands out what they answer.
 
 With a single call under way per partition, commands keep their order, what arrives meanwhile gathers into the next
-batch, and after a lost reply the lane knows exactly which deliveries it never saw. The node's record is cached here and
+batch, and after a lost reply the lane knows exactly which deliveries it never saw. The node's record may be an old one and is
 checked by every script (revision), so a lane holds nothing that another frontend does not.
 """
 
@@ -25,8 +25,8 @@ from broker.redis_core.calls import OF
 from broker.redis_core.calls.call import Reply, delivery
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import Expire, Handed, Internal, Outcome, Resend, Scanned, ignored
+from broker.redis_core.known import Known
 from broker.redis_core.marks import Marks
-from broker.redis_core.nodes import with_admins
 from broker.redis_core.policy import refusal
 from broker.redis_core.server import Arguments, Server
 
@@ -45,7 +45,6 @@ class Surroundings(Protocol):
     """What a lane needs of the core around it."""
 
     frontend: str
-    admins: frozenset[Jid]
     once_ms: int
     retry: str
 
@@ -64,25 +63,26 @@ class Surroundings(Protocol):
     def announce(self, partition: Partition, due_ms: int) -> None:
         """Note when the partition next needs a visit."""
 
-    def hand_over(self, record: NodeRecord, letter: list[Any]) -> None:
-        """Bring a dead letter to its node."""
+    def hand_over(self, record: NodeRecord, partition: int, letter: list[Any]) -> None:
+        """Bring a dead letter of a partition to its node."""
 
     def count(self, what: str, amount: int = 1) -> None:
         """Count for the metrics."""
 
 
 class Lane:
-    """The way of one node's commands to Redis."""
+    """The way of one partition's commands to Redis."""
 
-    def __init__(self, node: str, server: Server, directory: Directory, around: Surroundings) -> None:
-        """Make an idle lane; the record is read with the first command."""
-        self.node = node
+    def __init__(self, known: Known, number: int, server: Server, directory: Directory, around: Surroundings) -> None:
+        """Make an idle lane for the partition `number` of a node."""
+        self.node = known.node
+        self.number = number
+        self._known = known
         self._server = server
         self._directory = directory
         self._around = around
         self._pending: deque[Ticket] = deque()
         self._running: asyncio.Task[None] | None = None
-        self._record: NodeRecord | None = None
         self._incarnation = ""
         self._marks = Marks()
         self._closing = False
@@ -94,13 +94,9 @@ class Lane:
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._run())
 
-    def forget(self) -> None:
-        """Read the record anew with the next command."""
-        self._record = None
-
     def mark(self) -> None:
         """Visit the partition on the lane's own account: to tell what is sent, and to look for what was lost."""
-        self.submit(Expire(self.node), ignored)
+        self.submit(Expire(self.node, self.number), ignored)
 
     def close(self) -> None:
         """Visit it for the last time before the stream is closed in order."""
@@ -153,13 +149,12 @@ class Lane:
             if self._doubts:
                 self._doubts -= 1
                 tickets = [self._search(self._marks.received), *tickets]
-            cached = self._record
-            record = await self._known()
+            cached = self._known.record
+            record = self._met(await self._known.read())
             allowed, refused = self._judged(record, tickets)
             if refused and cached is not None:
                 # No script follows a refusal and would find the record old, so none is given by an old one.
-                self.forget()
-                record = await self._known()
+                record = self._met(await self._known.renew())
                 allowed, refused = self._judged(record, tickets)
             # From here on only those are owed an answer whom the policy has not refused.
             tickets = allowed
@@ -192,35 +187,28 @@ class Lane:
             again = []
         return again
 
-    async def _known(self) -> NodeRecord | None:
-        if self._record is None:
-            self._adopt(await self._directory.read(self.node))
-        return self._record
-
-    def _adopt(self, record: NodeRecord | None) -> None:
+    def _met(self, record: NodeRecord | None) -> NodeRecord | None:
+        """Begin anew when the node is another of the same name."""
         if record is not None and record.incarnation != self._incarnation:
             self._incarnation = record.incarnation
             self._marks, self._doubts = Marks(), 0
-        self._record = record and with_admins(record, self._around.admins)
+        return record
 
     async def _renewed(self, old: NodeRecord) -> Refused | None:
         """Read the record anew and bring the partition up to it; gives a reason if nobody can be served."""
         try:
-            self._adopt(await self._directory.read(self.node))
-            # Kept here as well: while this waits for Redis, others may have the lane forget it.
-            record = self._record
-            if record and await self._directory.open(record):
+            record = self._met(await self._known.renew())
+            if record and await self._directory.open(record, (self.number,)):
                 return None
             # The partition is deleted and its record is not: whoever deleted the node did not come to the end of it.
             if record and record.incarnation == old.incarnation:
-                for jid in await self._directory.delete_partition(Partition(old.name, old.incarnation)):
+                for jid in await self._directory.delete(record):
                     self._around.notify(NodeEvent(self.node, jid, "delete"))
-                await self._directory.forget(record)
         except (CoreUnavailable, ScriptDefect, CorruptRecord) as error:
             log.warning("record not renewed", node=self.node, error=str(error))
-            self.forget()
+            self._known.forget()
             return _FAILED
-        self.forget()
+        self._known.forget()
         return _GONE
 
     def _judged(
@@ -250,7 +238,7 @@ class Lane:
             "revision": record.revision,
             "frontend": self._around.frontend,
             "sent": self._mark() if "sent" in header.arguments else None,
-            "number": 0,
+            "number": self.number,
             "once_ms": self._around.once_ms,
             "retry": self._around.retry,
         }
@@ -261,7 +249,7 @@ class Lane:
             rows = [call.row(command, record) for command, _reply in batch.tickets]
         else:
             rows = call.rows(first, record) if call.rows else []
-        partition = Partition(record.name, record.incarnation)
+        partition = record.partition(self.number)
         return self._server.arguments(
             call.script, [keys.of_partition(name, partition) for name in header.keys], fixed, rows
         )
@@ -299,19 +287,19 @@ class Lane:
         self._hand_out(record, read)
         # A door that has much to write is left alone: the pulse visits again, since what was handed out is not marked yet.
         if read.more and (call.row is not None or batch.kind is Expire) and not self._around.congested():
-            self.submit(Expire(self.node), ignored)
+            self.submit(Expire(self.node, self.number), ignored)
         return []
 
     def _search(self, after: int, upto: int | None = None, scan: str = "0") -> Ticket:
         """Look for deliveries of this frontend's own that it has not seen or not written: all that come after `after`."""
-        return Resend(self.node, self._around.frontend, after, upto, scan), partial(self._searched, after)
+        return Resend(self.node, self._around.frontend, after, upto, scan, self.number), partial(self._searched, after)
 
     def _searched(self, after: int, outcome: Outcome) -> None:
         if isinstance(outcome, Scanned) and outcome.scan != "0":
             self.submit(*self._search(after, outcome.upto, outcome.scan))
 
     def _hand_out(self, record: NodeRecord, read: Reply) -> None:
-        partition = Partition(record.name, record.incarnation)
+        partition = record.partition(self.number)
         for jid, item, token in read.notices:
             self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token))
             self._around.count("expired")
@@ -321,7 +309,7 @@ class Lane:
             self._around.deliver(made)
             self._marks.received = max(self._marks.received, made.sequence)
         for letter in read.handovers:
-            self._around.hand_over(record, letter)
+            self._around.hand_over(record, self.number, letter)
         if read.due_ms:
             self._around.announce(partition, read.due_ms)
 

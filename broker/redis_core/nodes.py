@@ -10,7 +10,7 @@ from typing import Any
 
 from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Nodes, Purge, Subscribe
 from broker.model.items import NodeEvent, Notice
-from broker.model.names import NODE_NAME_BYTES, Jid, Partition, bare
+from broker.model.names import NODE_NAME_BYTES, Jid, bare
 from broker.model.nodes import Affiliation, NodeRecord, configured
 from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
@@ -53,7 +53,7 @@ class NodeWork:
         self._notify = notify
 
     async def declare(self, command: Declare) -> Result:
-        """Create a node with its partition."""
+        """Create a node with its partitions."""
         owner = bare(command.sender)
         node = secrets.token_hex(8) if command.node is None else command.node
         config = self._wanted(command, node)
@@ -103,7 +103,7 @@ class NodeWork:
         return refusal(command, record) or Described(record)
 
     async def configure(self, command: Configure) -> Result:
-        """Change a node's configuration, then its partition's copy of it."""
+        """Change a node's configuration, then its partitions' copies of it."""
         for _attempt in range(_RETRIES):
             record = await self._read(command.node)
             if record is None:
@@ -154,15 +154,14 @@ class NodeWork:
                 left = await self._ask(Leave(record.name, seat))
 
     async def delete(self, command: Delete) -> Result:
-        """Delete the partition, then the record, and tell all who were subscribed (P24)."""
+        """Delete the node and tell all who were subscribed (P24)."""
         record = await self._read(command.node)
         if record is None:
             return _GONE
         refused = refusal(command, record)
         if refused is not None:
             return refused
-        jids = await self._directory.delete_partition(Partition(record.name, record.incarnation))
-        await self._directory.forget(record)
+        jids = await self._directory.delete(record)
         for jid, affiliation in record.affiliations.items():
             if affiliation is Affiliation.OWNER:
                 await self._directory.disown(jid, command.node)

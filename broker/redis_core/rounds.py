@@ -18,8 +18,11 @@ from broker.redis_core.internal import Ask, Expire, Outcome, Resend, Scanned, ig
 from broker.redis_core.lane import Lane
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.pulse import Pulse, Visits
+from broker.redis_core.routes import Routes
 
 log = structlog.get_logger()
+
+_AWAY_FOR_GOOD = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
 
 LOOK_EVERY = 5
 """Turns of the pulse between two looks in passing: idle cost stays under 20 commands a second, those in scripts counted."""
@@ -31,8 +34,8 @@ class Lanes(Protocol):
     frontend: str
     metrics: Metrics
 
-    def lane(self, node: str) -> Lane:
-        """Give the lane of a node."""
+    def routes(self, node: str) -> Routes:
+        """Give the lanes of a node's partitions."""
 
     def lanes(self) -> list[Lane]:
         """Give the lanes there are."""
@@ -56,11 +59,12 @@ class Rounds:
         self._rescuing: set[str] = set()
         self._turns = 0
         self._looked = 0
+        self._next: list[Partition] = []
 
     async def act(self, visits: Visits) -> None:
         """Do what one turn of the pulse has found."""
         for partition in visits.due:
-            self._core.lane(partition.node).submit(Expire(partition.node), partial(self._visited, partition))
+            self._visit(partition, partial(self._visited, partition))
         if visits.blind:
             self._core.background(self.visit_all())
         for frontend in visits.lapsed:
@@ -76,23 +80,29 @@ class Rounds:
             await self._look_in_passing()
             self._core.background(self._finish())
 
+    def _visit(self, partition: Partition, reply: Callable[[Outcome], None]) -> None:
+        self._core.routes(partition.node).submit(Expire(partition.node, partition.number), reply)
+
     def _visited(self, partition: Partition, outcome: Outcome) -> None:
         """Owe a visit that failed again: nobody else knows of it."""
-        if isinstance(outcome, Refused) and outcome.problem is not Problem.NODE_NOT_FOUND:
+        if isinstance(outcome, Refused) and outcome.problem not in _AWAY_FOR_GOOD:
             self._pulse.announce(partition, int(self._pulse.now_ms()))
 
     async def _look_in_passing(self) -> None:
         """Visit one partition, the next in the list each time, round and round: finds what events missed."""
-        names = await self._directory.names(self._looked, 1)
-        self._looked = self._looked + 1 if names else 0
-        for node in names:
-            self._core.lane(node).submit(Expire(node), ignored)
+        if not self._next:
+            names = await self._directory.names(self._looked, 1)
+            self._looked = self._looked + 1 if names else 0
+            self._next = await self._directory.partitions(names)
+        for partition in self._next[:1]:
+            self._visit(partition, ignored)
+        del self._next[:1]
 
     async def visit_all(self) -> None:
         """Visit every partition once, as a frontend does that has just started or does not know what is due."""
         try:
-            async for node in self._nodes():
-                await self._ask(Expire(node))
+            async for partition in self._partitions():
+                await self._ask(Expire(partition.node, partition.number))
         except CoreUnavailable:
             self._pulse.blinded()
             raise
@@ -103,8 +113,8 @@ class Rounds:
             # What it owed comes first and is looked for in bulk: thousands of idle nodes must not stand in its way.
             complete, first = True, 0
             while names := await self._directory.names(first):
-                for node in await self._directory.concerned(names, frontend):
-                    complete = await self.rescue_lane(node, frontend) and complete
+                for partition in await self._directory.concerned(names, frontend):
+                    complete = await self.rescue_partition(partition, frontend) and complete
                 first += len(names)
             if complete:
                 self._pulse.rescued(frontend)
@@ -112,13 +122,13 @@ class Rounds:
         finally:
             self._rescuing.discard(frontend)
 
-    async def rescue_lane(self, node: str, frontend: str) -> bool:
-        """Take over what a frontend owes on one node; False when that has to be tried again."""
+    async def rescue_partition(self, partition: Partition, frontend: str) -> bool:
+        """Take over what a frontend owes in one partition; False when that has to be tried again."""
         scan, upto = "0", None
         while True:
-            outcome = await self._ask(Resend(node, frontend, None, upto, scan))
+            outcome = await self._ask(Resend(partition.node, frontend, None, upto, scan, partition.number))
             if not isinstance(outcome, Scanned):
-                return isinstance(outcome, Refused) and outcome.problem is Problem.NODE_NOT_FOUND
+                return isinstance(outcome, Refused) and outcome.problem in _AWAY_FOR_GOOD
             scan, upto = outcome.scan, outcome.upto
             if scan == "0":
                 return True
@@ -126,16 +136,21 @@ class Rounds:
     async def measure(self) -> None:
         """Set the gauges of every node, and of no other."""
         there = set()
-        async for node in self._nodes():
-            counted = await self._ask(Stats(node, Jid("")))
-            if isinstance(counted, Counted):
-                self._core.metrics.gauge(node, counted)
-                there.add(node)
+        async for names in self._names():
+            for node in names:
+                counted = await self._ask(Stats(node, Jid("")))
+                if isinstance(counted, Counted):
+                    self._core.metrics.gauge(node, counted)
+                    there.add(node)
         self._core.metrics.keep(there)
 
-    async def _nodes(self) -> AsyncIterator[str]:
+    async def _partitions(self) -> AsyncIterator[Partition]:
+        async for names in self._names():
+            for partition in await self._directory.partitions(names):
+                yield partition
+
+    async def _names(self) -> AsyncIterator[tuple[str, ...]]:
         first = 0
         while names := await self._directory.names(first):
-            for node in names:
-                yield node
+            yield names
             first += len(names)

@@ -49,11 +49,13 @@ from broker.redis_core.attendance import Attendance
 from broker.redis_core.deadletters import DeadLetters
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import LaneCommand, Outcome
+from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.nodes import NodeWork, Rules
 from broker.redis_core.pulse import Pulse
 from broker.redis_core.rounds import Rounds
+from broker.redis_core.routes import Routes
 from broker.redis_core.server import Server
 from broker.scripts.location import lua_directory
 from broker.settings import NodeCreation, Settings
@@ -88,9 +90,9 @@ class RedisCore:
         self._pulse = Pulse(self._server, self.frontend)
         self._assured = Assured(self._server, settings, self.ask)
         self._rounds = Rounds(self, self._directory, self._pulse, self._ask, self._assured.finish)
-        self._lanes: dict[str, Lane] = {}
+        self._routes: dict[str, Routes] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._carrying: set[tuple[str, bytes]] = set()
+        self._carrying: set[tuple[str, int, bytes]] = set()
         self._running: list[asyncio.Task[None]] = []
 
     # What the doors see.
@@ -130,9 +132,9 @@ class RedisCore:
             case Nodes():
                 self._spawn(self._nodes.nodes(command), answer)
             case Bounce() | Confirm():
-                self.lane(command.partition.node).submit(command, answer)
+                self.routes(command.partition.node).submit(command, answer)
             case _:
-                self.lane(command.node).submit(command, answer)
+                self.routes(command.node).submit(command, answer)
 
     async def ask(self, command: Command) -> Result:
         """Submit a command and wait for its outcome."""
@@ -193,13 +195,13 @@ class RedisCore:
     def _still(self) -> bool:
         """Tell whether nothing is under way and nothing unsent that could be sent."""
         written = self._outlet.flushed() or not self._pulse.beating
-        return written and not self._tasks and all(lane.quiet for lane in self._lanes.values())
+        return written and not self._tasks and all(routes.quiet for routes in self._routes.values())
 
     async def stop(self) -> None:
         """Leave the list of frontends and close the connection."""
         for task in (*self._running, *self._tasks):
             task.cancel()
-        if all(not lane.unmarked and lane.quiet for lane in self._lanes.values()):
+        if all(not lane.unmarked and lane.quiet for lane in self.lanes()):
             try:
                 await self._pulse.resign()
             except CoreUnavailable as error:
@@ -234,49 +236,51 @@ class RedisCore:
         """Count for the metrics."""
         self.metrics.count(what, amount)
 
-    def hand_over(self, record: NodeRecord, letter: list[Any]) -> None:
+    def hand_over(self, record: NodeRecord, partition: int, letter: list[Any]) -> None:
         """Bring a dead letter to its node, unless it is on its way already."""
-        name = (record.name, letter[0])
+        name = (record.name, partition, letter[0])
         if name not in self._carrying:
             self._carrying.add(name)
-            self.background(self._carry(name, record, letter))
+            self.background(self._carry(name, record, partition, letter))
 
     # Small change.
 
     def _begin(self, command: LaneCommand) -> asyncio.Future[Any]:
-        """Give a lane a command now, so that it keeps its place among its sender's, and let its outcome be awaited."""
+        """Give a command its place among its sender's now, and let its outcome be awaited."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.lane(command.node).submit(command, partial(_fulfil, future))
+        self.routes(command.node).submit(command, partial(_fulfil, future))
         return future
 
     async def _ask(self, command: LaneCommand) -> Outcome:
         outcome: Outcome = await self._begin(command)
         return outcome
 
-    async def _carry(self, name: tuple[str, bytes], record: NodeRecord, letter: list[Any]) -> None:
+    async def _carry(self, name: tuple[str, int, bytes], record: NodeRecord, partition: int, letter: list[Any]) -> None:
         try:
-            if await self._letters.carry(record, letter):
+            if await self._letters.carry(record, partition, letter):
                 self.metrics.count("dead_lettered")
         finally:
             self._carrying.discard(name)
 
-    def lane(self, node: str) -> Lane:
-        """Give the lane of a node."""
-        lane = self._lanes.get(node)
-        if lane is None:
-            lane = self._lanes[node] = Lane(node, self._server, self._directory, self)
-        return lane
+    def routes(self, node: str) -> Routes:
+        """Give the lanes of a node's partitions."""
+        routes = self._routes.get(node)
+        if routes is None:
+            known = Known(node, self._directory, self.admins)
+            lane = partial(Lane, known, server=self._server, directory=self._directory, around=self)
+            routes = self._routes[node] = Routes(known, lane)
+        return routes
 
     def lanes(self) -> list[Lane]:
         """Give the lanes there are, but for idle ones when there are many."""
-        if len(self._lanes) > IDLE_LANES:
-            for node in [node for node, lane in self._lanes.items() if lane.idle]:
-                del self._lanes[node]
-        return list(self._lanes.values())
+        if len(self._routes) > IDLE_LANES:
+            for node in [node for node, routes in self._routes.items() if routes.idle]:
+                del self._routes[node]
+        return [lane for routes in self._routes.values() for lane in routes.lanes()]
 
     def _changed(self, node: str) -> None:
-        if node in self._lanes:
-            self._lanes[node].forget()
+        if node in self._routes:
+            self._routes[node].forget()
 
     def _spawn(self, work: Coroutine[Any, Any, Result], answer: Callable[[Result], None]) -> None:
         self.background(self._answered(work, answer))

@@ -58,12 +58,12 @@ class Frontend:
     def quiet(self) -> bool:
         """Nothing is under way, and nothing ever will be in a dead one."""
         core = self.core
-        return not self.alive or (not core._tasks and all(lane.quiet for lane in core._lanes.values()))
+        return not self.alive or (not core._tasks and all(routes.quiet for routes in core._routes.values()))
 
     async def end(self) -> None:
         """Let go of everything."""
         self.alive = False
-        lanes = [lane._running for lane in self.core._lanes.values() if lane._running is not None]
+        lanes = [lane._running for lane in self.core.lanes() if lane._running is not None]
         tasks = [*self.core._tasks, *lanes]
         for task in tasks:
             task.cancel()

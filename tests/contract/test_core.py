@@ -437,7 +437,7 @@ async def test_crash_between_the_steps(core: RedisCore, node: str, step: str, mo
         for position, line in records.items():
             at, _, rest = line.partition(b" ")
             await client.hset(key, position, b"%d %s" % (int(at) - 5_000, rest))
-    core.lane(node).mark()
+    core.routes(node).lane().mark()
     await empty(core, node)
     assert len(await letters_of(core, node)) == 1
 

@@ -121,9 +121,9 @@ async def test_rescue_passes_idle_nodes_over(make_core: MakeCore, node: str) -> 
     await core.ask(Retract(f"{node}-done", W1, "a"))
     directory = core._directory
     names = [f"{node}-idle", f"{node}-done", f"{node}-owed", f"{node}-gone"]
-    assert await directory.concerned(names, doomed.frontend) == [f"{node}-owed"]
+    assert [each.node for each in await directory.concerned(names, doomed.frontend)] == [f"{node}-owed"]
     await doomed.drain(2)
-    assert await directory.concerned(names, "another") == [f"{node}-owed"]
+    assert [each.node for each in await directory.concerned(names, "another")] == [f"{node}-owed"]
 
 
 async def test_broken_stream(quick: None, make_core: MakeCore, node: str) -> None:
@@ -228,14 +228,14 @@ async def test_forgotten_while_renewing(
     if deleted:
         record = await directory.read(node)
         assert record
-        await directory.delete_partition(Partition(node, record.incarnation))
+        await directory._delete(record.partition(0))
     else:
         await other.ask(Configure(node, ALICE, {"stanzaq#lock_seconds": ("5",)}))
     unhindered = directory.open
 
-    async def opened(record: NodeRecord) -> bool:
-        done = await unhindered(record)
-        core.lane(node).forget()
+    async def opened(record: NodeRecord, numbers: tuple[int, ...]) -> bool:
+        done = await unhindered(record, numbers)
+        core.routes(node).forget()
         return done
 
     monkeypatch.setattr(directory, "open", opened)
@@ -259,13 +259,13 @@ async def test_redis_goes_while_renewing(
     await core.ask(item(node))
     await other.ask(Configure(node, ALICE, {"stanzaq#lock_seconds": ("5",)}))
 
-    async def away(_record: NodeRecord) -> bool:
+    async def away(_record: NodeRecord, _numbers: tuple[int, ...]) -> bool:
         raise CoreUnavailable(node)
 
     with monkeypatch.context() as patched:
         patched.setattr(core._directory, "open", away)
         if rescuing:
-            assert not await core._rounds.rescue_lane(node, "nobody")
+            assert not await core._rounds.rescue_partition(Partition(node, ""), "nobody")
         else:
             assert await core.ask(item(node)) == Refused(Problem.UNAVAILABLE, "the service could not carry this out")
     assert isinstance(await core.ask(item(node)), Published)

@@ -19,7 +19,9 @@ OPERATION_LINES = 80
 FRAGMENT_LINES = {"intake": 100, "dispatch": 80, "judge": 70, "ending": 70}
 """Longest bodies: 60 lines, but for what is one thought and would be torn."""
 
-ANSWERS_OF_THEIR_OWN = {"ok", "replayed", "duplicate", "stale", "gone", "deleted", "no-owner", "too-many"}
+ANSWERS_OF_THEIR_OWN = {
+    "ok", "replayed", "duplicate", "stale", "gone", "deleted", "no-owner", "too-many", "held", "waiting",
+}  # fmt: skip
 """Words that the core reads itself; every other word is a `Problem`'s code."""
 
 each_script = pytest.mark.parametrize("found", SCRIPTS.values(), ids=SCRIPTS)

@@ -16,7 +16,7 @@ from broker.model.qos import Stage
 from broker.model.results import Published, Refused, Retracted
 from broker.redis_core.calls import OF
 from broker.redis_core.calls.call import Reply, refused, subid
-from broker.redis_core.internal import DeadLetter, Expire, Handed, Leave, Resend, Subscribers
+from broker.redis_core.internal import DeadLetter, Expire, Find, Handed, Leave, Resend, Subscribers
 from broker.scripts.location import lua_directory
 from broker.scripts.source import script
 
@@ -38,6 +38,7 @@ SAMPLES: tuple[Any, ...] = (
     commands.Purge("n", ME),
     commands.Stats("n", ME),
     DeadLetter("n", "i", "k", ME, b"e"),
+    Find("n", ME, "i", 5, 1),
     Handed("n", "i1", "1-0"),
     Leave("n", ME),
     Expire("n"),

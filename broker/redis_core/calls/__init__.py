@@ -5,11 +5,33 @@ A call that has a `row` is batched: commands of one batch share the fixed argume
 
 from broker.model import commands
 from broker.redis_core.calls.call import Call
-from broker.redis_core.calls.items import bounce, browse, confirm, dead_letter, handed, publish, renew, retract, unlock
+from broker.redis_core.calls.items import (
+    bounce,
+    browse,
+    confirm,
+    dead_letter,
+    find,
+    handed,
+    publish,
+    renew,
+    retract,
+    unlock,
+)
 from broker.redis_core.calls.owners import attach, detach, keep
 from broker.redis_core.calls.sweeps import expire, purge, resend, stats, subscribers
 from broker.redis_core.calls.workers import adjust, leave, locks, options, subscribe, unsubscribe
-from broker.redis_core.internal import Attach, DeadLetter, Detach, Expire, Handed, KeepOne, Leave, Resend, Subscribers
+from broker.redis_core.internal import (
+    Attach,
+    DeadLetter,
+    Detach,
+    Expire,
+    Find,
+    Handed,
+    KeepOne,
+    Leave,
+    Resend,
+    Subscribers,
+)
 
 OF: dict[type, Call] = {
     commands.Publish: publish,
@@ -27,6 +49,7 @@ OF: dict[type, Call] = {
     commands.Purge: purge,
     commands.Stats: stats,
     DeadLetter: dead_letter,
+    Find: find,
     Handed: handed,
     Leave: leave,
     Attach: attach,

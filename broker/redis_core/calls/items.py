@@ -10,7 +10,7 @@ from broker.model.options import AccessModel, PublishModel
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Done, Published, Refused, Renewed, Result, Retracted, Unlocked
 from broker.redis_core.calls.call import Call, Reply, Values, refused, subids, token_text
-from broker.redis_core.internal import DeadLetter
+from broker.redis_core.internal import DeadLetter, Find, Found
 
 _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
 
@@ -91,7 +91,7 @@ def _dead_letter_row(command: DeadLetter, _record: NodeRecord) -> Values:
     }
 
 
-def _holder_row(command: Retract | Unlock | Renew, record: NodeRecord) -> dict[str, str | int | bytes]:
+def _holder_row(command: Retract | Unlock | Renew | Find, record: NodeRecord) -> dict[str, str | int | bytes]:
     return {
         "sender": command.sender,
         "subids": subids(command.sender),
@@ -146,6 +146,10 @@ def _done(_command: Any, reply: list[bytes], _record: NodeRecord) -> Result:
     return Done() if reply[0] in {b"ok", b"replayed"} else _refused(reply[0])
 
 
+def _found(_command: Find, reply: list[Any], _record: NodeRecord) -> Found:
+    return Found(held=reply[0] == b"held", there=reply[0] != b"item-not-found")
+
+
 def _browse_rows(command: Browse, _record: NodeRecord) -> list[Values]:
     return [{"item": item_id} for item_id in command.item_ids]
 
@@ -166,6 +170,7 @@ renew = Call("renew", _renewed, row=_holder_row)
 bounce = Call("bounce", _done, lambda _command, _record: {"max_bounces": MAX_BOUNCES}, _bounce_row)
 confirm = Call("confirm", _done, row=_confirm_row)
 handed = Call("handed", _done, row=lambda command, _record: {"position": command.position})
+find = Call("find", _found, row=_holder_row)
 browse = Call(
     "browse",
     _browsed,

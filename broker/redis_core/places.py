@@ -1,0 +1,85 @@
+"""Which of a node's partitions a command concerns. Pure; must not know lanes or Redis.
+
+An id that the service made begins with its partition's number. Any other id has a home by its hash, where an item is that
+has neither a partition nor a group key of its publisher's; an item that has may be anywhere, and is looked for.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+from zlib import crc32
+
+from broker.model.commands import Adjust, Bounce, Confirm, Options, Publish, Renew, Retract, Subscribe, Unlock
+from broker.redis_core.internal import Attach, DeadLetter, Detach, Expire, Find, Handed, KeepOne, Resend, Subscribers
+
+BANK = 0
+"""The partition that knows every subscription, and what of its credit lies elsewhere."""
+
+_MADE = re.compile(r"([0-9]{1,4})-[0-9]+-[0-9]+", re.ASCII)
+
+
+class Place(Enum):
+    """Where a command goes that concerns no one partition."""
+
+    ALL = auto()
+    FREE = auto()
+    NOWHERE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The partition where an item is that has no other place by its publisher's word."""
+
+    number: int
+
+
+def hashed(text: str, count: int) -> int:
+    """Choose one of `count` partitions by a text, the same one as long as the count is the same (E14)."""
+    return crc32(text.encode()) % count
+
+
+def home(item_id: str, count: int) -> int:
+    """Give the partition where an item of this id is, unless its publisher chose another."""
+    made = _MADE.fullmatch(item_id)
+    number = int(made[1]) if made else count
+    return number if number < count else hashed(item_id, count)
+
+
+def _of(item_id: str, count: int) -> int | Home:
+    number = home(item_id, count)
+    return number if _MADE.fullmatch(item_id) else Home(number)
+
+
+def place(command: Any, count: int) -> int | Home | Place:
+    """Give the number of the partition that a command concerns, or what there is instead of one."""
+    match command:
+        case Publish(partition=None):
+            if command.key:
+                return hashed(command.key, count)
+            return home(command.item_id, count) if command.item_id else Place.FREE
+        case Retract(partition=None) | Unlock(partition=None) | Renew(partition=None):
+            return _of(command.item_id, count)
+        case (
+            Publish(partition=int(number))
+            | Retract(partition=int(number))
+            | Unlock(partition=int(number))
+            | Renew(partition=int(number))
+            | Handed(partition=number)
+            | Expire(partition=number)
+            | Resend(partition=number)
+            | Find(partition=number)
+            | Attach(partition=number)
+            | Detach(partition=number)
+            | KeepOne(partition=number)
+        ):
+            pass
+        case Bounce() | Confirm():
+            number = command.partition.number
+        case DeadLetter():
+            number = hashed(command.key, count) if command.key else home(command.item_id, count)
+        case Subscribe() | Adjust() | Options() | Subscribers():
+            number = BANK
+        case _:
+            return Place.ALL
+    return number if number < count else Place.NOWHERE

@@ -1,0 +1,179 @@
+"""One node's partitions: which lane each command goes to, and what is asked of several.
+
+Commands wait here while the node's record is read, and keep their order. Must not know what any command does.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, Protocol
+
+import structlog
+
+from broker.model.commands import Renew, Retract, Unlock
+from broker.model.problems import CoreUnavailable, Problem
+from broker.model.results import Refused
+from broker.redis_core.gather import gathered
+from broker.redis_core.internal import Find, Found, Outcome
+from broker.redis_core.known import Known
+from broker.redis_core.lane import Lane
+from broker.redis_core.places import Home, Place, place
+
+log = structlog.get_logger()
+
+_GONE = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
+_NOWHERE = Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
+_FAILED = Refused(Problem.UNAVAILABLE, "the service could not carry this out")
+_ELSEWHERE = (Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN, Problem.LOCKED_BY_ANOTHER, Problem.LOCK_LOST)
+"""Refusals after which an item is looked for in other partitions than its home."""
+
+Reply = Callable[[Any], None]
+
+
+class MakeLane(Protocol):
+    """How a lane is made."""
+
+    def __call__(self, *, number: int) -> Lane:
+        """Make the lane of one partition."""
+
+
+class Routes:
+    """The lanes of one node."""
+
+    def __init__(self, known: Known, make: MakeLane) -> None:
+        """Make lanes by `make` when they are first needed."""
+        self._known = known
+        self._make = make
+        self._lanes: dict[int, Lane] = {}
+        self._queued: list[tuple[Any, Reply]] = []
+        self._reading: asyncio.Task[None] | None = None
+        self._turns = count()
+
+    def submit(self, command: Any, reply: Reply) -> None:
+        """Take a command; those for one partition take effect in their order."""
+        record = self._known.record
+        if record is not None and self._reading is None:
+            self._route(command, reply, record.config.partitions)
+            return
+        self._queued.append((command, reply))
+        if self._reading is None:
+            self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    def ask(self, number: int, command: Any) -> asyncio.Future[Any]:
+        """Give a command to one partition."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.lane(number).submit(command, partial(_fulfil, future))
+        return future
+
+    def lane(self, number: int = 0) -> Lane:
+        """Give the lane of a partition."""
+        lane = self._lanes.get(number)
+        if lane is None:
+            lane = self._lanes[number] = self._make(number=number)
+        return lane
+
+    def lanes(self) -> list[Lane]:
+        """Give the lanes there are."""
+        return list(self._lanes.values())
+
+    def forget(self) -> None:
+        """Read the node's record anew with the next command."""
+        self._known.forget()
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is under way."""
+        return self._reading is None and all(lane.quiet for lane in self._lanes.values())
+
+    @property
+    def idle(self) -> bool:
+        """Nothing under way, nothing owed: it may be dropped."""
+        return self._reading is None and all(lane.idle for lane in self._lanes.values())
+
+    async def _read(self) -> None:
+        hindrance = None
+        partitions = 0
+        try:
+            record = await self._known.read()
+            if record is None:
+                hindrance = _GONE
+            else:
+                partitions = record.config.partitions
+        except CoreUnavailable as error:
+            hindrance = Refused(error.problem, str(error))
+        except Exception:
+            log.exception("record not read", node=self._known.node)
+            hindrance = _FAILED
+        self._reading = None
+        queued, self._queued = self._queued, []
+        for command, reply in queued:
+            try:
+                if hindrance is None:
+                    self._route(command, reply, partitions)
+                else:
+                    reply(hindrance)
+            except Exception:
+                log.exception("an answer could not be given", node=self._known.node, command=type(command).__name__)
+
+    def _route(self, command: Any, reply: Reply, partitions: int) -> None:
+        where = place(command, partitions)
+        if where is Place.NOWHERE:
+            reply(_NOWHERE)
+        elif partitions == 1:
+            self.lane().submit(command, reply)
+        elif isinstance(where, int):
+            self.lane(where).submit(command, reply)
+        elif isinstance(where, Home):
+            self.lane(where.number).submit(command, partial(self._unless_elsewhere, command, where.number, reply))
+        elif where is Place.FREE:
+            self.lane(next(self._turns) % partitions).submit(command, reply)
+        else:
+            self._to_all([command] * partitions, partial(self._merged, command, reply))
+
+    def _to_all(self, commands: Sequence[Any], reply: Callable[[list[Outcome]], None]) -> None:
+        """Give each partition its command, the first the first, and answer with all outcomes in their order."""
+        outcomes: list[Any] = [None] * len(commands)
+        left = len(commands)
+
+        def taken(number: int, outcome: Outcome) -> None:
+            nonlocal left
+            outcomes[number] = outcome
+            left -= 1
+            if not left:
+                reply(outcomes)
+
+        for number, command in enumerate(commands):
+            self.lane(number).submit(command, partial(taken, number))
+
+    def _merged(self, command: Any, reply: Reply, outcomes: list[Outcome]) -> None:
+        reply(gathered(command, outcomes))
+
+    def _unless_elsewhere(self, command: Retract | Unlock | Renew, home: int, reply: Reply, outcome: Outcome) -> None:
+        """Answer, unless the item may be in another partition: there it is looked for."""
+        record = self._known.record
+        if record is None or not (isinstance(outcome, Refused) and outcome.problem in _ELSEWHERE):
+            reply(outcome)
+            return
+        asked = [
+            Find(command.node, command.sender, command.item_id, command.token, number)
+            for number in range(record.config.partitions)
+        ]
+        self._to_all(asked, partial(self._found, command, home, reply, outcome))
+
+    def _found(
+        self, command: Retract | Unlock | Renew, home: int, reply: Reply, outcome: Refused, finds: list[Outcome]
+    ) -> None:
+        """Send a command to the partition where its sender holds the item, or else where the item is."""
+        found = {number: find for number, find in enumerate(finds) if isinstance(find, Found) and number != home}
+        held = [number for number, find in found.items() if find.held]
+        there = [number for number, find in found.items() if find.there and outcome.problem is Problem.ITEM_NOT_FOUND]
+        for number in held + there:
+            self.lane(number).submit(command, reply)
+            return
+        reply(outcome)
+
+
+def _fulfil(future: asyncio.Future[Any], result: Any) -> None:
+    if not future.done():
+        future.set_result(result)

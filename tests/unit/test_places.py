@@ -1,0 +1,53 @@
+"""Which partition a command concerns (E6, E8, E14)."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.model.commands import Publish, Retract, Stats
+from broker.model.names import Jid
+from broker.redis_core.places import Home, Place, home, place
+
+ME = Jid("a@x/1")
+counts = st.integers(1, 1024)
+
+
+def publish(item: str | None = None, partition: int | None = None, key: str = "") -> Publish:
+    """Publish to a node."""
+    return Publish("n", ME, item, b"", 0, partition=partition, key=key)
+
+
+@given(counts, st.text(min_size=1), st.text())
+def test_key(count: int, key: str, item: str) -> None:
+    """E14: items of one group key share a partition, whatever their ids; the partition named wins over it (E6, E8)."""
+    chosen = place(publish(item or None, key=key), count)
+    assert chosen == place(publish(key=key), count) and chosen in range(count)
+    assert place(publish(item or None, partition=count - 1, key=key), count) == count - 1
+    assert place(publish(partition=count, key=key), count) is Place.NOWHERE
+
+
+@given(counts, st.text(min_size=1))
+def test_id(count: int, item: str) -> None:
+    """An item with nothing but its publisher's id is where that id is looked for first."""
+    chosen = place(publish(item), count)
+    assert place(Retract("n", ME, item), count) in (chosen, Home(chosen))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("item", "number"), [("7-1700000000000-3", 7), ("0-1-0", 0)])
+def test_made(item: str, number: int) -> None:
+    """An id that the service made says where its item is; one of a partition that is not there is like any other."""
+    assert place(Retract("n", ME, item), 8) == home(item, 8) == number
+    assert isinstance(place(Retract("n", ME, "9-1-0"), 8), (int, Home))
+
+
+@pytest.mark.parametrize(("command", "where"), [(publish(), Place.FREE), (Stats("n", ME), Place.ALL)])
+def test_elsewhere(command: Any, where: Place) -> None:  # noqa: ANN401
+    """What names nothing goes where credit is free; what concerns the node goes to all."""
+    assert place(command, 8) is where
+
+
+def test_stable() -> None:
+    """E14: the hash is the same for ever: another would send the items of a key to two partitions during an upgrade."""
+    assert [place(publish(key=key), 16) for key in ("a", "customer-7", "ü")] == [3, 8, 5]
