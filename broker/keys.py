@@ -68,7 +68,9 @@ TABLE: Final = (
     Key("node", "hash", "node", "incarnation, revision, created", "three fields"),
     Key("options", "hash", "node", "configuration fields that differ from the default", "a dozen fields"),
     Key("affiliations", "hash", "node", "bare JID -> affiliation", "10,000 entries"),
-    Key("members", "hash", "node", "subid -> group, credit, qos, jid of a member without a wish", "20,000 members"),
+    Key(
+        "members", "hash", "node", "subid -> group, share, most, qos, jid of a member without a wish", "20,000 members"
+    ),
     Key("resources", "set", "jid", "resources of a bare JID that are here", "1,000; an hour without subscriptions"),
     Key("nodes", "set", "jid", "resource and node of each subscription", "1,000 entries"),
     Key("owned", "set", "jid", "nodes that a bare JID has created", "NODE_QUOTA"),

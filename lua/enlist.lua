@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Keep who takes part in the groups of a node without a wish for partitions, if the node still is of the life that the
--- caller knows.
+-- caller knows. Answers how many there are.
 -- KEYS: node members
 -- ARGV: incarnation kind subid member most
 -- RETURNS: ok stale too-many
@@ -13,4 +13,4 @@ elseif redis.call('HEXISTS', key.members, arg.subid) == 0 and redis.call('HLEN',
 else
   redis.call('HSET', key.members, arg.subid, arg.member)
 end
-return {'ok'}
+return {'ok', redis.call('HLEN', key.members)}

@@ -8,6 +8,7 @@
 local refusal = partition.load()
 if refusal then return refusal end
 local results = judge.each(rows, function(row, verdict)
+  owner.met(row.subids)
   if verdict == 'waiting' then return {'lock-lost'} end
   if verdict ~= 'held' then return {verdict} end
   writes.add('ZADD', key.deadlines, partition.deadline_text, row.position)

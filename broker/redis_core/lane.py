@@ -15,14 +15,14 @@ from typing import Any, Protocol, get_args
 import structlog
 
 from broker import keys
-from broker.model.items import Delivery, LockEnded, NodeEvent, Notice
+from broker.model.items import Delivery, LockEnded, NodeEvent, Notice, OwnershipLost
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
 from broker.model.results import Refused
 from broker.redis_core.batches import Batch, Ticket, batched
 from broker.redis_core.calls import OF
-from broker.redis_core.calls.call import Reply, delivery
+from broker.redis_core.calls.call import Reply, delivery, ownership_lost
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import Expire, Handed, Internal, Outcome, Resend, Scanned, ignored
 from broker.redis_core.known import Known
@@ -53,6 +53,9 @@ class Surroundings(Protocol):
 
     def notify(self, notice: Notice) -> None:
         """Hand a notice to the door."""
+
+    def lost(self, notice: OwnershipLost) -> None:
+        """Tell an owner what it owns no more, and let others have it."""
 
     def congested(self) -> bool:
         """Tell whether the door has more to write than it should."""
@@ -300,9 +303,13 @@ class Lane:
 
     def _hand_out(self, record: NodeRecord, read: Reply) -> None:
         partition = record.partition(self.number)
-        for jid, item, token in read.notices:
-            self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token))
-            self._around.count("expired")
+        for kind, *values in read.notices:
+            if kind == b"lost":
+                self._around.lost(ownership_lost(values, partition))
+            else:
+                jid, item, token = values
+                self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token))
+                self._around.count("expired")
         of = record.config.max_deliveries
         for row in read.deliveries:
             made = delivery(row, partition, of)

@@ -40,6 +40,9 @@ class Lanes(Protocol):
     def lanes(self) -> list[Lane]:
         """Give the lanes there are."""
 
+    async def spread(self, node: str) -> None:
+        """Spread a node's partitions over the members of its groups."""
+
     def background(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run something that nobody waits for."""
 
@@ -96,6 +99,8 @@ class Rounds:
             self._next = await self._directory.partitions(names)
         for partition in self._next[:1]:
             self._visit(partition, ignored)
+            if partition.number == 0:
+                self._core.background(self._core.spread(partition.node))
         del self._next[:1]
 
     async def visit_all(self) -> None:

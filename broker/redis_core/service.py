@@ -24,6 +24,7 @@ from broker.model.commands import (
     Deliver,
     Describe,
     Hold,
+    Keep,
     Nodes,
     Presence,
     Purge,
@@ -31,7 +32,7 @@ from broker.model.commands import (
     Unsubscribe,
 )
 from broker.model.core import Outlet, Reply
-from broker.model.items import Delivery, Notice
+from broker.model.items import Delivery, Notice, OwnershipLost
 from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
@@ -53,7 +54,9 @@ from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.nodes import NodeWork, Rules
+from broker.redis_core.owners import Owners, owns
 from broker.redis_core.pulse import Pulse
+from broker.redis_core.roster import Roster
 from broker.redis_core.rounds import Rounds
 from broker.redis_core.routes import Routes
 from broker.redis_core.server import Server
@@ -86,7 +89,9 @@ class RedisCore:
         rules = Rules(self.admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing)
         self._nodes = NodeWork(self._directory, rules, self._ask, self._changed, outlet.notify)
         self._letters = DeadLetters(self._directory, self._nodes, self._ask)
-        self._attendance = Attendance(self._directory, self._ask)
+        roster = Roster(self._server)
+        self._owners = Owners(self, self._directory, roster, self._ask, self._changed)
+        self._attendance = Attendance(self._directory, self._ask, self._owners.left)
         self._pulse = Pulse(self._server, self.frontend)
         self._assured = Assured(self._server, settings, self.ask)
         self._rounds = Rounds(self, self._directory, self._pulse, self._ask, self._assured.finish)
@@ -111,6 +116,10 @@ class RedisCore:
                 self._spawn(self._assured.hold(command), answer)
             case Deliver():
                 self._spawn(self._assured.deliver(command), answer)
+            case Subscribe() if owns(command):
+                self._spawn(self._owning(command), answer)
+            case Keep():
+                self._spawn(self._owners.keep(command), answer)
             case Subscribe():
                 self._spawn(self._attendance.subscribe(command, self._begin(command)), answer)
             case Unsubscribe():
@@ -243,7 +252,22 @@ class RedisCore:
             self._carrying.add(name)
             self.background(self._carry(name, record, partition, letter))
 
+    def lost(self, notice: OwnershipLost) -> None:
+        """Tell an owner what it owns no more, and let others have it."""
+        self._outlet.notify(notice)
+        self.background(self._owners.lost(notice))
+
+    async def spread(self, node: str) -> None:
+        """Spread a node's partitions over the members of its groups."""
+        await self._owners.settle(node)
+
     # Small change.
+
+    async def _owning(self, command: Subscribe) -> Result:
+        hindrance = await self._owners.hindrance(command)
+        if hindrance is not None:
+            return hindrance
+        return await self._attendance.subscribe(command, asyncio.ensure_future(self._owners.subscribe(command)))
 
     def _begin(self, command: LaneCommand) -> asyncio.Future[Any]:
         """Give a command its place among its sender's now, and let its outcome be awaited."""

@@ -13,6 +13,7 @@ from broker.model.commands import (
     Deliver,
     Describe,
     Hold,
+    Keep,
     Locks,
     Nodes,
     Options,
@@ -35,6 +36,7 @@ from broker.model.results import (
     Described,
     Done,
     Held,
+    Kept,
     Listing,
     Published,
     Purged,
@@ -46,7 +48,7 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from frontends.xmpp import configuration, disco, elements, errors, events, forms, payloads, qos
+from frontends.xmpp import configuration, disco, elements, errors, events, forms, ownership, payloads, qos
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped, moment
 from frontends.xmpp.stanzas import Iq, Question, View
@@ -101,6 +103,8 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return _published(node, item_id, duplicate=duplicate)
         case Renew(node, _, item_id), Renewed(token, deadline_ms):
             return _renewed(node, item_id, token, deadline_ms)
+        case Keep(node), Kept():
+            return ownership.kept(node, outcome)
         case Locks(node), Held(locks):
             return _held(node, locks)
         case Subscribe(node), Subscribed():
@@ -151,6 +155,7 @@ def _subscribed(node: str, granted: Subscribed) -> bytes:
     # Whoever has not asked for a quality of service is answered as XEP-0254 shows it.
     if granted.qos is not Qos.UNACKNOWLEDGED:
         fields.append(forms.Field(QOS, (granted.qos.value,)))
+    fields += ownership.granted(granted)
     form = forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
     return (
         f"<pubsub xmlns='{ns.PUBSUB}'><subscription {_subscription(node, granted)} subscription='subscribed'/>"

@@ -1,8 +1,8 @@
 """Requests about a subscription and its options (XEP-0254 §2.1, XEP-0060 §6.1 to §6.3). Must not know replies.
 
-The options are the credit, how many items at once, and how surely each arrives (urn:xmpp:qos). Up to MAX_CREDIT credit is
-granted as asked; up to a million the most is granted and the result says so (Q9); beyond that it is a mistake and refused
-(Q11).
+The options are the credit, how many items at once, how surely each arrives (urn:xmpp:qos), and what is to be owned. Up
+to MAX_CREDIT credit is granted as asked; up to a million the most is granted and the result says so (Q9); beyond that it is
+a mistake and refused (Q11).
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from broker.model.names import Jid, resource
 from broker.model.options import MAX_CREDIT
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
-from frontends.xmpp import attributes, forms
+from frontends.xmpp import attributes, forms, ownership
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.stanzas import Iq, expect, only
 
@@ -41,7 +41,9 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     if chosen.get("node", node) != node or attributes.any_jid(chosen.get("jid", jid)) != jid:
         raise MalformedRequest(Problem.BAD_REQUEST, "the options are for another subscription than the subscribe")
     wish = _chosen(chosen, jid)
-    return Subscribe(node, iq.sender, jid, wish.credit, wish.qos or Qos.UNACKNOWLEDGED)
+    own = wish.own
+    qos = wish.qos or Qos.UNACKNOWLEDGED
+    return Subscribe(node, iq.sender, jid, wish.credit, qos, own.partitions, own.group, own.epoch)
 
 
 def unsubscribe(iq: Iq, pubsub: Element) -> Unsubscribe:
@@ -59,6 +61,8 @@ def options(iq: Iq, pubsub: Element) -> Options | Adjust:
     if iq.kind == "get":
         return Options(node, iq.sender, jid, subid)
     wish = _chosen(chosen, jid)
+    if wish.own != ownership.Wish():
+        raise MalformedRequest(Problem.OPTIONS_INVALID, "what a subscription owns is chosen by subscribing anew")
     return Adjust(node, iq.sender, jid, subid, wish.credit, wish.qos)
 
 
@@ -68,6 +72,7 @@ class _Chosen:
 
     credit: int
     qos: Qos | None
+    own: ownership.Wish
 
 
 def _chosen(chosen: Element, jid: Jid) -> _Chosen:
@@ -79,9 +84,9 @@ def _chosen(chosen: Element, jid: Jid) -> _Chosen:
         raise MalformedRequest(Problem.OPTIONS_INVALID, "there are no options to cancel")
     # What is not honoured must not look granted, so an unknown option is refused (XEP-0060 §6.3.5).
     for name in fields:
-        if name not in {CREDIT, _CREDIT_BARE, QOS}:
+        if name not in {CREDIT, _CREDIT_BARE, QOS} | ownership.FIELDS:
             raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name[:80]} is no option of a queue")
-    return _Chosen(_credit(fields), _qos(fields[QOS], jid) if QOS in fields else None)
+    return _Chosen(_credit(fields), _qos(fields[QOS], jid) if QOS in fields else None, ownership.wish(fields))
 
 
 def _credit(fields: Mapping[str, tuple[str, ...]]) -> int:

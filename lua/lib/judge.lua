@@ -57,7 +57,6 @@ function judge.each(rows, act)
   judge.prepare(rows)
   for i = 1, #rows do
     local row = rows[i]
-    if partition.owner then owner.met(row.subids) end
     if met[row.item] then
       writes.flush()
       judge.prepare({row})

@@ -255,11 +255,21 @@ class Queue:
         return self.run("subscribe", row, **fixed)
 
     def attach(
-        self, jid: str, epoch: Any = "", *, group: str = "g", credit: int = 10, expected: Any = "", dry: str = "", **fixed: Any
+        self,
+        jid: str,
+        epoch: Any = "",
+        *,
+        group: str = "g",
+        credit: int = 10,
+        expected: Any = "",
+        dry: str = "",
+        **fixed: Any,
     ) -> Answer:
         """Attach a JID as the owner of the partition."""
         row = {"subid": subid(jid), "jid": jid, "credit": credit, "qos": "unacknowledged", "group": group}
-        return self.run("attach", {**row, "epoch": epoch, "expected": expected, "reason": "stolen", "dry": dry}, **fixed)
+        return self.run(
+            "attach", {**row, "epoch": epoch, "expected": expected, "reason": "stolen", "dry": dry}, **fixed
+        )
 
     def keep(self, jid: str) -> Answer:
         """Let an owner say that it is there."""

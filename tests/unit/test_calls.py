@@ -12,11 +12,23 @@ from broker.model.names import Jid, Partition
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig, PublishModel
 from broker.model.problems import Problem, ScriptDefect
-from broker.model.qos import Stage
+from broker.model.qos import Qos, Stage
 from broker.model.results import Published, Refused, Retracted
 from broker.redis_core.calls import OF
 from broker.redis_core.calls.call import Reply, refused, subid
-from broker.redis_core.internal import DeadLetter, Expire, Find, Handed, Leave, Resend, Subscribers
+from broker.redis_core.internal import (
+    EPOCH_NEXT,
+    Attach,
+    DeadLetter,
+    Detach,
+    Expire,
+    Find,
+    Handed,
+    KeepOne,
+    Leave,
+    Resend,
+    Subscribers,
+)
 from broker.scripts.location import lua_directory
 from broker.scripts.source import script
 
@@ -41,6 +53,9 @@ SAMPLES: tuple[Any, ...] = (
     Find("n", ME, "i", 5, 1),
     Handed("n", "i1", "1-0"),
     Leave("n", ME),
+    Attach("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "g", EPOCH_NEXT, 0, 7, "moved"),
+    Detach("n", ME, 0),
+    KeepOne("n", ME, 0),
     Expire("n"),
     Resend("n", "f"),
     Subscribers("n"),
@@ -53,7 +68,7 @@ def test_samples_are_all() -> None:
     assert {type(sample) for sample in SAMPLES} == OF.keys()
     elsewhere = set(get_args(commands.Command)) - OF.keys()
     assert {kind.__name__ for kind in elsewhere} == {
-        "Presence", "Declare", "Configure", "Describe", "Affiliate", "Delete", "Nodes", "Hold", "Deliver",
+        "Presence", "Declare", "Configure", "Describe", "Affiliate", "Delete", "Nodes", "Hold", "Deliver", "Keep",
     }  # fmt: skip
 
 
