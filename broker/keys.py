@@ -12,7 +12,7 @@ from broker.model.names import Partition
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One row of the table; `holder` is `partition`, `node`, `jid`, `service` or `qos` and decides the hash tag."""
+    """One row of the table; `holder` is `partition`, `life`, `node`, `jid`, `service` or `qos` and decides the hash tag."""
 
     name: str
     type: str
@@ -64,7 +64,15 @@ TABLE: Final = (
     Key("journal", "stream", "partition", "one record per closed delivery attempt", "about 10,000 records, a week"),
     Key("unconfirmed", "hash", "partition", "position -> stage and tries of a delivery to confirm", "sum of credit"),
     Key("retries", "zset", "partition", "positions of these; score is when to try again, in ms", "sum of credit"),
+    Key(
+        "shares",
+        "hash",
+        "partition",
+        "subid -> its count of credit; in the first partition also total, lent, and 1 while it is counted",
+        "20,000 subscribers",
+    ),
     Key("owners", "hash", "partition", "group -> epoch, and until when it is kept without an owner", "1,000 groups"),
+    Key("hungry", "hash", "life", "partition -> since when it wants credit, last heard of, locked there", "10 s"),
     Key("node", "hash", "node", "incarnation, revision, created", "three fields"),
     Key("options", "hash", "node", "configuration fields that differ from the default", "a dozen fields"),
     Key("affiliations", "hash", "node", "bare JID -> affiliation", "10,000 entries"),
@@ -123,6 +131,11 @@ def escaped(text: str) -> str:
 def of_partition(name: str, partition: Partition) -> str:
     """Name a key of a partition: `sq:{NODE@INCARNATION/P}:name`."""
     return f"sq:{{{escaped(str(partition))}}}:{name}"
+
+
+def of_life(name: str, node: str, incarnation: str) -> str:
+    """Name a key of one life of a node: `sq:{NODE@INCARNATION}:name`."""
+    return f"sq:{{{escaped(f'{node}@{incarnation}')}}}:{name}"
 
 
 def of_node(name: str, node: str) -> str:

@@ -2,11 +2,11 @@
 -- Let subscribers own the partition for their groups, each under an epoch and a new fence (E27, E28, EX11 to EX15). Who
 -- owned it is told, and every lock from before ends. `expected`, when given, is the fence that must be in force; with `dry`
 -- the answer alone is wanted, and nothing is changed.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries owners
--- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit qos group epoch expected reason dry
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares owners
+-- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos group epoch expected reason dry
 -- RETURNS: ok stale gone deleted | ok stale partition-owned too-many-subscriptions
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries owners
---- @include finish ownership newcomers
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares owners
+--- @include finish ownership enrol
 local refusal = partition.load()
 if refusal then return refusal end
 local results, reason = {}, nil
@@ -16,6 +16,13 @@ local function answer(who)
   return {'ok', epochs.recorded(who.group), partition.fence, who.lease}
 end
 
+-- What an owner may hold here lies here: it is lent to no other partition.
+local function seat(row)
+  local new = not subscriptions.get(row.subid)
+  enrol.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = row.qos}, new)
+  ending.touched[row.subid] = true
+end
+
 local function attach(row)
   local who = owner.get()
   if row.expected ~= '' and tonumber(row.expected) ~= partition.fence then return {'stale'} end
@@ -23,10 +30,12 @@ local function attach(row)
   local same = who and who.subid == row.subid and who.group == row.group and row.epoch == ''
   local epoch = not same and epochs.granted(row.group, row.epoch)
   if not (same or epoch) then return {'partition-owned', epochs.recorded(row.group) or ''} end
-  if not (newcomers.room(row.subid) and epochs.room(row.group)) then return {'too-many-subscriptions'} end
+  local known = subscriptions.get(row.subid)
+  local room = known or redis.call('HLEN', key.subscribers) < tonumber(arg.max_subscribers)
+  if not (room and epochs.room(row.group)) then return {'too-many-subscriptions'} end
   if row.dry ~= '' then return {'ok'} end
   if who and not same then leave.remove(who.subid, false, row.reason) end
-  newcomers.seat(row)
+  seat(row)
   if same then
     owner.renew(who)
     return answer(who)
@@ -42,6 +51,6 @@ end
 for i, row in ipairs(rows) do results[i] = attach(row) end
 -- Once for all rows: whoever was ousted within the batch has been handed nothing.
 if reason then ownership.clear(reason) end
-local reply = finish.reply(results, leave.lost, dispatch.LIMIT)
+local reply = finish.reply(results, disown.lost, dispatch.LIMIT)
 if owner.get() and owner.get().clearing then reply[7] = 1 end
 return reply

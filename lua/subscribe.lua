@@ -1,22 +1,38 @@
 #!lua
 -- Add subscribers or change what they asked for; `must` says that the subscription has to exist already, and may leave
--- `qos` as it is.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries
--- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit qos must
+-- `qos` as it is. Who begins to share the node owns nothing any more. In a node of several partitions this is the bank's script, and begins a count: an empty `credit` is for that alone.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares owners
+-- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos must
 -- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries
---- @include finish newcomers
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares owners
+--- @include finish enrol counts disown
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
-  if row.must == '1' and not subscriptions.get(row.subid) then
+  local subscriber, who = subscriptions.get(row.subid), owner.get()
+  local owns = who and who.subid == row.subid
+  -- The bank knows nothing of an owner's credit, which lies where it owns.
+  if row.must == '1' and (not subscriber or (owns and partition.several)) then
     results[i] = {'not-subscribed'}
-  elseif not newcomers.room(row.subid) then
+  elseif not subscriber and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
     results[i] = {'too-many-subscriptions'}
   else
-    if partition.owner then owner.met(row.subid .. ' ' .. row.subid) end
-    results[i] = {'ok', row.credit, newcomers.seat(row)}
+    if owns and row.must == '1' then owner.met(row.subid .. ' ' .. row.subid) else disown.of(row.subid, false) end
+    local new = not subscriber
+    local total = tonumber(row.credit)
+    subscriber = {subid = row.subid, jid = new and row.jid or subscriber.jid, limit = subscriber and subscriber.limit or total,
+      bounces = total and 0 or subscriber.bounces, qos = row.qos ~= '' and row.qos or subscriber.qos}
+    local born = '0'
+    if partition.several then
+      local share = counts.begin(subscriber, total, new)
+      born, total = share.born, share.total
+    else
+      subscriber.limit = total
+    end
+    enrol.put(subscriber, new)
+    ending.touched[row.subid] = true
+    results[i] = {'ok', total, subscriber.qos, born, subscriber.jid}
   end
 end
 return finish.reply(results, {}, dispatch.LIMIT)

@@ -23,8 +23,8 @@ class Envelope:
 class Delivery:
     """An item handed to one subscriber under one lock; `deadline_ms` is Redis's clock, ms since 1970.
 
-    At the stage `DELIVER` its receiver has the item, so publisher, envelope and group key are empty. Before that the
-    deadline of an assured item is the earliest that it can have.
+    `partitioned` says that the node has several partitions. At the stage `DELIVER` its receiver has the item, so publisher,
+    envelope and group key are empty. Before that the deadline of an assured item is the earliest that it can have.
     """
 
     partition: Partition
@@ -40,17 +40,19 @@ class Delivery:
     sequence: int
     stage: Stage = Stage.UNACKNOWLEDGED
     key: str = ""
+    partitioned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """An item that a subscriber holds, as `locks` lists it."""
+    """An item that a subscriber holds, as `locks` lists it; `partition` None when the node has only one."""
 
     item_id: str
     token: int
     attempt: int
     of: int
     deadline_ms: int
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

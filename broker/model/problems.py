@@ -30,6 +30,7 @@ class Problem(Enum):
     JID_REQUIRED = "jid-required"
     JID_MISMATCH = "jid-mismatch"
     NOT_SUBSCRIBED = "not-subscribed"
+    SUPERSEDED = "superseded"
     SUBID_INVALID = "subid-invalid"
     OPTIONS_REQUIRED = "options-required"
     OPTIONS_INVALID = "options-invalid"

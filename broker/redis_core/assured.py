@@ -8,7 +8,7 @@ what a message looks like on any wire, nor a partition's insides.
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -36,7 +36,10 @@ _UNKNOWN = Refused(Problem.ITEM_NOT_FOUND, "nothing is held under this msgId: se
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A publish in wait; its record is `nonce digest body-bytes node-length item-length node item envelope`."""
+    """A publish in wait: `nonce digest body-bytes partition node-length item-length key-length node item key envelope`.
+
+    The partition is `-` when none is named.
+    """
 
     nonce: str
     digest: str
@@ -45,24 +48,30 @@ class Held:
     def pack(self) -> bytes:
         """Write the record."""
         publish = self.publish
-        node, item = publish.node.encode(), (publish.item_id or "").encode()
-        head = f"{self.nonce} {self.digest} {publish.body_bytes} {len(node)} {len(item)} "
-        return b"%b%b%b%b" % (head.encode(), node, item, publish.envelope)
+        names = [text.encode() for text in (publish.node, publish.item_id or "", publish.key)]
+        partition = "-" if publish.partition is None else publish.partition
+        head = (
+            f"{self.nonce} {self.digest} {publish.body_bytes} {partition} {' '.join(str(len(name)) for name in names)} "
+        )
+        return b"".join((head.encode(), *names, publish.envelope))
 
     @staticmethod
     def unpack(sender: Jid, record: bytes) -> "Held":
         """Read the record; the publish has its ticket."""
-        nonce, digest, body_bytes, node_length, item_length, rest = record.split(b" ", 5)
+        nonce, digest, body_bytes, partition, node_length, item_length, key_length, rest = record.split(b" ", 7)
         item_at = int(node_length)
-        body_at = item_at + int(item_length)
+        key_at = item_at + int(item_length)
+        body_at = key_at + int(key_length)
         publish = Publish(
             rest[:item_at].decode(),
             sender,
-            rest[item_at:body_at].decode(),
+            rest[item_at:key_at].decode(),
             rest[body_at:],
             int(body_bytes),
             # A zero byte: no publisher's item id, which stands in the same set, can be one.
             ticket=f"\0{nonce.decode()}",
+            partition=None if partition == b"-" else int(partition),
+            key=rest[key_at:body_at].decode(),
         )
         return Held(nonce.decode(), digest.decode(), publish)
 
@@ -71,16 +80,11 @@ def begun(command: Hold) -> Held:
     """Make the record of a message that comes in: its nonce makes its item id, and its ticket, one of their own."""
     publish = command.publish
     item = publish.item_id
-    told = (publish.node, command.stem if item is None else f"id {item}", publish.envelope)
+    place = f"{publish.node}\0{publish.partition}\0{publish.key}"
+    told = (place, command.stem if item is None else f"id {item}", publish.envelope)
     digest = hashlib.sha256(b"\0".join(part if isinstance(part, bytes) else part.encode() for part in told))
     nonce = secrets.token_hex(12)
-    named = Publish(
-        publish.node,
-        publish.sender,
-        f"{command.stem}~{nonce}" if item is None else item,
-        publish.envelope,
-        publish.body_bytes,
-    )
+    named = replace(publish, item_id=f"{command.stem}~{nonce}" if item is None else item)
     return Held(nonce, digest.hexdigest()[:32], named)
 
 

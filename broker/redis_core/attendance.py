@@ -34,6 +34,9 @@ class Attendance:
         """Finish a subscription whose step in the partition is under way."""
         seats = await self._attend("subscribed", command.jid, command.node)
         result: Result = await outcome
+        if isinstance(result, Subscribed) and not result.group:
+            # Whoever shares the node is no member of a group any more.
+            await self._gone(command.node, command.jid)
         if isinstance(result, Subscribed) and seats is None:
             await self._ask(Leave(command.node, command.jid))
             return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "you are subscribed to as many nodes as you may")

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from broker import keys
 from broker.model.names import Jid, Partition, bare, resource
@@ -126,6 +127,7 @@ class Directory:
             "max_deliveries": config.max_deliveries,
             "dead_letters": "1" if config.dead_letters_of(record.name) else "0",
             "journal_max": self._journal_records,
+            "partitions": config.partitions,
         }
         chosen = record.partitions if numbers is None else map(record.partition, numbers)
         calls = [self._server.arguments("open", [keys.of_partition("meta", each)], fixed) for each in chosen]
@@ -170,6 +172,13 @@ class Directory:
         answers = await self._server.commands([*asked, *marked])
         both = zip(partitions, answers[: len(partitions)], answers[len(partitions) :], strict=True)
         return [partition for partition, locked, mark in both if locked or mark]
+
+    async def hunger(self, record: NodeRecord, rows: list[dict[str, Any]]) -> list[list[int]]:
+        """Tell which partitions of a node want credit; gives number, locked and ms of waiting of all that do."""
+        names = [keys.of_life("hungry", record.name, record.incarnation)]
+        found: list[list[int]]
+        _code, found = await self._server.run(self._server.arguments("hunger", names, {"now": ""}, rows))
+        return found
 
     async def own(self, jid: Jid, node: str) -> bool:
         """Count a node to its creator's quota; False when the quota is used up."""

@@ -1,6 +1,7 @@
 """How the outcomes of one command in several partitions become one. Pure; must not know how they were had."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from broker.model.commands import Browse, Locks, Purge, Stats, Unsubscribe
@@ -38,7 +39,8 @@ def _purged(_command: Purge, outcomes: Sequence[Purged]) -> Purged:
 
 
 def _held(_command: Locks, outcomes: Sequence[Held]) -> Held:
-    locks = sorted((lock for outcome in outcomes for lock in outcome.locks), key=lambda lock: lock.deadline_ms)
+    told = (replace(lock, partition=number) for number, outcome in enumerate(outcomes) for lock in outcome.locks)
+    locks = sorted(told, key=lambda lock: lock.deadline_ms)
     return Held(tuple(locks[:LOCKS_SHOWN]))
 
 

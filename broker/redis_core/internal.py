@@ -7,7 +7,7 @@ from broker.model import commands
 from broker.model.items import Owned
 from broker.model.names import Jid
 from broker.model.qos import Qos
-from broker.model.results import Result
+from broker.model.results import Result, Subscribed
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,55 @@ class Find:
 
 
 @dataclass(frozen=True, slots=True)
+class Recount:
+    """Count anew what a subscriber has in the partitions of a node, so that credit lost on its way comes back."""
+
+    node: str
+    subid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sit:
+    """Let a partition know a subscription, as part of the count `born`; it answers what credit lies there."""
+
+    node: str
+    subid: str
+    jid: Jid
+    qos: Qos
+    born: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """End the count `born` in the bank: the other partitions have `lent`."""
+
+    node: str
+    subid: str
+    born: str
+    lent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Take credit out of a partition: of anyone when `subid` is empty, and with `recall` what is in use as well."""
+
+    node: str
+    subid: str
+    most: int
+    recall: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Deposit:
+    """Put credit that was taken out elsewhere into a partition."""
+
+    node: str
+    subid: str
+    born: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribers:
     """List who is subscribed, from a scan cursor on."""
 
@@ -121,7 +170,22 @@ class KeepOne:
     partition: int
 
 
-Internal = Expire | Resend | Leave | DeadLetter | Handed | Find | Subscribers | Detach | KeepOne
+Internal = (
+    Expire
+    | Resend
+    | Leave
+    | DeadLetter
+    | Handed
+    | Find
+    | Recount
+    | Sit
+    | Settle
+    | Withdraw
+    | Deposit
+    | Subscribers
+    | Detach
+    | KeepOne
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +203,44 @@ class Left:
 
     was_subscribed: bool
     held: int
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A subscription as its bank has it now, where the count `born` has begun."""
+
+    subscribed: Subscribed
+    born: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sat:
+    """So much of a subscriber's credit lies in a partition."""
+
+    credit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A count has ended; the other partitions have `excess` more than the subscriber may hold."""
+
+    excess: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gift:
+    """Credit of one subscriber on its way between partitions; it belongs to the count `born`."""
+
+    subid: str
+    born: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """What was taken out."""
+
+    gifts: tuple[Gift, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +269,7 @@ LaneCommand = (
 )
 """What a partition's lane carries out by one script; a `Bounce` or a `Confirm` too, which name their partition in full."""
 
-Outcome = Result | Scanned | Left | Owned
+Outcome = Result | Scanned | Left | Owned | Found | Begun | Sat | Settled | Withdrawn
 """How any of these turns out."""
 
 Ask = Callable[[LaneCommand], Awaitable[Outcome]]

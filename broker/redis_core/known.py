@@ -16,7 +16,7 @@ class Known:
         """Know nothing yet of `node`."""
         self.node = node
         self.record: NodeRecord | None = None
-        self._directory = directory
+        self.directory = directory
         self._admins = admins
 
     async def read(self) -> NodeRecord | None:
@@ -25,7 +25,7 @@ class Known:
 
     async def renew(self) -> NodeRecord | None:
         """Read the record anew."""
-        found = await self._directory.read(self.node)
+        found = await self.directory.read(self.node)
         self.record = found and with_admins(found, self._admins)
         # As it was read: while others wait for Redis, somebody may have it forgotten.
         return self.record

@@ -10,16 +10,17 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 import structlog
 
 from broker import keys
-from broker.model.items import Delivery, LockEnded, NodeEvent, Notice, OwnershipLost
-from broker.model.names import Jid, Partition
+from broker.model.items import LockEnded, NodeEvent
+from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
 from broker.model.results import Refused
+from broker.redis_core.around import Neighbours, Surroundings
 from broker.redis_core.batches import Batch, Ticket, batched
 from broker.redis_core.calls import OF
 from broker.redis_core.calls.call import Reply, delivery, ownership_lost
@@ -41,46 +42,24 @@ _RESIGNED = "-"
 _INTERNAL = get_args(Internal)
 
 
-class Surroundings(Protocol):
-    """What a lane needs of the core around it."""
-
-    frontend: str
-    once_ms: int
-    retry: str
-
-    def deliver(self, delivery: Delivery) -> None:
-        """Hand a delivery to the door."""
-
-    def notify(self, notice: Notice) -> None:
-        """Hand a notice to the door."""
-
-    def lost(self, notice: OwnershipLost) -> None:
-        """Tell an owner what it owns no more, and let others have it."""
-
-    def congested(self) -> bool:
-        """Tell whether the door has more to write than it should."""
-
-    def flushed(self) -> bool:
-        """Tell whether the door has written all that it was handed."""
-
-    def announce(self, partition: Partition, due_ms: int) -> None:
-        """Note when the partition next needs a visit."""
-
-    def hand_over(self, record: NodeRecord, partition: int, letter: list[Any]) -> None:
-        """Bring a dead letter of a partition to its node."""
-
-    def count(self, what: str, amount: int = 1) -> None:
-        """Count for the metrics."""
-
-
 class Lane:
     """The way of one partition's commands to Redis."""
 
-    def __init__(self, known: Known, number: int, server: Server, directory: Directory, around: Surroundings) -> None:
+    def __init__(  # noqa: PLR0913  (its place, and what it works with)
+        self,
+        known: Known,
+        *,
+        number: int,
+        neighbours: Neighbours,
+        server: Server,
+        directory: Directory,
+        around: Surroundings,
+    ) -> None:
         """Make an idle lane for the partition `number` of a node."""
         self.node = known.node
         self.number = number
         self._known = known
+        self._neighbours = neighbours
         self._server = server
         self._directory = directory
         self._around = around
@@ -244,6 +223,7 @@ class Lane:
             "number": self.number,
             "once_ms": self._around.once_ms,
             "retry": self._around.retry,
+            "wants": self._neighbours.wants(self.number),
         }
         fixed = {name: value for name, value in shared.items() if name in header.arguments} | dict(
             call.fixed(first, record)
@@ -305,16 +285,17 @@ class Lane:
         partition = record.partition(self.number)
         for kind, *values in read.notices:
             if kind == b"lost":
-                self._around.lost(ownership_lost(values, partition))
+                self._around.notify(ownership_lost(values, partition))
             else:
                 jid, item, token = values
                 self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token))
                 self._around.count("expired")
-        of = record.config.max_deliveries
         for row in read.deliveries:
-            made = delivery(row, partition, of)
+            made = delivery(row, partition, record.config)
             self._around.deliver(made)
             self._marks.received = max(self._marks.received, made.sequence)
+        if read.lending:
+            self._neighbours.learned(self.number, record.config.partitions, read.lending)
         for letter in read.handovers:
             self._around.hand_over(record, self.number, letter)
         if read.due_ms:

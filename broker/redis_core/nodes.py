@@ -37,19 +37,22 @@ class Rules:
 class NodeWork:
     """Carries out the commands that concern nodes."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what it works with)
         self,
         directory: Directory,
+        *,
         rules: Rules,
         ask: Callable[[Any], Awaitable[Any]],
         changed: Callable[[str], None],
+        recount: Callable[[str], Awaitable[None]],
         notify: Callable[[Notice], None],
     ) -> None:
-        """Ask lanes by `ask`, tell the core by `changed` that a node's record is another now."""
+        """Ask lanes by `ask`; `changed` hears of a node whose record is another now, `recount` of one with more partitions."""
         self._directory = directory
         self._rules = rules
         self._ask = ask
         self._changed = changed
+        self._recount = recount
         self._notify = notify
 
     async def declare(self, command: Declare) -> Result:
@@ -122,6 +125,8 @@ class NodeWork:
                 renewed = replace(record, config=config, revision=record.revision + 1)
                 await self._directory.open(renewed)
                 self._changed(command.node)
+                if config.partitions > record.config.partitions:
+                    await self._recount(command.node)
                 if config.access_model is not record.config.access_model:
                     await self._expel(renewed, await self._subscribers(command.node))
                 return Done()

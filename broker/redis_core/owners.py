@@ -5,9 +5,9 @@ do. All of it is idempotent, so that any frontend may go on where another has st
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from broker.model.commands import Keep, Subscribe
 from broker.model.groups import DEFAULT_GROUP, share, spread
@@ -36,6 +36,10 @@ def owns(command: Subscribe) -> bool:
     return bool(asks) and not command.start
 
 
+Attend = Callable[[Subscribe, "asyncio.Future[Any]"], Awaitable[Result]]
+"""Finishes a subscription that is under way: presence is to find it."""
+
+
 class Around(Protocol):
     """What owners need of the core."""
 
@@ -55,7 +59,7 @@ class Owners:
     """Carries out what concerns the ownership of partitions."""
 
     def __init__(
-        self, core: Around, directory: Directory, roster: Roster, ask: Ask, changed: Callable[[str], None]
+        self, core: Around, roster: Roster, directory: Directory, ask: Ask, changed: Callable[[str], None]
     ) -> None:
         """Ask lanes by `ask`, which hear by `changed` that a node may have grown."""
         self._core = core
@@ -73,8 +77,14 @@ class Owners:
         self._changed(command.node)
         return refusal(command, record) or _misfit(command, record)
 
-    async def subscribe(self, command: Subscribe) -> Result:
-        """Attach an owner: to all that it wishes for, or to none of it; or to what falls to it in its group."""
+    async def subscribe(self, command: Subscribe, attend: Attend) -> Result:
+        """Attach an owner: to all that it wishes for, or to none of it; or to what falls to it in its group.
+
+        Its seat is taken by `attend`, once nothing hinders it.
+        """
+        return await self.hindrance(command) or await attend(command, asyncio.ensure_future(self._attach(command)))
+
+    async def _attach(self, command: Subscribe) -> Result:
         record = await self._read(command.node)
         if record is None:
             return _GONE

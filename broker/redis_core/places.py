@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import Any
 from zlib import crc32
 
-from broker.model.commands import Adjust, Bounce, Confirm, Options, Publish, Renew, Retract, Subscribe, Unlock
+from broker.model.commands import Bounce, Confirm, Options, Publish, Renew, Retract, Unlock
 from broker.redis_core.internal import Attach, DeadLetter, Detach, Expire, Find, Handed, KeepOne, Resend, Subscribers
 
 BANK = 0
@@ -78,7 +78,7 @@ def place(command: Any, count: int) -> int | Home | Place:
             number = command.partition.number
         case DeadLetter():
             number = hashed(command.key, count) if command.key else home(command.item_id, count)
-        case Subscribe() | Adjust() | Options() | Subscribers():
+        case Options() | Subscribers():
             number = BANK
         case _:
             return Place.ALL

@@ -17,6 +17,8 @@ from broker.redis_core.directory import Directory
 from broker.redis_core.internal import Ask, Expire, Outcome, Resend, Scanned, ignored
 from broker.redis_core.lane import Lane
 from broker.redis_core.metrics import Metrics
+from broker.redis_core.owners import Owners
+from broker.redis_core.places import BANK
 from broker.redis_core.pulse import Pulse, Visits
 from broker.redis_core.routes import Routes
 
@@ -33,15 +35,16 @@ class Lanes(Protocol):
 
     frontend: str
     metrics: Metrics
+    owners: Owners
 
     def routes(self, node: str) -> Routes:
         """Give the lanes of a node's partitions."""
 
+    def every(self) -> list[Routes]:
+        """Give the routes of all nodes that are known here."""
+
     def lanes(self) -> list[Lane]:
         """Give the lanes there are."""
-
-    async def spread(self, node: str) -> None:
-        """Spread a node's partitions over the members of its groups."""
 
     def background(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run something that nobody waits for."""
@@ -78,6 +81,8 @@ class Rounds:
         for lane in self._core.lanes():
             if (lane.doubtful or lane.unmarked) and lane.quiet:
                 lane.mark()
+        for routes in self._core.every():
+            routes.lending.breathe()
         self._turns += 1
         if self._turns % LOOK_EVERY == 0:
             await self._look_in_passing()
@@ -100,7 +105,10 @@ class Rounds:
         for partition in self._next[:1]:
             self._visit(partition, ignored)
             if partition.number == 0:
-                self._core.background(self._core.spread(partition.node))
+                self._core.background(self._core.owners.settle(partition.node))
+            if partition.number == BANK + 1:
+                # Credit that a crash has lost between two partitions, or that a failover has brought back, is counted anew.
+                self._core.background(self._core.routes(partition.node).recount())
         del self._next[:1]
 
     async def visit_all(self) -> None:
@@ -108,6 +116,8 @@ class Rounds:
         try:
             async for partition in self._partitions():
                 await self._ask(Expire(partition.node, partition.number))
+                if partition.number == BANK + 1:
+                    await self._core.routes(partition.node).recount()
         except CoreUnavailable:
             self._pulse.blinded()
             raise

@@ -4,21 +4,24 @@ Commands wait here while the node's record is read, and keep their order. Must n
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from itertools import count
 from typing import Any, Protocol
 
 import structlog
 
-from broker.model.commands import Renew, Retract, Unlock
+from broker.model.commands import Adjust, Renew, Retract, Subscribe, Unlock, Unsubscribe
 from broker.model.problems import CoreUnavailable, Problem
-from broker.model.results import Refused
+from broker.model.results import Refused, Subscribed
+from broker.redis_core.around import Neighbours
+from broker.redis_core.calls.call import subid
 from broker.redis_core.gather import gathered
-from broker.redis_core.internal import Find, Found, Outcome
+from broker.redis_core.internal import Find, Found, Leave, Outcome, Recount, Scanned, Subscribers, ignored
 from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
-from broker.redis_core.places import Home, Place, place
+from broker.redis_core.lending import Lending
+from broker.redis_core.places import BANK, Home, Place, place
+from broker.redis_core.seats import Seats
 
 log = structlog.get_logger()
 
@@ -30,29 +33,33 @@ _ELSEWHERE = (Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN, Problem.LOCKED_BY_ANOTH
 
 Reply = Callable[[Any], None]
 
+Background = Callable[[Coroutine[Any, Any, Any]], None]
+
 
 class MakeLane(Protocol):
     """How a lane is made."""
 
-    def __call__(self, *, number: int) -> Lane:
+    def __call__(self, *, number: int, neighbours: Neighbours) -> Lane:
         """Make the lane of one partition."""
 
 
 class Routes:
     """The lanes of one node."""
 
-    def __init__(self, known: Known, make: MakeLane) -> None:
-        """Make lanes by `make` when they are first needed."""
-        self._known = known
+    def __init__(self, known: Known, make: MakeLane, background: Background) -> None:
+        """Make lanes by `make` when they are first needed; run by `background` what nobody waits for."""
+        self.known = known
         self._make = make
+        self._background = background
+        self._seats = Seats(self.ask)
+        self.lending = Lending(known.node, self.ask, self._order, self._board, background)
         self._lanes: dict[int, Lane] = {}
         self._queued: list[tuple[Any, Reply]] = []
         self._reading: asyncio.Task[None] | None = None
-        self._turns = count()
 
     def submit(self, command: Any, reply: Reply) -> None:
         """Take a command; those for one partition take effect in their order."""
-        record = self._known.record
+        record = self.known.record
         if record is not None and self._reading is None:
             self._route(command, reply, record.config.partitions)
             return
@@ -66,11 +73,30 @@ class Routes:
         self.lane(number).submit(command, partial(_fulfil, future))
         return future
 
+    async def recount(self) -> None:
+        """Count the credit of all who are subscribed, a part of them at a time: what crashes have lost comes back."""
+        scan = "0"
+        while self._count > 1:
+            part = await self.ask(BANK, Subscribers(self.known.node, scan))
+            if not isinstance(part, Scanned):
+                return
+            await asyncio.gather(
+                *(self._seats.take(Recount(self.known.node, subid(jid)), self._count) for jid in part.jids)
+            )
+            scan = part.scan
+            if scan == "0":
+                return
+
+    @property
+    def _count(self) -> int:
+        record = self.known.record
+        return 1 if record is None else record.config.partitions
+
     def lane(self, number: int = 0) -> Lane:
         """Give the lane of a partition."""
         lane = self._lanes.get(number)
         if lane is None:
-            lane = self._lanes[number] = self._make(number=number)
+            lane = self._lanes[number] = self._make(number=number, neighbours=self.lending)
         return lane
 
     def lanes(self) -> list[Lane]:
@@ -79,23 +105,23 @@ class Routes:
 
     def forget(self) -> None:
         """Read the node's record anew with the next command."""
-        self._known.forget()
+        self.known.forget()
 
     @property
     def quiet(self) -> bool:
         """Nothing is under way."""
-        return self._reading is None and all(lane.quiet for lane in self._lanes.values())
+        return self._reading is None and self.lending.idle and all(lane.quiet for lane in self._lanes.values())
 
     @property
     def idle(self) -> bool:
         """Nothing under way, nothing owed: it may be dropped."""
-        return self._reading is None and all(lane.idle for lane in self._lanes.values())
+        return self._reading is None and self.lending.idle and all(lane.idle for lane in self._lanes.values())
 
     async def _read(self) -> None:
         hindrance = None
         partitions = 0
         try:
-            record = await self._known.read()
+            record = await self.known.read()
             if record is None:
                 hindrance = _GONE
             else:
@@ -103,7 +129,7 @@ class Routes:
         except CoreUnavailable as error:
             hindrance = Refused(error.problem, str(error))
         except Exception:
-            log.exception("record not read", node=self._known.node)
+            log.exception("record not read", node=self.known.node)
             hindrance = _FAILED
         self._reading = None
         queued, self._queued = self._queued, []
@@ -114,7 +140,7 @@ class Routes:
                 else:
                     reply(hindrance)
             except Exception:
-                log.exception("an answer could not be given", node=self._known.node, command=type(command).__name__)
+                log.exception("an answer could not be given", node=self.known.node, command=type(command).__name__)
 
     def _route(self, command: Any, reply: Reply, partitions: int) -> None:
         where = place(command, partitions)
@@ -122,12 +148,16 @@ class Routes:
             reply(_NOWHERE)
         elif partitions == 1:
             self.lane().submit(command, reply)
+        elif isinstance(command, Subscribe | Adjust | Recount):
+            self._background(self._answered(self._seated(command, partitions), reply))
+        elif isinstance(command, Unsubscribe | Leave):
+            self._background(self._answered(self._left(command, partitions), reply))
         elif isinstance(where, int):
             self.lane(where).submit(command, reply)
         elif isinstance(where, Home):
             self.lane(where.number).submit(command, partial(self._unless_elsewhere, command, where.number, reply))
         elif where is Place.FREE:
-            self.lane(next(self._turns) % partitions).submit(command, reply)
+            self.lane(self.lending.freest(partitions)).submit(command, reply)
         else:
             self._to_all([command] * partitions, partial(self._merged, command, reply))
 
@@ -146,12 +176,35 @@ class Routes:
         for number, command in enumerate(commands):
             self.lane(number).submit(command, partial(taken, number))
 
+    async def _seated(self, command: Subscribe | Adjust | Recount, partitions: int) -> Outcome:
+        outcome = await self._seats.take(command, partitions)
+        if isinstance(outcome, Subscribed) and not isinstance(command, Recount):
+            await self.lending.spread(outcome.subid, outcome.credit, partitions)
+        return outcome
+
+    async def _left(self, command: Unsubscribe | Leave, partitions: int) -> Outcome:
+        return gathered(command, await self._seats.leave(command, partitions))
+
+    async def _answered(self, work: Awaitable[Outcome], reply: Reply) -> None:
+        outcome: Outcome = _FAILED
+        try:
+            outcome = await work
+        finally:
+            reply(outcome)
+
+    def _order(self, command: Any) -> None:
+        self.submit(command, ignored)
+
+    async def _board(self, rows: list[dict[str, Any]]) -> list[list[int]]:
+        record = self.known.record
+        return [] if record is None else await self.known.directory.hunger(record, rows)
+
     def _merged(self, command: Any, reply: Reply, outcomes: list[Outcome]) -> None:
         reply(gathered(command, outcomes))
 
     def _unless_elsewhere(self, command: Retract | Unlock | Renew, home: int, reply: Reply, outcome: Outcome) -> None:
         """Answer, unless the item may be in another partition: there it is looked for."""
-        record = self._known.record
+        record = self.known.record
         if record is None or not (isinstance(outcome, Refused) and outcome.problem in _ELSEWHERE):
             reply(outcome)
             return

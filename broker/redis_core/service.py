@@ -38,12 +38,8 @@ from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.qos import Stage
 from broker.model.results import (
-    Done,
-    Published,
     Refused,
     Result,
-    Retracted,
-    Unlocked,
 )
 from broker.redis_core.assured import Assured
 from broker.redis_core.attendance import Attendance
@@ -87,11 +83,17 @@ class RedisCore:
         self._server = Server.connect(settings.redis_url, lua_directory(), settings.redis_timeout)
         self._directory = Directory(self._server, JOURNAL_RECORDS, settings.node_quota)
         rules = Rules(self.admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing)
-        self._nodes = NodeWork(self._directory, rules, self._ask, self._changed, outlet.notify)
+        self._nodes = NodeWork(
+            self._directory,
+            rules=rules,
+            ask=self._ask,
+            changed=self._changed,
+            recount=self._recount,
+            notify=outlet.notify,
+        )
         self._letters = DeadLetters(self._directory, self._nodes, self._ask)
-        roster = Roster(self._server)
-        self._owners = Owners(self, self._directory, roster, self._ask, self._changed)
-        self._attendance = Attendance(self._directory, self._ask, self._owners.left)
+        self.owners = Owners(self, Roster(self._server), self._directory, self._ask, self._changed)
+        self._attendance = Attendance(self._directory, self._ask, self.owners.left)
         self._pulse = Pulse(self._server, self.frontend)
         self._assured = Assured(self._server, settings, self.ask)
         self._rounds = Rounds(self, self._directory, self._pulse, self._ask, self._assured.finish)
@@ -108,7 +110,7 @@ class RedisCore:
 
         def answer(result: Result) -> None:
             self.metrics.turn.observe(time.monotonic() - began)
-            self._tally(command, result)
+            self.metrics.tally(command, result)
             reply(result)
 
         match command:
@@ -117,9 +119,9 @@ class RedisCore:
             case Deliver():
                 self._spawn(self._assured.deliver(command), answer)
             case Subscribe() if owns(command):
-                self._spawn(self._owning(command), answer)
+                self._spawn(self.owners.subscribe(command, self._attendance.subscribe), answer)
             case Keep():
-                self._spawn(self._owners.keep(command), answer)
+                self._spawn(self.owners.keep(command), answer)
             case Subscribe():
                 self._spawn(self._attendance.subscribe(command, self._begin(command)), answer)
             case Unsubscribe():
@@ -226,8 +228,10 @@ class RedisCore:
         self._outlet.deliver(delivery)
 
     def notify(self, notice: Notice) -> None:
-        """Hand a notice to the door."""
+        """Hand a notice to the door; what an owner has lost is for others to have."""
         self._outlet.notify(notice)
+        if isinstance(notice, OwnershipLost):
+            self.background(self.owners.lost(notice))
 
     def congested(self) -> bool:
         """Tell whether the door has more to write than it should."""
@@ -252,22 +256,7 @@ class RedisCore:
             self._carrying.add(name)
             self.background(self._carry(name, record, partition, letter))
 
-    def lost(self, notice: OwnershipLost) -> None:
-        """Tell an owner what it owns no more, and let others have it."""
-        self._outlet.notify(notice)
-        self.background(self._owners.lost(notice))
-
-    async def spread(self, node: str) -> None:
-        """Spread a node's partitions over the members of its groups."""
-        await self._owners.settle(node)
-
     # Small change.
-
-    async def _owning(self, command: Subscribe) -> Result:
-        hindrance = await self._owners.hindrance(command)
-        if hindrance is not None:
-            return hindrance
-        return await self._attendance.subscribe(command, asyncio.ensure_future(self._owners.subscribe(command)))
 
     def _begin(self, command: LaneCommand) -> asyncio.Future[Any]:
         """Give a command its place among its sender's now, and let its outcome be awaited."""
@@ -292,8 +281,12 @@ class RedisCore:
         if routes is None:
             known = Known(node, self._directory, self.admins)
             lane = partial(Lane, known, server=self._server, directory=self._directory, around=self)
-            routes = self._routes[node] = Routes(known, lane)
+            routes = self._routes[node] = Routes(known, lane, self.background)
         return routes
+
+    def every(self) -> list[Routes]:
+        """Give the routes of all nodes that are known here."""
+        return list(self._routes.values())
 
     def lanes(self) -> list[Lane]:
         """Give the lanes there are, but for idle ones when there are many."""
@@ -305,6 +298,11 @@ class RedisCore:
     def _changed(self, node: str) -> None:
         if node in self._routes:
             self._routes[node].forget()
+
+    async def _recount(self, node: str) -> None:
+        routes = self.routes(node)
+        await routes.known.read()
+        await routes.recount()
 
     def _spawn(self, work: Coroutine[Any, Any, Result], answer: Callable[[Result], None]) -> None:
         self.background(self._answered(work, answer))
@@ -332,19 +330,6 @@ class RedisCore:
             log.warning("background work put off", error=str(error))
         except Exception:
             log.exception("background work failed")
-
-    def _tally(self, command: Command, result: Result) -> None:
-        match result:
-            case Refused():
-                self.metrics.count("refused")
-            case Published(duplicate=duplicate):
-                self.metrics.count("duplicates" if duplicate else "published")
-            case Retracted(replayed=False):
-                self.metrics.count("acknowledged")
-            case Unlocked(replayed=False):
-                self.metrics.count("released")
-            case Done() if isinstance(command, Bounce):
-                self.metrics.count("bounced")
 
 
 def _fulfil(future: asyncio.Future[Any], result: Any) -> None:

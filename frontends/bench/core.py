@@ -27,7 +27,15 @@ from frontends.servers.redis import RedisServer
 BODY: Final = b"x" * 200
 BATCH: Final = 100
 WORKERS: Final = tuple(f"worker{number}@localhost/bench" for number in range(4))
-_BASE: Final = {"now": "", "revision": "1", "frontend": "bench", "sent": "", "number": 0, "retry": "5000 20000 3"}
+_BASE: Final = {
+    "now": "",
+    "revision": "1",
+    "frontend": "bench",
+    "sent": "",
+    "number": 0,
+    "retry": "5000 20000 3",
+    "wants": "",
+}
 _INTAKE: Final = {"dedupe": "overwrite", "dedupe_ms": 1, "once_ms": 1, "max_items": 10_000_000, "node_full": "reject"}
 
 
@@ -52,12 +60,18 @@ class Bench:
 
     async def open(self) -> None:
         """Make the partition."""
-        options = {"lock_ms": 600_000, "max_deliveries": 20, "dead_letters": "1", "journal_max": 10_000}
+        options = {
+            "lock_ms": 600_000,
+            "max_deliveries": 20,
+            "dead_letters": "1",
+            "journal_max": 10_000,
+            "partitions": 1,
+        }
         await self.run("open", {"revision": 1, "token": 0, **options})
 
     async def publish(self, items: list[str]) -> list[Any]:
         """Publish a batch; an empty id asks for one."""
-        row = {"by": "bench@localhost", "body": BODY, "once": "", "subids": ""}
+        row = {"by": "bench@localhost", "body": BODY, "key": "", "once": "", "subids": ""}
         return await self.run("publish", {**_BASE, **_INTAKE}, [{"item": item, **row} for item in items])
 
     async def fill(self, count: int) -> None:

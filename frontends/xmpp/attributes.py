@@ -4,11 +4,14 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare, prepared
-from broker.model.options import MAX_LOCK_SECONDS
+from broker.model.options import MAX_LOCK_SECONDS, MAX_PARTITIONS
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 
 _TOKEN: Final = f"{{{ns.STANZAQ}}}token"
+HINT: Final = f"{{{ns.STANZAQ}}}hint"
+"""An element of ours inside a request: where a library drops attributes that it does not know, it stands in for them."""
+
 _MOST_TOKEN: Final = 2**63 - 1
 _JID_BYTES: Final = 3071
 """Longest JID: three parts of 1023 bytes and their separators (RFC 7622 §3.1)."""
@@ -44,6 +47,33 @@ def token(item: Element) -> int | None:
     if number is None or not 0 < number <= _MOST_TOKEN:
         raise MalformedRequest(Problem.BAD_REQUEST, "a token is a whole number, as the delivery gave it")
     return number
+
+
+def partition(item: Element, hint: Element | None = None) -> int | None:
+    """Read the partition that an item is for, or in: of the item itself, or of the hint beside it."""
+    text = _ours(item, hint, "partition")
+    if text is None:
+        return None
+    number = _number(text)
+    # One that the node has not is the core's to refuse (E7).
+    if number is None or number >= MAX_PARTITIONS:
+        raise MalformedRequest(
+            Problem.PARTITION_NOT_FOUND, f"partitions are numbered from 0 to at most {MAX_PARTITIONS - 1}"
+        )
+    return number
+
+
+def group_key(item: Element, hint: Element | None = None) -> str:
+    """Read the group key of an item; empty when it has none."""
+    text = _ours(item, hint, "key") or ""
+    if _longer(text, ITEM_ID_BYTES):
+        raise MalformedRequest(Problem.BAD_REQUEST, f"a group key has at most {ITEM_ID_BYTES} bytes")
+    return text
+
+
+def _ours(item: Element, hint: Element | None, name: str) -> str | None:
+    text = item.get(name) or item.get(f"{{{ns.STANZAQ}}}{name}")
+    return text or (None if hint is None else hint.get(name))
 
 
 def own_jid(element: Element, sender: Jid) -> Jid:

@@ -26,10 +26,16 @@ _GONE: Final = f"{{{ns.STANZAS}}}gone"
 
 
 def lock(node: str, held: Lock | Delivery) -> str:
-    """Write what a holder may know of its lock (QX14)."""
+    """Write what a holder may know of its lock (QX14), and where its item is in a node of several partitions (E13)."""
+    if isinstance(held, Delivery):
+        number, key = held.partition.number if held.partitioned else None, held.key
+    else:
+        number, key = held.partition, ""
+    place = "" if number is None else f" partition='{number}'"
+    group = f" key='{escaped(key)}'" if key else ""
     return (
         f"<lock xmlns='{ns.STANZAQ}' node='{escaped(node)}' item='{escaped(held.item_id)}' token='{held.token}'"
-        f" attempt='{held.attempt}' of='{held.of}' expires='{moment(held.deadline_ms)}'/>"
+        f" attempt='{held.attempt}' of='{held.of}' expires='{moment(held.deadline_ms)}'{place}{group}/>"
     )
 
 

@@ -42,6 +42,14 @@ class Sent:
     stem: str
     envelope: bytes
     body_bytes: int
+    partition: int | None = None
+    key: str = ""
+
+    def publish(self, sender: Jid, item_id: str | None) -> Publish:
+        """Make the publish of it under an item id, or under none."""
+        return Publish(
+            self.node, sender, item_id, self.envelope, self.body_bytes, partition=self.partition, key=self.key
+        )
 
     def once(self, sender: Jid) -> Publish:
         """Make the publish of a message that a copy of it repeats: same sender, id and payload, same item."""
@@ -49,7 +57,7 @@ class Sent:
         if item is None and self.stem:
             digest = hashlib.sha256(sender.encode() + b"\0" + self.envelope).hexdigest()[:24]
             item = f"{self.stem}~{digest}"
-        return Publish(self.node, sender, item, self.envelope, self.body_bytes)
+        return self.publish(sender, item)
 
 
 def node_at(address: str, service: str) -> str | None:
@@ -103,10 +111,14 @@ def _published(pubsub: Element, addressed: str, stem: str) -> Sent:
     if addressed and publish.get("node", addressed) != addressed:
         raise MalformedRequest(Problem.BAD_REQUEST, "the message is addressed to another node than it names")
     node = addressed or attributes.node(publish)
-    if not len(publish) or publish[0].tag != _ITEM:
+    hint = publish.find(attributes.HINT)
+    items = [child for child in publish if child is not hint]
+    if not items or items[0].tag != _ITEM:
         raise MalformedRequest(Problem.ITEM_REQUIRED, "the message has no item")
-    if len(publish) > 1:
+    if len(items) > 1:
         raise MalformedRequest(Problem.ONE_ITEM_ONLY, "one item at a time")
-    item = publish[0]
+    item = items[0]
     name = None if item.get("id") is None else attributes.item_id(item)
-    return Sent(node, name, stem, *payloads.taken(item))
+    envelope, body_bytes = payloads.taken(item)
+    place = attributes.partition(item, hint)
+    return Sent(node, name, stem, envelope, body_bytes, place, attributes.group_key(item, hint))

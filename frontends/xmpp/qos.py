@@ -6,7 +6,7 @@ What is inside is read by `messages`, as if it had come by itself from the sende
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.commands import Deliver, Hold, Publish
+from broker.model.commands import Deliver, Hold
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import messages
 from frontends.xmpp import namespaces as ns
@@ -65,7 +65,7 @@ def _held(iq: Iq, assured: Element, node: str) -> Hold:
     msg_id = _msg_id(assured)
     sent = _sent(assured, node)
     # Its item id, where it has none of its own, is made when it is held: a msgId may come again for another message.
-    publish = Publish(sent.node, iq.sender, sent.item_id, sent.envelope, sent.body_bytes)
+    publish = sent.publish(iq.sender, sent.item_id)
     return Hold(iq.sender, msg_id, publish, sent.stem or msg_id[: messages.STEM_CHARACTERS])
 
 

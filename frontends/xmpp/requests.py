@@ -11,7 +11,6 @@ from frontends.xmpp import namespaces as ns
 from frontends.xmpp.errors import Unserved
 from frontends.xmpp.stanzas import Answer, Iq, Question, expect, only
 
-_HINT: Final = f"{{{ns.STANZAQ}}}hint"
 _ITEM: Final = f"{{{ns.PUBSUB}}}item"
 _CONFIGURE: Final = f"{{{ns.PUBSUB}}}configure"
 _PUBLISH_OPTIONS: Final = f"{{{ns.PUBSUB}}}publish-options"
@@ -70,25 +69,48 @@ def _publish(iq: Iq, pubsub: Element) -> Publish:
     item = _one_item(publish)
     name = None if item.get("id") is None else attributes.item_id(item)
     envelope, body_bytes = payloads.taken(item)
-    return Publish(node, iq.sender, name, envelope, body_bytes)
+    hint = publish.find(attributes.HINT)
+    return Publish(
+        node,
+        iq.sender,
+        name,
+        envelope,
+        body_bytes,
+        partition=attributes.partition(item, hint),
+        key=attributes.group_key(item, hint),
+    )
 
 
 def _retract(iq: Iq, pubsub: Element) -> Retract:
     retract = only(iq, pubsub, iq.kind)
     node = attributes.node(retract)
     item = _one_item(retract)
-    return Retract(node, iq.sender, attributes.item_id(item), attributes.token(item), _request(iq))
+    return Retract(
+        node,
+        iq.sender,
+        attributes.item_id(item),
+        attributes.token(item),
+        _request(iq),
+        attributes.partition(item, retract.find(attributes.HINT)),
+    )
 
 
 def _unlock(iq: Iq, pubsub: Element) -> Unlock:
     unlock = only(iq, pubsub, iq.kind)
     node = attributes.node(unlock)
     item = _one_item(unlock)
-    hint = unlock.find(_HINT)
+    hint = unlock.find(attributes.HINT)
     if hint is None:
-        hint = item.find(_HINT)
+        hint = item.find(attributes.HINT)
     if hint is None:
-        return Unlock(node, iq.sender, attributes.item_id(item), attributes.token(item), request=_request(iq))
+        return Unlock(
+            node,
+            iq.sender,
+            attributes.item_id(item),
+            attributes.token(item),
+            request=_request(iq),
+            partition=attributes.partition(item),
+        )
     return Unlock(
         node,
         iq.sender,
@@ -98,6 +120,7 @@ def _unlock(iq: Iq, pubsub: Element) -> Unlock:
         attributes.reason(hint),
         attributes.dead_letter(hint),
         _request(iq),
+        attributes.partition(item, hint),
     )
 
 
@@ -120,7 +143,8 @@ def _renew(iq: Iq, renew: Element) -> Question:
         # Without an item it is an owner's heartbeat (EX16).
         return Question(iq, Keep(node, iq.sender))
     item = _one_item(renew)
-    return Question(iq, Renew(node, iq.sender, attributes.item_id(item), attributes.token(item)))
+    partition = attributes.partition(item, renew.find(attributes.HINT))
+    return Question(iq, Renew(node, iq.sender, attributes.item_id(item), attributes.token(item), partition))
 
 
 def _locks(iq: Iq, locks: Element) -> Question:
@@ -130,7 +154,7 @@ def _locks(iq: Iq, locks: Element) -> Question:
 
 def _one_item(action: Element) -> Element:
     """Give the one item that a request names (P20, PX1); peers differ in the namespace of the one inside `<unlock/>`."""
-    found = [child for child in action if child.tag != _HINT]
+    found = [child for child in action if child.tag != attributes.HINT]
     if not found or not found[0].tag.endswith("}item"):
         raise MalformedRequest(Problem.ITEM_REQUIRED, "the request names no item")
     if len(found) > 1:

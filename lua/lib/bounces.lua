@@ -13,6 +13,7 @@ function bounces.take(flight, reason, gone)
   subscriptions.put(subscriber)
   if gone or subscriber.bounces >= tonumber(arg.max_bounces) then
     leave.remove(flight.subid, true, 'gone')
+    ending.ended[#ending.ended + 1] = flight.jid
     leave.release(flight.subid, 'bounced', 'gone')
   end
 end

@@ -1,7 +1,7 @@
 -- How a lock ends: acknowledged, or given back (released, expired, bounced), which may make the item a dead letter.
 -- NEEDS: inflight deadlines held delayed ready history parked index
 --- @include partition writes positions entries history credit items handover journal unconfirmed
-local ending = {touched = {}, arrived = {}, freed = 0}
+local ending = {touched = {}, arrived = {}, freed = 0, ended = {}}
 
 local function unlock(flight)
   writes.add('HDEL', key.inflight, flight.position)

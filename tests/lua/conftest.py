@@ -44,6 +44,16 @@ def queue(unopened: Queue) -> Queue:
 
 
 @pytest.fixture
+def parts(runner: Runner) -> tuple[Queue, Queue, Queue]:
+    """Give the three open partitions of one node; the first is the bank."""
+    life = secrets.token_hex(4)
+    bank, one, two = (Queue(runner, Partition("jobs", life, number)) for number in range(3))
+    for queue in (bank, one, two):
+        queue.open(partitions=3)
+    return bank, one, two
+
+
+@pytest.fixture
 def records(runner: Runner) -> Records:
     """Give the records of one that exists for this test only."""
     return Records(runner)

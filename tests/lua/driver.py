@@ -36,7 +36,6 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "revision": "",
     "frontend": "f1",
     "sent": "",
-    "number": "0",
     "dedupe": "overwrite",
     "dedupe_ms": "600000",
     "once_ms": "7200000",
@@ -52,6 +51,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "after": "",
     "upto": "",
     "retry": "5000 20000 3",
+    "wants": "",
 }
 
 # Every key of the holder as text that does not depend on how Redis encodes it.
@@ -122,6 +122,7 @@ class Answer:
     due: int = 0
     more: int = 0
     token: int = 0
+    lending: list[Any] = field(default_factory=list)
 
     @property
     def words(self) -> list[str]:
@@ -199,13 +200,13 @@ class Queue:
     def run(self, name: str, *rows: Mapping[str, Any], **fixed: Any) -> Answer:
         """Run a script; arguments that are not given are those of a plain queue."""
         found = SCRIPTS[name]
-        known = {**DEFAULTS, "now": self.now, "frontend": self.frontend, **fixed}
+        known = {**DEFAULTS, "number": self.partition.number, "now": self.now, "frontend": self.frontend, **fixed}
         wanted = {argument: known[argument] for argument in found.arguments}
         assert fixed.keys() <= wanted.keys(), f"{name} takes {found.arguments}"
         reply = self.runner.run(name, [self.key(key) for key in found.keys], wanted, rows)
         if name not in PARTITIONED or reply[0] != "ok":
             return Answer(reply[0], reply[1:])
-        code, results, deliveries, notices, handovers, due, more, token = reply
+        code, results, deliveries, notices, handovers, due, more, token, *lending = reply
         answer = Answer(
             code,
             results,
@@ -215,6 +216,7 @@ class Queue:
             due,
             more,
             token,
+            lending[0] if lending else [],
         )
         self._check(found, answer, len(rows))
         return answer
@@ -239,6 +241,7 @@ class Queue:
             "max_deliveries": 20,
             "dead_letters": "1",
             "journal_max": 1000,
+            "partitions": 1,
         }
         return self.run("open", **{**options, **fixed})
 
@@ -274,6 +277,34 @@ class Queue:
     def keep(self, jid: str) -> Answer:
         """Let an owner say that it is there."""
         return self.run("keep", {"subids": subids(jid)})
+
+    def recount(self, jid: str) -> str:
+        """Begin a count of a subscription in the bank; gives its name."""
+        row = {"subid": subid(jid), "jid": "", "credit": "", "qos": "", "must": "1"}
+        return str(self.run("subscribe", row).rows[0][3])
+
+    def sit(self, jid: str, born: str, qos: str = "unacknowledged") -> list[Any]:
+        """Make a subscription known as part of a count; gives the answer."""
+        found: list[Any] = self.run("sit", {"subid": subid(jid), "jid": jid, "qos": qos, "born": born}).rows[0]
+        return found
+
+    def settle(self, jid: str, born: str, lent: int) -> Answer:
+        """End a count."""
+        return self.run("settle", {"subid": subid(jid), "born": born, "lent": lent})
+
+    def withdraw(self, most: int, jid: str = "", *, recall: str = "") -> list[list[Any]]:
+        """Take credit out; gives whose, of which count and how much."""
+        row = {"subid": jid and subid(jid), "most": most, "recall": recall}
+        return [gift[1:] for gift in self.run("withdraw", row).rows[0][1]]
+
+    def deposit(self, jid: str, born: str, amount: int, **fixed: Any) -> Answer:
+        """Put credit in."""
+        return self.run("deposit", {"subid": subid(jid), "born": born, "amount": amount}, **fixed)
+
+    def credit(self, jid: str) -> int:
+        """Give what of a subscriber's credit lies here."""
+        line: Any = self.client.hget(self.key("subscribers"), subid(jid))
+        return int(line.split()[0])
 
     def unsubscribe(self, jid: str, *, release: str = "", kept: str = "", reason: str = "") -> Answer:
         """Remove a subscription."""

@@ -99,6 +99,15 @@ def test_exclusive(queue: Queue) -> None:
     assert len(queue.unsubscribe(W1, release="1").given) == 3
 
 
+def test_sharing_again(queue: Queue) -> None:
+    """P6: an owner that subscribes without a group shares the node with others, and the partition is free."""
+    queue.subscribe(W2, 1)
+    queue.attach(W1, 7)
+    queue.subscribe(W1, 1)
+    assert {jid for jid, _item in queue.publish("a", "b").given} == {W1, W2}
+    assert queue.attach(W3, 0).words == ["ok"]
+
+
 def test_shared_locks_end(queue: Queue) -> None:
     """EX11: locks of shared subscribers end with an attach too, and their tokens are below the fence."""
     queue.publish("a")
@@ -168,14 +177,18 @@ def test_ex16_what_renews(queue: Queue, operation: str) -> None:
     queue.publish("a", "b")
     queue.attach(W1, credit=1)
     queue.now += 29_999
-    act = getattr(queue, operation)
-    act(W1, 2 if operation == "subscribe" else "a")
+    call = getattr(queue, operation)
+
+    def act(jid: str, item: str) -> None:
+        call(jid, 2, must="1") if operation == "subscribe" else call(jid, item)
+
+    act(W1, "a")
     lease = queue.now + 30_001
     assert lease_of(queue) == lease
     queue.now += 1
-    act(W2, 2 if operation == "subscribe" else "b")
+    act(W2, "b")
     assert lease_of(queue) == lease
-    act(W1, 2 if operation == "subscribe" else "b")
+    act(W1, "b")
     assert lease_of(queue) == queue.now + 60_000
 
 

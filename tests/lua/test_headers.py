@@ -57,6 +57,7 @@ def test_keys(found: Script) -> None:
         {"jid"},
         {"service"},
         {"qos"},
+        {"life"},
     )
     reads = used(found.text.partition("\n")[2].partition("\n")[2], "key")
     if found.name == "delete":

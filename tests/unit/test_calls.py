@@ -20,14 +20,19 @@ from broker.redis_core.internal import (
     EPOCH_NEXT,
     Attach,
     DeadLetter,
+    Deposit,
     Detach,
     Expire,
     Find,
     Handed,
     KeepOne,
     Leave,
+    Recount,
     Resend,
+    Settle,
+    Sit,
     Subscribers,
+    Withdraw,
 )
 from broker.scripts.location import lua_directory
 from broker.scripts.source import script
@@ -59,8 +64,13 @@ SAMPLES: tuple[Any, ...] = (
     Expire("n"),
     Resend("n", "f"),
     Subscribers("n"),
+    Recount("n", "1"),
+    Sit("n", "1", ME, Qos.ASSURED, "7"),
+    Settle("n", "1", "7", 3),
+    Withdraw("n", "", 3, recall=True),
+    Deposit("n", "1", "7", 3),
 )
-SHARED = {"now", "revision", "frontend", "sent", "number", "once_ms", "retry"}
+SHARED = {"now", "revision", "frontend", "sent", "number", "once_ms", "retry", "wants"}
 
 
 def test_samples_are_all() -> None:
@@ -114,4 +124,5 @@ def test_results() -> None:
 def test_reply() -> None:
     """Every partition script answers in one shape."""
     read = Reply.read([b"ok", [1], [], [], [], 7, 1, 9])
-    assert (read.rows, read.due_ms, read.more, read.token) == ([1], 7, True, 9)
+    assert (read.rows, read.due_ms, read.more, read.token, read.lending) == ([1], 7, True, 9, [])
+    assert Reply.read([b"ok", [], [], [], [], 0, 0, 9, [1, 0, 2, [], []]]).lending == [1, 0, 2, [], []]

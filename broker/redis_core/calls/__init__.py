@@ -19,18 +19,35 @@ from broker.redis_core.calls.items import (
 )
 from broker.redis_core.calls.owners import attach, detach, keep
 from broker.redis_core.calls.sweeps import expire, purge, resend, stats, subscribers
-from broker.redis_core.calls.workers import adjust, leave, locks, options, subscribe, unsubscribe
+from broker.redis_core.calls.workers import (
+    adjust,
+    deposit,
+    leave,
+    locks,
+    options,
+    recount,
+    settle,
+    sit,
+    subscribe,
+    unsubscribe,
+    withdraw,
+)
 from broker.redis_core.internal import (
     Attach,
     DeadLetter,
+    Deposit,
     Detach,
     Expire,
     Find,
     Handed,
     KeepOne,
     Leave,
+    Recount,
     Resend,
+    Settle,
+    Sit,
     Subscribers,
+    Withdraw,
 )
 
 OF: dict[type, Call] = {
@@ -55,6 +72,11 @@ OF: dict[type, Call] = {
     Attach: attach,
     Detach: detach,
     KeepOne: keep,
+    Recount: recount,
+    Sit: sit,
+    Settle: settle,
+    Withdraw: withdraw,
+    Deposit: deposit,
     Expire: expire,
     Resend: resend,
     Subscribers: subscribers,

@@ -9,6 +9,7 @@ from typing import Any
 from broker.model.items import Delivery, OwnershipLost
 from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import NodeRecord
+from broker.model.options import NodeConfig
 from broker.model.problems import Problem, ScriptDefect
 from broker.model.qos import Stage
 from broker.model.results import Refused
@@ -41,7 +42,10 @@ _STAGES = {stage.value.encode(): stage for stage in Stage}
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What every partition script answers after `ok`; `due_ms` 0 means that nothing is due, times are Redis's ms."""
+    """What every partition script answers after `ok`; `due_ms` 0 means that nothing is due, times are Redis's ms.
+
+    `lending` is what a script that hands items out says of credit in a node of several partitions, else empty.
+    """
 
     rows: list[Any]
     deliveries: list[list[Any]]
@@ -50,16 +54,17 @@ class Reply:
     due_ms: int
     more: bool
     token: int
+    lending: list[Any]
 
     @staticmethod
     def read(reply: list[Any]) -> "Reply":
         """Read a reply whose code word is `ok`."""
-        _code, rows, deliveries, notices, handovers, due_ms, more, token = reply
-        return Reply(rows, deliveries, notices, handovers, due_ms, bool(more), token)
+        _code, rows, deliveries, notices, handovers, due_ms, more, token, *lending = reply
+        return Reply(rows, deliveries, notices, handovers, due_ms, bool(more), token, lending[0] if lending else [])
 
 
-def delivery(row: list[Any], partition: Partition, of: int) -> Delivery:
-    """Read one of a reply's deliveries; `of` is how often its node lets an item be tried."""
+def delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Delivery:
+    """Read one of a reply's deliveries."""
     jid, position, item, token, attempt, deadline, by, body, sequence, stage, key = row
     return Delivery(
         partition,
@@ -68,13 +73,14 @@ def delivery(row: list[Any], partition: Partition, of: int) -> Delivery:
         Jid(jid.decode()),
         token,
         attempt,
-        of,
+        config.max_deliveries,
         deadline,
         Jid(by.decode()),
         body,
         sequence,
         _STAGES[stage],
         key.decode(),
+        partitioned=config.partitions > 1,
     )
 
 

@@ -1,15 +1,29 @@
-"""Calls about workers: subscribe, adjust, options, unsubscribe, leave, locks."""
+"""Calls about workers: subscribe, adjust, options, unsubscribe, leave, locks, and how their credit lies in partitions."""
 
 from typing import Any
 
 from broker.model.commands import Adjust, Locks, Options, Subscribe, Unsubscribe
 from broker.model.items import Lock
+from broker.model.names import Jid
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.problems import Problem
 from broker.model.qos import Qos
-from broker.model.results import Held, Refused, Result, Subscribed
+from broker.model.results import Done, Held, Refused, Result, Subscribed
 from broker.redis_core.calls.call import Call, Values, refused, subid, subids
-from broker.redis_core.internal import Leave, Left
+from broker.redis_core.internal import (
+    Begun,
+    Deposit,
+    Gift,
+    Leave,
+    Left,
+    Recount,
+    Sat,
+    Settle,
+    Settled,
+    Sit,
+    Withdraw,
+    Withdrawn,
+)
 
 DETAILS = {
     b"not-subscribed": "there is no such subscription",
@@ -27,10 +41,16 @@ def _row(command: Subscribe | Adjust, _record: NodeRecord) -> Values:
     }
 
 
-def _subscribed(command: Subscribe | Adjust, reply: list[bytes], _record: NodeRecord) -> Result:
-    if reply[0] == b"ok":
-        return Subscribed(command.jid, subid(command.jid), int(reply[1]), Qos(reply[2].decode()))
-    return refused(reply[0], DETAILS.get(reply[0], ""))
+def _recount_row(command: Recount, _record: NodeRecord) -> Values:
+    return {"subid": command.subid, "jid": "", "credit": "", "qos": "", "must": "1"}
+
+
+def _subscribed(_command: Any, reply: list[Any], record: NodeRecord) -> Result | Begun:
+    if reply[0] != b"ok":
+        return refused(reply[0], DETAILS.get(reply[0], ""))
+    _code, credit, qos, born, jid = reply
+    subscribed = Subscribed(Jid(jid.decode()), subid(jid.decode()), credit, Qos(qos.decode()))
+    return subscribed if record.config.partitions == 1 else Begun(subscribed, born.decode())
 
 
 def _options(command: Options, reply: list[Any], _record: NodeRecord) -> Result:
@@ -58,6 +78,44 @@ def _held(_command: Locks, reply: list[Any], record: NodeRecord) -> Held:
     return Held(tuple(Lock(item.decode(), token, attempt, of, deadline) for item, token, attempt, deadline in reply[1]))
 
 
+def _sit_row(command: Sit, _record: NodeRecord) -> Values:
+    return {"subid": command.subid, "jid": command.jid, "qos": command.qos.value, "born": command.born}
+
+
+def _sat(_command: Sit, reply: list[Any], _record: NodeRecord) -> Sat | Refused:
+    return Sat(reply[1]) if reply[0] == b"ok" else refused(reply[0])
+
+
+def _settle_row(command: Settle, _record: NodeRecord) -> Values:
+    return {"subid": command.subid, "born": command.born, "lent": command.lent}
+
+
+def _settled(_command: Settle, reply: list[Any], _record: NodeRecord) -> Settled | Refused:
+    return Settled(reply[1]) if reply[0] == b"ok" else refused(reply[0])
+
+
+def _withdraw_row(command: Withdraw, _record: NodeRecord) -> Values:
+    return {"subid": command.subid, "most": command.most, "recall": "1" if command.recall else ""}
+
+
+def _withdrawn(_command: Withdraw, reply: list[Any], _record: NodeRecord) -> Withdrawn:
+    return Withdrawn(tuple(gift(row) for row in reply[1]))
+
+
+def gift(row: list[Any]) -> Gift:
+    """Read one row of gifts; its first column, for whom, is the caller's."""
+    _to, whose, born, amount = row
+    return Gift(whose.decode(), born.decode(), amount)
+
+
+def _deposit_row(command: Deposit, _record: NodeRecord) -> Values:
+    return {"subid": command.subid, "born": command.born, "amount": command.amount}
+
+
+def _deposited(_command: Deposit, reply: list[Any], _record: NodeRecord) -> Done | Refused:
+    return Done() if reply[0] == b"ok" else refused(reply[0])
+
+
 def subid_refusal(command: Adjust | Options | Unsubscribe) -> Refused | None:
     """Refuse a subid that is not the subscription's (P12); an absent one is fine, since a JID has one subscription."""
     if command.subid and command.subid != subid(command.jid):
@@ -72,6 +130,11 @@ def bound(_command: Any, _record: NodeRecord) -> Values:
 
 subscribe = Call("subscribe", _subscribed, bound, _row)
 adjust = Call("subscribe", _subscribed, bound, _row)
+recount = Call("subscribe", _subscribed, bound, _recount_row)
+sit = Call("sit", _sat, row=_sit_row)
+settle = Call("settle", _settled, row=_settle_row)
+withdraw = Call("withdraw", _withdrawn, row=_withdraw_row)
+deposit = Call("deposit", _deposited, row=_deposit_row)
 options = Call("options", _options, row=lambda command, _record: {"subid": subid(command.jid)})
 unsubscribe = Call("unsubscribe", _left, row=_unsubscribe_row)
 leave = Call("unsubscribe", _left, row=_unsubscribe_row)

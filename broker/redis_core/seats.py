@@ -1,0 +1,89 @@
+"""A subscription in a node of several partitions: known in each of them, its credit counted by the bank.
+
+Each step is one script and may be the last: what a crash leaves is less credit than is due, until the next count. Must not
+know how credit moves to where it is wanted.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+from broker.model.commands import Adjust, Subscribe, Unsubscribe
+from broker.model.problems import Problem
+from broker.model.results import Refused
+from broker.redis_core.calls.call import subid
+from broker.redis_core.internal import (
+    Begun,
+    Deposit,
+    Leave,
+    Outcome,
+    Recount,
+    Sat,
+    Settle,
+    Settled,
+    Sit,
+    Withdraw,
+    Withdrawn,
+)
+from broker.redis_core.places import BANK
+
+Ask = Callable[[int, Any], asyncio.Future[Any]]
+"""Gives a command to one partition."""
+
+
+class Seats:
+    """Carries out what concerns one subscription in all partitions, one thing at a time for each."""
+
+    def __init__(self, ask: Ask) -> None:
+        """Ask partitions by `ask`."""
+        self._ask = ask
+        # Two counts of one subscription would disturb each other, and an unsubscribe in between would leave a seat behind.
+        self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def take(self, command: Subscribe | Adjust | Recount, partitions: int) -> Outcome:
+        """Make or change a subscription, or count its credit anew."""
+        whose = command.subid if isinstance(command, Recount) else subid(command.jid)
+        async with self._queues.setdefault(whose, asyncio.Lock()):
+            begun: Begun | Outcome = await self._ask(BANK, command)
+            if not isinstance(begun, Begun):
+                return begun
+            return await self._count(command.node, begun, partitions)
+
+    async def leave(self, command: Unsubscribe | Leave, partitions: int) -> list[Outcome]:
+        """End a subscription in every partition; gives their outcomes in their order."""
+        async with self._queues.setdefault(subid(command.jid), asyncio.Lock()):
+            return await self._all(range(partitions), [command] * partitions)
+
+    async def _count(self, node: str, begun: Begun, partitions: int) -> Outcome:
+        seat = begun.subscribed
+        others = range(BANK + 1, partitions)
+        sits = await self._all(others, [Sit(node, seat.subid, seat.jid, seat.qos, begun.born)] * len(others))
+        for outcome in sits:
+            if isinstance(outcome, Refused):
+                # Another count has begun since, or Redis is away: then a later one ends what this one has left.
+                return seat if outcome.problem is Problem.SUPERSEDED else outcome
+        parts = [outcome.credit for outcome in sits if isinstance(outcome, Sat)]
+        settled = await self._ask(BANK, Settle(node, seat.subid, begun.born, sum(parts)))
+        if isinstance(settled, Settled):
+            if settled.excess:
+                await self._recall(node, seat.subid, settled.excess, parts)
+            return seat
+        if isinstance(settled, Refused) and settled.problem is Problem.NOT_SUBSCRIBED:
+            # It ended while it was counted: no partition may go on knowing it.
+            await self._all(others, [Leave(node, seat.jid)] * len(others))
+        return seat if isinstance(settled, Refused) and settled.problem is Problem.SUPERSEDED else settled
+
+    async def _recall(self, node: str, whose: str, excess: int, parts: Sequence[int]) -> None:
+        """Take back what the subscriber may not hold any more, wherever it lies: no answer before that is done."""
+        for number, part in enumerate(parts, BANK + 1):
+            if excess <= 0:
+                return
+            if part:
+                outcome = await self._ask(number, Withdraw(node, whose, min(part, excess), recall=True))
+                for gift in outcome.gifts if isinstance(outcome, Withdrawn) else ():
+                    excess -= gift.amount
+                    await self._ask(BANK, Deposit(node, gift.subid, gift.born, gift.amount))
+
+    async def _all(self, numbers: Sequence[int], commands: Sequence[Any]) -> list[Outcome]:
+        return list(await asyncio.gather(*map(self._ask, numbers, commands)))

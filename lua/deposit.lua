@@ -1,0 +1,17 @@
+#!lua flags=allow-oom
+-- Put credit of subscribers into this partition that was taken out of another, and hand out what it allows. What belongs to an
+-- earlier count is dropped: the count that followed has missed it, and gives it back.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares
+-- ARGV: now revision frontend sent number retry wants | subid born amount
+-- RETURNS: ok stale gone deleted | ok superseded
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares
+--- @include finish allotments
+local refusal = partition.load()
+if refusal then return refusal end
+local results = {}
+for i, row in ipairs(rows) do
+  local subscriber = subscriptions.get(row.subid)
+  local done = subscriber and allotments.deposit(subscriber, row.born, tonumber(row.amount))
+  results[i] = {done and 'ok' or 'superseded'}
+end
+return finish.reply(results, {}, dispatch.LIMIT)

@@ -1,0 +1,52 @@
+-- Allotments on their way: credit is taken out of one partition and put into another, each in a script of its own.
+-- NEEDS: turns
+--- @include subscriptions credit shares owner
+local allotments = {MOST = 32}
+
+-- Takes out up to `most` of what is free, or of all with `recall`; gives how much, and the count that it belongs to.
+function allotments.withdraw(subscriber, most, recall)
+  local share = shares.read(subscriber)
+  local room = subscriber.limit - (recall and 0 or credit.held(subscriber.subid))
+  local amount = math.min(most, room)
+  if amount <= 0 or share.counting then return 0, share.born end
+  if shares.bank then
+    share.lent = share.lent + amount
+    shares.write(subscriber.subid, share)
+  end
+  subscriber.limit = subscriber.limit - amount
+  subscriptions.put(subscriber)
+  credit.settle(subscriber.subid)
+  return amount, share.born
+end
+
+-- Puts in what was taken out elsewhere; false when a count has begun in between, which has not seen it.
+function allotments.deposit(subscriber, born, amount)
+  local share = shares.read(subscriber)
+  if share.born ~= born then return false end
+  subscriber.limit = subscriber.limit + amount
+  if shares.bank then
+    share.lent = math.max(0, share.lent - amount)
+    subscriber.limit = math.max(0, math.min(subscriber.limit, share.total - share.lent))
+    shares.write(subscriber.subid, share)
+  end
+  subscriptions.put(subscriber)
+  credit.settle(subscriber.subid)
+  return true
+end
+
+-- Takes up to `most` free credit out of this partition, from the least recently served on; gives rows of gifts.
+function allotments.gather(to, most)
+  local gifts = {}
+  local who = owner.get()
+  for _, subid in ipairs(redis.call('ZRANGE', key.turns, 0, allotments.MOST - 1)) do
+    local amount, born = 0, nil
+    -- An owner's credit lies where it owns, and nowhere else.
+    if not who or who.subid ~= subid then
+      amount, born = allotments.withdraw(subscriptions.get(subid), most, false)
+    end
+    if amount > 0 then gifts[#gifts + 1] = {to, subid, born, amount} end
+    most = most - amount
+    if most <= 0 then break end
+  end
+  return gifts
+end

@@ -1,0 +1,36 @@
+-- Counts: how the bank learns what of a subscriber's credit the other partitions have. It begins one with each change of a
+-- subscription, and to give back what was lost on the way between two of them.
+-- NEEDS:
+--- @include partition subscriptions shares
+local counts = {}
+
+-- The bank begins to count what the others have: until `settle` it lends nothing. Of a new subscription all counts as lent,
+-- for locks of an earlier one may still stand anywhere. `total` nil leaves it as it is.
+function counts.begin(subscriber, total, new)
+  local share = shares.read(subscriber)
+  share.total = total or share.total
+  share.lent = new and share.total or share.lent
+  partition.token = partition.token + 1
+  share.born, share.counting = string.format('%d', partition.token), true
+  subscriber.limit = math.min(subscriber.limit, math.max(0, share.total - share.lent))
+  shares.write(subscriber.subid, share)
+  return share
+end
+
+-- The others have been counted. Gives what they have too much; nil when another count has begun since.
+function counts.settle(subscriber, born, lent)
+  local share = shares.read(subscriber)
+  if share.born ~= born or not share.counting then return nil end
+  share.lent, share.counting = lent, false
+  subscriber.limit = math.max(0, share.total - lent)
+  subscriptions.put(subscriber)
+  shares.write(subscriber.subid, share)
+  return math.max(0, lent - share.total)
+end
+
+-- A partition that is not the bank is counted: its part stays, and belongs to this count from now on.
+function counts.join(subscriber, born)
+  if tonumber(shares.read(subscriber).born) > tonumber(born) then return false end
+  shares.write(subscriber.subid, {born = born})
+  return true
+end

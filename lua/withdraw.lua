@@ -1,0 +1,21 @@
+#!lua flags=allow-oom
+-- Take credit out of this partition for another: up to `most` of what is free, whosever it is, or of one subscriber's; with
+-- `recall` also what is in use, which ends as locks end.
+-- KEYS: meta inflight held subscribers turns resting shares
+-- ARGV: now revision number | subid most recall
+-- RETURNS: ok stale gone deleted | ok
+-- WRITES: subscribers turns resting shares
+--- @include partition allotments
+local refusal = partition.load()
+if refusal then return refusal end
+local results = {}
+for i, row in ipairs(rows) do
+  local subscriber = row.subid ~= '' and subscriptions.get(row.subid)
+  local gifts = row.subid == '' and allotments.gather('', tonumber(row.most)) or {}
+  if subscriber then
+    local amount, born = allotments.withdraw(subscriber, tonumber(row.most), row.recall == '1')
+    gifts = amount > 0 and {{'', row.subid, born, amount}} or {}
+  end
+  results[i] = {'ok', gifts}
+end
+return {'ok', results, {}, {}, {}, 0, 0, partition.token}

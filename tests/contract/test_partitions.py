@@ -1,0 +1,280 @@
+"""Nodes of several partitions over a real server: where items go, and that credit follows them and is never exceeded."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from broker import codec
+from broker.model.commands import (
+    Adjust,
+    Browse,
+    Configure,
+    Declare,
+    Locks,
+    Options,
+    Presence,
+    Publish,
+    Purge,
+    Renew,
+    Retract,
+    Stats,
+    Subscribe,
+    Unlock,
+    Unsubscribe,
+)
+from broker.model.items import Delivery, Envelope
+from broker.model.names import Jid
+from broker.model.problems import Problem
+from broker.model.results import (
+    Browsed,
+    Counted,
+    Declared,
+    Done,
+    Held,
+    Published,
+    Purged,
+    Refused,
+    Renewed,
+    Retracted,
+    Subscribed,
+    Unlocked,
+    Unsubscribed,
+)
+from broker.redis_core.places import hashed
+from broker.redis_core.service import RedisCore
+from tests.contract.conftest import Door, MakeCore
+
+ALICE, BOB = Jid("alice@x/home"), Jid("bob@x/desk")
+W1, W2 = Jid("w1@x/a"), Jid("w2@x/b")
+
+
+def item(node: str, item_id: str | None = None, partition: int | None = None, key: str = "") -> Publish:
+    """Publish an item."""
+    return Publish(node, ALICE, item_id, codec.pack(Envelope(b"<x/>")), 4, partition=partition, key=key)
+
+
+async def declared(core: RedisCore, node: str, partitions: int, **options: str) -> None:
+    """Create a node of so many partitions."""
+    fields = {f"stanzaq#{name}": (value,) for name, value in options.items()}
+    assert await core.ask(Declare(node, ALICE, {"stanzaq#partitions": (str(partitions),), **fields})) == Declared(node)
+
+
+async def stats(core: RedisCore, node: str) -> Counted:
+    """Count what a node holds."""
+    counted = await core.ask(Stats(node, ALICE))
+    assert isinstance(counted, Counted)
+    return counted
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something has become true."""
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110  (what moves credit tells nobody)
+            await asyncio.sleep(0.005)
+
+
+async def free(core: RedisCore, node: str, credit: int) -> None:
+    """Wait until the node is empty and all credit is free; what is on its way arrives, and nothing has got lost."""
+    async with asyncio.timeout(5):
+        while (counted := await stats(core, node)).credit_free < credit:  # noqa: ASYNC110  (nothing tells)
+            await asyncio.sleep(0.01)
+    assert (counted.waiting, counted.in_flight, counted.credit_free) == (0, 0, credit)
+
+
+class Worker:
+    """Acknowledges what it is handed, and proves that it never held more than its credit."""
+
+    def __init__(self, core: RedisCore, node: str, jid: Jid, credit: int) -> None:
+        """Hold at most `credit`."""
+        self.core, self.node, self.jid, self.credit = core, node, jid, credit
+        self.held: set[tuple[int, str]] = set()
+        self.done: list[Delivery] = []
+        self.most = 0
+
+    def take(self, delivery: Delivery) -> None:
+        """Take a delivery."""
+        self.held.add((delivery.partition.number, delivery.position))
+        self.most = max(self.most, len(self.held))
+        assert len(self.held) <= self.credit, "credit exceeded"
+
+    async def acknowledge(self, delivery: Delivery) -> None:
+        """Finish an item; what was freed may be handed out before the answer comes, so it is given back first."""
+        self.held.discard((delivery.partition.number, delivery.position))
+        asked = Retract(self.node, self.jid, delivery.item_id, delivery.token, partition=delivery.partition.number)
+        assert await self.core.ask(asked) == Retracted(self.jid)
+        self.done.append(delivery)
+
+
+async def work(workers: list[Worker], door: Door, total: int) -> None:
+    """Let workers finish so many items, in the order of their deliveries."""
+    by_jid = {worker.jid: worker for worker in workers}
+    taken = 0
+    for finished in range(total):
+        await door.until(lambda: len(door.deliveries) > finished)  # noqa: B023
+        for delivery in door.deliveries[taken:]:
+            by_jid[delivery.subscriber].take(delivery)
+        taken = len(door.deliveries)
+        delivery = door.deliveries[finished]
+        await by_jid[delivery.subscriber].acknowledge(delivery)
+
+
+async def test_where_items_go(core: RedisCore, node: str) -> None:
+    """E6, E8, E14: to the partition that is named, else by the group key, and nowhere that is not there (E7)."""
+    await declared(core, node, 4)
+    assert isinstance(await core.ask(item(node, "named", partition=3, key="k")), Published)
+    for number in range(3):
+        assert isinstance(await core.ask(item(node, f"keyed-{number}", key="k")), Published)
+    refused = await core.ask(item(node, "nowhere", partition=4))
+    assert isinstance(refused, Refused) and refused.problem is Problem.PARTITION_NOT_FOUND
+    await core.ask(Subscribe(node, W1, W1, 10))
+    door = core._outlet
+    assert isinstance(door, Door)
+    await until(lambda: len(door.deliveries) == 4)
+    where = {delivery.item_id: delivery.partition.number for delivery in door.deliveries}
+    assert where == {"named": 3, **{f"keyed-{number}": hashed("k", 4) for number in range(3)}}
+    assert {delivery.key for delivery in door.deliveries} == {"k"}
+
+
+async def test_ids_say_where(core: RedisCore, door: Door, node: str) -> None:
+    """An id of the service's own names its partition; any other is found wherever its key has led its item."""
+    await declared(core, node, 8)
+    await core.ask(Subscribe(node, W1, W1, 100))
+    for number in range(8):
+        made = await core.ask(item(node, partition=number))
+        assert isinstance(made, Published) and made.item_id.startswith(f"{number}-")
+        assert isinstance(await core.ask(item(node, f"mine-{number}", key=f"key-{number}")), Published)
+    await door.until(lambda: len(door.deliveries) == 16)
+    for delivery in door.deliveries:
+        assert isinstance(await core.ask(Renew(node, W1, delivery.item_id, delivery.token)), Renewed)
+        stranger = await core.ask(Retract(node, W2, delivery.item_id))
+        assert isinstance(stranger, Refused) and stranger.problem is Problem.FORBIDDEN
+    first, second, *rest = door.deliveries
+    assert await core.ask(Unlock(node, W1, first.item_id, delay_ms=60_000)) == Unlocked(W1)
+    assert await core.ask(Retract(node, ALICE, first.item_id)) == Retracted(None)
+    assert await core.ask(Retract(node, W1, second.item_id, second.token)) == Retracted(W1)
+    for delivery in rest:
+        assert await core.ask(Retract(node, W1, delivery.item_id)) == Retracted(W1)
+    gone = await core.ask(Retract(node, W1, "mine-3"))
+    assert isinstance(gone, Refused) and gone.problem is Problem.ITEM_NOT_FOUND
+
+
+@pytest.mark.parametrize(("credit", "partitions"), [(1, 4), (3, 4), (10, 3), (2, 16)])
+async def test_no_partition_starves(core: RedisCore, door: Door, node: str, credit: int, partitions: int) -> None:
+    """Guarantee 3: one worker empties all partitions, holds no more than its credit, and leaves none waiting for long."""
+    await declared(core, node, partitions)
+    for number in range(partitions):
+        for _ in range(6):
+            await core.ask(item(node, partition=number))
+    worker = Worker(core, node, W1, credit)
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, credit)), Subscribed)
+    await door.until(lambda: len(door.deliveries) == credit)
+    await work([worker], door, 6 * partitions)
+    # Every partition had its turn before any was through with more than a few.
+    first = Counter(delivery.partition.number for delivery in worker.done[: 4 * partitions])
+    assert len(first) == partitions, first
+    await free(core, node, credit)
+
+
+async def test_two_frontends_two_workers(make_core: MakeCore, node: str) -> None:
+    """Guarantee 3: credit is one for all frontends; each of two workers keeps to its own."""
+    (one, door), (two, other) = await make_core(), await make_core()
+    await declared(one, node, 6)
+    workers = {W1: Worker(one, node, W1, 2), W2: Worker(two, node, W2, 3)}
+    await one.ask(Subscribe(node, W1, W1, 2))
+    await two.ask(Subscribe(node, W2, W2, 3))
+    await asyncio.gather(*((one, two)[n % 2].ask(item(node, key=f"k{n}")) for n in range(120)))
+    seen = {id(door): 0, id(other): 0}
+    async with asyncio.timeout(20):
+        while sum(len(worker.done) for worker in workers.values()) < 120:
+            for each in (door, other):
+                for delivery in each.deliveries[seen[id(each)] :]:
+                    seen[id(each)] += 1
+                    workers[delivery.subscriber].take(delivery)
+                    await workers[delivery.subscriber].acknowledge(delivery)
+            await asyncio.sleep(0.001)
+    assert all(worker.done for worker in workers.values())
+    await free(one, node, 5)
+
+
+async def test_credit_changes(core: RedisCore, door: Door, node: str) -> None:
+    """Q9, Q10, P13: more credit is of use everywhere; after less is granted no more than that is handed out anywhere."""
+    await declared(core, node, 3)
+    await core.ask(Subscribe(node, W1, W1, 2))
+    for number in range(12):
+        await core.ask(item(node, partition=number % 3))
+    await door.until(lambda: len(door.deliveries) == 2)
+    granted = await core.ask(Adjust(node, W1, W1, "", 6))
+    assert isinstance(granted, Subscribed) and granted.credit == 6
+    await door.until(lambda: len(door.deliveries) == 6)
+    assert await core.ask(Options(node, W1, W1, "")) == granted
+    lowered = await core.ask(Adjust(node, W1, W1, "", 1))
+    assert isinstance(lowered, Subscribed) and lowered.credit == 1
+    held = list(door.deliveries)
+    for delivery in held[:5]:
+        assert isinstance(await core.ask(Retract(node, W1, delivery.item_id, delivery.token)), Retracted)
+    await asyncio.sleep(0.7)
+    assert len(door.deliveries) == 6
+    await core.ask(Retract(node, W1, held[5].item_id))
+    await door.until(lambda: len(door.deliveries) == 7)
+    await asyncio.sleep(0.1)
+    assert len(door.deliveries) == 7
+
+
+async def test_leaving_and_coming_back(core: RedisCore, door: Door, node: str) -> None:
+    """Q33, Q34: locks outlive a subscription and count when it comes back; with its presence all of them end."""
+    await declared(core, node, 3)
+    await core.ask(Presence(W1, available=True))
+    await core.ask(Subscribe(node, W1, W1, 3))
+    for number in range(6):
+        await core.ask(item(node, partition=number % 3))
+    await door.until(lambda: len(door.deliveries) == 3)
+    gone = await core.ask(Unsubscribe(node, W1, W1, ""))
+    assert isinstance(gone, Unsubscribed)
+    again = await core.ask(Unsubscribe(node, W1, W1, ""))
+    assert isinstance(again, Refused) and again.problem is Problem.NOT_SUBSCRIBED
+    await core.ask(Subscribe(node, W1, W1, 3))
+    await asyncio.sleep(0.1)
+    assert len(door.deliveries) == 3
+    locks = await core.ask(Locks(node, W1))
+    assert isinstance(locks, Held) and len(locks.locks) == 3
+    await core.ask(Presence(W1, available=False))
+    assert (await stats(core, node)).in_flight == 0 == (await stats(core, node)).subscribers
+
+
+async def test_the_whole_node(core: RedisCore, node: str) -> None:
+    """P21, P25, §1.7 row 2: what concerns a node concerns all its partitions."""
+    await declared(core, node, 3, lock_seconds="30")
+    for number in range(9):
+        await core.ask(item(node, f"i{number}", partition=number % 3))
+    browsed = await core.ask(Browse(node, ALICE, (), 4))
+    assert (
+        isinstance(browsed, Browsed) and [i.item_id for i in browsed.items] == ["i0", "i1", "i2", "i3"] and browsed.more
+    )
+    named = await core.ask(Browse(node, ALICE, ("i8", "i1", "none"), 5))
+    assert isinstance(named, Browsed) and {i.item_id for i in named.items} == {"i8", "i1"}
+    assert (await stats(core, node)).waiting == 9
+    assert await core.ask(Purge(node, ALICE)) == Purged(9)
+    assert (await stats(core, node)).waiting == 0
+
+
+async def test_growth(core: RedisCore, door: Door, node: str) -> None:
+    """E14: partitions are added while work goes on; a node never has fewer (not-acceptable), nor 0, nor 2,000."""
+    await declared(core, node, 1)
+    await core.ask(Subscribe(node, W1, W1, 4))
+    for count in ("0", "2000", "-1", "two"):
+        refused = await core.ask(Configure(node, ALICE, {"stanzaq#partitions": (count,)}))
+        assert isinstance(refused, Refused) and refused.problem is Problem.NOT_ACCEPTABLE
+    await core.ask(item(node, "before"))
+    assert await core.ask(Configure(node, ALICE, {"stanzaq#partitions": ("4",)})) == Done()
+    fewer = await core.ask(Configure(node, ALICE, {"stanzaq#partitions": ("3",)}))
+    assert isinstance(fewer, Refused) and fewer.problem is Problem.NOT_ACCEPTABLE
+    for number in range(4):
+        await core.ask(item(node, partition=number))
+    await door.until(lambda: len(door.deliveries) == 4)
+    await core.ask(Retract(node, W1, "before"))
+    await door.until(lambda: len(door.deliveries) == 5)
+    assert {delivery.partition.number for delivery in door.deliveries} == {0, 1, 2, 3}
+    await asyncio.sleep(0.05)
+    assert (await stats(core, node)).in_flight == 4
