@@ -77,7 +77,11 @@ TABLE: Final = (
     Key("options", "hash", "node", "configuration fields that differ from the default", "a dozen fields"),
     Key("affiliations", "hash", "node", "bare JID -> affiliation", "10,000 entries"),
     Key(
-        "members", "hash", "node", "subid -> group, share, most, qos, jid of a member without a wish", "20,000 members"
+        "members",
+        "hash",
+        "node",
+        "subid -> group, credit, share, qos, jid of a member without a wish",
+        "20,000 members",
     ),
     Key("resources", "set", "jid", "resources of a bare JID that are here", "1,000; an hour without subscriptions"),
     Key("nodes", "set", "jid", "resource and node of each subscription", "1,000 entries"),

@@ -19,14 +19,13 @@ def is_name(group: str) -> bool:
     return 0 < len(group.encode()) <= GROUP_BYTES and group.isprintable() and " " not in group
 
 
-def share(credit: int, partitions: int) -> tuple[int, int]:
-    """Divide a member's credit: what it has in each partition that is handed to it, and how many these can be.
+def share(credit: int, partitions: int) -> int:
+    """Divide a member's credit: what it has in each partition that is handed to it.
 
     Any partition may come to be its own, so it is divided by all of them: however they are handed about, and by however
     many frontends at once, the parts never come to more than the whole (guarantee 3).
     """
-    each = max(1, credit // partitions)
-    return each, credit // each
+    return max(1, credit // partitions)
 
 
 def spread(most: Mapping[str, int], holders: Mapping[int, str | None]) -> dict[int, str]:

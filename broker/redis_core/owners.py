@@ -5,7 +5,7 @@ do. All of it is idempotent, so that any frontend may go on where another has st
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -51,8 +51,11 @@ class Around(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Move:
+    """A partition that a member is to have, or (`given` False) is to have no more, for want of credit."""
+
     member: Member
     standing: Standing
+    given: bool = True
 
 
 class Owners:
@@ -132,33 +135,45 @@ class Owners:
         for _round in range(_ROUNDS):
             members = await self._roster.members(node)
             record = await self._read(node) if members else None
-            moves = [] if record is None else _moves(members, await self._roster.standings(record))
-            if not moves:
+            if record is None:
                 return
-            gained = await asyncio.gather(*(self._hand_over(node, move) for move in moves))
-            if not any(gained):
+            standings = await self._roster.standings(record)
+            if await self._divided(record, members, standings):
+                continue
+            moves = _moves(members, standings)
+            if not any(await asyncio.gather(*(self._hand_over(record, move) for move in moves))):
                 return
 
-    async def _hand_over(self, node: str, move: _Move) -> bool:
-        member, standing = move.member, move.standing
-        owned = await self._ask(
-            Attach(
-                node,
-                member.jid,
-                member.jid,
-                member.share,
-                member.qos,
-                member.group,
-                EPOCH_NEXT,
-                standing.partition,
-                standing.fence,
-                "moved",
-            )
-        )
-        if isinstance(owned, Owned):
-            self._core.notify(OwnershipGained(node, member.jid, owned))
-        # Whoever was refused because the partition has changed hands meanwhile is thought of anew as well.
-        return isinstance(owned, Owned) or (isinstance(owned, Refused) and owned.problem is Problem.UNAVAILABLE)
+    async def _divided(self, record: NodeRecord, members: Mapping[str, Member], standings: Sequence[Standing]) -> bool:
+        """Divide the credit of members anew whose node has grown; False when there is none.
+
+        What such a member owns is handed over to itself: with all its locks ended, it holds nothing beyond its new part when
+        it gets more partitions (guarantee 3).
+        """
+        count = record.config.partitions
+        outgrown = [name for name, member in members.items() if member.share > share(member.credit, count)]
+        for name in outgrown:
+            member = replace(members[name], share=share(members[name].credit, count))
+            theirs = [each for each in standings if each.subid == name and each.group == member.group]
+            await asyncio.gather(*(self._hand_over(record, _Move(member, standing)) for standing in theirs))
+            await self._roster.join(record, member)
+        return bool(outgrown)
+
+    async def _hand_over(self, record: NodeRecord, move: _Move) -> bool:
+        """Let a member have a partition; False when there is nothing to be gained by thinking of it anew."""
+        if not move.given:
+            await self._ask(Detach(record.name, move.member.jid, move.standing.partition, "moved"))
+            return False
+        outcome = await self._ask(_attach(record.name, move))
+        match outcome:
+            case Owned():
+                self._core.notify(OwnershipGained(record.name, move.member.jid, outcome))
+                return True
+            case Refused(problem=Problem.FORBIDDEN | Problem.CLOSED_NODE | Problem.TOO_MANY_SUBSCRIPTIONS):
+                await self._roster.strike(record, move.member.jid)
+                return True
+        # It has changed hands meanwhile, or it is another's now.
+        return isinstance(outcome, Refused) and outcome.problem is Problem.UNAVAILABLE
 
     async def _wished(self, command: Subscribe, had: set[int]) -> Result:
         wish = sorted(set(command.partitions))
@@ -193,8 +208,8 @@ class Owners:
         return self._subscribed(command, owned)
 
     async def _joined(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
-        each, most = share(command.credit, record.config.partitions)
-        member = Member(command.group, each, most, command.qos, command.jid)
+        each = share(command.credit, record.config.partitions)
+        member = Member(command.group, command.credit, each, command.qos, command.jid)
         if not await self._roster.join(record, member):
             return _FULL
         await self._unshare(command, had)
@@ -245,6 +260,22 @@ def _misfit(command: Subscribe, record: NodeRecord) -> Refused | None:
     return None
 
 
+def _attach(node: str, move: _Move) -> Attach:
+    member, standing = move.member, move.standing
+    return Attach(
+        node,
+        member.jid,
+        member.jid,
+        member.share,
+        member.qos,
+        member.group,
+        EPOCH_NEXT,
+        standing.partition,
+        standing.fence,
+        "moved",
+    )
+
+
 def _parts(credit: int, count: int) -> list[int]:
     """Divide an owner's credit over its partitions, of which each has one at least."""
     least, over = divmod(credit, count)
@@ -261,7 +292,10 @@ def _moves(members: dict[str, Member], standings: Sequence[Standing]) -> list[_M
             each.partition: each for each in standings if not each.subid or (each.subid in most and each.group == group)
         }
         given = spread(most, {number: each.subid or None for number, each in theirs.items()})
-        moves += [
-            _Move(members[name], theirs[number]) for number, name in given.items() if theirs[number].subid != name
-        ]
+        for number, standing in theirs.items():
+            name = given.get(number)
+            if name is not None and name != standing.subid:
+                moves.append(_Move(members[name], standing))
+            elif name is None and standing.subid:
+                moves.append(_Move(members[standing.subid], standing, given=False))
     return moves

@@ -12,23 +12,28 @@ from broker.redis_core.server import Server, Value
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One who takes part in a group and lets the service choose its partitions: at most `most`, with `share` credit in each."""
+    """One who takes part in a group and lets the service choose its partitions; it has `share` of its credit in each."""
 
     group: str
+    credit: int
     share: int
-    most: int
     qos: Qos
     jid: Jid
 
+    @property
+    def most(self) -> int:
+        """How many partitions it can have."""
+        return self.credit // self.share
+
     def __str__(self) -> str:
         """Write it as its line in Redis."""
-        return f"{self.group} {self.share} {self.most} {self.qos.value} {self.jid}"
+        return f"{self.group} {self.credit} {self.share} {self.qos.value} {self.jid}"
 
     @staticmethod
     def parse(line: str) -> "Member":
         """Read what `str` wrote."""
-        group, share, most, qos, jid = line.split(" ", 4)
-        return Member(group, int(share), int(most), Qos(qos), Jid(jid))
+        group, credit, share, qos, jid = line.split(" ", 4)
+        return Member(group, int(credit), int(share), Qos(qos), Jid(jid))
 
 
 @dataclass(frozen=True, slots=True)

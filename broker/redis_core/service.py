@@ -92,7 +92,7 @@ class RedisCore:
             notify=outlet.notify,
         )
         self._letters = DeadLetters(self._directory, self._nodes, self._ask)
-        self.owners = Owners(self, Roster(self._server), self._directory, self._ask, self._changed)
+        self.owners = Owners(self, Roster(self._server), self._directory, self._ask, self._forget)
         self._attendance = Attendance(self._directory, self._ask, self.owners.left)
         self._pulse = Pulse(self._server, self.frontend)
         self._assured = Assured(self._server, settings, self.ask)
@@ -296,6 +296,11 @@ class RedisCore:
         return [lane for routes in self._routes.values() for lane in routes.lanes()]
 
     def _changed(self, node: str) -> None:
+        self._forget(node)
+        # It may have more partitions now, or members who are not admitted any more.
+        self.background(self.owners.settle(node))
+
+    def _forget(self, node: str) -> None:
         if node in self._routes:
             self._routes[node].forget()
 

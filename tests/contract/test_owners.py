@@ -10,9 +10,20 @@ import redis
 
 from broker import keys
 from broker.journal.schema import record
-from broker.model.commands import Configure, Declare, Keep, Presence, Publish, Retract, Stats, Subscribe, Unsubscribe
+from broker.model.commands import (
+    Affiliate,
+    Configure,
+    Declare,
+    Keep,
+    Presence,
+    Publish,
+    Retract,
+    Stats,
+    Subscribe,
+    Unsubscribe,
+)
 from broker.model.items import Delivery, Owned, OwnershipGained, OwnershipLost
-from broker.model.names import Jid, Partition
+from broker.model.names import Jid, Partition, bare
 from broker.model.problems import Problem
 from broker.model.results import Counted, Declared, Done, Kept, Published, Refused, Retracted, Subscribed
 from broker.redis_core.service import RedisCore
@@ -341,3 +352,34 @@ def journal(server: RedisServer, node: str, number: int) -> list[dict[str, str |
         assert isinstance(incarnation, bytes)
         partition = Partition(node, incarnation.decode(), number)
         return [record(fields) for _id, fields in client.xrange(keys.of_partition("journal", partition)) or []]
+
+
+async def test_little_credit(pair: Pair, node: str) -> None:
+    """Guarantee 3: a member owns no more partitions than it has credit; the others are shared, or free for who comes."""
+    (core, door), _ = pair
+    await declared(core, node)
+    assert len((await attach(core, node, A, credit=4)).owned) == 4
+    assert len((await attach(core, node, A, credit=3)).owned) == 3
+    assert [lost.reason for lost in told(door)] == ["moved"]
+    assert len((await attach(core, node, B, credit=2)).owned) == 2
+    assert len(await numbers(core, node, A)) == 2
+
+
+async def spread_so(core: RedisCore, node: str, **sizes: int) -> None:
+    """Wait until members own as many partitions as this."""
+    jids = {"a": A, "b": B}
+    async with asyncio.timeout(10):
+        while {name: len(await numbers(core, node, jids[name])) for name in sizes} != sizes:  # noqa: ASYNC110  (no notice is the last)
+            await asyncio.sleep(0.02)
+
+
+async def test_growth_and_bans(pair: Pair, node: str) -> None:
+    """E10, P3: new partitions are spread too, and what a member had who is barred from the node goes to the others."""
+    (one, _), (two, _) = pair
+    await declared(one, node, 2)
+    await attach(one, node, A)
+    await attach(two, node, B)
+    assert await two.ask(Configure(node, ALICE, {"stanzaq#partitions": ("6",)})) == Done()
+    await spread_so(one, node, a=3, b=3)
+    assert await two.ask(Affiliate(node, ALICE, {bare(A): "outcast"})) == Done()
+    await spread_so(one, node, b=6)
