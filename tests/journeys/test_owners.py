@@ -99,7 +99,7 @@ async def test_bad_input(join: Join, wish: dict[str, str], error: str) -> None:
     node = await owner.queue({"stanzaq#partitions": "4", "stanzaq#groups": "g h $default"})
     await own(owner, node, partition="0", group="g", epoch="5")
     before = await kept(owner, node)
-    assert (await own(client, node, **wish)).error == error
+    assert (await own(client, node, 10, **wish)).error == error
     assert await kept(client, node) == {}
     assert {number: each["fence"] for number, each in (await kept(owner, node)).items()} == {0: before[0]["fence"]}
     await published(owner, node, 8)
