@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Do what time asks for: try again what was not confirmed, end locks whose deadline has passed, an owner's lease, and what
 -- an attach has left locked; hand out what may go, take up dead letters left half-way.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares owners
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked owners
 -- ARGV: now revision frontend sent number retry wants max_bounces
 -- RETURNS: ok stale gone deleted
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares owners
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked owners
 --- @include finish tries ownership
 local refusal = partition.load()
 if refusal then return refusal end

@@ -2,7 +2,7 @@
 -- Bring a partition to the revision of its node: make it when it is not there yet, with tokens from `token` on; change
 -- nothing when it is as new.
 -- KEYS: meta
--- ARGV: revision token lock_ms max_deliveries dead_letters journal_max partitions
+-- ARGV: revision token lock_ms max_deliveries dead_letters journal_max partitions ordered
 -- RETURNS: ok deleted
 -- WRITES: meta
 local meta = redis.call('HMGET', key.meta, 'state', 'revision')
@@ -12,6 +12,7 @@ if not meta[2] then
 end
 if not meta[2] or tonumber(meta[2]) < tonumber(arg.revision) then
   redis.call('HSET', key.meta, 'revision', arg.revision, 'lock_ms', arg.lock_ms, 'max_deliveries', arg.max_deliveries,
-    'dead_letters', arg.dead_letters, 'journal_max', arg.journal_max, 'partitions', arg.partitions)
+    'dead_letters', arg.dead_letters, 'journal_max', arg.journal_max, 'partitions', arg.partitions,
+    'ordered', arg.ordered)
 end
 return {'ok'}

@@ -1,24 +1,29 @@
 #!lua flags=allow-oom
 -- Drop items that wait, a bounded part per call; locked items are left to their holders (P25).
--- KEYS: meta log index replaced ready delayed history handover
+-- KEYS: meta log index replaced ready delayed history handover heads keyed blocked
 -- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
--- WRITES: meta log index replaced ready delayed history
---- @include waiting items
+-- WRITES: meta log index replaced ready delayed history heads keyed blocked
+--- @include waiting items ordering
 local refusal = partition.load()
 if refusal then return refusal end
 local CHUNK = 300
 local dropped = waiting.take(CHUNK)
+local left = CHUNK - #dropped
 -- A range that ends at -1 would be all of it.
-local delayed = #dropped < CHUNK and redis.call('ZRANGE', key.delayed, 0, CHUNK - #dropped - 1) or {}
-for _, position in ipairs(delayed) do
-  local entry = entries.current(position)
-  if entry then
-    entry.position = position
-    dropped[#dropped + 1] = entry
+for _, places in ipairs({left > 0 and redis.call('ZRANGE', key.delayed, 0, left - 1) or {}, ordering.waiting(left)}) do
+  for _, position in ipairs(places) do
+    local entry = #dropped < CHUNK and entries.current(position)
+    if entry then
+      entry.position = position
+      dropped[#dropped + 1] = entry
+    end
   end
 end
-for _, entry in ipairs(dropped) do items.drop(entry.position, entry) end
+for _, entry in ipairs(dropped) do
+  items.drop(entry.position, entry)
+  ordering.done(entry.position)
+end
 writes.flush()
 partition.save()
 return {'ok', {#dropped}, {}, {}, {}, 0, #dropped == CHUNK and 1 or 0, partition.token}

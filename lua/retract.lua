@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Acknowledge items by their holders, or delete them by their owners and publishers, and hand the freed credit on.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent journal unconfirmed retries shares
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent journal unconfirmed retries shares heads keyed blocked
 -- ARGV: now revision frontend sent number retry wants | sender subids owner item token request
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent journal unconfirmed retries shares
---- @include finish judge
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent journal unconfirmed retries shares heads keyed blocked
+--- @include finish judge ordering
 local refusal = partition.load()
 if refusal then return refusal end
 answers.rotate()
@@ -21,6 +21,7 @@ local results = judge.each(rows, function(row, verdict)
     return answer(row, row.flight.jid)
   elseif verdict == 'waiting' then
     items.drop(row.position, row.entry)
+    ordering.done(row.position)
     return answer(row, '')
   elseif verdict == 'replayed' then
     return {'replayed', row.answered}

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- Count what a partition holds.
--- KEYS: meta log replaced parked ready delayed inflight handover subscribers held turns resting
+-- KEYS: meta log replaced parked ready delayed inflight handover subscribers held turns resting blocked
 -- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
 -- WRITES:
@@ -24,5 +24,5 @@ local age = oldest and math.max(0, partition.now - positions.split(oldest)) or 0
 
 -- Exact up to 500 subscribers with free credit; beyond that a lower bound.
 local _, room = credit.candidates(500)
-return {'ok', {waiting, math.max(0, waiting - delayed), delayed, in_flight, dying, age,
+return {'ok', {waiting, math.max(0, waiting - delayed - redis.call('ZCARD', key.blocked)), delayed, in_flight, dying, age,
   redis.call('HLEN', key.subscribers), room}, {}, {}, {}, 0, 0, partition.token}

@@ -1,10 +1,11 @@
 #!lua
 -- Add subscribers or change what they asked for; `must` says that the subscription has to exist already, and may leave
--- `qos` as it is. Who begins to share the node owns nothing any more. In a node of several partitions this is the bank's script, and begins a count: an empty `credit` is for that alone.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares owners
+-- `qos` as it is. Who begins to share the node owns nothing any more. In a node of several partitions this is the bank's
+-- script, and begins a count: an empty `credit` is for that alone.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked owners
 -- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos must
 -- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares owners
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked owners
 --- @include finish enrol counts disown
 local refusal = partition.load()
 if refusal then return refusal end

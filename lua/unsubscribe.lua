@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Remove subscribers; with `release` give back what they hold, a bounded part per call (the row answers how much is left).
 -- With `kept` the epoch of what the subscriber owned outlasts it (EX11); with a `reason` it is told that it owns it no more.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares owners
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked owners
 -- ARGV: now revision frontend sent number retry wants | subid release kept reason
 -- RETURNS: ok stale gone deleted | ok not-subscribed
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares owners
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked owners
 --- @include finish leave
 local refusal = partition.load()
 if refusal then return refusal end

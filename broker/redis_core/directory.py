@@ -128,6 +128,7 @@ class Directory:
             "dead_letters": "1" if config.dead_letters_of(record.name) else "0",
             "journal_max": self._journal_records,
             "partitions": config.partitions,
+            "ordered": "1" if config.ordered else "0",
         }
         chosen = record.partitions if numbers is None else map(record.partition, numbers)
         calls = [self._server.arguments("open", [keys.of_partition("meta", each)], fixed) for each in chosen]

@@ -66,6 +66,7 @@ class Bench:
             "dead_letters": "1",
             "journal_max": 10_000,
             "partitions": 1,
+            "ordered": "0",
         }
         await self.run("open", {"revision": 1, "token": 0, **options})
 

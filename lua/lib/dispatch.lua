@@ -1,6 +1,6 @@
 -- Hands waiting items to subscribers with free credit; part of every script that can enable it.
 -- NEEDS: inflight deadlines held ready turns resting
---- @include partition writes positions flights credit waiting schedule
+--- @include partition writes positions flights credit waiting schedule ordering
 -- Bounded by count and by bytes: a reply is held in memory here, in the frontend, and in the XMPP server.
 local dispatch = {LIMIT = 200, ROUND = 32, BYTES = 1048576}
 
@@ -70,7 +70,7 @@ function dispatch.run(hint)
     local queue, room = credit.candidates(want + 1)
     if room == 0 then return deliveries, 0 end
     local items = waiting.take(math.min(want, room))
-    if #items == 0 then return deliveries, 0 end
+    if #items == 0 then return deliveries, ordering.skipped < ordering.MOST and 0 or 1 end
     for i = 1, #items do bytes = bytes + #items[i].body end
     assign(items, queue, deliveries)
     if partition.cursor == partition.tail and redis.call('EXISTS', key.ready) == 0 then return deliveries, 0 end

@@ -1,6 +1,6 @@
 -- How a lock ends: acknowledged, or given back (released, expired, bounced), which may make the item a dead letter.
 -- NEEDS: inflight deadlines held delayed ready history parked index
---- @include partition writes positions entries history credit items handover journal unconfirmed
+--- @include partition writes positions entries history credit items handover journal unconfirmed ordering
 local ending = {touched = {}, arrived = {}, freed = 0, ended = {}}
 
 local function unlock(flight)
@@ -22,6 +22,7 @@ end
 local function finish(flight, successor)
   items.erase(flight.position, flight.log_id, successor and '' or flight.item)
   if flight.attempt ~= '1' then writes.add('HDEL', key.history, flight.position) end
+  ordering.done(flight.position)
   if successor then
     writes.add('HDEL', key.parked, flight.position)
     writes.add('ZADD', key.ready, positions.place(successor), successor)

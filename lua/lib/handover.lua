@@ -1,7 +1,7 @@
 -- Dead letters on their way to another node: recorded here until `handed` says that they have arrived there, so that a
 -- crash between the two steps repeats the hand-over and loses nothing. Record: `at attempts jid-length jid reason`.
 -- NEEDS: handover index history
---- @include due partition writes positions entries
+--- @include due partition writes positions entries ordering
 local handover = {made = {}}
 
 local function reply(position, entry, attempts, jid, reason)
@@ -15,6 +15,7 @@ function handover.start(position, entry, attempts, jid, reason)
     string.format('%d %d %d ', partition.now, attempts, #jid) .. jid .. ' ' .. reason)
   writes.add('HDEL', key.history, position)
   if entry.item ~= '' then writes.add('HDEL', key.index, entry.item) end
+  ordering.done(position)
   reply(position, entry, attempts, jid, reason)
 end
 

@@ -1,6 +1,6 @@
 -- How a published item enters: what a repeated id means (X1), whether there is room (P17, PX4), and where it goes.
 -- NEEDS: log index replaced parked history subscribers
---- @include partition writes positions entries flights waiting items handover jids once
+--- @include partition writes positions entries flights waiting items handover jids once ordering
 local intake = {}
 
 function intake.prepare(rows)
@@ -58,6 +58,7 @@ function intake.room()
     handover.start(oldest.position, oldest, oldest.past.attempts, '', 'node-full')
   else
     items.drop(oldest.position, oldest)
+    ordering.done(oldest.position)
   end
   writes.flush()
   return true

@@ -7,7 +7,8 @@ local partition = {}
 -- with the revision in force when the caller judged by another one.
 function partition.load()
   local meta = redis.call('HMGET', key.meta, 'revision', 'state', 'lock_ms', 'max_deliveries', 'dead_letters',
-    'cursor', 'tail', 'token', 'journal_max', 'confirms', 'partitions', 'fence', 'owner')
+    'cursor', 'tail', 'token', 'journal_max', 'confirms', 'partitions',
+    'ordered', 'fence', 'owner')
   if meta[2] == 'deleted' then return {'deleted'} end
   if not meta[1] then return {'gone'} end
   if arg.revision ~= '' and arg.revision ~= meta[1] then return {'stale', meta[1]} end
@@ -23,7 +24,8 @@ function partition.load()
   partition.journal_max = meta[9]
   partition.confirms = meta[10] == '1'
   partition.several = meta[11] and meta[11] ~= '1'
-  partition.fence, partition.owner = tonumber(meta[12] or 0), meta[13]
+  partition.ordered = meta[12] == '1'
+  partition.fence, partition.owner = tonumber(meta[13] or 0), meta[14]
   partition.before = meta[6] .. ' ' .. meta[7] .. ' ' .. meta[8]
   return nil
 end

@@ -1,6 +1,6 @@
 -- What waits, in order: `ready` (left FIFO order and may go out), then the log from the cursor on.
 -- NEEDS: ready delayed log
---- @include partition writes positions entries history
+--- @include partition writes positions entries history ordering
 local waiting = {}
 
 -- Moves what is due from `delayed` to `ready`; bounded, the rest follows with the next script.
@@ -16,7 +16,7 @@ local function from_ready(count, taken)
   for _, position in ipairs(out) do
     local entry = entries.current(position)
     -- Nothing but a hand at redis-cli removes an entry that waits: such an item is passed over.
-    if entry then
+    if entry and ordering.admits(position, entry.key) then
       entry.position, entry.past = position, history.of(position)
       taken[#taken + 1] = entry
     end
@@ -25,19 +25,24 @@ local function from_ready(count, taken)
 end
 
 local function from_log(count, taken)
-  while count > 0 and partition.cursor ~= partition.tail do
-    local found = redis.call('XRANGE', key.log, '(' .. partition.cursor, '+', 'COUNT', count)
+  while count > 0 and partition.cursor ~= partition.tail and ordering.skipped < ordering.MOST do
+    -- Where many may be passed over, they are not read one by one.
+    local most = partition.ordered and math.max(count, 100) or count
+    local found = redis.call('XRANGE', key.log, '(' .. partition.cursor, '+', 'COUNT', most)
+    if #found == 0 then partition.cursor = partition.tail end
     for i = 1, #found do
       local entry = entries.read(found[i])
-      if entry.at == '' then
-        local position, replacement = entry.log_id, entries.replacement(entry.log_id)
+      local position = entry.log_id
+      partition.cursor = position
+      if entry.at == '' and ordering.admits(position, entry.key) then
+        local replacement = entries.replacement(position)
         entry = replacement and entries.get(replacement) or entry
         entry.position, entry.past = position, history.NONE
         taken[#taken + 1] = entry
         count = count - 1
+        if count == 0 then break end
       end
     end
-    partition.cursor = #found > 0 and found[#found][1] or partition.tail
   end
 end
 

@@ -242,6 +242,7 @@ class Queue:
             "dead_letters": "1",
             "journal_max": 1000,
             "partitions": 1,
+            "ordered": "0",
         }
         return self.run("open", **{**options, **fixed})
 

@@ -1,0 +1,140 @@
+"""lua/lib/ordering.lua: of a group one item is in flight at a time, in the order of the log (E14, stanzaq#ordered)."""
+
+import pytest
+
+from tests.lua.driver import Queue
+
+W1, W2 = "w1@x/a", "w2@x/b"
+
+
+@pytest.fixture
+def ordered(unopened: Queue) -> Queue:
+    """Give an open partition that keeps order within groups."""
+    unopened.open(ordered="1")
+    return unopened
+
+
+def publish(queue: Queue, *pairs: tuple[str, str]) -> list[tuple[str, str]]:
+    """Publish items with their group keys; gives what is handed out."""
+    rows = [{"item": item, "key": key, "by": "alice@x", "body": item, "once": "", "subids": ""} for item, key in pairs]
+    return queue.run("publish", *rows).given
+
+
+def clean(queue: Queue) -> None:
+    """Nothing is left of any group."""
+    assert not queue.kept() & {"heads", "keyed", "blocked"}
+
+
+def test_one_of_a_group_at_a_time(ordered: Queue) -> None:
+    """The next of a group follows when the one ahead is acknowledged; other groups and items of none go on."""
+    publish(ordered, ("a1", "a"), ("a2", "a"), ("b1", "b"), ("free", ""), ("a3", "a"))
+    assert ordered.subscribe(W1, 10).given == [(W1, "a1"), (W1, "b1"), (W1, "free")]
+    assert ordered.stats()["waiting"] == 2 and ordered.stats()["eligible"] == 0
+    assert ordered.retract(W1, "b1").given == []
+    assert ordered.retract(W1, "a1").given == [(W1, "a2")]
+    assert publish(ordered, ("a4", "a")) == []
+    assert ordered.retract(W1, "a2").given == [(W1, "a3")]
+    assert ordered.retract(W1, "a3").given == [(W1, "a4")]
+    ordered.retract(W1, "a4")
+    ordered.retract(W1, "free")
+    clean(ordered)
+
+
+@pytest.mark.parametrize("way", ["released", "expired", "delayed"])
+def test_who_comes_back_stays_ahead(ordered: Queue, way: str) -> None:
+    """An item that comes back goes before those after it, whoever gets it, and also while it waits for a time."""
+    publish(ordered, ("a1", "a"), ("a2", "a"))
+    ordered.subscribe(W1, 2)
+    ordered.subscribe(W2, 2)
+    if way == "expired":
+        ordered.now += 60_000
+        assert ordered.expire().given == [(W2, "a1")]
+        return
+    delay = 5_000 if way == "delayed" else 0
+    answer = ordered.unlock(W1, "a1", delay_ms=delay)
+    assert answer.given == ([] if delay else [(W2, "a1")])
+    ordered.now += delay
+    if delay:
+        assert [item for _, item in ordered.expire().given] == ["a1"]
+
+
+def test_a_dead_letter_lets_the_next_pass(ordered: Queue) -> None:
+    """Q32: what goes to the dead letters holds nobody up."""
+    publish(ordered, ("a1", "a"), ("a2", "a"))
+    ordered.subscribe(W1, 1)
+    answer = ordered.unlock(W1, "a1", dead_letter="1")
+    assert answer.given == [(W1, "a2")] and answer.handovers[0].key == "a"
+    ordered.retract(W1, "a2")
+    clean(ordered)
+
+
+def test_deleted_by_its_publisher(ordered: Queue) -> None:
+    """A blocked item may be deleted, and so may one ahead that came back: the order of the rest stands."""
+    publish(ordered, ("a1", "a"), ("a2", "a"), ("a3", "a"))
+    ordered.subscribe(W1, 1)
+    assert ordered.retract("alice@x/1", "a2").words == ["ok"]
+    ordered.unlock(W1, "a1", delay_ms=60_000)
+    assert ordered.retract("alice@x/1", "a1").given == [(W1, "a3")]
+    ordered.retract(W1, "a3")
+    clean(ordered)
+
+
+def test_replaced(ordered: Queue) -> None:
+    """X1: a blocked item that is published anew keeps its place, though its new version names another group."""
+    publish(ordered, ("a1", "a"), ("a2", "a"))
+    ordered.subscribe(W1, 5)
+    assert publish(ordered, ("a2", "b"), ("a1", "a")) == []
+    (delivery,) = ordered.retract(W1, "a1").deliveries
+    assert delivery.item == "a2" and delivery.key == "b"
+    assert ordered.retract(W1, "a2").given == [(W1, "a1")]
+    ordered.retract(W1, "a1")
+    clean(ordered)
+
+
+def test_purge(ordered: Queue) -> None:
+    """P25: the blocked go with the rest; what is in flight stays, and nobody waits behind it any more."""
+    publish(ordered, *((f"a{number}", "a") for number in range(200)), *((f"b{number}", "b") for number in range(200)))
+    ordered.subscribe(W1, 1)
+    dropped = 0
+    while True:
+        answer = ordered.run("purge")
+        dropped += answer.rows[0]
+        if not answer.more:
+            break
+    assert dropped == 399 and ordered.stats()["waiting"] == 0
+    ordered.retract(W1, "a0")
+    clean(ordered)
+
+
+def test_bounded(ordered: Queue) -> None:
+    """Guarantee 6: one script passes over some hundreds of a group, and says that there is more to look at."""
+    for first in range(0, 800, 200):
+        publish(ordered, *((f"a{number}", "a") for number in range(first, first + 200)))
+    publish(ordered, ("b", "b"))
+    answer = ordered.subscribe(W1, 2)
+    given = list(answer.given)
+    calls = 0
+    while answer.more:
+        answer = ordered.expire()
+        given += answer.given
+        calls += 1
+    assert given == [(W1, "a0"), (W1, "b")] and calls == 1
+
+
+def test_order_of_the_log(ordered: Queue) -> None:
+    """E14: within a group items go in the order of the log, across every length of position and with any key."""
+    key = "zero\u00ff and {braces}"
+    for number in range(12):
+        ordered.now += 7
+        publish(ordered, (f"a{number}", key), (f"b{number}", key))
+    given = list(ordered.subscribe(W1, 1).given)
+    while len(given) < 24:
+        given += ordered.retract(W1, given[-1][1]).given
+    assert [item for _, item in given] == [f"{letter}{number}" for number in range(12) for letter in "ab"]
+
+
+def test_not_asked_for(queue: Queue) -> None:
+    """A node that does not ask for order keeps none, and pays nothing."""
+    publish(queue, ("a1", "a"), ("a2", "a"))
+    assert queue.subscribe(W1, 2).given == [(W1, "a1"), (W1, "a2")]
+    clean(queue)
