@@ -13,7 +13,7 @@ local results, reason = {}, nil
 ownership.lapse()
 
 local function answer(who)
-  return {'ok', epochs.recorded(who.group), partition.fence, who.lease}
+  return {'ok', epochs.recorded(who.group), partition.fence, who.lease, subscriptions.get(who.subid).limit}
 end
 
 -- What an owner may hold here lies here: it is lent to no other partition.

@@ -80,7 +80,7 @@ class LockEnded:
 class Owned:
     """A partition as its owner has it: the group's epoch (E27), and the fence, which alone authorises (EX11).
 
-    The lease ends at `until_ms` of Redis's clock unless it is renewed (EX16).
+    The lease ends at `until_ms` of Redis's clock unless it is renewed (EX16). `credit` is what lies in this partition.
     """
 
     partition: int
@@ -88,6 +88,7 @@ class Owned:
     epoch: int
     fence: int
     until_ms: int
+    credit: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from broker.model.commands import Keep, Subscribe
+from broker.model.commands import Keep, Options, Subscribe
 from broker.model.groups import DEFAULT_GROUP, share, spread
 from broker.model.items import Notice, Owned, OwnershipGained, OwnershipLost
 from broker.model.names import Jid
@@ -102,11 +102,26 @@ class Owners:
             return _GONE
         if refused := refusal(command, record):
             return refused
-        whose = subids(command.sender).split()
+        return Kept(await self._kept(record, command.sender, subids(command.sender).split()))
+
+    async def options(self, command: Options, outcome: asyncio.Future[Any]) -> Result:
+        """Tell what a subscription owns; `outcome` is what the bank knows of it, which is nothing unless it shares the node."""
+        record = await self._read(command.node)
+        known: Result = await outcome
+        if record is None or (isinstance(known, Refused) and known.problem is not Problem.NOT_SUBSCRIBED):
+            return known
+        member = await self._roster.member(command.node, command.jid)
+        owned = await self._kept(record, command.jid, [subid(command.jid)])
+        if not (member or owned):
+            return known
+        group = member.group if member else owned[0].group
+        credit = member.credit if member else sum(each.credit for each in owned)
+        return Subscribed(command.jid, subid(command.jid), credit, group=group, owned=owned)
+
+    async def _kept(self, record: NodeRecord, sender: Jid, whose: Sequence[str]) -> tuple[Owned, ...]:
         mine = [each for each in await self._roster.standings(record) if each.subid in whose]
-        asked = [KeepOne(command.node, command.sender, each.partition) for each in mine]
-        kept = await asyncio.gather(*map(self._ask, asked))
-        return Kept(tuple(owned for owned in kept if isinstance(owned, Owned)))
+        kept = await asyncio.gather(*(self._ask(KeepOne(record.name, sender, each.partition)) for each in mine))
+        return tuple(owned for owned in kept if isinstance(owned, Owned))
 
     async def left(self, node: str, jid: Jid) -> None:
         """Strike off one who has left and let others have what it owned."""

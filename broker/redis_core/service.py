@@ -26,6 +26,7 @@ from broker.model.commands import (
     Hold,
     Keep,
     Nodes,
+    Options,
     Presence,
     Purge,
     Subscribe,
@@ -120,6 +121,8 @@ class RedisCore:
                 self._spawn(self._assured.deliver(command), answer)
             case Subscribe() if owns(command):
                 self._spawn(self.owners.subscribe(command, self._attendance.subscribe), answer)
+            case Options():
+                self._spawn(self.owners.options(command, self._begin(command)), answer)
             case Keep():
                 self._spawn(self.owners.keep(command), answer)
             case Subscribe():

@@ -74,7 +74,7 @@ def told(notice: OwnershipGained | OwnershipLost) -> str:
 
 
 def _owned(node: str, owned: Owned) -> str:
-    return f"<owned {_about(node, owned)} expires='{moment(owned.until_ms)}'/>"
+    return f"<owned {_about(node, owned)} expires='{moment(owned.until_ms)}' credit='{owned.credit}'/>"
 
 
 def _about(node: str, what: Owned | OwnershipLost) -> str:

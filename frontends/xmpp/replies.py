@@ -168,6 +168,7 @@ def _options(node: str, granted: Subscribed) -> bytes:
     fields = (
         forms.Field(CREDIT, (str(granted.credit),), "text-single", required=True),
         forms.Field(QOS, (granted.qos.value,), "list-single", choices=choices),
+        *ownership.granted(granted),
     )
     form = forms.written("form", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
     return f"<pubsub xmlns='{ns.PUBSUB}'><options {_subscription(node, granted)}>{form}</options></pubsub>".encode()

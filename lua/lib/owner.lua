@@ -7,9 +7,10 @@ local owner = {}
 
 -- Read once a script; false while nobody owns it.
 function owner.get()
+  if not partition.owner then return false end
   if owner.found == nil then
-    local subid, lease, clearing, group = string.match(partition.owner or '', '^(%d+) (%d+) (%d) (.+)$')
-    owner.found = subid and {subid = subid, lease = tonumber(lease), clearing = clearing == '1', group = group} or false
+    local subid, lease, clearing, group = string.match(partition.owner, '^(%d+) (%d+) (%d) (.+)$')
+    owner.found = {subid = subid, lease = tonumber(lease), clearing = clearing == '1', group = group}
   end
   return owner.found
 end
@@ -21,7 +22,7 @@ function owner.put(who)
 end
 
 function owner.drop()
-  owner.found, partition.owner = false, false
+  partition.owner = false
   redis.call('HDEL', key.meta, 'owner')
 end
 
@@ -40,5 +41,5 @@ function owner.met(subids)
 end
 
 function owner.fenced(flight)
-  return tonumber(flight.token) < partition.fence
+  return partition.fence > 0 and tonumber(flight.token) < partition.fence
 end

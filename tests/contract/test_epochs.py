@@ -136,7 +136,7 @@ class Ownership(RuleBasedStateMachine):
         owns = model.owner == jid
         if owns:
             model.lease = self.queue.now + LOCK_MS
-        expected = ["ok", model.group, str(model.epoch), model.fence, model.lease] if owns else ["not-subscribed"]
+        expected = ["ok", model.group, str(model.epoch), model.fence, model.lease, 10] if owns else ["not-subscribed"]
         assert self.queue.keep(jid).rows == [expected]
 
     @rule(ms=st.sampled_from((1, 29_999, 30_001, 60_000)))

@@ -15,6 +15,7 @@ from broker.model.commands import (
     Configure,
     Declare,
     Keep,
+    Options,
     Presence,
     Publish,
     Retract,
@@ -117,6 +118,20 @@ async def test_e28_steal_through_another_core(pair: Pair, node: str) -> None:
     assert isinstance(late, Refused)
     done = await one.ask(Retract(node, B, "i", second.deliveries[0].token, partition=1))
     assert isinstance(done, Retracted)
+
+
+async def test_options_of_an_owner(pair: Pair, node: str) -> None:
+    """P13, E11: the options of a subscription tell what it owns, also when the bank's partition is another's."""
+    (core, _), (other, _) = pair
+    await declared(core, node)
+    await attach(core, node, A, (1, 3), 7, credit=9)
+    await attach(core, node, B)
+    for jid, credit, numbers_owned in ((A, 9, [1, 3]), (B, 100, [0, 2])):
+        options = await other.ask(Options(node, jid, jid, ""))
+        assert isinstance(options, Subscribed)
+        assert (options.group, options.credit) == ("g", credit)
+        assert [each.partition for each in options.owned] == numbers_owned
+    assert problem(await other.ask(Options(node, C, C, ""))) is Problem.NOT_SUBSCRIBED
 
 
 async def test_all_or_nothing(pair: Pair, node: str) -> None:

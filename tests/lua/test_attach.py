@@ -29,7 +29,7 @@ def lease_of(queue: Queue) -> int:
 def test_answers_epoch_fence_and_lease(queue: Queue) -> None:
     """E27, EX11: the first attach gets its epoch or 1 and a fence of the partition's tokens."""
     answer = queue.attach(W1)
-    assert answer.rows == [["ok", "1", answer.token, queue.now + 60_000]]
+    assert answer.rows == [["ok", "1", answer.token, queue.now + 60_000, 10]]
     assert answer.due == queue.now + 60_000
 
 
@@ -83,7 +83,7 @@ def test_again_without_an_epoch(queue: Queue) -> None:
     first = queue.attach(W1, 3, credit=1)
     queue.now += 10_000
     again = queue.attach(W1, credit=2)
-    assert again.rows == [["ok", "3", first.rows[0][2], queue.now + 60_000]]
+    assert again.rows == [["ok", "3", first.rows[0][2], queue.now + 60_000, 2]]
     assert (again.given, again.notices) == ([(W1, "b")], [])
     assert refused(queue, W1, 3)
 

@@ -9,7 +9,7 @@ def test_starts_the_lease_anew(queue: Queue) -> None:
     fence = queue.attach(W1, 4).rows[0][2]
     queue.now += 50_000
     answer = queue.keep(W1)
-    assert answer.rows == [["ok", "g", "4", fence, queue.now + 60_000]]
+    assert answer.rows == [["ok", "g", "4", fence, queue.now + 60_000, 10]]
     assert answer.due == queue.now + 60_000
     queue.now += 59_999
     assert queue.expire().notices == []

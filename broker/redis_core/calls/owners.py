@@ -34,9 +34,9 @@ def _row(command: Attach, _record: NodeRecord) -> Values:
 def _attached(command: Attach, reply: list[Any], _record: NodeRecord) -> Owned | Refused:
     match reply[0], reply[1:]:
         case b"ok", []:
-            return Owned(command.partition, command.group, 0, 0, 0)
-        case b"ok", [epoch, fence, until_ms]:
-            return Owned(command.partition, command.group, int(epoch), fence, until_ms)
+            return Owned(command.partition, command.group, 0, 0, 0, command.credit)
+        case b"ok", [epoch, fence, until_ms, credit]:
+            return Owned(command.partition, command.group, int(epoch), fence, until_ms, credit)
         case b"partition-owned", [epoch]:
             detail = f"partition {command.partition} has an owner: a higher epoch than {epoch.decode()} takes it"
             another = f"partition {command.partition} is another group's now"
@@ -58,8 +58,8 @@ def _detached(_command: Detach, reply: list[Any], _record: NodeRecord) -> Left:
 def _kept(command: KeepOne, reply: list[Any], _record: NodeRecord) -> Owned | Refused:
     if reply[0] != b"ok":
         return refused(reply[0], DETAILS.get(reply[0], ""))
-    _code, group, epoch, fence, until_ms = reply
-    return Owned(command.partition, group.decode(), int(epoch), fence, until_ms)
+    _code, group, epoch, fence, until_ms, credit = reply
+    return Owned(command.partition, group.decode(), int(epoch), fence, until_ms, credit)
 
 
 attach = Call("attach", _attached, bound, _row)

@@ -13,7 +13,7 @@ from frontends.xmpp.events import Events
 from frontends.xmpp.forms import Field
 from frontends.xmpp.ownership import EPOCH, FENCE, GROUP, PARTITION, Wish, granted, kept, wish
 
-_OWNED = Owned(3, "g<>", 2**63 - 1, 1_795_232_955_075_012, 5)
+_OWNED = Owned(3, "g<>", 2**63 - 1, 1_795_232_955_075_012, 5, 8)
 _WORKER = Jid("w@x/1")
 
 
@@ -55,7 +55,7 @@ def test_nonsense(fields: dict[str, tuple[str, ...]]) -> None:
 
 def test_granted() -> None:
     """E11: the answer names the partitions and of each the epoch and the fence; a shared subscription says nothing of them."""
-    other = Owned(4, "g", 1, 2, 5)
+    other = Owned(4, "g", 1, 2, 5, 8)
     assert list(granted(Subscribed(_WORKER, "1", 5, group="g", owned=(_OWNED, other)))) == [
         Field(GROUP, ("g",)),
         Field(PARTITION, ("3", "4")),
@@ -68,7 +68,7 @@ def test_granted() -> None:
 def test_what_owners_are_told() -> None:
     """E28, EX16: gains, losses and heartbeats name node, partition, group, epoch and fence alike."""
     about = {"node": "j'", "partition": "3", "group": "g<>", "epoch": str(2**63 - 1), "fence": "1795232955075012"}
-    expires = {"expires": "1970-01-01T00:00:00.005Z"}
+    expires = {"expires": "1970-01-01T00:00:00.005Z", "credit": "8"}
     events = Events("q.x", "run", legacy_unlock_ns=False)
     lost = OwnershipLost("j'", _WORKER, 3, "g<>", 2**63 - 1, 1_795_232_955_075_012, "stolen")
     for notice, tag, more in (
