@@ -26,7 +26,9 @@ from broker.model.commands import (
 from broker.model.items import Delivery, Owned, OwnershipGained, OwnershipLost
 from broker.model.names import Jid, Partition, bare
 from broker.model.problems import Problem
+from broker.model.qos import Qos
 from broker.model.results import Counted, Declared, Done, Kept, Published, Refused, Retracted, Subscribed
+from broker.redis_core.roster import Member
 from broker.redis_core.service import RedisCore
 from frontends.servers.redis import RedisServer
 from tests.contract.conftest import Door, MakeCore
@@ -398,3 +400,34 @@ async def test_growth_and_bans(pair: Pair, node: str) -> None:
     await spread_so(one, node, a=3, b=3)
     assert await two.ask(Affiliate(node, ALICE, {bare(A): "outcast"})) == Done()
     await spread_so(one, node, b=6)
+
+
+async def test_a_frontend_dies_between_the_steps(pair: Pair, node: str) -> None:
+    """EX19: a member whose frontend died before it was given anything gets its part by any later visit."""
+    (one, _), _ = pair
+    await declared(one, node)
+    record = await one.owners._read(node)
+    assert record is not None
+    await one.owners._roster.join(record, Member("g", 100, 25, Qos.UNACKNOWLEDGED, A))
+    await spread_so(one, node, a=4)
+
+
+async def test_many_come_and_go_at_once(pair: Pair, node: str) -> None:
+    """E10, EX11: however many frontends spread at once, each partition ends with one member, and evenly."""
+    (one, first), (two, second) = pair
+    await declared(one, node, 16)
+    jids = [Jid(f"m{number}@x/1") for number in range(8)]
+    await asyncio.gather(*(attach((one, two)[at % 2], node, jid) for at, jid in enumerate(jids)))
+    await asyncio.gather(*((two, one)[at % 2].ask(Unsubscribe(node, jid, jid, "")) for at, jid in enumerate(jids[:3])))
+    async with asyncio.timeout(10):
+        while sorted(sizes := [len(await numbers(one, node, jid)) for jid in jids[3:]]) != [3, 3, 3, 3, 4]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    assert sum(sizes) == 16
+    # Fences were handed out once each: no two attaches had the same, whoever made them.
+    fences = [
+        (notice.owned.partition, notice.owned.fence)
+        for door in (first, second)
+        for notice in door.notices
+        if isinstance(notice, OwnershipGained)
+    ]
+    assert len(fences) == len(set(fences))
