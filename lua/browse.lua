@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- Look at items without touching them: those named by rows, or the first `limit` in order; cut at `max_bytes` of payload.
--- KEYS: meta log index replaced ready delayed inflight history handover
+-- KEYS: meta log index replaced ready delayed inflight history handover keyed
 -- ARGV: now revision number limit max_bytes | item
 -- RETURNS: ok stale gone deleted
 -- WRITES:

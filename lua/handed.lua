@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Dead letters have arrived at their node: forget them here.
--- KEYS: meta log index replaced ready delayed history handover
+-- KEYS: meta log index replaced ready delayed history handover keyed
 -- ARGV: now revision number | position
 -- RETURNS: ok stale gone deleted | ok
 -- WRITES: log replaced handover
