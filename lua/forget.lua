@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Remove a node's record, if it still is of the life that the caller deleted.
--- KEYS: node options affiliations
+-- KEYS: node options affiliations members
 -- ARGV: incarnation
 -- RETURNS: ok stale
--- WRITES: node options affiliations
+-- WRITES: node options affiliations members
 if redis.call('HGET', key.node, 'incarnation') ~= arg.incarnation then return {'stale'} end
-redis.call('UNLINK', key.node, key.options, key.affiliations)
+redis.call('UNLINK', key.node, key.options, key.affiliations, key.members)
 return {'ok'}

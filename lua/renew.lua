@@ -3,11 +3,12 @@
 -- KEYS: meta log index replaced parked ready delayed inflight deadlines history handover answers answers_old retries keyed
 -- ARGV: now revision number | sender subids owner item token
 -- RETURNS: ok stale gone deleted | ok item-not-found forbidden locked-by-another lock-lost
--- WRITES: deadlines
+-- WRITES: meta deadlines
 --- @include judge due
 local refusal = partition.load()
 if refusal then return refusal end
 local results = judge.each(rows, function(row, verdict)
+  owner.met(row.subids)
   if verdict == 'waiting' then return {'lock-lost'} end
   if verdict ~= 'held' then return {verdict} end
   writes.add('ZADD', key.deadlines, partition.deadline_text, row.position)

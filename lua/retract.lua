@@ -15,6 +15,7 @@ local function answer(row, holder)
 end
 
 local results = judge.each(rows, function(row, verdict)
+  owner.met(row.subids)
   if verdict == 'held' then
     ending.acknowledge(row.flight)
     return answer(row, row.flight.jid)

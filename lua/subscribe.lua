@@ -1,11 +1,12 @@
 #!lua
 -- Add subscribers or change what they asked for; `must` says that the subscription has to exist already, and may leave
--- `qos` as it is: a reader, then, reads on. In a node of several partitions this is the bank's script, and begins a count: an empty `credit` is for that alone.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
+-- `qos` as it is: a reader, then, reads on. Who begins to share the node owns nothing any more. In a node of several
+-- partitions this is the bank's script, and begins a count: an empty `credit` is for that alone.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners
 -- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos must
 -- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions options-invalid
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
---- @include finish enrol counts
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners
+--- @include finish enrol counts disown
 local refusal = partition.load()
 if refusal then return refusal end
 
@@ -38,14 +39,17 @@ end
 
 local results = {}
 for i, row in ipairs(rows) do
-  local known = subscriptions.get(row.subid)
-  if not known and row.must == '1' then
+  local known, who = subscriptions.get(row.subid), owner.get()
+  local owns = who and who.subid == row.subid
+  -- The bank knows nothing of an owner's credit, which lies where it owns.
+  if row.must == '1' and (not known or (owns and partition.several)) then
     results[i] = {'not-subscribed'}
   elseif not known and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
     results[i] = {'too-many-subscriptions'}
   elseif row.must == '1' and subscriptions.reads(known) then
     results[i] = read_on(row, known)
   else
+    if owns and row.must == '1' then owner.met(row.subid .. ' ' .. row.subid) else disown.of(row.subid, false) end
     results[i] = work(row, enrol.known(row.subid))
   end
 end

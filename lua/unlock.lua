@@ -10,6 +10,7 @@ if refusal then return refusal end
 answers.rotate()
 
 local results = judge.each(rows, function(row, verdict)
+  owner.met(row.subids)
   if verdict == 'held' then
     ending.release(row.flight, 'released',
       {delay_ms = tonumber(row.delay_ms), reason = row.reason, dead_letter = row.dead_letter == '1'})

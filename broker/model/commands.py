@@ -147,6 +147,14 @@ class Partitions:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """Renew the leases of all that the sender owns on a node: the heartbeat of an owner (EX16)."""
+
+    node: str
+    sender: Jid
+
+
+@dataclass(frozen=True, slots=True)
 class Adjust:
     """Change a subscription that exists (XEP-0060 subscription options); `qos` None leaves it as it is."""
 
@@ -298,6 +306,7 @@ Command = (
     | Commit
     | Read
     | Partitions
+    | Keep
     | Adjust
     | Options
     | Unsubscribe

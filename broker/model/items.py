@@ -78,6 +78,47 @@ class LockEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Owned:
+    """A partition as its owner has it: the group's epoch (E27), and the fence, which alone authorises (EX11).
+
+    The lease ends at `until_ms` of Redis's clock unless it is renewed (EX16). `credit` is what lies in this partition.
+    """
+
+    partition: int
+    group: str
+    epoch: int
+    fence: int
+    until_ms: int
+    credit: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnershipGained:
+    """Notice to a member of a group that a partition was handed to it."""
+
+    node: str
+    subscriber: Jid
+    owned: Owned
+
+
+@dataclass(frozen=True, slots=True)
+class OwnershipLost:
+    """Notice to an owner that a partition is no longer its own (E28).
+
+    `reason`: `stolen` by a higher epoch, `moved` to another member, `lapsed` for want of a renewal, or `gone` when nothing
+    reached it any more.
+    """
+
+    node: str
+    subscriber: Jid
+    partition: int
+    group: str
+    epoch: int
+    fence: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeEvent:
     """Notice to a subscriber about the node itself: `what` is `delete` or `purge`."""
 
@@ -86,4 +127,4 @@ class NodeEvent:
     what: str
 
 
-Notice = LockEnded | NodeEvent
+Notice = LockEnded | NodeEvent | OwnershipGained | OwnershipLost

@@ -68,6 +68,7 @@ class NodeConfig:
     retention_seconds: int = 0
     retention_items: int = 0
     retention_bytes: int = 0
+    groups: str = ""
 
     @property
     def keep_items(self) -> int:
@@ -77,6 +78,10 @@ class NodeConfig:
         """
         limits = self.retention_seconds + self.retention_items + self.retention_bytes
         return self.retention_items if self.queueing or limits else self.max_items
+
+    def admits(self, group: str) -> bool:
+        """Tell whether a consumer group may form; while none is named, any may (E26)."""
+        return not self.groups.strip() or group in self.groups.split()
 
     def dead_letters_of(self, node: str) -> str | None:
         """Name the node that takes the dead letters of `node`; None when there are to be none, as of a log."""
@@ -260,6 +265,13 @@ OPTIONS: Final = (
         "text-single",
         "Most bytes of these that each partition keeps (0: no limit)",
         _whole(0, MAX_RETENTION_BYTES),
+    ),
+    Option(
+        "stanzaq#groups",
+        "groups",
+        "text-single",
+        "Consumer groups that may own partitions, with blanks between (empty: any)",
+        _text(4096),
     ),
 )
 

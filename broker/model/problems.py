@@ -14,6 +14,8 @@ class Problem(Enum):
     NODE_FULL = "node-full"
     NODE_NAME_INVALID = "node-name-invalid"
     PARTITION_NOT_FOUND = "partition-not-found"
+    GROUP_NOT_FOUND = "group-not-found"
+    PARTITION_OWNED = "partition-owned"
     ITEM_REQUIRED = "item-required"
     ITEM_NOT_FOUND = "item-not-found"
     ITEM_ID_INVALID = "item-id-invalid"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from broker.model.items import Listed, Lock
+from broker.model.items import Listed, Lock, Owned
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
@@ -105,6 +105,7 @@ class Subscribed:
     """A subscription as it stands, with the credit that was granted (Q9).
 
     One that `reads` is a stream's; `streams` say where it has just begun.
+    With a `group` it is that of an owner, and these partitions are its own (E11, E27); none while it waits for one (EX19).
     """
 
     jid: Jid
@@ -113,6 +114,15 @@ class Subscribed:
     qos: Qos = Qos.UNACKNOWLEDGED
     reads: bool = False
     streams: tuple[Stream, ...] = ()
+    group: str = ""
+    owned: tuple[Owned, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The leases of what the sender owns on a node are renewed (EX16)."""
+
+    owned: tuple[Owned, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +201,7 @@ Result = (
     | Subscribed
     | Replay
     | Extents
+    | Kept
     | Unsubscribed
     | Browsed
     | Declared

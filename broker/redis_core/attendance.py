@@ -5,6 +5,7 @@ not know how either step is carried out.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -20,8 +21,9 @@ from broker.redis_core.internal import Ask, Leave, Left
 class Attendance:
     """Carries out what concerns a worker's coming and going."""
 
-    def __init__(self, directory: Directory, ask: Ask) -> None:
-        """Change subscriptions by `ask`."""
+    def __init__(self, directory: Directory, ask: Ask, gone: Callable[[str, Jid], Awaitable[None]]) -> None:
+        """Change subscriptions by `ask`; `gone` lets others have what one who has left a node owned there."""
+        self._gone = gone
         self._directory = directory
         self._ask = ask
         # Each call has a connection of its own: without a queue, coming and going of one JID could change places. One for
@@ -32,11 +34,15 @@ class Attendance:
         """Finish a subscription whose step in the partition is under way."""
         seats = await self._attend("subscribed", command.jid, command.node)
         result: Result = await outcome
+        if isinstance(result, Subscribed) and not result.group:
+            # Whoever shares the node is no member of a group any more.
+            await self._gone(command.node, command.jid)
         if isinstance(result, Subscribed) and seats is None:
             await self._ask(Leave(command.node, command.jid))
             return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "you are subscribed to as many nodes as you may")
-        # A refusal that may pass says nothing of an earlier subscription of the same JID, or of this one.
-        if isinstance(result, Refused) and not result.problem.retryable:
+        # A refusal that may pass says nothing of an earlier subscription of the same JID, or of this one; nor does another's
+        # ownership.
+        if isinstance(result, Refused) and not (result.problem.retryable or result.problem is Problem.PARTITION_OWNED):
             await self._attend("left", command.jid, command.node)
         return result
 
@@ -45,6 +51,7 @@ class Attendance:
         result: Left | Refused = await outcome
         if isinstance(result, Refused):
             return result
+        await self._gone(command.node, command.jid)
         # Locks outlive the subscription (Q34): presence must find whoever still holds some.
         if result.held == 0:
             await self._attend("left", command.jid, command.node)
@@ -65,6 +72,7 @@ class Attendance:
             left = await self._ask(Leave(seat.node, seat.jid))
         if isinstance(left, Left) or (isinstance(left, Refused) and left.problem is Problem.NODE_NOT_FOUND):
             await self._attend("left", seat.jid, seat.node)
+            await self._gone(seat.node, seat.jid)
 
     async def _attend(self, kind: str, jid: Jid, node: str = "") -> tuple[Seat, ...] | None:
         queue = self._queues.setdefault(bare(jid), asyncio.Lock())

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from broker.model import commands
+from broker.model.items import Owned
 from broker.model.names import Jid
 from broker.model.qos import Qos
 from broker.model.results import Result, Subscribed
@@ -148,8 +149,64 @@ class Subscribers:
     scan: str = "0"
 
 
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """Let a subscriber own a partition; judged like a subscription of `sender`.
+
+    `epoch` None asks for none, and `EPOCH_NEXT` for the one after the recorded whoever owns it. `expected` is the fence that
+    a hand-over was computed from. `dry`: judge and change nothing.
+    """
+
+    node: str
+    sender: Jid
+    jid: Jid
+    credit: int
+    qos: Qos
+    group: str
+    epoch: int | None
+    partition: int
+    expected: int | None = None
+    reason: str = "stolen"
+    dry: bool = False
+
+
+EPOCH_NEXT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Detach:
+    """End the ownership of one partition in order, with the locks; with a `reason` the owner is told."""
+
+    node: str
+    jid: Jid
+    partition: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepOne:
+    """Renew the lease of one partition, if the sender owns it."""
+
+    node: str
+    sender: Jid
+    partition: int
+
+
 Internal = (
-    Expire | Resend | Leave | DeadLetter | Handed | Find | Recount | Sit | Settle | Withdraw | Deposit | Subscribers
+    Expire
+    | Resend
+    | Leave
+    | DeadLetter
+    | Handed
+    | Find
+    | Recount
+    | Sit
+    | Settle
+    | Withdraw
+    | Deposit
+    | Subscribers
+    | Detach
+    | KeepOne
 )
 
 
@@ -220,6 +277,7 @@ LaneCommand = (
     Internal
     | Follow
     | Extent
+    | Attach
     | commands.Publish
     | commands.Retract
     | commands.Unlock
@@ -238,7 +296,7 @@ LaneCommand = (
 )
 """What a partition's lane carries out by one script; a `Bounce` or a `Confirm` too, which name their partition in full."""
 
-Outcome = Result | Scanned | Left | Found | Begun | Sat | Settled | Withdrawn
+Outcome = Result | Scanned | Left | Owned | Found | Begun | Sat | Settled | Withdrawn
 """How any of these turns out."""
 
 Ask = Callable[[LaneCommand], Awaitable[Outcome]]

@@ -23,7 +23,7 @@ from broker.model.results import Refused
 from broker.redis_core.around import Neighbours, Surroundings
 from broker.redis_core.batches import Batch, Ticket, batched
 from broker.redis_core.calls import OF
-from broker.redis_core.calls.call import Reply, delivery
+from broker.redis_core.calls.call import Reply, delivery, ownership_lost
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import Expire, Handed, Internal, Outcome, Resend, Scanned, ignored
 from broker.redis_core.known import Known
@@ -283,9 +283,13 @@ class Lane:
 
     def _hand_out(self, record: NodeRecord, read: Reply) -> None:
         partition = record.partition(self.number)
-        for jid, item, token in read.notices:
-            self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token))
-            self._around.count("expired")
+        for kind, *values in read.notices:
+            if kind == b"lost":
+                self._around.notify(ownership_lost(values, partition))
+            else:
+                jid, item, token = values
+                self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token))
+                self._around.count("expired")
         for row in read.deliveries:
             made = delivery(row, partition, record.config)
             self._around.deliver(made)

@@ -4,7 +4,8 @@ from collections.abc import Collection
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from broker.model.results import Counted
+from broker.model.commands import Bounce, Command
+from broker.model.results import Counted, Done, Published, Refused, Result, Retracted, Unlocked
 
 _COUNTERS = {
     "published": "Items accepted from publishers",
@@ -56,6 +57,20 @@ class Metrics:
     def count(self, what: str, amount: int = 1) -> None:
         """Add to a counter."""
         self._counters[what].inc(amount)
+
+    def tally(self, command: Command, result: Result) -> None:
+        """Count how a command turned out."""
+        match result:
+            case Refused():
+                self.count("refused")
+            case Published(duplicate=duplicate):
+                self.count("duplicates" if duplicate else "published")
+            case Retracted(replayed=False):
+                self.count("acknowledged")
+            case Unlocked(replayed=False):
+                self.count("released")
+            case Done() if isinstance(command, Bounce):
+                self.count("bounced")
 
     def gauge(self, node: str, counted: Counted) -> None:
         """Set the gauges of a node."""

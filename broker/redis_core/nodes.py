@@ -157,6 +157,7 @@ class NodeWork:
             left = await self._ask(Leave(record.name, seat))
             while isinstance(left, Left) and left.held > 0:
                 left = await self._ask(Leave(record.name, seat))
+            self._changed(record.name)
 
     async def delete(self, command: Delete) -> Result:
         """Delete the node and tell all who were subscribed (P24)."""

@@ -11,7 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from broker.model.commands import Bounce, Commit, Confirm, Options, Publish, Read, Renew, Retract, Unlock
-from broker.redis_core.internal import DeadLetter, Expire, Find, Handed, Resend, Subscribers
+from broker.redis_core.internal import Attach, DeadLetter, Detach, Expire, Find, Handed, KeepOne, Resend, Subscribers
 
 BANK = 0
 """The partition that knows every subscription, and what of its credit lies elsewhere."""
@@ -71,6 +71,9 @@ def place(command: Any, count: int) -> int | Home | Place:
             | Find(partition=number)
             | Commit(partition=number)
             | Read(partition=number)
+            | Attach(partition=number)
+            | Detach(partition=number)
+            | KeepOne(partition=number)
         ):
             pass
         case Bounce() | Confirm():

@@ -29,7 +29,7 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.results import Refused
 from broker.redis_core.calls.workers import subid_refusal
-from broker.redis_core.internal import Extent, Follow
+from broker.redis_core.internal import Attach, Extent, Follow
 
 _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
 _READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
@@ -38,7 +38,9 @@ _OUTCAST = Refused(Problem.FORBIDDEN, "the node's owners have barred you from it
 _OWNERS_ONLY = Refused(Problem.FORBIDDEN, "only the node's owners may do this")
 
 
-def refusal(command: Command | Follow | Extent, record: NodeRecord) -> Refused | None:  # noqa: PLR0911  (a table of cases)
+def refusal(  # noqa: PLR0911  (a table of cases)
+    command: Command | Follow | Extent | Attach, record: NodeRecord
+) -> Refused | None:
     """Refuse a command that its sender's standing does not allow; None lets it pass on to its script."""
     standing = record.affiliation(bare(command.sender))
     if standing is Affiliation.OUTCAST:
@@ -46,10 +48,10 @@ def refusal(command: Command | Follow | Extent, record: NodeRecord) -> Refused |
     match command:
         case Publish():
             return _publishing(command, record, standing)
-        case Subscribe() | Adjust() | Options() | Unsubscribe():
+        case Subscribe() | Attach() | Adjust() | Options() | Unsubscribe():
             if bare(command.jid) != bare(command.sender):
                 return Refused(Problem.JID_MISMATCH, "you may act for your own JID only")
-            if isinstance(command, Subscribe):
+            if isinstance(command, Subscribe | Attach):
                 return _reading(record, standing) or _working(command, record)
             return subid_refusal(command)
         case Browse() | Extent():
@@ -76,7 +78,7 @@ def _publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> 
     return None
 
 
-def _working(command: Subscribe, record: NodeRecord) -> Refused | None:
+def _working(command: Subscribe | Attach, record: NodeRecord) -> Refused | None:
     if not record.config.queueing:
         return Refused(Problem.UNAVAILABLE, "the node is being changed")
     return Refused(Problem.OPTIONS_REQUIRED) if command.credit is None else None

@@ -17,6 +17,7 @@ from broker.redis_core.directory import Directory
 from broker.redis_core.internal import Ask, Expire, Outcome, Resend, Scanned, ignored
 from broker.redis_core.lane import Lane
 from broker.redis_core.metrics import Metrics
+from broker.redis_core.owners import Owners
 from broker.redis_core.places import BANK
 from broker.redis_core.pulse import Pulse, Visits
 from broker.redis_core.routes import Routes
@@ -34,6 +35,7 @@ class Lanes(Protocol):
 
     frontend: str
     metrics: Metrics
+    owners: Owners
 
     def routes(self, node: str) -> Routes:
         """Give the lanes of a node's partitions."""
@@ -102,6 +104,8 @@ class Rounds:
             self._next = await self._directory.partitions(names)
         for partition in self._next[:1]:
             self._visit(partition, ignored)
+            if partition.number == 0:
+                self._core.background(self._core.owners.settle(partition.node))
             if partition.number == BANK + 1:
                 # Credit that a crash has lost between two partitions, or that a failover has brought back, is counted anew.
                 self._core.background(self._core.routes(partition.node).recount())

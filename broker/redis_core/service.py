@@ -24,25 +24,23 @@ from broker.model.commands import (
     Deliver,
     Describe,
     Hold,
+    Keep,
     Nodes,
+    Options,
     Presence,
     Purge,
     Subscribe,
     Unsubscribe,
 )
 from broker.model.core import Outlet, Reply
-from broker.model.items import Delivery, Notice
+from broker.model.items import Delivery, Notice, OwnershipLost
 from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.qos import Stage
 from broker.model.results import (
-    Done,
-    Published,
     Refused,
     Result,
-    Retracted,
-    Unlocked,
 )
 from broker.redis_core.assured import Assured
 from broker.redis_core.attendance import Attendance
@@ -53,7 +51,9 @@ from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.nodes import NodeWork, Rules
+from broker.redis_core.owners import Owners, owns
 from broker.redis_core.pulse import Pulse
+from broker.redis_core.roster import Roster
 from broker.redis_core.rounds import Rounds
 from broker.redis_core.routes import Routes
 from broker.redis_core.server import Server
@@ -93,7 +93,8 @@ class RedisCore:
             notify=outlet.notify,
         )
         self._letters = DeadLetters(self._directory, self._nodes, self._ask)
-        self._attendance = Attendance(self._directory, self._ask)
+        self.owners = Owners(self, Roster(self._server), self._directory, self._ask, self._forget)
+        self._attendance = Attendance(self._directory, self._ask, self.owners.left)
         self._pulse = Pulse(self._server, self.frontend)
         self._assured = Assured(self._server, settings, self.ask)
         self._rounds = Rounds(self, self._directory, self._pulse, self._ask, self._assured.finish)
@@ -110,7 +111,7 @@ class RedisCore:
 
         def answer(result: Result) -> None:
             self.metrics.turn.observe(time.monotonic() - began)
-            self._tally(command, result)
+            self.metrics.tally(command, result)
             reply(result)
 
         match command:
@@ -118,6 +119,12 @@ class RedisCore:
                 self._spawn(self._assured.hold(command), answer)
             case Deliver():
                 self._spawn(self._assured.deliver(command), answer)
+            case Subscribe() if owns(command):
+                self._spawn(self.owners.subscribe(command, self._attendance.subscribe), answer)
+            case Options():
+                self._spawn(self.owners.options(command, self._begin(command)), answer)
+            case Keep():
+                self._spawn(self.owners.keep(command), answer)
             case Subscribe():
                 self._spawn(self._attendance.subscribe(command, self._begin(command)), answer)
             case Unsubscribe():
@@ -224,8 +231,10 @@ class RedisCore:
         self._outlet.deliver(delivery)
 
     def notify(self, notice: Notice) -> None:
-        """Hand a notice to the door."""
+        """Hand a notice to the door; what an owner has lost is for others to have."""
         self._outlet.notify(notice)
+        if isinstance(notice, OwnershipLost):
+            self.background(self.owners.lost(notice))
 
     def congested(self) -> bool:
         """Tell whether the door has more to write than it should."""
@@ -290,6 +299,11 @@ class RedisCore:
         return [lane for routes in self._routes.values() for lane in routes.lanes()]
 
     def _changed(self, node: str) -> None:
+        self._forget(node)
+        # It may have more partitions now, or members who are not admitted any more.
+        self.background(self.owners.settle(node))
+
+    def _forget(self, node: str) -> None:
         if node in self._routes:
             self._routes[node].forget()
 
@@ -324,19 +338,6 @@ class RedisCore:
             log.warning("background work put off", error=str(error))
         except Exception:
             log.exception("background work failed")
-
-    def _tally(self, command: Command, result: Result) -> None:
-        match result:
-            case Refused():
-                self.metrics.count("refused")
-            case Published(duplicate=duplicate):
-                self.metrics.count("duplicates" if duplicate else "published")
-            case Retracted(replayed=False):
-                self.metrics.count("acknowledged")
-            case Unlocked(replayed=False):
-                self.metrics.count("released")
-            case Done() if isinstance(command, Bounce):
-                self.metrics.count("bounced")
 
 
 def _fulfil(future: asyncio.Future[Any], result: Any) -> None:

@@ -28,6 +28,8 @@ WIRE: Final = {
     Problem.NODE_FULL: Wire("wait", "conflict", "node-full"),
     Problem.NODE_NAME_INVALID: Wire("modify", "bad-request"),
     Problem.PARTITION_NOT_FOUND: Wire("cancel", "item-not-found"),
+    Problem.GROUP_NOT_FOUND: Wire("cancel", "item-not-found"),
+    Problem.PARTITION_OWNED: Wire("cancel", "conflict"),
     Problem.ITEM_REQUIRED: Wire("modify", "bad-request", "item-required"),
     Problem.ITEM_NOT_FOUND: Wire("cancel", "item-not-found"),
     Problem.ITEM_ID_INVALID: Wire("modify", "bad-request"),

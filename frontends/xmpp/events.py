@@ -9,11 +9,11 @@ from typing import Final, assert_never
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Bounce, Retract, Unlock
-from broker.model.items import Delivery, Lock, LockEnded, NodeEvent, Notice
+from broker.model.items import Delivery, Lock, LockEnded, NodeEvent, Notice, OwnershipGained, OwnershipLost
 from broker.model.names import Jid
 from broker.model.qos import Stage
 from broker.model.results import Retracted, Unlocked
-from frontends.xmpp import confirmations, delivery_ids, payloads, stanzas, streams
+from frontends.xmpp import confirmations, delivery_ids, ownership, payloads, stanzas, streams
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped, moment
 
@@ -93,6 +93,8 @@ class Events:
         match notice:
             case LockEnded(node, subscriber, item_id, token):
                 return self._items(subscriber, node, self._unlock(item_id, token))
+            case OwnershipGained() | OwnershipLost():
+                return self._message(notice.subscriber, ownership.told(notice))
             case NodeEvent(node, subscriber, what):
                 return self._message(subscriber, f"<{what} node='{escaped(node)}'/>")
             case _:

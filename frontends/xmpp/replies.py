@@ -14,6 +14,7 @@ from broker.model.commands import (
     Deliver,
     Describe,
     Hold,
+    Keep,
     Locks,
     Nodes,
     Options,
@@ -39,6 +40,7 @@ from broker.model.results import (
     Done,
     Extents,
     Held,
+    Kept,
     Listing,
     Published,
     Purged,
@@ -51,11 +53,22 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from frontends.xmpp import configuration, disco, elements, errors, events, forms, payloads, qos, streams
+from frontends.xmpp import (
+    configuration,
+    disco,
+    elements,
+    errors,
+    events,
+    forms,
+    ownership,
+    payloads,
+    qos,
+    streams,
+)
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped, moment
 from frontends.xmpp.stanzas import Iq, Question, View
-from frontends.xmpp.subscriptions import CREDIT, GAP, PARTITION, QOS, START
+from frontends.xmpp.subscriptions import CREDIT, GAP, QOS, START
 
 _ECHOED: Final = (f"{{{ns.PUBSUB}}}retract", f"{{{ns.PUBSUB}}}subscribe", f"{{{ns.QUEUEING}}}unlock")
 _ECHO_BYTES: Final = 8_192
@@ -106,6 +119,8 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return _published(node, item_id, duplicate=duplicate)
         case Renew(node, _, item_id), Renewed(token, deadline_ms):
             return _renewed(node, item_id, token, deadline_ms)
+        case Keep(node), Kept():
+            return ownership.kept(node, outcome)
         case Locks(node), Held(locks):
             return _held(node, locks)
         case Subscribe(node), Subscribed():
@@ -162,9 +177,10 @@ def _subscribed(node: str, granted: Subscribed) -> bytes:
         fields.append(forms.Field(QOS, (granted.qos.value,)))
     # A stream is told which partitions it reads (E11), from where on, and whether it has come too late (EX7).
     if granted.streams:
-        fields.append(forms.Field(PARTITION, tuple(str(stream.partition) for stream in granted.streams)))
+        fields.append(forms.Field(ownership.PARTITION, tuple(str(stream.partition) for stream in granted.streams)))
         fields.append(forms.Field(START, tuple(f">{stream.offset}" for stream in granted.streams)))
         fields.append(forms.Field(GAP, tuple("1" if stream.gap else "0" for stream in granted.streams)))
+    fields += ownership.granted(granted)
     form = forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
     return (
         f"<pubsub xmlns='{ns.PUBSUB}'><subscription {_subscription(node, granted)} subscription='subscribed'/>"
@@ -177,6 +193,7 @@ def _options(node: str, granted: Subscribed) -> bytes:
     fields = (
         forms.Field(CREDIT, (str(granted.credit),), "text-single", required=True),
         forms.Field(QOS, (granted.qos.value,), "list-single", choices=choices),
+        *ownership.granted(granted),
     )
     form = forms.written("form", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
     return f"<pubsub xmlns='{ns.PUBSUB}'><options {_subscription(node, granted)}>{form}</options></pubsub>".encode()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.commands import Browse, Command, Locks, Publish, Renew, Retract, Unlock
+from broker.model.commands import Browse, Command, Keep, Locks, Publish, Renew, Retract, Unlock
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import attributes, disco, messages, owners, payloads, streams, subscriptions
 from frontends.xmpp import namespaces as ns
@@ -139,6 +139,9 @@ def _browse(iq: Iq, pubsub: Element) -> Browse:
 def _renew(iq: Iq, renew: Element) -> Question:
     expect(iq, "set")
     node = attributes.node(renew)
+    if not len(renew):
+        # Without an item it is an owner's heartbeat (EX16).
+        return Question(iq, Keep(node, iq.sender))
     item = _one_item(renew)
     partition = attributes.partition(item, renew.find(attributes.HINT))
     return Question(iq, Renew(node, iq.sender, attributes.item_id(item), attributes.token(item), partition))

@@ -1,9 +1,8 @@
 """Requests about a subscription and its options (XEP-0254 §2.1, XEP-0060 §6.1 to §6.3). Must not know replies.
 
-The options are the credit, how many items at once, how surely each arrives (urn:xmpp:qos), which partitions they come from, and
-where in the log a stream starts. Up to MAX_CREDIT credit is
-granted as asked; up to a million the most is granted and the result says so (Q9); beyond that it is a mistake and refused
-(Q11).
+The options are the credit, how many items at once, how surely each arrives (urn:xmpp:qos), which partitions they come from or
+are to be owned, and where in the log a stream starts. Up to MAX_CREDIT credit is granted as asked; up to a million the most is
+granted and the result says so (Q9); beyond that it is a mistake and refused (Q11).
 """
 
 from collections.abc import Mapping
@@ -16,13 +15,12 @@ from broker.model.names import Jid, resource
 from broker.model.options import MAX_CREDIT
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
-from frontends.xmpp import attributes, forms, streams
+from frontends.xmpp import attributes, forms, ownership, streams
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.stanzas import Iq, expect, only
 
 CREDIT: Final = "pubsub#queue_requests"
 QOS: Final = "stanzaq#qos"
-PARTITION: Final = "stanzaq#partition"
 START: Final = "stanzaq#start"
 GAP: Final = "stanzaq#gap"
 _CREDIT_BARE: Final = "queue_requests"
@@ -46,15 +44,9 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     if chosen.get("node", node) != node or attributes.any_jid(chosen.get("jid", jid)) != jid:
         raise MalformedRequest(Problem.BAD_REQUEST, "the options are for another subscription than the subscribe")
     wish = _chosen(chosen, jid)
-    return Subscribe(
-        node,
-        iq.sender,
-        jid,
-        wish.credit,
-        wish.qos or Qos.UNACKNOWLEDGED,
-        partitions=wish.partitions,
-        start=wish.start,
-    )
+    own = wish.own
+    qos = wish.qos or Qos.UNACKNOWLEDGED
+    return Subscribe(node, iq.sender, jid, wish.credit, qos, own.partitions, own.group, own.epoch, wish.start)
 
 
 def unsubscribe(iq: Iq, pubsub: Element) -> Unsubscribe:
@@ -74,8 +66,10 @@ def options(iq: Iq, pubsub: Element) -> Options | Adjust:
     wish = _chosen(chosen, jid)
     if wish.credit is None:
         raise MalformedRequest(Problem.OPTIONS_REQUIRED)
-    if wish.partitions or wish.start:
-        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{PARTITION} and {START} are chosen when subscribing")
+    if wish.own != ownership.Wish() or wish.start:
+        raise MalformedRequest(
+            Problem.OPTIONS_INVALID, "partitions, and where a stream starts, are chosen by subscribing anew"
+        )
     return Adjust(node, iq.sender, jid, subid, wish.credit, wish.qos)
 
 
@@ -85,7 +79,7 @@ class _Chosen:
 
     credit: int | None
     qos: Qos | None
-    partitions: tuple[int, ...]
+    own: ownership.Wish
     start: str
 
 
@@ -98,12 +92,12 @@ def _chosen(chosen: Element, jid: Jid) -> _Chosen:
         raise MalformedRequest(Problem.OPTIONS_INVALID, "there are no options to cancel")
     # What is not honoured must not look granted, so an unknown option is refused (XEP-0060 §6.3.5).
     for name in fields:
-        if name not in {CREDIT, _CREDIT_BARE, QOS, PARTITION, START}:
+        if name not in {CREDIT, _CREDIT_BARE, QOS, START} | ownership.FIELDS:
             raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name[:80]} is no option of a queue")
     return _Chosen(
         _credit(fields),
         _qos(fields[QOS], jid) if QOS in fields else None,
-        tuple(dict.fromkeys(streams.partition(value) for value in fields.get(PARTITION, ()))),
+        ownership.wish(fields),
         _start(fields[START]) if START in fields else "",
     )
 

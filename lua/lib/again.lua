@@ -1,6 +1,6 @@
 -- A delivery that is sent again, or goes on to its next stage: same token, a new sequence, another frontend to send it.
 -- NEEDS: deadlines
---- @include partition entries flights unconfirmed
+--- @include partition entries flights unconfirmed owner
 local again = {NOTHING = {by = '', body = '', key = ''}}
 
 -- Puts the delivery into the caller's hands and gives the row that says what to send. Nothing past the deadline: that is
@@ -10,7 +10,7 @@ function again.row(flight)
   local deadline = tonumber(redis.call('ZSCORE', key.deadlines, position))
   local stage = unconfirmed.of(position)
   local entry = stage == 'deliver' and again.NOTHING or entries.get(flight.log_id)
-  if not (entry and deadline and deadline > partition.now) then return nil end
+  if not (entry and deadline and deadline > partition.now) or owner.fenced(flight) then return nil end
   if stage == 'assured' then deadline = partition.deadline end
   partition.token = partition.token + 1
   flights.entrust(position, flight.line, arg.frontend, string.format('%d', partition.token))

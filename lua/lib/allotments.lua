@@ -1,6 +1,6 @@
 -- Allotments on their way: credit is taken out of one partition and put into another, each in a script of its own.
 -- NEEDS: turns
---- @include subscriptions credit shares
+--- @include subscriptions credit shares owner
 local allotments = {MOST = 32}
 
 -- Takes out up to `most` of what is free, or of all with `recall`; gives how much, and the count that it belongs to.
@@ -37,8 +37,13 @@ end
 -- Takes up to `most` free credit out of this partition, from the least recently served on; gives rows of gifts.
 function allotments.gather(to, most)
   local gifts = {}
+  local who = owner.get()
   for _, subid in ipairs(redis.call('ZRANGE', key.turns, 0, allotments.MOST - 1)) do
-    local amount, born = allotments.withdraw(subscriptions.get(subid), most, false)
+    local amount, born = 0, nil
+    -- An owner's credit lies where it owns, and nowhere else.
+    if not who or who.subid ~= subid then
+      amount, born = allotments.withdraw(subscriptions.get(subid), most, false)
+    end
     if amount > 0 then gifts[#gifts + 1] = {to, subid, born, amount} end
     most = most - amount
     if most <= 0 then break end

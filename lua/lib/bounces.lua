@@ -10,7 +10,7 @@ function bounces.count(subid, gone)
   subscriber.bounces = subscriber.bounces + 1
   subscriptions.put(subscriber)
   if gone or subscriber.bounces >= tonumber(arg.max_bounces) then
-    leave.remove(subid)
+    leave.remove(subid, true, 'gone')
     ending.ended[#ending.ended + 1] = subscriber.jid
     leave.release(subid, 'bounced', 'gone')
   end

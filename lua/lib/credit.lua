@@ -1,7 +1,7 @@
 -- Credit and turns: a subscriber stands in `turns` while it may take another item and in `resting` while not; the score is
 -- when it was last served (a token). Credit is counted from the set of what it holds, never kept (guarantee 3).
 -- NEEDS: subscribers held turns resting
---- @include subscriptions flights
+--- @include subscriptions flights owner
 local credit = {}
 
 function credit.held(subid)
@@ -22,9 +22,16 @@ function credit.settle(subid, reached)
   end
 end
 
+-- While the partition is owned, nobody else is next (E28).
+local function next_in_turn(count)
+  local who = owner.get()
+  if not who then return redis.call('ZRANGE', key.turns, 0, count - 1) end
+  return not who.clearing and redis.call('ZSCORE', key.turns, who.subid) and {who.subid} or {}
+end
+
 -- Up to `count` subscribers with free credit, the least recently served first, and how much they can take together.
 function credit.candidates(count)
-  local subids = redis.call('ZRANGE', key.turns, 0, count - 1)
+  local subids = next_in_turn(count)
   if #subids == 0 then return {}, 0 end
   local lines, found, room = redis.call('HMGET', key.subscribers, unpack(subids)), {}, 0
   for i, subid in ipairs(subids) do

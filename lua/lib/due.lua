@@ -1,7 +1,7 @@
 -- When the partition next needs a visit: a lock's deadline, a delay's end, what to try or to hand over again, what of the
--- log gets too old.
+-- log gets too old, and the end of its owner's lease.
 -- NEEDS: log deadlines delayed handover retries
---- @include partition positions
+--- @include partition positions owner
 -- `retry_at` is when the first hand-over is to be taken up again; a script that has not looked says a whole time from now.
 local due = {RETRY_MS = 5000, GRAIN_MS = 60000}
 
@@ -26,6 +26,11 @@ function due.next()
   if partition.keep_ms > 0 and partition.kept > 0 then
     local old = aged()
     if soonest == 0 or old < soonest then soonest = old end
+  end
+  local who = owner.get()
+  if who then
+    local lease = who.clearing and partition.now or who.lease
+    if soonest == 0 or lease < soonest then soonest = lease end
   end
   return soonest
 end

@@ -12,6 +12,11 @@ function jids.covers(jid, sender)
   return jid == sender or jid == jids.bare(sender)
 end
 
+-- Whether an entry of the log, if there is one, is the sender's.
+function jids.published(sender, entry)
+  return entry and entry.by == jids.bare(sender)
+end
+
 function jids.subids(text)
   return string.match(text, '^(%d+) (%d+)$')
 end

@@ -1,6 +1,6 @@
 -- The decision table of requirements §1.7 (rows 4 to 11; the rows before it need no item and are judged by the frontend).
 -- NEEDS:
---- @include writes entries flights history items answers jids
+--- @include writes entries flights history items answers jids owner
 local judge = {}
 
 -- Looks up what a batch of rows names with one call per key.
@@ -26,21 +26,19 @@ local function was_holder(row)
   return history.knows(history.of(row.position), jids.subids(row.subids))
 end
 
-local function published(row, entry)
-  return entry and entry.by == jids.bare(row.sender)
-end
-
 -- Gives a word: `held`, `waiting` (not locked, and the requester may delete it), `replayed`, or the problem's code.
 function judge.verdict(row)
   local flight = row.flight
   local mine = flight and jids.covers(flight.jid, row.sender)
-  if mine and row.token == flight.token then return 'held' end
+  -- A lock from before the owner's attach is nobody's any more, whatever frontends or JIDs say (EX11).
+  local live = mine and not owner.fenced(flight)
+  if live and row.token == flight.token then return 'held' end
   row.answered = answers.given(row)
   if row.answered then return 'replayed' end
   if not row.position then return 'item-not-found' end
-  if mine then return row.token == '' and 'held' or 'lock-lost' end
+  if mine then return live and row.token == '' and 'held' or 'lock-lost' end
   if flight then
-    if row.owner == '1' or was_holder(row) or published(row, entries.get(flight.log_id)) then
+    if row.owner == '1' or was_holder(row) or jids.published(row.sender, entries.get(flight.log_id)) then
       return 'locked-by-another'
     end
     return 'forbidden'
@@ -48,7 +46,7 @@ function judge.verdict(row)
   row.entry = items.waiting(row.position, row.item)
   if not row.entry then return 'item-not-found' end
   if was_holder(row) then return 'lock-lost' end
-  if row.owner == '1' or published(row, row.entry) then return 'waiting' end
+  if row.owner == '1' or jids.published(row.sender, row.entry) then return 'waiting' end
   return 'forbidden'
 end
 

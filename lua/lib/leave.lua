@@ -1,6 +1,6 @@
 -- How a subscriber leaves, and how all that it holds is given back at once.
 -- NEEDS: subscribers turns resting held shares
---- @include writes flights credit ending window
+--- @include writes flights credit ending window disown
 local leave = {CHUNK = 300}
 
 function leave.stop_working(subid)
@@ -9,7 +9,9 @@ function leave.stop_working(subid)
   redis.call('HDEL', key.shares, subid)
 end
 
-function leave.remove(subid)
+-- What it owned is free; with `kept` and `reason` as `disown.of` has them.
+function leave.remove(subid, kept, reason)
+  disown.of(subid, kept, reason)
   leave.stop_working(subid)
   window.forget(subid)
   return redis.call('HDEL', key.subscribers, subid) == 1

@@ -1,7 +1,7 @@
 -- What partitions of one node tell each other of credit, by way of the frontends: who has items and no credit for them, and
 -- who gives some of its own. `wants` lists those in need, the one longest in need first: their number and what is locked there.
 -- NEEDS: turns ready log inflight
---- @include partition allotments ending
+--- @include partition allotments ending owner
 local lending = {gifts = {}}
 
 -- Before what was freed is used here: whoever has less gets some of it, and whoever has nothing gets the last of it, so that no
@@ -26,7 +26,8 @@ function lending.report()
   local spare = redis.call('ZCARD', key.turns)
   local locked = redis.call('HLEN', key.inflight)
   local wanted = 0
-  if spare == 0 and (partition.cursor ~= partition.tail or redis.call('EXISTS', key.ready) == 1) then
+  -- While the partition is owned nobody else's credit is of use here.
+  if spare == 0 and not owner.get() and (partition.cursor ~= partition.tail or redis.call('EXISTS', key.ready) == 1) then
     wanted = math.min(allotments.MOST, math.max(1, redis.call('XLEN', key.log) - partition.kept - locked))
   end
   return {wanted, spare, locked, lending.gifts, ending.ended}

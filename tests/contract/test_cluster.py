@@ -316,7 +316,7 @@ async def test_dead_letters_between_masters(
     for position, line in redis_cluster.ask(here, "HGETALL", handover).items():
         at, _, rest = line.partition(" ")
         redis_cluster.ask(here, "HSET", handover, position, f"{int(at) - 5_000} {rest}")
-    core.lane(name).mark()
+    core.routes(name).lane().mark()
     async with asyncio.timeout(10):
         while True:
             counted = await core.ask(Stats(name, ALICE))

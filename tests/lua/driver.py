@@ -30,6 +30,9 @@ PARTITIONED: Final = frozenset(
 )
 """Scripts that answer in the shape that `broker.redis_core.calls.call.Reply` reads."""
 
+NOTICES: Final = {"unlocked": 4, "lost": 6}
+"""How long each kind of notice is."""
+
 DEFAULTS: Final[Mapping[str, str]] = {
     "revision": "",
     "frontend": "f1",
@@ -226,7 +229,7 @@ class Queue:
             assert {row[0] for row in answer.rows} <= set(found.row_returns)
         for delivery in answer.deliveries:
             assert all(isinstance(delivery[i], int) for i in (3, 4, 5, 8)), delivery
-        assert all(len(notice) == 3 for notice in answer.notices)
+        assert all(len(notice) == NOTICES[notice[0]] for notice in answer.notices)
         assert (type(answer.due), type(answer.more), type(answer.token)) == (int, int, int)
 
     # What follows says each operation in one line.
@@ -274,6 +277,27 @@ class Queue:
         rows = self.run("read", start=start, **fixed).rows
         return [row[1] for row in rows[4]]
 
+    def attach(
+        self,
+        jid: str,
+        epoch: Any = "",
+        *,
+        group: str = "g",
+        credit: int = 10,
+        expected: Any = "",
+        dry: str = "",
+        **fixed: Any,
+    ) -> Answer:
+        """Attach a JID as the owner of the partition."""
+        row = {"subid": subid(jid), "jid": jid, "credit": credit, "qos": "unacknowledged", "group": group}
+        return self.run(
+            "attach", {**row, "epoch": epoch, "expected": expected, "reason": "stolen", "dry": dry}, **fixed
+        )
+
+    def keep(self, jid: str) -> Answer:
+        """Let an owner say that it is there."""
+        return self.run("keep", {"subids": subids(jid)})
+
     def recount(self, jid: str) -> str:
         """Begin a count of a subscription in the bank; gives its name."""
         row = {"subid": subid(jid), "jid": "", "credit": "", "qos": "", "must": "1"}
@@ -302,9 +326,9 @@ class Queue:
         line: Any = self.client.hget(self.key("subscribers"), subid(jid))
         return int(line.split()[0])
 
-    def unsubscribe(self, jid: str, *, release: str = "") -> Answer:
+    def unsubscribe(self, jid: str, *, release: str = "", kept: str = "", reason: str = "") -> Answer:
         """Remove a subscription."""
-        return self.run("unsubscribe", {"subid": subid(jid), "release": release})
+        return self.run("unsubscribe", {"subid": subid(jid), "release": release, "kept": kept, "reason": reason})
 
     def retract(self, jid: str, item: str, token: Any = "", **more: Any) -> Answer:
         """Retract an item."""

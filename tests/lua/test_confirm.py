@@ -208,7 +208,7 @@ def test_past_the_deadline(queue: Queue) -> None:
     queue.subscribe(W1, 0, "acknowledged")
     queue.now += 60_000
     answer = queue.expire()
-    assert answer.notices == [[W1, "a", delivery.token]] and answer.deliveries == []
+    assert answer.notices == [["unlocked", W1, "a", delivery.token]] and answer.deliveries == []
 
 
 def test_level_of_the_delivery(queue: Queue) -> None:

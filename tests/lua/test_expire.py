@@ -13,7 +13,7 @@ def test_passes_on(queue: Queue) -> None:
     assert queue.expire() == type(queue.expire())("ok", [], [], [], [], T0 + 60_000, 0, token)
     queue.now += 1
     answer = queue.expire()
-    assert answer.notices == [[W1, "a", token]]
+    assert answer.notices == [["unlocked", W1, "a", token]]
     assert answer.given == [(W2, "a")]
     assert answer.due == T0 + 120_000
     assert [r["type"] for r in queue.journal()] == ["expired"]

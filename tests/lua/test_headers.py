@@ -10,7 +10,7 @@ from broker.journal.schema import STORED, Kind
 from broker.model.problems import Problem
 from broker.redis_core.calls import OF
 from broker.scripts.source import Fragment, Script, fields, fragment, includes, ordered
-from tests.lua.driver import FOLDER, PARTITIONED, SCRIPTS
+from tests.lua.driver import FOLDER, NOTICES, PARTITIONED, SCRIPTS
 
 HERE = Path(__file__).parent
 FRAGMENTS = {path.stem: fragment(FOLDER, path.stem) for path in sorted((FOLDER / "lib").glob("*.lua"))}
@@ -90,9 +90,9 @@ def test_returns(found: Script) -> None:
     for pair in re.findall(r"and '(ok)' or '([a-z-]+)'", text):
         written |= set(pair)
     declared = set(found.returns) | set(found.row_returns)
-    # `held` and `waiting` are the judge's words to the operation, which answers others for them.
+    # `held` and `waiting` are the judge's words to the operation, which answers others for them; notices have kinds.
     assert declared <= written
-    assert written - declared <= {"held", "waiting", "replayed"}
+    assert written - declared <= {"held", "waiting", "replayed", *NOTICES}
     assert declared <= ANSWERS_OF_THEIR_OWN | {problem.value for problem in Problem}
 
 

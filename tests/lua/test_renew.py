@@ -14,7 +14,7 @@ def test_time_begins_anew(queue: Queue) -> None:
     queue.now += 59_999
     assert queue.expire().notices == []
     queue.now += 1
-    assert queue.expire().notices == [[W1, "a", token]]
+    assert queue.expire().notices == [["unlocked", W1, "a", token]]
 
 
 def test_of_no_lock(queue: Queue) -> None:

@@ -34,6 +34,13 @@ def test_nobody(queue: Queue) -> None:
     assert queue.browse() == {"a": "waiting"}
 
 
+def test_tells_an_owner(queue: Queue) -> None:
+    """EX16: with a reason, whoever owned the partition is told; its slot is free."""
+    fence = queue.attach(W1, 3).rows[0][2]
+    assert queue.unsubscribe(W1, release="1", reason="lapsed").notices == [["lost", W1, "g", "3", fence, "lapsed"]]
+    assert queue.attach(W2, 0).notices == []
+
+
 def test_in_bounded_parts(queue: Queue) -> None:
     """X7: more than 300 locks are given back in several calls, and each tells how many are left."""
     for first in (0, 200):

@@ -17,13 +17,17 @@ from broker.model.results import Published, Refused, Retracted
 from broker.redis_core.calls import OF
 from broker.redis_core.calls.call import Reply, refused, subid
 from broker.redis_core.internal import (
+    EPOCH_NEXT,
+    Attach,
     DeadLetter,
     Deposit,
+    Detach,
     Expire,
     Extent,
     Find,
     Follow,
     Handed,
+    KeepOne,
     Leave,
     Recount,
     Resend,
@@ -60,6 +64,9 @@ SAMPLES: tuple[Any, ...] = (
     Find("n", ME, "i", 5, 1),
     Handed("n", "i1", "1-0"),
     Leave("n", ME),
+    Attach("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "g", EPOCH_NEXT, 0, 7, "moved"),
+    Detach("n", ME, 0),
+    KeepOne("n", ME, 0),
     Expire("n"),
     Resend("n", "f"),
     Subscribers("n"),
@@ -77,7 +84,7 @@ def test_samples_are_all() -> None:
     assert {type(sample) for sample in SAMPLES} == OF.keys()
     elsewhere = set(get_args(commands.Command)) - OF.keys()
     assert {kind.__name__ for kind in elsewhere} == {
-        "Presence", "Declare", "Configure", "Describe", "Affiliate", "Delete", "Nodes", "Hold", "Deliver",
+        "Presence", "Declare", "Configure", "Describe", "Affiliate", "Delete", "Nodes", "Hold", "Deliver", "Keep",
         "Partitions",
     }  # fmt: skip
 

@@ -17,6 +17,7 @@ from broker.redis_core.calls.items import (
     retract,
     unlock,
 )
+from broker.redis_core.calls.owners import attach, detach, keep
 from broker.redis_core.calls.streams import commit, extent, follow, read
 from broker.redis_core.calls.sweeps import expire, purge, resend, stats, subscribers
 from broker.redis_core.calls.workers import (
@@ -33,13 +34,16 @@ from broker.redis_core.calls.workers import (
     withdraw,
 )
 from broker.redis_core.internal import (
+    Attach,
     DeadLetter,
     Deposit,
+    Detach,
     Expire,
     Extent,
     Find,
     Follow,
     Handed,
+    KeepOne,
     Leave,
     Recount,
     Resend,
@@ -72,6 +76,9 @@ OF: dict[type, Call] = {
     Find: find,
     Handed: handed,
     Leave: leave,
+    Attach: attach,
+    Detach: detach,
+    KeepOne: keep,
     Recount: recount,
     Sit: sit,
     Settle: settle,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from broker.model.items import Delivery
+from broker.model.items import Delivery, OwnershipLost
 from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
@@ -81,6 +81,14 @@ def delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Delive
         _STAGES[stage],
         key.decode(),
         partitioned=config.partitions > 1,
+    )
+
+
+def ownership_lost(values: list[Any], partition: Partition) -> OwnershipLost:
+    """Read a notice of the kind `lost`."""
+    jid, group, epoch, fence, reason = values
+    return OwnershipLost(
+        partition.node, Jid(jid.decode()), partition.number, group.decode(), int(epoch), fence, reason.decode()
     )
 
 

@@ -25,7 +25,7 @@ from broker.redis_core.internal import (
     Withdrawn,
 )
 
-_DETAILS = {
+DETAILS = {
     b"not-subscribed": "there is no such subscription",
     b"options-invalid": "a stream is not confirmed by quality of service but by commits",
     b"too-many-subscriptions": f"the node has {MAX_SUBSCRIBERS} subscribers, the most it may",
@@ -49,7 +49,7 @@ def _recount_row(command: Recount, _record: NodeRecord) -> Values:
 
 def _subscribed(_command: Any, reply: list[Any], record: NodeRecord) -> Result | Begun:
     if reply[0] != b"ok":
-        return refused(reply[0], _DETAILS.get(reply[0], ""))
+        return refused(reply[0], DETAILS.get(reply[0], ""))
     _code, credit, qos, born, jid = reply
     subscribed = _granted(Jid(jid.decode()), credit, qos)
     return subscribed if subscribed.reads or record.config.partitions == 1 else Begun(subscribed, born.decode())
@@ -64,11 +64,13 @@ def _granted(jid: Jid, credit: int, qos: bytes) -> Subscribed:
 def _options(command: Options, reply: list[Any], _record: NodeRecord) -> Result:
     if reply[0] == b"ok":
         return _granted(command.jid, reply[1], reply[2])
-    return refused(reply[0], _DETAILS.get(reply[0], ""))
+    return refused(reply[0], DETAILS.get(reply[0], ""))
 
 
 def _unsubscribe_row(command: Unsubscribe | Leave, _record: NodeRecord) -> Values:
-    return {"subid": subid(command.jid), "release": "1" if isinstance(command, Leave) else ""}
+    gone = "1" if isinstance(command, Leave) else ""
+    # Whoever leaves in order closes what it owned; a connection that is lost is not closed by its owner (EX11).
+    return {"subid": subid(command.jid), "release": gone, "kept": gone, "reason": ""}
 
 
 def _left(_command: Unsubscribe | Leave, reply: list[Any], _record: NodeRecord) -> Left:
@@ -129,13 +131,14 @@ def subid_refusal(command: Adjust | Options | Unsubscribe) -> Refused | None:
     return None
 
 
-def _bound(_command: Any, _record: NodeRecord) -> Values:
+def bound(_command: Any, _record: NodeRecord) -> Values:
+    """Give how many subscribers a partition may have."""
     return {"max_subscribers": MAX_SUBSCRIBERS}
 
 
-subscribe = Call("subscribe", _subscribed, _bound, _row)
-adjust = Call("subscribe", _subscribed, _bound, _row)
-recount = Call("subscribe", _subscribed, _bound, _recount_row)
+subscribe = Call("subscribe", _subscribed, bound, _row)
+adjust = Call("subscribe", _subscribed, bound, _row)
+recount = Call("subscribe", _subscribed, bound, _recount_row)
 sit = Call("sit", _sat, row=_sit_row)
 settle = Call("settle", _settled, row=_settle_row)
 withdraw = Call("withdraw", _withdrawn, row=_withdraw_row)

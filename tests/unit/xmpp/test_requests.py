@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.model.commands import Browse, Locks, Publish, Renew, Retract, Unlock
+from broker.model.commands import Browse, Keep, Locks, Publish, Renew, Retract, Unlock
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import errors, requests, stanzas
@@ -131,6 +131,8 @@ def test_renew_and_locks(read: Read) -> None:
     """A worker can prolong a lock and list what it holds (QX11, QX12)."""
     renew = read(f"<renew xmlns='{ns.STANZAQ}' node='jobs'><item id='j1' token='3'/></renew>").command
     assert renew == Renew("jobs", _WORKER, "j1", 3)
+    # EX16: without an item it is an owner's heartbeat.
+    assert read(f"<renew xmlns='{ns.STANZAQ}' node='jobs'/>").command == Keep("jobs", _WORKER)
     assert read(f"<locks xmlns='{ns.STANZAQ}' node='jobs'/>", "get").command == Locks("jobs", _WORKER)
 
 
@@ -139,7 +141,9 @@ def test_renew_and_locks(read: Read) -> None:
     [
         (f"<renew xmlns='{ns.STANZAQ}' node='jobs'><item id='j1'/></renew>", "get", Problem.BAD_REQUEST),
         (f"<renew xmlns='{ns.STANZAQ}'><item id='j1'/></renew>", "set", Problem.NODE_REQUIRED),
-        (f"<renew xmlns='{ns.STANZAQ}' node='jobs'/>", "set", Problem.ITEM_REQUIRED),
+        (f"<renew xmlns='{ns.STANZAQ}' node='jobs'><job/></renew>", "set", Problem.ITEM_REQUIRED),
+        (f"<renew xmlns='{ns.STANZAQ}'/>", "set", Problem.NODE_REQUIRED),
+        (f"<renew xmlns='{ns.STANZAQ}' node='jobs'/>", "get", Problem.BAD_REQUEST),
         (f"<locks xmlns='{ns.STANZAQ}' node='jobs'/>", "set", Problem.BAD_REQUEST),
         (f"<locks xmlns='{ns.STANZAQ}'/>", "get", Problem.NODE_REQUIRED),
         (_publish("<item><a/></item>"), "get", Problem.BAD_REQUEST),

@@ -1,0 +1,104 @@
+"""Ownership of partitions on the wire (E26 to E29): what an owner asks for with its subscription, and what owners are told.
+
+Must not know how a subscription is made, or when its owner hears what.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from broker.model.groups import is_name
+from broker.model.items import Owned, OwnershipGained, OwnershipLost
+from broker.model.options import MAX_PARTITIONS
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Kept, Subscribed
+from frontends.xmpp import forms
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.markup import escaped, moment
+
+PARTITION: Final = "stanzaq#partition"
+GROUP: Final = "stanzaq#group"
+EPOCH: Final = "stanzaq#epoch"
+FENCE: Final = "stanzaq#fence"
+FIELDS: Final = frozenset({PARTITION, GROUP, EPOCH})
+"""What a subscriber may ask for."""
+
+MOST_EPOCH: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a subscription asks to own; None and empty where it is silent."""
+
+    partitions: tuple[int, ...] = ()
+    group: str = ""
+    epoch: int | None = None
+
+
+def wish(fields: Mapping[str, tuple[str, ...]]) -> Wish:
+    """Read the wish in a subscription's options."""
+    partitions = _partitions(fields[PARTITION]) if PARTITION in fields else ()
+    group = _one(fields[GROUP], GROUP) if GROUP in fields else ""
+    if GROUP in fields and not is_name(group):
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{GROUP} is a name without blanks")
+    if EPOCH not in fields:
+        return Wish(partitions, group)
+    if not partitions:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} is of a partition: name it with {PARTITION}")
+    epoch = _number(_one(fields[EPOCH], EPOCH))
+    if epoch is None or epoch > MOST_EPOCH:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} is a whole number from 0 to {MOST_EPOCH}")
+    return Wish(partitions, group, epoch)
+
+
+def granted(subscribed: Subscribed) -> Iterator[forms.Field]:
+    """Write what a subscription owns as fields of its options: of each partition its epoch and its fence, in one order."""
+    if subscribed.group:
+        yield forms.Field(GROUP, (subscribed.group,))
+        yield forms.Field(PARTITION, tuple(str(owned.partition) for owned in subscribed.owned))
+        yield forms.Field(EPOCH, tuple(str(owned.epoch) for owned in subscribed.owned))
+        yield forms.Field(FENCE, tuple(str(owned.fence) for owned in subscribed.owned))
+
+
+def kept(node: str, renewed: Kept) -> bytes:
+    """Write the answer to an owner's heartbeat: all that it owns."""
+    inside = "".join(_owned(node, owned) for owned in renewed.owned)
+    return f"<renew xmlns='{ns.STANZAQ}' node='{escaped(node)}'>{inside}</renew>".encode()
+
+
+def told(notice: OwnershipGained | OwnershipLost) -> str:
+    """Write what an owner is told without its asking."""
+    if isinstance(notice, OwnershipGained):
+        return _owned(notice.node, notice.owned)
+    return f"<lost {_about(notice.node, notice)} reason='{notice.reason}'/>"
+
+
+def _owned(node: str, owned: Owned) -> str:
+    return f"<owned {_about(node, owned)} expires='{moment(owned.until_ms)}' credit='{owned.credit}'/>"
+
+
+def _about(node: str, what: Owned | OwnershipLost) -> str:
+    return (
+        f"xmlns='{ns.STANZAQ}' node='{escaped(node)}' partition='{what.partition}' group='{escaped(what.group)}'"
+        f" epoch='{what.epoch}' fence='{what.fence}'"
+    )
+
+
+def _partitions(values: tuple[str, ...]) -> tuple[int, ...]:
+    numbers = tuple(map(_number, values))
+    if not numbers or any(number is None or number >= MAX_PARTITIONS for number in numbers):
+        raise MalformedRequest(
+            Problem.OPTIONS_INVALID, f"{PARTITION} has whole numbers from 0 to {MAX_PARTITIONS - 1}, each a value"
+        )
+    return tuple(sorted({number for number in numbers if number is not None}))
+
+
+def _one(values: tuple[str, ...], name: str) -> str:
+    if len(values) != 1:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name} has one value")
+    return values[0]
+
+
+def _number(text: str) -> int | None:
+    # Bounded before int(): it takes digits of any script, and its time grows with the square of their count.
+    return int(text) if len(text) <= 19 and text.isascii() and text.isdigit() else None

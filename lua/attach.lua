@@ -1,0 +1,56 @@
+#!lua
+-- Let subscribers own the partition for their groups, each under an epoch and a new fence (E27, E28, EX11 to EX15). Who
+-- owned it is told, and every lock from before ends. `expected`, when given, is the fence that must be in force; with `dry`
+-- the answer alone is wanted, and nothing is changed.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked owners readers reading outstanding
+-- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos group epoch expected reason dry
+-- RETURNS: ok stale gone deleted | ok stale partition-owned too-many-subscriptions
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked owners readers reading outstanding
+--- @include finish ownership enrol
+local refusal = partition.load()
+if refusal then return refusal end
+local results, reason = {}, nil
+ownership.lapse()
+
+local function answer(who)
+  return {'ok', epochs.recorded(who.group), partition.fence, who.lease, subscriptions.get(who.subid).limit}
+end
+
+-- What an owner may hold here lies here: it is lent to no other partition.
+local function seat(row)
+  local new = not subscriptions.get(row.subid)
+  enrol.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = row.qos}, new)
+  ending.touched[row.subid] = true
+end
+
+local function attach(row)
+  local who = owner.get()
+  if row.expected ~= '' and tonumber(row.expected) ~= partition.fence then return {'stale'} end
+  -- Who asks anew without an epoch goes on as it is (a lost reply, another credit); with one it steals from itself.
+  local same = who and who.subid == row.subid and who.group == row.group and row.epoch == ''
+  local epoch = not same and epochs.granted(row.group, row.epoch)
+  if not (same or epoch) then return {'partition-owned', epochs.recorded(row.group) or ''} end
+  local known = subscriptions.get(row.subid)
+  local room = known or redis.call('HLEN', key.subscribers) < tonumber(arg.max_subscribers)
+  if not (room and epochs.room(row.group)) then return {'too-many-subscriptions'} end
+  if row.dry ~= '' then return {'ok'} end
+  if who and not same then leave.remove(who.subid, false, row.reason) end
+  seat(row)
+  if same then
+    owner.renew(who)
+    return answer(who)
+  end
+  partition.token = partition.token + 1
+  partition.fence, reason = partition.token, row.reason
+  redis.call('HSET', key.meta, 'fence', string.format('%d', partition.fence))
+  epochs.put(row.group, epoch, 0)
+  owner.put({subid = row.subid, lease = partition.deadline, clearing = true, group = row.group})
+  return answer(owner.get())
+end
+
+for i, row in ipairs(rows) do results[i] = attach(row) end
+-- Once for all rows: whoever was ousted within the batch has been handed nothing.
+if reason then ownership.clear(reason) end
+local reply = finish.reply(results, disown.lost, dispatch.LIMIT)
+if owner.get() and owner.get().clearing then reply[7] = 1 end
+return reply

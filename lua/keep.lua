@@ -1,0 +1,21 @@
+#!lua flags=allow-oom
+-- An owner says that it is there: start its lease anew (EX16).
+-- KEYS: meta subscribers deadlines delayed handover retries owners log
+-- ARGV: now revision | subids
+-- RETURNS: ok stale gone deleted | ok not-subscribed
+-- WRITES: meta
+--- @include epochs subscriptions due
+local refusal = partition.load()
+if refusal then return refusal end
+local results = {}
+for i, row in ipairs(rows) do
+  local who, a, b = owner.get(), jids.subids(row.subids)
+  if who and (who.subid == a or who.subid == b) then
+    owner.renew(who)
+    results[i] = {'ok', who.group, epochs.recorded(who.group), partition.fence, who.lease,
+      subscriptions.get(who.subid).limit}
+  else
+    results[i] = {'not-subscribed'}
+  end
+end
+return {'ok', results, {}, {}, {}, due.next(), 0, partition.token}

@@ -1,0 +1,56 @@
+-- The epochs of groups (E27): group -> `epoch kept`, while a member owns the partition (kept is 0), and after its connection
+-- was lost until its lease would have ended (EX11). A group without a record has the epoch 0 and any is accepted (EX15).
+-- Epochs go to 2^63-1 (EX12) and numbers in Lua to 2^53, so they stay texts.
+-- NEEDS: owners
+--- @include partition owner
+local epochs = {MOST = '9223372036854775807', GROUPS = 1000}
+
+local function after(a, b)
+  return #a > #b or (#a == #b and a > b)
+end
+
+-- Nil after the last one.
+local function following(epoch)
+  if epoch == epochs.MOST then return nil end
+  local nines = string.match(epoch, '9*$')
+  local head, digit = string.match(string.sub('0' .. epoch, 1, -1 - #nines), '^(.*)(%d)$')
+  return (string.gsub(head .. (digit + 1) .. string.rep('0', #nines), '^0+(%d)', '%1'))
+end
+
+-- The epoch that an attach must go beyond; nil for none.
+function epochs.recorded(group)
+  local line = redis.call('HGET', key.owners, group)
+  if not line then return nil end
+  local epoch, kept = string.match(line, '^(%d+) (%d+)$')
+  local who = owner.get()
+  if (who and who.group == group) or tonumber(kept) > partition.now then return epoch end
+  return nil
+end
+
+-- The epoch under which an attach of `group` that asks for one, for none (empty) or for whichever is next (`+`) succeeds;
+-- nil when it must not (E28, EX13, EX14).
+function epochs.granted(group, asked)
+  local who, recorded = owner.get(), epochs.recorded(group)
+  if who and (who.group ~= group or asked == '') then return nil end
+  if asked == '' or asked == '+' then return following(recorded or '0') end
+  if recorded and not after(asked, recorded) then return nil end
+  return asked
+end
+
+-- Whether one more group may have a record; those that are over make room.
+function epochs.room(group)
+  if redis.call('HEXISTS', key.owners, group) == 1 or redis.call('HLEN', key.owners) < epochs.GROUPS then return true end
+  local names = redis.call('HKEYS', key.owners)
+  for _, name in ipairs(names) do
+    if not epochs.recorded(name) then redis.call('HDEL', key.owners, name) end
+  end
+  return redis.call('HLEN', key.owners) < epochs.GROUPS
+end
+
+function epochs.put(group, epoch, kept)
+  redis.call('HSET', key.owners, group, string.format('%s %d', epoch, kept))
+end
+
+function epochs.reset(group)
+  redis.call('HDEL', key.owners, group)
+end

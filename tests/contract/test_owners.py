@@ -1,0 +1,433 @@
+"""Owners of partitions, over a real server and two cores: epochs, fences, leases, members of groups."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+import redis
+
+from broker import keys
+from broker.journal.schema import record
+from broker.model.commands import (
+    Affiliate,
+    Configure,
+    Declare,
+    Keep,
+    Options,
+    Presence,
+    Publish,
+    Retract,
+    Stats,
+    Subscribe,
+    Unsubscribe,
+)
+from broker.model.items import Delivery, Owned, OwnershipGained, OwnershipLost
+from broker.model.names import Jid, Partition, bare
+from broker.model.problems import Problem
+from broker.model.qos import Qos
+from broker.model.results import Counted, Declared, Done, Kept, Published, Refused, Retracted, Subscribed
+from broker.redis_core.roster import Member
+from broker.redis_core.service import RedisCore
+from frontends.servers.redis import RedisServer
+from tests.contract.conftest import Door, MakeCore
+
+ALICE = Jid("alice@x/home")
+A, B, C = Jid("a@x/1"), Jid("b@x/1"), Jid("c@x/1")
+Pair = tuple[tuple[RedisCore, Door], tuple[RedisCore, Door]]
+
+
+@pytest.fixture
+async def pair(make_core: MakeCore) -> Pair:
+    """Give two cores of one service."""
+    return await make_core(), await make_core()
+
+
+async def declared(core: RedisCore, node: str, partitions: int = 4, **options: str) -> None:
+    """Create a node of some partitions."""
+    fields = {f"stanzaq#{name}": (value,) for name, value in {**options, "partitions": str(partitions)}.items()}
+    assert await core.ask(Declare(node, ALICE, fields)) == Declared(node)
+
+
+async def attach(  # noqa: PLR0917  (what a subscription says, in its order)
+    core: RedisCore,
+    node: str,
+    jid: Jid,
+    partitions: tuple[int, ...] = (),
+    epoch: int | None = None,
+    group: str = "g",
+    credit: int = 100,
+) -> Any:  # noqa: ANN401  (subscribed or refused)
+    """Subscribe an owner."""
+    return await core.ask(Subscribe(node, jid, jid, credit, partitions=partitions, group=group, epoch=epoch))
+
+
+async def owned(core: RedisCore, node: str, jid: Jid) -> tuple[Owned, ...]:
+    """Give what a JID owns."""
+    kept = await core.ask(Keep(node, jid))
+    assert isinstance(kept, Kept)
+    return kept.owned
+
+
+async def numbers(core: RedisCore, node: str, jid: Jid) -> set[int]:
+    """Give which partitions a JID owns."""
+    return {each.partition for each in await owned(core, node, jid)}
+
+
+def problem(result: Any) -> Problem:  # noqa: ANN401
+    """Give why a result is a refusal."""
+    assert isinstance(result, Refused), result
+    return result.problem
+
+
+async def publish(core: RedisCore, node: str, number: int, item: str) -> None:
+    """Publish an item into a partition."""
+    assert isinstance(await core.ask(Publish(node, ALICE, item, b"e", 1, partition=number)), Published)
+
+
+def told(*doors: Door) -> list[OwnershipLost]:
+    """Give what owners were told that they lost."""
+    return [notice for door in doors for notice in door.notices if isinstance(notice, OwnershipLost)]
+
+
+async def test_e27_e11_epoch_and_partitions_are_answered(pair: Pair, node: str) -> None:
+    """E11, E27: the answer to an attach names the partitions, and of each the epoch and the fence."""
+    (core, _), (other, _) = pair
+    await declared(core, node)
+    first = await attach(core, node, A, (2, 0), 7)
+    assert isinstance(first, Subscribed)
+    assert (first.group, [(each.partition, each.epoch) for each in first.owned]) == ("g", [(0, 7), (2, 7)])
+    assert {each.partition: each.fence for each in await owned(other, node, A)} == {
+        each.partition: each.fence for each in first.owned
+    }
+
+
+async def test_e28_steal_through_another_core(pair: Pair, node: str) -> None:
+    """E28, EX11: a steal by way of another frontend takes items and tells the loser, whose tokens count no more."""
+    (one, first), (two, second) = pair
+    await declared(one, node)
+    await attach(one, node, A, (1,), 1)
+    await publish(one, node, 1, "i")
+    await first.until(lambda: bool(first.deliveries))
+    old = first.deliveries[0]
+    assert problem(await attach(two, node, B, (1,), 1)) is Problem.PARTITION_OWNED
+    assert isinstance(await attach(two, node, B, (1,), 2), Subscribed)
+    await second.until(lambda: bool(second.deliveries))
+    (lost,) = told(second)
+    assert (lost.subscriber, lost.partition, lost.epoch, lost.reason) == (A, 1, 1, "stolen")
+    late = await one.ask(Retract(node, A, "i", old.token, partition=1))
+    assert isinstance(late, Refused)
+    done = await one.ask(Retract(node, B, "i", second.deliveries[0].token, partition=1))
+    assert isinstance(done, Retracted)
+
+
+async def test_options_of_an_owner(pair: Pair, node: str) -> None:
+    """P13, E11: the options of a subscription tell what it owns, also when the bank's partition is another's."""
+    (core, _), (other, _) = pair
+    await declared(core, node)
+    await attach(core, node, A, (1, 3), 7, credit=9)
+    await attach(core, node, B)
+    for jid, credit, numbers_owned in ((A, 9, [1, 3]), (B, 100, [0, 2])):
+        options = await other.ask(Options(node, jid, jid, ""))
+        assert isinstance(options, Subscribed)
+        assert (options.group, options.credit) == ("g", credit)
+        assert [each.partition for each in options.owned] == numbers_owned
+    assert problem(await other.ask(Options(node, C, C, ""))) is Problem.NOT_SUBSCRIBED
+
+
+async def test_all_or_nothing(pair: Pair, node: str) -> None:
+    """E8: a wish for several partitions is met as a whole or not at all, and nobody is put out for one that is not."""
+    (core, door), _ = pair
+    await declared(core, node)
+    await attach(core, node, A, (0,), 1)
+    await attach(core, node, B, (1,), 5)
+    before = await owned(core, node, A)
+    refused = await attach(core, node, C, (0, 1), 3)
+    assert problem(refused) is Problem.PARTITION_OWNED and "partition 1" in refused.detail
+    assert {each.fence for each in await owned(core, node, A)} == {each.fence for each in before}
+    assert await owned(core, node, C) == () and told(door) == []
+
+
+async def test_a_new_wish_replaces_the_old(pair: Pair, node: str) -> None:
+    """P6: a JID has one subscription: what it wishes for no more is free again."""
+    (core, _), _ = pair
+    await declared(core, node)
+    await attach(core, node, A, (0, 1))
+    await attach(core, node, A, (1, 2))
+    assert await numbers(core, node, A) == {1, 2}
+    assert isinstance(await attach(core, node, B, (0,), 0), Subscribed)
+
+
+@pytest.mark.parametrize(
+    ("wish", "expected"),
+    [
+        ({"partitions": (4,)}, Problem.PARTITION_NOT_FOUND),
+        ({"partitions": (0, 1023)}, Problem.PARTITION_NOT_FOUND),
+        ({"partitions": (0,), "group": "other"}, Problem.GROUP_NOT_FOUND),
+        ({"epoch": 3}, Problem.OPTIONS_INVALID),
+        ({"partitions": (0, 1), "credit": 1}, Problem.OPTIONS_INVALID),
+    ],
+)
+async def test_bad_input(pair: Pair, node: str, wish: dict[str, Any], expected: Problem) -> None:
+    """E7, E10, E26: what is not there is refused, and nothing is changed."""
+    (core, _), _ = pair
+    await declared(core, node, groups="g h")
+    assert problem(await attach(core, node, A, **wish)) is expected
+    assert await owned(core, node, A) == ()
+    assert isinstance(await attach(core, node, B, (0,), 0), Subscribed)
+
+
+async def test_a_partition_that_came_later(pair: Pair, node: str) -> None:
+    """E7: a node that has grown by way of one frontend is known to have by the other."""
+    (one, _), (two, _) = pair
+    await declared(one, node, 1)
+    await publish(two, node, 0, "i")
+    assert await one.ask(Configure(node, ALICE, {"stanzaq#partitions": ("4",)})) == Done()
+    assert isinstance(await attach(two, node, A, (3,)), Subscribed)
+
+
+async def test_members_are_spread(pair: Pair, node: str) -> None:
+    """E10: members without a wish share the partitions evenly; who comes gets its part, who goes leaves it to the others."""
+    (one, first), (two, second) = pair
+    await declared(one, node, 8)
+    assert len((await attach(one, node, A)).owned) == 8
+    assert len((await attach(two, node, B)).owned) == 4
+    assert len((await attach(one, node, C)).owned) in {2, 3}
+    sizes = sorted([len(await numbers(one, node, jid)) for jid in (A, B, C)])
+    assert sizes == [2, 3, 3]
+    fences = {each.partition: each.fence for jid in (A, B, C) for each in await owned(one, node, jid)}
+    assert {lost.reason for lost in told(first, second)} == {"moved"}
+    await two.ask(Unsubscribe(node, A, A, ""))
+    after = {each.partition: each.fence for jid in (B, C) for each in await owned(two, node, jid)}
+    assert len(after) == 8 and all(after[number] >= fences[number] for number in fences)
+    assert sorted([len(await numbers(one, node, jid)) for jid in (B, C)]) == [4, 4]
+    gained = [notice for notice in second.notices if isinstance(notice, OwnershipGained)]
+    assert {notice.subscriber for notice in gained} == {B, C}
+
+
+async def test_ex19_more_members_than_partitions(pair: Pair, node: str) -> None:
+    """EX19: a member too many is parked without a partition, and gets one when one frees."""
+    (one, _), (two, second) = pair
+    await declared(one, node, 2)
+    await attach(one, node, A)
+    await attach(two, node, B)
+    assert (await attach(one, node, C)).owned == ()
+    await two.ask(Presence(A, available=False))
+    assert len(await numbers(two, node, C)) == 1
+    await second.until(lambda: any(isinstance(notice, OwnershipGained) for notice in second.notices))
+
+
+async def test_joining_again(pair: Pair, node: str) -> None:
+    """EX16: a member that subscribes again keeps what it has, under the same fences."""
+    (core, door), _ = pair
+    await declared(core, node)
+    before = (await attach(core, node, A)).owned
+    again = (await attach(core, node, A, credit=50)).owned
+    assert [(each.partition, each.epoch, each.fence) for each in again] == [
+        (each.partition, each.epoch, each.fence) for each in before
+    ]
+    assert told(door) == []
+
+
+async def test_a_wish_among_members(pair: Pair, node: str) -> None:
+    """E8, E28: what one has taken by name is not spread over the others, until it is free."""
+    (core, _), _ = pair
+    await declared(core, node)
+    await attach(core, node, A)
+    assert problem(await attach(core, node, B, (2,))) is Problem.PARTITION_OWNED
+    assert isinstance(await attach(core, node, B, (2,), 9), Subscribed)
+    assert await numbers(core, node, A) == {0, 1, 3}
+    await attach(core, node, C)
+    assert await numbers(core, node, B) == {2}
+    await core.ask(Unsubscribe(node, B, B, ""))
+    assert await numbers(core, node, A) | await numbers(core, node, C) == {0, 1, 2, 3}
+
+
+async def test_ex16_lapsed_member(pair: Pair, node: str) -> None:
+    """EX16: a member that says nothing for the time of its lease is told, and the others have its partitions."""
+    (one, first), (two, second) = pair
+    await declared(one, node, 2, lock_seconds="1")
+    await attach(one, node, A)
+    await attach(two, node, B)
+    async with asyncio.timeout(10):
+        while await numbers(one, node, B) != {0, 1}:  # noqa: ASYNC110  (B lives by these heartbeats)
+            await asyncio.sleep(0.2)
+    assert {(lost.subscriber, lost.reason) for lost in told(first, second)} == {(A, "moved"), (A, "lapsed")}
+
+
+async def test_shared_subscribers_wait(pair: Pair, node: str) -> None:
+    """E28: while a partition is owned, whoever shares the node gets nothing from it, and its items when it is free."""
+    (core, door), _ = pair
+    await declared(core, node, 1)
+    await core.ask(Subscribe(node, B, B, 10))
+    await attach(core, node, A, (0,), credit=1)
+    await publish(core, node, 0, "i")
+    await publish(core, node, 0, "j")
+    await door.until(lambda: len(door.deliveries) == 1)
+    assert door.deliveries[0].subscriber == A
+    await core.ask(Presence(A, available=False))
+    await door.until(lambda: len(door.deliveries) == 3)
+    assert {delivery.subscriber for delivery in door.deliveries[1:]} == {B}
+
+
+class Fighter:
+    """An owner that acknowledges what it is handed, and takes back what it is told that it lost, until it gives up."""
+
+    def __init__(self, core: RedisCore, door: Door, node: str, jid: Jid) -> None:
+        """Fight for the partitions of `node`."""
+        self.core, self.door, self.node, self.jid = core, door, node, jid
+        self.fences: dict[int, int] = {}
+        self.acknowledged: list[Delivery] = []
+        self.refused = 0
+
+    async def take(self, epoch: int) -> None:
+        """Take a partition by force."""
+        result = await attach(self.core, self.node, self.jid, tuple(range(16)), epoch)
+        if isinstance(result, Subscribed):
+            self.fences |= {each.partition: each.fence for each in result.owned}
+
+    async def acknowledge(self, delivery: Delivery) -> None:
+        """Acknowledge what was delivered, whoever owns the partition by now; every third item takes a while."""
+        if int(delivery.item_id[1:]) % 3 == 0:
+            await asyncio.sleep(0.04)
+        answer = await self.core.ask(
+            Retract(self.node, self.jid, delivery.item_id, delivery.token, partition=delivery.partition.number)
+        )
+        if isinstance(answer, Retracted):
+            self.acknowledged.append(delivery)
+        else:
+            self.refused += 1
+
+
+async def publish_all(core: RedisCore, node: str, total: int) -> None:
+    """Publish items, the partitions in turn."""
+    for number in range(total):
+        await publish(core, node, number % 16, f"i{number}")
+
+
+async def work(fighters: Mapping[Jid, Fighter], total: int) -> None:
+    """Let each acknowledge what came to it, until all items are acknowledged and no answer is owed."""
+    begun: list[asyncio.Task[None]] = []
+    seen = dict.fromkeys(fighters, 0)
+    while len({delivery.item_id for fighter in fighters.values() for delivery in fighter.acknowledged}) < total:
+        for jid, fighter in fighters.items():
+            came = fighter.door.deliveries[seen[jid] :]
+            seen[jid] += len(came)
+            begun += [asyncio.ensure_future(fighters[each.subscriber].acknowledge(each)) for each in came]
+        await asyncio.sleep(0.001)
+    await asyncio.gather(*begun)
+
+
+def fence_of(token: int, fences: Iterable[int]) -> int:
+    """Give the fence under which a lock was made."""
+    return max(fence for fence in fences if fence < token)
+
+
+async def test_the_steal_under_load(pair: Pair, node: str, valkey: RedisServer) -> None:
+    """E28, EX11: two owners fight for 16 partitions; each item is acknowledged once, by the owner of the fence in force."""
+    (one, first), (two, second) = pair
+    await declared(one, node, 16, max_deliveries="0")
+    fighters = {A: Fighter(one, first, node, A), B: Fighter(two, second, node, B)}
+    total, rounds = 640, 12
+
+    async def fight() -> None:
+        for epoch in range(1, rounds + 1):
+            await fighters[B if epoch % 2 else A].take(epoch)
+            await asyncio.sleep(0.03)
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(publish_all(one, node, total), fight(), work(fighters, total))
+    counts = Counter(delivery.item_id for fighter in fighters.values() for delivery in fighter.acknowledged)
+    assert len(counts) == total and set(counts.values()) == {1}
+    left = await one.ask(Stats(node, ALICE))
+    assert isinstance(left, Counted) and (left.waiting, left.in_flight) == (0, 0)
+    # Every attach but the last was a loss of which its owner was told.
+    lost = told(first, second)
+    assert Counter(notice.subscriber for notice in lost) == {A: 16 * (rounds // 2 - 1), B: 16 * (rounds // 2)}
+    assert {notice.reason for notice in lost} == {"stolen"}
+    # There were late acknowledgements, and the journal shows that none was taken: after the first lock under a fence, or the
+    # end of those before it, no lock from before it was acknowledged.
+    assert sum(fighter.refused for fighter in fighters.values()) > 0
+    owners = {(notice.partition, notice.fence): notice.subscriber for notice in lost}
+    owners |= dict.fromkeys(fighters[A].fences.items(), A)
+    for number in range(16):
+        fences = [fence for where, fence in owners if where == number]
+        in_force = 0
+        for found in journal(valkey, node, number):
+            under = fence_of(int(found["token"]), fences)
+            if found["type"] == "acknowledged":
+                assert under >= in_force
+                assert owners[number, under] == found["subscriber"]
+            in_force = max(in_force, under + (found["reason"] == "stolen"))
+
+
+def journal(server: RedisServer, node: str, number: int) -> list[dict[str, str | int]]:
+    """Read a partition's journal."""
+    with redis.Redis.from_url(server.url) as client:
+        incarnation = client.hget(keys.of_node("node", node), "incarnation")
+        assert isinstance(incarnation, bytes)
+        partition = Partition(node, incarnation.decode(), number)
+        return [record(fields) for _id, fields in client.xrange(keys.of_partition("journal", partition)) or []]
+
+
+async def test_little_credit(pair: Pair, node: str) -> None:
+    """Guarantee 3: a member owns no more partitions than it has credit; the others are shared, or free for who comes."""
+    (core, door), _ = pair
+    await declared(core, node)
+    assert len((await attach(core, node, A, credit=4)).owned) == 4
+    assert len((await attach(core, node, A, credit=3)).owned) == 3
+    assert [lost.reason for lost in told(door)] == ["moved"]
+    assert len((await attach(core, node, B, credit=2)).owned) == 2
+    assert len(await numbers(core, node, A)) == 2
+
+
+async def spread_so(core: RedisCore, node: str, **sizes: int) -> None:
+    """Wait until members own as many partitions as this."""
+    jids = {"a": A, "b": B}
+    async with asyncio.timeout(10):
+        while {name: len(await numbers(core, node, jids[name])) for name in sizes} != sizes:  # noqa: ASYNC110  (no notice is the last)
+            await asyncio.sleep(0.02)
+
+
+async def test_growth_and_bans(pair: Pair, node: str) -> None:
+    """E10, P3: new partitions are spread too, and what a member had who is barred from the node goes to the others."""
+    (one, _), (two, _) = pair
+    await declared(one, node, 2)
+    await attach(one, node, A)
+    await attach(two, node, B)
+    assert await two.ask(Configure(node, ALICE, {"stanzaq#partitions": ("6",)})) == Done()
+    await spread_so(one, node, a=3, b=3)
+    assert await two.ask(Affiliate(node, ALICE, {bare(A): "outcast"})) == Done()
+    await spread_so(one, node, b=6)
+
+
+async def test_a_frontend_dies_between_the_steps(pair: Pair, node: str) -> None:
+    """EX19: a member whose frontend died before it was given anything gets its part by any later visit."""
+    (one, _), _ = pair
+    await declared(one, node)
+    record = await one.owners._read(node)
+    assert record is not None
+    await one.owners._roster.join(record, Member("g", 100, 25, Qos.UNACKNOWLEDGED, A))
+    await spread_so(one, node, a=4)
+
+
+async def test_many_come_and_go_at_once(pair: Pair, node: str) -> None:
+    """E10, EX11: however many frontends spread at once, each partition ends with one member, and evenly."""
+    (one, first), (two, second) = pair
+    await declared(one, node, 16)
+    jids = [Jid(f"m{number}@x/1") for number in range(8)]
+    await asyncio.gather(*(attach((one, two)[at % 2], node, jid) for at, jid in enumerate(jids)))
+    await asyncio.gather(*((two, one)[at % 2].ask(Unsubscribe(node, jid, jid, "")) for at, jid in enumerate(jids[:3])))
+    async with asyncio.timeout(10):
+        while sorted(sizes := [len(await numbers(one, node, jid)) for jid in jids[3:]]) != [3, 3, 3, 3, 4]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    assert sum(sizes) == 16
+    # Fences were handed out once each: no two attaches had the same, whoever made them.
+    fences = [
+        (notice.owned.partition, notice.owned.fence)
+        for door in (first, second)
+        for notice in door.notices
+        if isinstance(notice, OwnershipGained)
+    ]
+    assert len(fences) == len(set(fences))

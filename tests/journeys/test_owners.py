@@ -1,0 +1,252 @@
+"""Ownership of partitions on the wire: real ejabberd, real Redis, and each stanza at one of two frontends by chance."""
+
+import asyncio
+from xml.etree.ElementTree import Element
+from xml.sax.saxutils import quoteattr
+
+import pytest
+
+from tests.journeys.client import EVENT, FORM, PUBSUB, RETRACTED, STANZAQ, Answer, Client, Delivery, Ended
+from tests.journeys.conftest import Join
+
+pytestmark = pytest.mark.xdist_group("journeys")
+
+PARTITION, GROUP, EPOCH, FENCE = "stanzaq#partition", "stanzaq#group", "stanzaq#epoch", "stanzaq#fence"
+
+
+async def own(client: Client, node: str, credit: int = 10, **wish: str) -> Answer:
+    """Subscribe as an owner; several values have blanks between."""
+    fields = {"pubsub#queue_requests": str(credit)} | {f"stanzaq#{name}": text for name, text in wish.items()}
+    inside = "".join(
+        f"<field var='{name}'>{''.join(f'<value>{value}</value>' for value in text.split(' '))}</field>"
+        for name, text in fields.items()
+    )
+    form = f"<x xmlns='{FORM}' type='submit'>{inside}</x>"
+    about = f"node={quoteattr(node)} jid={quoteattr(client.jid)}"
+    return await client.pubsub(f"<subscribe {about}/><options>{form}</options>")
+
+
+def values(answer: Answer, name: str) -> list[str]:
+    """Give all values of an option in the answer to a subscribe."""
+    field = answer.find(f".//{{{FORM}}}field[@var='{name}']")
+    return [value.text or "" for value in field.iterfind(f"{{{FORM}}}value")]
+
+
+async def kept(client: Client, node: str) -> dict[int, dict[str, str]]:
+    """Send the heartbeat; gives what is owned, by its partition."""
+    answer = await client.ask(f"<renew xmlns='{STANZAQ}' node='{node}'/>")
+    assert answer.error == ""
+    return {int(each.get("partition", "")): dict(each.attrib) for each in answer.find(f"{{{STANZAQ}}}renew")}
+
+
+async def told(client: Client, tag: str, count: int = 1) -> list[Element]:
+    """Wait until the client has been told as often that it owns or has lost something."""
+    path = f"{{{EVENT}}}event/{{{STANZAQ}}}{tag}"
+    async with asyncio.timeout(20):
+        while len(found := [news for heard in client.heard for news in heard.iterfind(path)]) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    return found
+
+
+async def published(client: Client, node: str, count: int) -> None:
+    """Publish items named i0, i1, and so on, which fall into partitions by their names."""
+    answers = await asyncio.gather(*(client.publish(node, f"i{number}") for number in range(count)))
+    assert {answer.error for answer in answers} == {""}
+
+
+async def test_e11_e27_what_is_owned(join: Join) -> None:
+    """E11, E27, EX11: the answer names the partitions, and the epoch and the fence of each; the heartbeat the same and a time."""
+    client = await join()
+    node = await client.queue({"stanzaq#partitions": "4"})
+    answer = await own(client, node, partition="3 1", group="g", epoch="7")
+    assert (values(answer, PARTITION), values(answer, GROUP), values(answer, EPOCH)) == (["1", "3"], ["g"], ["7", "7"])
+    found = await kept(client, node)
+    assert sorted(found) == [1, 3]
+    assert [found[number]["fence"] for number in (1, 3)] == values(answer, FENCE)
+    assert {each["epoch"] for each in found.values()} == {"7"} and all(each["expires"] for each in found.values())
+
+
+@pytest.mark.parametrize(
+    ("wish", "error"),
+    [
+        ({"partition": "4"}, "cancel item-not-found"),
+        ({"partition": "0 1023"}, "cancel item-not-found"),
+        ({"partition": "1024"}, "modify bad-request invalid-options"),
+        ({"partition": "-1"}, "modify bad-request invalid-options"),
+        ({"partition": "one"}, "modify bad-request invalid-options"),
+        ({"partition": ""}, "modify bad-request invalid-options"),
+        ({"partition": "0", "group": "stranger"}, "cancel item-not-found"),
+        ({"group": "stranger"}, "cancel item-not-found"),
+        ({"partition": "0", "group": "a\tb"}, "modify bad-request invalid-options"),
+        ({"partition": "0", "epoch": "-1"}, "modify bad-request invalid-options"),
+        ({"partition": "0", "epoch": "first"}, "modify bad-request invalid-options"),
+        ({"partition": "0", "epoch": "1.5"}, "modify bad-request invalid-options"),
+        ({"partition": "0", "epoch": str(2**63)}, "modify bad-request invalid-options"),
+        ({"partition": "0", "epoch": "5 6"}, "modify bad-request invalid-options"),
+        ({"epoch": "5"}, "modify bad-request invalid-options"),
+        ({"partition": "0", "epoch": "5", "group": "g"}, "cancel conflict"),
+        ({"partition": "0", "epoch": "4", "group": "g"}, "cancel conflict"),
+        ({"partition": "0", "group": "g"}, "cancel conflict"),
+        ({"partition": "0"}, "cancel conflict"),
+        ({"partition": "1 0", "epoch": "5", "group": "g"}, "cancel conflict"),
+        ({"partition": "0", "epoch": "99", "group": "h"}, "cancel conflict"),
+    ],
+    ids=str,
+)
+async def test_bad_input(join: Join, wish: dict[str, str], error: str) -> None:
+    """E7, E10, E26, EX12 to EX14: what is not there, no number, or not greater is refused, and nothing is changed."""
+    owner, client = await join(), await join()
+    node = await owner.queue({"stanzaq#partitions": "4", "stanzaq#groups": "g h $default"})
+    await own(owner, node, partition="0", group="g", epoch="5")
+    before = await kept(owner, node)
+    assert (await own(client, node, 10, **wish)).error == error
+    assert await kept(client, node) == {}
+    assert {number: each["fence"] for number, each in (await kept(owner, node)).items()} == {0: before[0]["fence"]}
+    await published(owner, node, 8)
+    assert client.left(Delivery) == []
+
+
+@pytest.mark.parametrize(("count", "error"), [("0", "modify not-acceptable"), ("2000", "modify not-acceptable")])
+async def test_partition_counts(join: Join, count: str, error: str) -> None:
+    """E14: a count out of range, or below the present one, is refused."""
+    client = await join()
+    node = await client.queue({"stanzaq#partitions": "4"})
+    assert (await client.configure(node, {"stanzaq#partitions": count})).error == error
+    assert (await client.configure(node, {"stanzaq#partitions": "3"})).error == error
+    assert (await client.configure(node, {"stanzaq#partitions": "5"})).error == ""
+    assert (await own(client, node, partition="4")).error == ""
+
+
+async def test_e8_exclusive(join: Join) -> None:
+    """E8, E28: the owner alone receives the items of its partition, and of no other."""
+    sharer, owner = await join(), await join()
+    node = await sharer.queue({"stanzaq#partitions": "4"})
+    await own(owner, node, credit=1_000, partition="2")
+    await sharer.subscribe(node, 1_000)
+    await published(sharer, node, 40)
+    mine = [await owner.next(Delivery) for _ in range(1)]
+    others = [await sharer.next(Delivery)]
+    async with asyncio.timeout(20):
+        while len(mine) + len(others) + len(owner.left(Delivery)) + len(sharer.left(Delivery)) < 40:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    where = {partition_of(each) for each in (*mine, *owner.left(Delivery))}
+    elsewhere = {partition_of(each) for each in (*others, *sharer.left(Delivery))}
+    assert where == {2} and elsewhere == {0, 1, 3}
+
+
+def partition_of(delivery: Delivery) -> int:
+    """Give the partition that a delivery came from, which its id tells."""
+    return int(delivery.message.get("id", "").rpartition("/")[2])
+
+
+async def test_e28_the_loser_is_told(join: Join) -> None:
+    """E28, EX11: a higher epoch takes partition and items; the loser is told, and its late acknowledgement is refused."""
+    loser, winner = await join(), await join()
+    node = await loser.queue({"stanzaq#partitions": "2"})
+    first = await own(loser, node, partition="0 1", epoch="1")
+    await published(loser, node, 6)
+    held = [await loser.next(Delivery) for _ in range(6)]
+    second = await own(winner, node, partition="0 1", epoch="2")
+    assert second.error == ""
+    lost = await told(loser, "lost", 2)
+    assert {(news.get("partition"), news.get("epoch"), news.get("reason")) for news in lost} == {
+        ("0", "1", "stolen"),
+        ("1", "1", "stolen"),
+    }
+    assert {news.get("fence") for news in lost} == set(values(first, FENCE))
+    again = [await winner.next(Delivery) for _ in range(6)]
+    assert {each.item for each in again} == {each.item for each in held}
+    errors = {(await loser.retract(node, each.item, each.token)).error for each in held}
+    errors |= {(await loser.unlock(node, each.item, each.token)).error for each in held}
+    assert errors == {"cancel conflict"}
+    for each in again:
+        assert (await winner.retract(node, each.item, each.token)).error == ""
+    assert {(await winner.next(Ended)).how for _ in again} == {RETRACTED}
+
+
+async def test_ex11_own_old_fence(join: Join) -> None:
+    """EX11: a worker that takes its partition anew cannot acknowledge by a token from before."""
+    client = await join()
+    node = await client.queue()
+    await own(client, node, partition="0", epoch="1")
+    await published(client, node, 1)
+    old = await client.next(Delivery)
+    await own(client, node, partition="0", epoch="2")
+    new = await client.next(Delivery)
+    assert (await client.retract(node, "i0", old.token)).error == "wait unexpected-request"
+    assert (await client.retract(node, "i0", new.token)).error == ""
+
+
+async def test_e29_and_ex11_ends(join: Join) -> None:
+    """E29, EX11, EX15: an orderly end resets the epoch; after a lost connection it goes on, and the slot is free at once."""
+    first, second, third = await join(), await join(), await join()
+    node = await first.queue()
+    for client in (first, second, third):
+        client.present()
+    await first.settle()
+    one = await own(first, node, partition="0", epoch="9")
+    await first.unsubscribe(node)
+    two = await own(second, node, partition="0", epoch="0")
+    assert values(two, EPOCH) == ["0"] and int(values(two, FENCE)[0]) > int(values(one, FENCE)[0])
+    await own(second, node, partition="0", epoch="4")
+    second.vanish()
+    async with asyncio.timeout(20):
+        while (answer := await own(third, node, partition="0")).error:
+            assert answer.error == "cancel conflict"
+    assert values(answer, EPOCH) == ["5"]
+
+
+async def test_ex16_lapse(join: Join) -> None:
+    """EX16: without a heartbeat the lease ends: the owner is told, and the slot is free, with its epoch reset."""
+    client, other = await join(), await join()
+    node = await client.queue({"stanzaq#lock_seconds": "1"})
+    fence = values(await own(client, node, partition="0", epoch="7"), FENCE)[0]
+    (lost,) = await told(client, "lost")
+    assert (lost.get("reason"), lost.get("epoch"), lost.get("fence")) == ("lapsed", "7", fence)
+    assert values(await own(other, node, partition="0", epoch="0"), EPOCH) == ["0"]
+
+
+async def test_ex16_heartbeats(join: Join) -> None:
+    """EX16: heartbeats hold a partition beyond its lease."""
+    client = await join()
+    node = await client.queue({"stanzaq#lock_seconds": "1"})
+    fence = values(await own(client, node, partition="0"), FENCE)[0]
+    for _ in range(12):
+        assert (await kept(client, node))[0]["fence"] == fence
+        await asyncio.sleep(0.2)
+
+
+async def test_e10_ex19_members(join: Join) -> None:
+    """E10, EX19: members of a group are spread, told what they gain and lose, and parked when there are too many."""
+    first, second, third = await join(), await join(), await join()
+    node = await first.queue({"stanzaq#partitions": "2"})
+    assert values(await own(first, node, 100, group="g"), PARTITION) == ["0", "1"]
+    assert len(values(await own(second, node, 100, group="g"), PARTITION)) == 1
+    (moved,) = await told(first, "lost")
+    assert moved.get("reason") == "moved"
+    assert values(await own(third, node, 100, group="g"), PARTITION) == []
+    await first.unsubscribe(node)
+    (gained,) = await told(third, "owned")
+    assert gained.get("group") == "g" and int(gained.get("fence", "0")) > 0
+    await published(first, node, 10)
+    async with asyncio.timeout(20):
+        while len(second.left(Delivery)) + len(third.left(Delivery)) < 10:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    assert first.left(Delivery) == []
+    assert {partition_of(each) for each in third.left(Delivery)} <= {int(gained.get("partition", "-1"))}
+
+
+async def test_options_do_not_change_ownership(join: Join) -> None:
+    """P13: what a subscription owns is chosen with it; a change of its options that names it is refused."""
+    client = await join()
+    node = await client.queue()
+    await client.subscribe(node, 1)
+    form = (
+        f"<x xmlns='{FORM}' type='submit'><field var='pubsub#queue_requests'><value>5</value></field>"
+        f"<field var='{EPOCH}'><value>3</value></field><field var='{PARTITION}'><value>0</value></field></x>"
+    )
+    answer = await client.ask(
+        f"<pubsub xmlns='{PUBSUB}'><options node='{node}' jid='{client.jid}'>{form}</options></pubsub>"
+    )
+    assert answer.error == "modify bad-request invalid-options"
+    assert await kept(client, node) == {}
