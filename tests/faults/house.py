@@ -133,7 +133,8 @@ class House:
                 case Kind.CLUSTER:
                     store = stack.enter_context(RedisCluster())
                 case Kind.SENTINELS:
-                    store = stack.enter_context(RedisSentinels())
+                    # As docs/operations.md has it for who cannot lose a second: sentinels may replace a master that lives.
+                    store = stack.enter_context(RedisSentinels(options={"min-replicas-to-write": "1"}))
             ejabberd = stack.enter_context(Ejabberd())
             disturbed = lossy.url if lossy else store.url
             frontends = [
