@@ -1,5 +1,5 @@
 -- Finds items by id and takes them out of the queue for good.
--- NEEDS: index log replaced history ready delayed handover
+-- NEEDS: index log replaced history ready delayed handover keyed
 --- @include partition writes positions entries retention
 local items = {}
 
@@ -32,7 +32,9 @@ function items.waiting(position, item)
   if partition.kept > 0 and not partition.log_only and retention.done({position}, {''})[1] then return nil end
   -- An entry that belongs to another position is a version of that item, no item of its own.
   if entry and entry.at ~= '' and entry.log_id == position and not redis.call('ZSCORE', key.ready, position)
-    and not redis.call('ZSCORE', key.delayed, position) then return nil end
+    and not redis.call('ZSCORE', key.delayed, position) and redis.call('HEXISTS', key.keyed, position) == 0 then
+    return nil
+  end
   if entry and item and items.name(position, entry) ~= item then return nil end
   return entry
 end

@@ -36,6 +36,7 @@ class Version:
     body: str
     by: str
     position: Position
+    key: str = ""
 
 
 @dataclass(slots=True)
@@ -56,12 +57,16 @@ class Lock:
 
 @dataclass(slots=True)
 class Item:
-    """A unit of work; state is `fifo` (never handed out), `ready` (came back), `delayed` or `locked`."""
+    """A unit of work; state is `fifo` (never handed out), `ready` (came back), `delayed`, `locked` or `blocked` by its group.
+
+    Its `group` is the key of its first version.
+    """
 
     name: str
     position: Position
     version: Version
     indexed: bool
+    group: str = ""
     state: str = "fifo"
     due: int = 0
     attempts: int = 0
@@ -93,7 +98,7 @@ class Letter:
             self.attempts,
             self.jid,
             self.reason,
-            "",
+            version.key,
         )
 
 
@@ -129,6 +134,7 @@ class Options:
     dedupe_ms: int = 30_000
     max_items: int = 8
     node_full: str = "reject"
+    ordered: bool = False
     keep_ms: int = 0
     keep_items: int = 0
     keep_bytes: int = 0
@@ -145,6 +151,7 @@ class Model:
         self.dying: dict[str, Letter] = {}
         self.subscribers: dict[str, Subscriber] = {}
         self.seen: dict[str, int] = {}
+        self.heads: dict[str, Item] = {}
         self.token = 0
         self.kept: dict[Position, int] = {}
         """What stays in the log though its work is done, with the bytes of each."""
@@ -159,11 +166,11 @@ class Model:
 
     # What may be asked.
 
-    def publish(self, frontend: str, rows: list[tuple[str, str, str]]) -> Outcome:
-        """Publish items, each with an id or without, a publisher and a body."""
+    def publish(self, frontend: str, rows: list[tuple[str, str, str, str]]) -> Outcome:
+        """Publish items, each with an id or without, a publisher, a body and perhaps a group key."""
         self._begin()
-        for name, by, body in rows:
-            self._outcome.words.append(self._publish(name, by, body))
+        for name, by, body, key in rows:
+            self._outcome.words.append(self._publish(name, by, body, key))
         return self._end(frontend)
 
     def subscribe(self, frontend: str, jid: str, credit: int, qos: str) -> Outcome:
@@ -199,7 +206,8 @@ class Model:
             self._finish(item)
         elif verdict == "waiting":
             self._answered(asker, request, name, "")
-            del self.items[name]
+            assert item
+            self._gone(item)
         self._outcome.words.append("ok" if verdict in {"held", "waiting"} else verdict)
         return self._end(frontend)
 
@@ -281,7 +289,7 @@ class Model:
         """Drop what waits; locked items stay (P25)."""
         dropped = [item for item in self.items.values() if item.lock is None]
         for item in dropped:
-            del self.items[item.name]
+            self._gone(item)
         self._cursor = self._tail
         return len(dropped)
 
@@ -337,7 +345,9 @@ class Model:
             chosen = self._next_for(item)
             if chosen is None:
                 break
-            self._hand_out(item, chosen, frontend)
+            self._looked_at(item)
+            if self._admitted(item):
+                self._hand_out(item, chosen, frontend)
         if any(len(self.held(one.jid)) < one.credit for one in self.subscribers.values()):
             # Somebody would have taken more: all was looked through.
             self._cursor = self._tail
@@ -371,6 +381,30 @@ class Model:
             self._trim = place
             self.kept.pop(place, None)
 
+    def _looked_at(self, item: Item) -> None:
+        if item.state == "fifo":
+            self._cursor = max(self._cursor, item.position)
+
+    def _admitted(self, item: Item) -> bool:
+        """Let an item of a group go only if none is ahead of it."""
+        if not (self.options.ordered and item.group):
+            return True
+        if self.heads.setdefault(item.group, item) is item:
+            return True
+        item.state = "blocked"
+        return False
+
+    def _gone(self, item: Item) -> None:
+        """Take an item out; the next of its group follows."""
+        del self.items[item.name]
+        if self.heads.get(item.group) is item:
+            del self.heads[item.group]
+            behind = [one for one in self.items.values() if one.state == "blocked" and one.group == item.group]
+            if behind:
+                following = min(behind, key=lambda one: one.position)
+                following.state = "ready"
+                self.heads[item.group] = following
+
     def _next_for(self, item: Item) -> Subscriber | None:
         """Choose the least recently served with credit, but not the one who gave it back while another has some (Q30)."""
         free = [one for one in self.subscribers.values() if len(self.held(one.jid)) < one.credit]
@@ -383,8 +417,6 @@ class Model:
         self.token += 1
         chosen.served = self.token
         deadline = self.now + self.options.lock_ms
-        if item.state == "fifo":
-            self._cursor = max(self._cursor, item.position)
         item.state = "locked"
         item.lock = Lock(
             chosen.jid, self.token, item.attempts + 1, self.now, deadline, frontend, self.token, chosen.qos
@@ -396,16 +428,17 @@ class Model:
         version = item.version
         self._outcome.deliveries.append(
             (chosen.jid, written(item.position), item.name, self.token, item.attempts + 1, deadline, version.by,
-             version.body, self.token, chosen.qos, "")
+             version.body, self.token, chosen.qos, version.key)
         )  # fmt: skip
 
     def _sent_again(self, item: Item, lock: Lock, frontend: str) -> tuple[object, ...]:
         self.token += 1
         lock.frontend, lock.sequence = frontend, self.token
         deadline = self.now + self.options.lock_ms if lock.stage == "assured" else lock.deadline
-        by, body = ("", "") if lock.stage == "deliver" else (item.version.by, item.version.body)
+        version = item.version
+        by, body, key = ("", "", "") if lock.stage == "deliver" else (version.by, version.body, version.key)
         return (lock.jid, written(item.position), item.name, lock.token, lock.attempt, deadline, by, body, self.token,
-                lock.stage, "")  # fmt: skip
+                lock.stage, key)  # fmt: skip
 
     def _try_again(self, frontend: str) -> list[tuple[object, ...]]:
         """Send again what is due and give up what was sent often enough (S5, S6, S12)."""
@@ -437,13 +470,13 @@ class Model:
                 for other in self.held(lock.jid):
                     self._release(other, "bounced", reason="gone")
 
-    def _publish(self, name: str, by: str, body: str) -> str:
+    def _publish(self, name: str, by: str, body: str, key: str) -> str:
         known = self.items.get(name) if name else None
         ignoring = self.options.dedupe == "ignore" and name
         if ignoring and (known or self.seen.get(name, 0) > self.now):
             return "duplicate"
         if known:
-            self._replace(known, Version(body, by, self._append()))
+            self._replace(known, Version(body, by, self._append(), key))
             return "ok"
         # `0-MS-SEQ`: the service's own kind of id; those whose turn has not come are its to give (P33).
         own_kind = re.fullmatch(r"0-([1-9]\d*)-(\d+)", name)
@@ -453,7 +486,9 @@ class Model:
             return "node-full"
         position = self._append()
         own = name or f"0-{written(position)}"
-        self.items[own] = Item(own, position, Version(body, by, position), indexed=bool(name), first=body)
+        self.items[own] = Item(
+            own, position, Version(body, by, position, key), indexed=bool(name), group=key, first=body
+        )
         if ignoring:
             self.seen[name] = self.now + self.options.dedupe_ms
         return "ok"
@@ -476,16 +511,21 @@ class Model:
         waiting = self.waiting()
         if self.options.node_full == "reject" or (dead_letter and not self.options.dead_letters):
             return False
-        if not waiting:
+        # One that came back is asked for, then all that were never handed out.
+        ready = [item for item in waiting if item.state == "ready"]
+        oldest = None
+        for item in [*ready[:1], *(item for item in waiting if item.state == "fifo")]:
+            self._looked_at(item)
+            if self._admitted(item):
+                oldest = item
+                break
+        if oldest is None:
             self._cursor = self._tail
             return False
-        oldest = waiting[0]
-        if oldest.state == "fifo":
-            self._cursor = oldest.position
         if dead_letter:
             self._die(oldest, oldest.attempts, "", "node-full")
         else:
-            del self.items[oldest.name]
+            self._gone(oldest)
         return True
 
     def _verdict(  # noqa: PLR0911  (a decision table)
@@ -527,11 +567,11 @@ class Model:
 
     def _finish(self, item: Item) -> None:
         """Let the version that was locked go; the one parked behind it becomes an item (X1)."""
-        del self.items[item.name]
+        self._gone(item)
         if item.parked:
             version = item.parked
             self.items[item.name] = Item(
-                item.name, version.position, version, indexed=True, state="ready", first=version.body
+                item.name, version.position, version, indexed=True, group=version.key, state="ready", first=version.body
             )
 
     def _release(
@@ -553,7 +593,7 @@ class Model:
             item.state, item.due = ("delayed", self.now + delay_ms) if delay_ms else ("ready", 0)
 
     def _die(self, item: Item, attempts: int, jid: str, reason: str) -> None:
-        del self.items[item.name]
+        self._gone(item)
         letter = Letter(item, self.now, attempts, jid, reason)
         self.dying[written(item.position)] = letter
         self._outcome.letters.append(letter.shown())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 READ: Final = (
     "meta", "log", "index", "replaced", "parked", "ready", "delayed", "inflight", "deadlines", "held", "subscribers",
-    "turns", "resting", "history", "handover", "unconfirmed", "retries", "journal",
+    "turns", "resting", "history", "handover", "unconfirmed", "retries", "heads", "keyed", "blocked", "journal",
 )  # fmt: skip
 
 # One round trip and no write: the state machine asks after every step.
@@ -97,6 +97,17 @@ def expected(model: Model) -> dict[str, Any]:
             if item.holders
         },
         "handover": set(letters),
+        "heads": {group: written(item.position) for group, item in model.heads.items()},
+        "keyed": {
+            written(item.position): item.group
+            for item in items
+            if item.state == "blocked" or model.heads.get(item.group) is item
+        },
+        "blocked": {
+            f"{item.group}\0{item.position[0]:020d}-{item.position[1]:020d}": "0"
+            for item in items
+            if item.state == "blocked"
+        },
         "unconfirmed": {place: f"{lock.stage} {lock.tries}" for place, lock in unconfirmed.items()},
         "retries": {place: str(lock.again) for place, lock in unconfirmed.items()},
         "journal": sum(model.closed.values()),

@@ -39,6 +39,14 @@ WORKERS = (
 PUBLISHERS = ("alice@x", "bob@x", "w@x")
 NAMES = ("a", "b", "c d", "0-1-1")
 
+KEPT: tuple[dict[str, int], ...] = (
+    {},
+    {"keep_items": 3},
+    {"keep_ms": 30_000},
+    {"keep_bytes": 20},
+    {"keep_ms": 30_000, "keep_items": 5},
+)
+
 workers = st.sampled_from(WORKERS)
 frontends = st.integers(0, 1)
 rarely = st.sampled_from((False, False, False, True))
@@ -62,9 +70,8 @@ class QueueMachine(RuleBasedStateMachine):
         dedupe=st.sampled_from(("overwrite", "overwrite", "ignore")),
         node_full=st.sampled_from(("reject", "retract-oldest", "dead-letter-oldest")),
         max_items=st.sampled_from((3, 8, 100)),
-        keep=st.sampled_from(
-            ({}, {"keep_items": 3}, {"keep_ms": 30_000}, {"keep_bytes": 20}, {"keep_ms": 30_000, "keep_items": 5})
-        ),
+        ordered=st.booleans(),
+        keep=st.sampled_from(KEPT),
     )
     def begin(
         self,
@@ -74,6 +81,7 @@ class QueueMachine(RuleBasedStateMachine):
         dedupe: str,
         node_full: str,
         max_items: int,
+        ordered: bool,
         keep: dict[str, int],
     ) -> None:
         """Open a queue, and the one for its dead letters."""
@@ -83,6 +91,7 @@ class QueueMachine(RuleBasedStateMachine):
             dedupe=dedupe,
             node_full=node_full,
             max_items=max_items,
+            ordered=ordered,
             **keep,
         )
         self.model = Model(self.options, T0)
@@ -91,7 +100,11 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue = Queue(runner, Partition("jobs", incarnation))
         self.grave = Queue(runner, Partition("jobs/dead", incarnation))
         self.queue.open(
-            max_deliveries=max_deliveries, dead_letters="1" if dead_letters else "0", lock_ms=60_000, **keep
+            max_deliveries=max_deliveries,
+            dead_letters="1" if dead_letters else "0",
+            lock_ms=60_000,
+            ordered="1" if ordered else "0",
+            **keep,
         )
         self.grave.open(max_deliveries=0, dead_letters="0")
         self.frontends = ["f0", "f1"]
@@ -108,25 +121,32 @@ class QueueMachine(RuleBasedStateMachine):
 
     # Publishers.
 
-    @rule(frontend=frontends, by=st.sampled_from(PUBLISHERS), wanted=st.lists(names, min_size=1, max_size=4), lost=lost)
-    def publish(self, *, frontend: int, by: str, wanted: list[str], lost: bool) -> None:
+    @rule(
+        frontend=frontends,
+        by=st.sampled_from(PUBLISHERS),
+        wanted=st.lists(st.tuples(names, st.sampled_from(("", "", "g", "h"))), min_size=1, max_size=4),
+        lost=lost,
+    )
+    def publish(self, *, frontend: int, by: str, wanted: list[tuple[str, str]], lost: bool) -> None:
         """Publish one or several items, with ids of the publisher's, of the service's, or none."""
         rows = []
-        for name in wanted:
+        for name, key in wanted:
             self.bodies += 1
             known = self.services_ids[-1] if self.services_ids else "0-2-0"
-            rows.append((known if name == "of the service" else name, by, f"body {self.bodies}"))
+            rows.append((known if name == "of the service" else name, by, f"body {self.bodies}", key))
         fixed = {
             "dedupe": self.options.dedupe,
             "dedupe_ms": self.options.dedupe_ms,
             "max_items": self.options.max_items,
             "node_full": self.options.node_full,
         }
-        lines = [{"item": name, "by": by, "body": body, "key": "", "once": "", "subids": ""} for name, by, body in rows]
+        lines = [
+            {"item": name, "by": by, "body": body, "key": key, "once": "", "subids": ""} for name, by, body, key in rows
+        ]
         answer = self.call(frontend, "publish", lines, fixed)
         self.judge(frontend, answer, self.model.publish(self.frontends[frontend], rows), lost=lost)
         self.services_ids += [
-            row[1] for row, (name, _, _) in zip(answer.rows, rows, strict=True) if not name and row[1:]
+            row[1] for row, (name, _, _, _) in zip(answer.rows, rows, strict=True) if not name and row[1:]
         ]
 
     @rule(which=st.integers(0, 20), owner=st.booleans(), frontend=frontends)

@@ -42,6 +42,8 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
+from broker.redis_core.calls.call import subid
+from broker.redis_core.internal import Deposit, Withdraw, Withdrawn
 from broker.redis_core.places import hashed
 from broker.redis_core.service import RedisCore
 from tests.contract.conftest import Door, MakeCore
@@ -278,3 +280,86 @@ async def test_growth(core: RedisCore, door: Door, node: str) -> None:
     assert {delivery.partition.number for delivery in door.deliveries} == {0, 1, 2, 3}
     await asyncio.sleep(0.05)
     assert (await stats(core, node)).in_flight == 4
+
+
+async def test_credit_lost_on_its_way_comes_back(core: RedisCore, node: str) -> None:
+    """Guarantee 3: a crash between two partitions costs credit until the next count, and what comes late adds none."""
+    await declared(core, node, 3)
+    await core.ask(Subscribe(node, W1, W1, 6))
+    await free(core, node, 6)
+    routes = core.routes(node)
+    taken = await routes.ask(1, Withdraw(node, subid(W1), 2))
+    assert isinstance(taken, Withdrawn) and [gift.amount for gift in taken.gifts] == [2]
+    assert (await stats(core, node)).credit_free == 4
+    await core._rounds.visit_all()
+    await free(core, node, 6)
+    (gift,) = taken.gifts
+    late = await routes.ask(2, Deposit(node, gift.subid, gift.born, gift.amount))
+    assert isinstance(late, Refused) and late.problem is Problem.SUPERSEDED
+    await free(core, node, 6)
+
+
+async def test_a_dead_frontends_transfers_are_counted(make_core: MakeCore, node: str) -> None:
+    """Guarantee 3: when a frontend has lapsed, whoever notices counts anew what it may have had in its hands."""
+    doomed, _ = await make_core()
+    core, _ = await make_core()
+    await declared(core, node, 2)
+    await core.ask(Subscribe(node, W1, W1, 4))
+    await free(core, node, 4)
+    await doomed.routes(node).known.read()
+    assert isinstance(await doomed.routes(node).ask(1, Withdraw(node, "", 9)), Withdrawn)
+    assert (await stats(core, node)).credit_free == 2
+    doomed.link(up=False)
+    async with asyncio.timeout(8):
+        while (await stats(core, node)).credit_free < 4:  # noqa: ASYNC110  (nothing tells)
+            await asyncio.sleep(0.1)
+
+
+async def test_many_come_and_go(core: RedisCore, node: str) -> None:
+    """Guarantee 3: subscribing, changing and leaving at once, over and over, ends with what was asked for last."""
+    await declared(core, node, 4)
+    jids = [Jid(f"w{number}@x/y") for number in range(20)]
+
+    async def turn(number: int, jid: Jid) -> None:
+        await asyncio.gather(
+            core.ask(Subscribe(node, jid, jid, 3)),
+            core.ask(Adjust(node, jid, jid, "", 9)),
+            core.ask(Unsubscribe(node, jid, jid, "")),
+            core.ask(Subscribe(node, jid, jid, 1 + number % 5)),
+        )
+
+    await asyncio.gather(*(turn(number, jid) for number, jid in enumerate(jids)))
+    await free(core, node, 60)
+    assert (await stats(core, node)).subscribers == 20
+
+
+async def test_order_within_groups(core: RedisCore, door: Door, node: str) -> None:
+    """E14, stanzaq#ordered: over many partitions and workers, each group's items are worked on one after another."""
+    await declared(core, node, 4, ordered="1")
+    workers = [Worker(core, node, Jid(f"w{number}@x/y"), 4) for number in range(3)]
+    for worker in workers:
+        await core.ask(Subscribe(node, worker.jid, worker.jid, worker.credit))
+    for number in range(60):
+        await core.ask(item(node, f"{number:02d}", key=f"group {number % 7}"))
+    await work(workers, door, 60)
+    done: dict[str, list[str]] = {}
+    for delivery in door.deliveries:
+        done.setdefault(delivery.key, []).append(delivery.item_id)
+    assert len(done) == 7 and all(ids == sorted(ids) for ids in done.values())
+
+
+async def test_dead_letters_keep_their_group(core: RedisCore, door: Door, node: str) -> None:
+    """E14: a dead letter carries its group key to the other node, from whichever partition it came."""
+    await declared(core, node, 3)
+    await core.ask(Subscribe(node, W1, W1, 3))
+    for number in range(3):
+        await core.ask(item(node, f"i{number}", partition=number, key=f"k{number}"))
+    await door.until(lambda: len(door.deliveries) == 3)
+    for delivery in list(door.deliveries):
+        given = Unlock(node, W1, delivery.item_id, dead_letter=True, partition=delivery.partition.number)
+        assert await core.ask(given) == Unlocked(W1)
+    async with asyncio.timeout(5):
+        while not isinstance(await core.ask(Subscribe(f"{node}/dead", W2, W2, 3)), Subscribed):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await door.until(lambda: len(door.deliveries) == 6)
+    assert {delivery.key for delivery in door.deliveries[3:]} == {"k0", "k1", "k2"}

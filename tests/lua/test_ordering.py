@@ -138,3 +138,15 @@ def test_not_asked_for(queue: Queue) -> None:
     publish(queue, ("a1", "a"), ("a2", "a"))
     assert queue.subscribe(W1, 2).given == [(W1, "a1"), (W1, "a2")]
     clean(queue)
+
+
+def test_a_parked_version_may_be_blocked(ordered: Queue) -> None:
+    """X1: what was parked behind a lock is an item of its own, also while another of its group is ahead of it."""
+    publish(ordered, ("a", "g"), ("b", "g"))
+    ordered.subscribe(W1, 2)
+    publish(ordered, ("a", "g"))
+    assert ordered.retract(W1, "a").given == [(W1, "b")]
+    assert ordered.browse()["a"] == "waiting"
+    assert ordered.retract("alice@x/1", "a").words == ["ok"]
+    ordered.retract(W1, "b")
+    clean(ordered)
