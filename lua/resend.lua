@@ -44,7 +44,8 @@ local found = redis.call('HSCAN', reading == 'r' and key.readers or key.inflight
 local each = reading == 'r' and read or lock
 for i = 1, #found[2], 2 do each(found[2][i], found[2][i + 1]) end
 local rest = found[1] ~= '0' and reading .. found[1] or (reading == '' and partition.streams and 'r0') or '0'
-if reading == 'r' then stream.run(deliveries) end
+-- What is too much for one script a visit goes on with, at once.
+local more = reading == 'r' and stream.run(deliveries) == 1
 if rest == '0' and arg.lapsed ~= arg.frontend then redis.call('HDEL', key.sent, arg.lapsed) end
 partition.save()
-return {'ok', {rest, upto}, deliveries, {}, {}, due.next(), 0, partition.token}
+return {'ok', {rest, upto}, deliveries, {}, {}, more and partition.now or due.next(), 0, partition.token}

@@ -267,7 +267,7 @@ def _credit(command: Subscribe) -> int:
     return command.credit or 0
 
 
-def _misfit(command: Subscribe, record: NodeRecord) -> Refused | None:
+def _misfit(command: Subscribe, record: NodeRecord) -> Refused | None:  # noqa: PLR0911  (a table of cases)
     group, count = command.group or DEFAULT_GROUP, record.config.partitions
     unknown = [number for number in command.partitions if not 0 <= number < count]
     if not record.config.admits(group):

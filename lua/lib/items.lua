@@ -29,7 +29,7 @@ end
 function items.waiting(position, item)
   if redis.call('HEXISTS', key.handover, position) == 1 then return nil end
   local entry = entries.current(position)
-  if partition.kept > 0 and not partition.log_only and retention.done(position, '') then return nil end
+  if partition.kept > 0 and not partition.log_only and retention.done({position}, {''})[1] then return nil end
   -- An entry that belongs to another position is a version of that item, no item of its own.
   if entry and entry.at ~= '' and entry.log_id == position and not redis.call('ZSCORE', key.ready, position)
     and not redis.call('ZSCORE', key.delayed, position) and redis.call('HEXISTS', key.keyed, position) == 0 then

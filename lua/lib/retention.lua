@@ -3,16 +3,29 @@
 --- @include partition writes positions
 local retention = {}
 
+local function keep_out(done, places, command, name)
+  if redis.call('EXISTS', name) == 0 then return end
+  local found = redis.call(command, name, unpack(places))
+  for i = 1, #places do done[i] = done[i] and not found[i] end
+end
+
 -- The one test for it: never marked, always derived. What is done stands before the cursor and in none of the places
--- where an item stands; nor is it (an entry with `at`) the version of an item that waits.
-function retention.done(position, at)
-  if positions.after(position, partition.cursor) then return false end
-  if partition.ordered and redis.call('HEXISTS', key.keyed, position) == 1 then return false end
-  if redis.call('HEXISTS', key.inflight, position) == 1 or redis.call('HEXISTS', key.handover, position) == 1 then
-    return false
+-- where an item stands; nor is it (an entry with `ats` of its own) the version of an item that waits. For some entries at
+-- once, since each question is asked of all places.
+function retention.done(places, ats)
+  local done = {}
+  for i, position in ipairs(places) do
+    done[i] = not positions.after(position, partition.cursor)
+    if done[i] and ats[i] ~= '' then
+      done[i] = redis.call('HGET', key.replaced, ats[i]) ~= position and redis.call('HGET', key.parked, ats[i]) ~= position
+    end
   end
-  if redis.call('ZSCORE', key.ready, position) or redis.call('ZSCORE', key.delayed, position) then return false end
-  return at == '' or (redis.call('HGET', key.replaced, at) ~= position and redis.call('HGET', key.parked, at) ~= position)
+  keep_out(done, places, 'HMGET', key.inflight)
+  keep_out(done, places, 'HMGET', key.handover)
+  keep_out(done, places, 'ZMSCORE', key.ready)
+  keep_out(done, places, 'ZMSCORE', key.delayed)
+  if partition.ordered then keep_out(done, places, 'HMGET', key.keyed) end
+  return done
 end
 
 -- An entry that is kept goes: by itself, by its owner's wish, or with all of them.

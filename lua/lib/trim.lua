@@ -4,9 +4,7 @@
 -- In short rounds: bodies are read with their entries.
 local trim = {LIMIT = 200, ROUND = 20, rounds = 0}
 
-local function pass(entry)
-  partition.trim = entry.log_id
-  if not retention.done(entry.log_id, entry.at) then return end
+local function drop(entry)
   retention.lose(entry.log_id, #entry.body)
   -- Items leave the index when they are acknowledged; those of a log never are.
   if partition.log_only and entry.item ~= '' and redis.call('HGET', key.index, entry.item) == entry.log_id then
@@ -14,13 +12,20 @@ local function pass(entry)
   end
 end
 
--- Whether the first entries, up to `ROUND`, were all passed and others follow. Those of before `oldest` (ms) go by their
--- age.
+-- Whether the first entries, up to `ROUND`, were all passed and others may follow. Those of before `oldest` (ms) go by
+-- their age.
 local function pass_some(oldest)
   local found = redis.call('XRANGE', key.log, '(' .. partition.trim, partition.cursor, 'COUNT', trim.ROUND)
+  local places, ats = {}, {}
   for i = 1, #found do
-    if not retention.over() and positions.split(found[i][1]) >= oldest then return false end
-    pass(entries.read(found[i]))
+    found[i] = entries.read(found[i])
+    places[i], ats[i] = found[i].log_id, found[i].at
+  end
+  local done = #found > 0 and retention.done(places, ats)
+  for i = 1, #found do
+    if not retention.over() and positions.split(places[i]) >= oldest then return false end
+    partition.trim = places[i]
+    if done[i] then drop(found[i]) end
   end
   return #found == trim.ROUND
 end

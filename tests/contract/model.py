@@ -243,7 +243,7 @@ class Model:
         late = [item for item in self.items.values() if item.lock and item.lock.deadline <= self.now]
         for item in sorted(late, key=lambda item: (item.lock.deadline if item.lock else 0, written(item.position))):
             assert item.lock
-            self._outcome.notices.append(("unlocked", item.lock.jid, item.name, item.lock.token))
+            self._outcome.notices.append((item.lock.jid, item.name, item.lock.token))
         for item in late:
             self._release(item, "expired")
         self._outcome.letters += [letter.shown() for letter in before]
@@ -345,6 +345,7 @@ class Model:
             chosen = self._next_for(item)
             if chosen is None:
                 break
+            self._looked_at(item)
             if self._admitted(item):
                 self._hand_out(item, chosen, frontend)
         if any(len(self.held(one.jid)) < one.credit for one in self.subscribers.values()):
@@ -353,27 +354,6 @@ class Model:
         if self._over():
             self._let_go(0)
         return self._outcome
-
-    def _admitted(self, item: Item) -> bool:
-        """Let an item of a group go only if none is ahead of it."""
-        if not (self.options.ordered and item.group):
-            return True
-        if self.heads.setdefault(item.group, item) is item:
-            return True
-        item.state = "blocked"
-        self._cursor = max(self._cursor, item.position)
-        return False
-
-    def _gone(self, item: Item) -> None:
-        """Take an item out; the next of its group follows."""
-        del self.items[item.name]
-        if self.heads.get(item.group) is item:
-            del self.heads[item.group]
-            behind = [one for one in self.items.values() if one.state == "blocked" and one.group == item.group]
-            if behind:
-                following = min(behind, key=lambda one: one.position)
-                following.state = "ready"
-                self.heads[item.group] = following
 
     def places(self) -> set[Position]:
         """Give all that stands in the log."""
@@ -401,6 +381,30 @@ class Model:
             self._trim = place
             self.kept.pop(place, None)
 
+    def _looked_at(self, item: Item) -> None:
+        if item.state == "fifo":
+            self._cursor = max(self._cursor, item.position)
+
+    def _admitted(self, item: Item) -> bool:
+        """Let an item of a group go only if none is ahead of it."""
+        if not (self.options.ordered and item.group):
+            return True
+        if self.heads.setdefault(item.group, item) is item:
+            return True
+        item.state = "blocked"
+        return False
+
+    def _gone(self, item: Item) -> None:
+        """Take an item out; the next of its group follows."""
+        del self.items[item.name]
+        if self.heads.get(item.group) is item:
+            del self.heads[item.group]
+            behind = [one for one in self.items.values() if one.state == "blocked" and one.group == item.group]
+            if behind:
+                following = min(behind, key=lambda one: one.position)
+                following.state = "ready"
+                self.heads[item.group] = following
+
     def _next_for(self, item: Item) -> Subscriber | None:
         """Choose the least recently served with credit, but not the one who gave it back while another has some (Q30)."""
         free = [one for one in self.subscribers.values() if len(self.held(one.jid)) < one.credit]
@@ -413,8 +417,6 @@ class Model:
         self.token += 1
         chosen.served = self.token
         deadline = self.now + self.options.lock_ms
-        if item.state == "fifo":
-            self._cursor = max(self._cursor, item.position)
         item.state = "locked"
         item.lock = Lock(
             chosen.jid, self.token, item.attempts + 1, self.now, deadline, frontend, self.token, chosen.qos
@@ -506,14 +508,20 @@ class Model:
         if len(self.items) + len(self.dying) < self.options.max_items:
             return True
         dead_letter = self.options.node_full == "dead-letter-oldest"
+        waiting = self.waiting()
         if self.options.node_full == "reject" or (dead_letter and not self.options.dead_letters):
             return False
-        oldest = next(filter(self._admitted, self.waiting()), None)
+        # One that came back is asked for, then all that were never handed out.
+        ready = [item for item in waiting if item.state == "ready"]
+        oldest = None
+        for item in [*ready[:1], *(item for item in waiting if item.state == "fifo")]:
+            self._looked_at(item)
+            if self._admitted(item):
+                oldest = item
+                break
         if oldest is None:
             self._cursor = self._tail
             return False
-        if oldest.state == "fifo":
-            self._cursor = oldest.position
         if dead_letter:
             self._die(oldest, oldest.attempts, "", "node-full")
         else:
@@ -563,13 +571,7 @@ class Model:
         if item.parked:
             version = item.parked
             self.items[item.name] = Item(
-                item.name,
-                version.position,
-                version,
-                indexed=True,
-                group=version.key,
-                state="ready",
-                first=version.body,
+                item.name, version.position, version, indexed=True, group=version.key, state="ready", first=version.body
             )
 
     def _release(

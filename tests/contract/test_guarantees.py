@@ -40,6 +40,14 @@ WORKERS = (
 PUBLISHERS = ("alice@x", "bob@x", "w@x")
 NAMES = ("a", "b", "c d", "0-1-1")
 
+KEPT: tuple[dict[str, int], ...] = (
+    {},
+    {"keep_items": 3},
+    {"keep_ms": 30_000},
+    {"keep_bytes": 20},
+    {"keep_ms": 30_000, "keep_items": 5},
+)
+
 workers = st.sampled_from(WORKERS)
 frontends = st.integers(0, 1)
 rarely = st.sampled_from((False, False, False, True))
@@ -64,9 +72,7 @@ class QueueMachine(RuleBasedStateMachine):
         node_full=st.sampled_from(("reject", "retract-oldest", "dead-letter-oldest")),
         max_items=st.sampled_from((3, 8, 100)),
         ordered=st.booleans(),
-        keep=st.sampled_from(
-            ({}, {"keep_items": 3}, {"keep_ms": 30_000}, {"keep_bytes": 20}, {"keep_ms": 30_000, "keep_items": 5})
-        ),
+        keep=st.sampled_from(KEPT),
     )
     def begin(
         self,

@@ -113,3 +113,16 @@ def test_an_earlier_frontend_dies(log: Queue) -> None:
     log.frontend = "f2"
     log.commit(W1, f"{T0}-0")
     assert rescue(log, "f1", "f3") == ["b", "c"]
+
+
+def test_much_is_taken_over_in_parts(unopened: Queue) -> None:
+    """X7, X8: a rescue hands out 200 entries at most, and the visit that it asks for goes on at once."""
+    unopened.open(queueing="0", keep_items=1000)
+    unopened.follow(W1, 1000)
+    for _ in range(3):
+        unopened.publish(*[""] * 100)
+    unopened.frontend = "f2"
+    scan = unopened.run("resend", lapsed="f1").rows[0]
+    answer = unopened.run("resend", lapsed="f1", scan=scan)
+    assert (len(answer.deliveries), answer.due) == (200, unopened.now)
+    assert len(unopened.expire().deliveries) == 100

@@ -1,0 +1,113 @@
+"""Streams on the wire: starts, commits, replays, and entries with their places (E16, E17)."""
+
+from collections.abc import Callable
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from broker import codec
+from broker.model import offsets
+from broker.model.commands import Bounce, Commit, Partitions, Read
+from broker.model.items import Delivery, Envelope
+from broker.model.names import Jid, Partition
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.qos import Stage
+from broker.model.results import Event, Extents, Replay
+from frontends.xmpp import events, streams
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.stanzas import Question
+
+_ME = Jid("reader@example.org/a")
+_HERE = Partition("a 'log'", "8e71964d", 3)
+_OFFSET = offsets.written(_HERE, "1795232955075-0")
+
+
+def _delivery(stage: Stage) -> Delivery:
+    envelope = codec.pack(Envelope(b"<x xmlns='urn:x'/>"))
+    return Delivery(
+        _HERE, "1795232955075-0", "i", _ME, 0, 1, 20, 0, Jid("p@x"), envelope, 7, stage, key="k", partitioned=True
+    )
+
+
+@pytest.mark.parametrize(("stage", "gap"), [(Stage.STREAM, None), (Stage.GAP, "true")])
+def test_an_entry(stage: Stage, gap: str | None) -> None:
+    """E13, E16, EX7: a plain message with the entry's place, and no lock."""
+    message = ET.fromstring(events.Events("queue.x", "run", legacy_unlock_ns=False).delivery(_delivery(stage)))
+    assert message.get("to") == _ME and message.find(f"{{{ns.STANZAQ}}}lock") is None
+    position = message.find(f"{{{ns.STANZAQ}}}position")
+    assert position is not None
+    assert (position.get("node"), position.get("partition"), position.get("offset")) == ("a 'log'", "3", _OFFSET)
+    assert (position.get("key"), position.get("gap")) == ("k", gap)
+    assert offsets.read(position.get("offset", ""), _HERE) == "1795232955075-0"
+
+
+@pytest.mark.parametrize("stage", [Stage.STREAM, Stage.GAP])
+def test_its_bounce(stage: Stage) -> None:
+    """Q18: an entry that comes back names itself."""
+    message = ET.fromstring(events.Events("queue.x", "run", legacy_unlock_ns=False).delivery(_delivery(stage)))
+    error = f"<error type='cancel'><service-unavailable xmlns='{ns.STANZAS}'/></error>"
+    bounce = ET.fromstring(f"<message xmlns='{ns.COMPONENT}' type='error'>{error}</message>")
+    bounce.set("from", _ME)
+    bounce.set("id", message.get("id", ""))
+    assert events.bounced(bounce) == Bounce(_ME, _HERE, "1795232955075-0", 0, gone=True, stage=stage)
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("@earliest", "@earliest"),
+        (_OFFSET, _OFFSET),
+        (f">{_OFFSET}", f">{_OFFSET}"),
+        ("1795232955075", "1795232955075"),
+        ("1970-01-01T00:00:01.5Z", "1500"),
+        ("1970-01-01T01:00:01+01:00", "1000"),
+        ("1960-01-01T00:00:00Z", "0"),
+    ],
+)
+def test_starts(text: str, start: str) -> None:
+    """EX8, EX9: an offset, a word, a moment of XEP-0082, or milliseconds: nothing is guessed."""
+    assert streams.start(text) == start
+
+
+@pytest.mark.parametrize(
+    "text", ["", "now", "2026-02-30T00:00:00Z", "2026-01-01", "2026-01-01T00:00:00", "9" * 40, "x" * 10_000_000]
+)
+def test_bad_starts(text: str) -> None:
+    """What is none of these is refused, however long."""
+    with pytest.raises(MalformedRequest) as refused:
+        streams.start(text)
+    assert refused.value.problem is Problem.OFFSET_INVALID
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.0", "1024", "99999", "٣", "x" * 10_000_000])
+def test_bad_partitions(text: str) -> None:
+    """E7: a partition that cannot be is one that is not there."""
+    with pytest.raises(MalformedRequest) as refused:
+        streams.partition(text)
+    assert refused.value.problem is Problem.PARTITION_NOT_FOUND
+
+
+def test_requests(read: Callable[..., Question]) -> None:
+    """Each request is a command; what it leaves out has a default."""
+    replay = read(f"<replay xmlns='{ns.STANZAQ}' node='n'/>", kind="get").command
+    assert isinstance(replay, Read) and (replay.partition, replay.start, replay.limit) == (0, "@earliest", 50)
+    replay = read(f"<replay xmlns='{ns.STANZAQ}' node='n' partition='3' from='5' max='9999'/>", kind="get").command
+    assert isinstance(replay, Read) and (replay.partition, replay.start, replay.limit) == (3, "5", 500)
+    commit = read(f"<commit xmlns='{ns.STANZAQ}' node='n' offset='x'/>").command
+    assert isinstance(commit, Commit) and (commit.partition, commit.offset) == (0, "x")
+    assert isinstance(read(f"<partitions xmlns='{ns.STANZAQ}' node='n'/>", kind="get").command, Partitions)
+
+
+def test_a_replay_fits_a_stanza() -> None:
+    """A replay stops early rather than being larger than servers let through, and says where to go on."""
+    body = codec.pack(Envelope(b"<x xmlns='urn:x'>" + b"y" * 200_000 + b"</x>"))
+    found = [
+        Event(offsets.written(_HERE, f"{number}-0"), number, f"i{number}", "", Jid("p@x"), body) for number in range(5)
+    ]
+    written = streams.replayed(
+        "n", Replay(3, tuple(found), "", found[-1].offset, found[-1].offset, gap=False, more=False)
+    )
+    replay = ET.fromstring(written)
+    assert [event.get("item") for event in replay] == ["i0", "i1"]
+    assert (replay.get("more"), replay.get("next")) == ("true", f">{found[1].offset}")
+    assert ET.fromstring(streams.extended("n", Extents(()))).get("node") == "n"
