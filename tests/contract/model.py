@@ -456,10 +456,11 @@ class Model:
         if len(self.items) + len(self.dying) < self.options.max_items:
             return True
         dead_letter = self.options.node_full == "dead-letter-oldest"
-        waiting = self.waiting()
-        if self.options.node_full == "reject" or (dead_letter and not self.options.dead_letters) or not waiting:
+        if self.options.node_full == "reject" or (dead_letter and not self.options.dead_letters):
             return False
-        oldest = waiting[0]
+        oldest = next(filter(self._admitted, self.waiting()), None)
+        if oldest is None:
+            return False
         if dead_letter:
             self._die(oldest, oldest.attempts, "", "node-full")
         else:
