@@ -39,6 +39,7 @@ class Attendance:
             await self._gone(command.node, command.jid)
         if isinstance(result, Subscribed) and seats is None:
             await self._ask(Leave(command.node, command.jid))
+            await self._gone(command.node, command.jid)
             return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "you are subscribed to as many nodes as you may")
         # A refusal that may pass says nothing of an earlier subscription of the same JID, or of this one; nor does another's
         # ownership.

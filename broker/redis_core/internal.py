@@ -147,6 +147,7 @@ class Subscribers:
 
     node: str
     scan: str = "0"
+    partition: int = 0
 
 
 @dataclass(frozen=True, slots=True)

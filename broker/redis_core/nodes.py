@@ -215,16 +215,19 @@ class NodeWork:
             self._notify(NodeEvent(node, jid, what))
 
     async def _subscribers(self, node: str) -> list[Jid]:
-        jids: list[Jid] = []
-        scan = "0"
-        while True:
-            part = await self._ask(Subscribers(node, scan))
-            if not isinstance(part, Scanned):
-                return jids
-            jids.extend(part.jids)
-            scan = part.scan
-            if scan == "0":
-                return jids
+        """List who is subscribed: who shares the node stands in every partition, an owner in its own alone."""
+        record = await self._read(node)
+        jids: dict[Jid, None] = {}
+        for partition in () if record is None else record.partitions:
+            scan, ended = "0", False
+            while not ended:
+                part = await self._ask(Subscribers(node, scan, partition.number))
+                if not isinstance(part, Scanned):
+                    return list(jids)
+                jids |= dict.fromkeys(part.jids)
+                scan = part.scan
+                ended = scan == "0"
+        return list(jids)
 
     async def _read(self, node: str) -> NodeRecord | None:
         record = await self._directory.read(node)

@@ -74,13 +74,14 @@ def place(command: Any, count: int) -> int | Home | Place:
             | Attach(partition=number)
             | Detach(partition=number)
             | KeepOne(partition=number)
+            | Subscribers(partition=number)
         ):
             pass
         case Bounce() | Confirm():
             number = command.partition.number
         case DeadLetter():
             number = hashed(command.key, count) if command.key else home(command.item_id, count)
-        case Options() | Subscribers():
+        case Options():
             number = BANK
         case _:
             return Place.ALL

@@ -18,16 +18,18 @@ from broker.model.commands import (
     Options,
     Presence,
     Publish,
+    Purge,
     Retract,
     Stats,
     Subscribe,
     Unsubscribe,
 )
-from broker.model.items import Delivery, Owned, OwnershipGained, OwnershipLost
+from broker.model.items import Delivery, NodeEvent, Owned, OwnershipGained, OwnershipLost
 from broker.model.names import Jid, Partition, bare
 from broker.model.problems import Problem
 from broker.model.qos import Qos
 from broker.model.results import Counted, Declared, Done, Kept, Published, Refused, Retracted, Subscribed
+from broker.redis_core import directory
 from broker.redis_core.roster import Member
 from broker.redis_core.service import RedisCore
 from frontends.servers.redis import RedisServer
@@ -431,3 +433,25 @@ async def test_many_come_and_go_at_once(pair: Pair, node: str) -> None:
         if isinstance(notice, OwnershipGained)
     ]
     assert len(fences) == len(set(fences))
+
+
+async def test_a_node_that_closes(pair: Pair, node: str) -> None:
+    """P3, P25: owners outside the first partition hear of a purge too, and go when the node is closed to them."""
+    (one, first), (two, _) = pair
+    await declared(one, node)
+    await attach(two, node, A, (3,))
+    await one.ask(Purge(node, ALICE))
+    assert [notice.subscriber for notice in first.notices if isinstance(notice, NodeEvent)] == [A]
+    assert await one.ask(Configure(node, ALICE, {"pubsub#access_model": ("whitelist",)})) == Done()
+    await attach(two, node, ALICE, (3,))
+    assert await numbers(two, node, ALICE) == {3}
+
+
+async def test_too_many_nodes(pair: Pair, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P6: who may not be subscribed to another node owns nothing in it, and is no member of its group."""
+    (core, _), _ = pair
+    monkeypatch.setattr(directory, "MOST_PER_JID", 0)
+    await declared(core, node)
+    assert problem(await attach(core, node, A)) is Problem.TOO_MANY_SUBSCRIPTIONS
+    await core.owners.settle(node)
+    assert await numbers(core, node, A) == set()
