@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- An owner says that it is there: start its lease anew (EX16).
 -- KEYS: meta subscribers deadlines delayed handover retries owners log
--- ARGV: now revision | subids
+-- ARGV: now revision number | subids
 -- RETURNS: ok stale gone deleted | ok not-subscribed
 -- WRITES: meta
 --- @include epochs subscriptions due
