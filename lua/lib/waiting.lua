@@ -12,16 +12,23 @@ function waiting.promote()
 end
 
 local function from_ready(count, taken)
-  local out = redis.call('ZRANGE', key.ready, 0, count - 1)
-  for _, position in ipairs(out) do
-    local entry = entries.current(position)
-    -- Nothing but a hand at redis-cli removes an entry that waits: such an item is passed over.
-    if entry and ordering.admits(position, entry.key) then
-      entry.position, entry.past = position, history.of(position)
-      taken[#taken + 1] = entry
+  while count > 0 and ordering.skipped < ordering.MOST do
+    local out = redis.call('ZRANGE', key.ready, 0, count - 1)
+    local last = #out < count
+    for _, position in ipairs(out) do
+      local entry = entries.current(position)
+      -- Its group is its first version's.
+      local first = partition.ordered and entry and entry.log_id ~= position and entries.get(position) or entry
+      -- Nothing but a hand at redis-cli removes an entry that waits: such an item is passed over.
+      if entry and ordering.admits(position, first.key) then
+        entry.position, entry.past = position, history.of(position)
+        taken[#taken + 1] = entry
+        count = count - 1
+      end
     end
+    if #out > 0 then redis.call('ZREM', key.ready, unpack(out)) end
+    if last then return end
   end
-  if #out > 0 then redis.call('ZREM', key.ready, unpack(out)) end
 end
 
 local function from_log(count, taken)
