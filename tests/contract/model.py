@@ -508,13 +508,10 @@ class Model:
         if len(self.items) + len(self.dying) < self.options.max_items:
             return True
         dead_letter = self.options.node_full == "dead-letter-oldest"
-        waiting = self.waiting()
         if self.options.node_full == "reject" or (dead_letter and not self.options.dead_letters):
             return False
-        # One that came back is asked for, then all that were never handed out.
-        ready = [item for item in waiting if item.state == "ready"]
         oldest = None
-        for item in [*ready[:1], *(item for item in waiting if item.state == "fifo")]:
+        for item in self.waiting():
             self._looked_at(item)
             if self._admitted(item):
                 oldest = item
