@@ -28,7 +28,7 @@ check: lint ## Run lint, types, import rules and the tests of the house
 bench: .venv/.dev ## Measure the core and the XMPP door next to their native ceilings, into bench/results
 	@$(SETUP) packages ejabberd
 	@mkdir -p bench/results
-	@missed=0; for what in core xmpp "xmpp --qos"; do \
+	@missed=0; for what in core "core --partitions 8" xmpp "xmpp --qos"; do \
 	  file="bench/results/$$(echo $$what | tr -d ' -').json"; \
 	  echo "stanzaq bench $$what --json $(ARGS) > $$file"; \
 	  $(BIN)/stanzaq bench $$what --json $(ARGS) > $$file || missed=1; \

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
+from broker.model.options import MAX_PARTITIONS
 from broker.settings import Settings, SettingsError, load
 from frontends.servers.process import ServerError
 
@@ -72,14 +73,24 @@ def demo(  # noqa: PLR0913  (an argument is an option of the command line)
 
 
 @bench.command("core")
-def bench_core(*, as_json: Json = False, quick: Quick = False) -> None:
+def bench_core(
+    *,
+    partitions: Annotated[
+        int | None,
+        typer.Option(help="Measure instead what 1, 2, 4 … and so many partitions bring.", min=1, max=MAX_PARTITIONS),
+    ] = None,
+    as_json: Json = False,
+    quick: Quick = False,
+) -> None:
     """Measure the core alone: publish, and acknowledge with the next delivery, against XADD and consumer groups.
 
-    Example: stanzaq bench core --json
+    Example: stanzaq bench core --partitions 8
     """
     from frontends.bench import core  # noqa: PLC0415
+    from frontends.bench import partitions as spread  # noqa: PLC0415
 
-    raise typer.Exit(_served("The benchmark", partial(core.main, as_json=as_json, quick=quick)))
+    measure = core.main if partitions is None else partial(spread.main, partitions)
+    raise typer.Exit(_served("The benchmark", partial(measure, as_json=as_json, quick=quick)))
 
 
 @bench.command("xmpp")

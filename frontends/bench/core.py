@@ -42,10 +42,10 @@ _INTAKE: Final = {"dedupe": "overwrite", "dedupe_ms": 1, "once_ms": 1, "max_item
 class Bench:
     """One partition, spoken to by its scripts alone."""
 
-    def __init__(self, server: Server, node: str) -> None:
+    def __init__(self, server: Server, node: str, number: int = 0) -> None:
         """Use a partition of its own."""
         self.server = server
-        self.partition = Partition(node, "bench")
+        self.partition = Partition(node, "bench", number)
         self.requests = 0
 
     async def run(self, name: str, fixed: dict[str, Any], rows: list[dict[str, Any]] | None = None) -> list[Any]:

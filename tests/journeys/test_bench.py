@@ -1,4 +1,4 @@
-"""`stanzaq bench xmpp` measures what issue and README name; a short run says nothing about the figures."""
+"""`stanzaq bench` measures what it says; a short run says nothing about the figures."""
 
 import json
 import os
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 
-def _rows(tmp_path: Path, *options: str) -> dict[str, Any]:
+def _rows(tmp_path: Path, what: str, *options: str) -> dict[str, Any]:
     """Run it for a moment, check what holds for every report, and give the rows by name."""
     done = subprocess.run(
-        [sys.executable, "-m", "frontends.cli", "bench", "xmpp", "--json", "--quick", *options],
+        [sys.executable, "-m", "frontends.cli", "bench", what, "--json", "--quick", *options],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -31,15 +31,27 @@ def _rows(tmp_path: Path, *options: str) -> dict[str, Any]:
 
 def test_rows(tmp_path: Path) -> None:
     """A short run prints one JSON object with the machine and a row of each name; the exit code tells whether all hold."""
-    rows = _rows(tmp_path)
+    rows = _rows(tmp_path, "xmpp")
     assert list(rows) == ["jobs", "cpu_per_stanza", "latency_p50", "latency_p99", "two_frontends"]
     assert all(rows[name]["ceiling"] > 0 for name in ("jobs", "two_frontends"))
 
 
 def test_levels(tmp_path: Path) -> None:
     """Acknowledged messages take two stanzas where a plain one takes one, assured ones four, and no more (S23)."""
-    rows = _rows(tmp_path, "--qos")
+    rows = _rows(tmp_path, "xmpp", "--qos")
     names = [f"qos_{level}_{what}" for what in ("stanzas", "time") for level in ("acknowledged", "assured")]
     assert list(rows) == names
     assert [rows[name]["ratio"] for name in names[:2]] == [2, 4]
     assert all(rows[name]["ceiling"] > 0 and rows[name]["holds"] for name in names)
+
+
+def test_partitions(tmp_path: Path) -> None:
+    """One server and a cluster, each with 1, 2 and 3 partitions, and how busy the process and the servers were."""
+    rows = _rows(tmp_path, "core", "--partitions", "3")
+    assert list(rows) == [
+        f"{where}_{count}{what}"
+        for where in ("server", "cluster")
+        for count in (1, 2, 3)
+        for what in ("", "_process", "_redis")
+    ]
+    assert all(row["ratio"] <= 1.1 for name, row in rows.items() if row["unit"] == "cores"), "more than there is"
