@@ -1,0 +1,181 @@
+"""Partitions and group keys on the wire: real ejabberd, real Redis, and each stanza at one of two frontends by chance."""
+
+import asyncio
+from collections import Counter, defaultdict
+from xml.sax.saxutils import quoteattr
+
+import pytest
+
+from tests.journeys.client import STANZAQ, Answer, Client, Delivery, form_values
+from tests.journeys.conftest import Join
+
+pytestmark = pytest.mark.xdist_group("journeys")
+
+PARTITIONS = "stanzaq#partitions"
+
+
+async def publish(client: Client, node: str, item: str | None = None, *, hint: bool = False, **place: str) -> Answer:
+    """Publish with a partition or a key, as attributes of the item or in a hint beside it."""
+    marks = "".join(f" {name}={quoteattr(text)}" for name, text in place.items())
+    name = "" if item is None else f" id={quoteattr(item)}"
+    beside = f"<hint xmlns='{STANZAQ}'{marks}/>" if hint else ""
+    inside = f"{beside}<item{name}{'' if hint else marks}><job xmlns='urn:x'/></item>"
+    return await client.pubsub(f"<publish node={quoteattr(node)}>{inside}</publish>")
+
+
+def place(delivery: Delivery) -> tuple[str, str]:
+    """Give the partition and the group key that a delivery names."""
+    lock = delivery.message.find(f"{{{STANZAQ}}}lock")
+    assert lock is not None
+    return lock.get("partition", ""), lock.get("key", "")
+
+
+async def taken(client: Client, node: str, count: int) -> list[Delivery]:
+    """Take and acknowledge so many items."""
+    found = []
+    for _ in range(count):
+        delivery = await client.next(Delivery)
+        assert (await client.retract(node, delivery.item, delivery.token)).error == ""
+        found.append(delivery)
+    return found
+
+
+async def test_e6_e8_the_partition_named(join: Join) -> None:
+    """E6, E8, E13: an item goes to the partition that its publisher names and to no other, and its delivery says which."""
+    client = await join()
+    node = await client.queue({PARTITIONS: "5"})
+    await client.subscribe(node, 20)
+    for number in range(5):
+        assert (await publish(client, node, f"i{number}", partition=str(number))).error == ""
+        assert (await publish(client, node, f"h{number}", hint=True, partition=str(number), key="k")).error == ""
+    found = {delivery.item: place(delivery) for delivery in await taken(client, node, 10)}
+    assert found == {f"i{n}": (str(n), "") for n in range(5)} | {f"h{n}": (str(n), "k") for n in range(5)}
+
+
+@pytest.mark.parametrize("partition", ["5", "1024", "-1", "two", "9" * 400])
+async def test_e7_no_such_partition(join: Join, partition: str) -> None:
+    """E7: a partition that is not there is item-not-found, in a publish and in a retract, and nothing is changed."""
+    client = await join()
+    node = await client.queue({PARTITIONS: "5"})
+    assert (await publish(client, node, "i", partition=partition)).error == "cancel item-not-found"
+    assert await client.browse(node) == []
+    await publish(client, node, "i", partition="1")
+    retract = f"<retract node='{node}'><item id='i' partition={quoteattr(partition)}/></retract>"
+    assert (await client.pubsub(retract)).error == "cancel item-not-found"
+    assert len(await client.browse(node)) == 1
+
+
+async def test_e14_one_key_one_partition(join: Join) -> None:
+    """E14: items of a group key share a partition, whichever frontend takes them; many keys use all partitions."""
+    client = await join()
+    node = await client.queue({PARTITIONS: "4"})
+    await client.subscribe(node, 100)
+    asked = [publish(client, node, f"{number}", key=f"key {number % 20}") for number in range(80)]
+    assert {answer.error for answer in await asyncio.gather(*asked)} == {""}
+    where = defaultdict(set)
+    for delivery in await taken(client, node, 80):
+        partition, key = place(delivery)
+        where[key].add(partition)
+    assert len(where) == 20 and all(len(partitions) == 1 for partitions in where.values())
+    assert len(set.union(*where.values())) == 4
+
+
+async def test_ordered(join: Join) -> None:
+    """stanzaq#ordered: of a group one item is out at a time, in the order of publishing, with many workers and partitions."""
+    owner = await join()
+    workers = [await join() for _ in range(3)]
+    node = await owner.queue({PARTITIONS: "3", "stanzaq#ordered": "1"})
+    for worker in workers:
+        await worker.subscribe(node, 4)
+    for number in range(30):
+        assert (await publish(owner, node, f"{number:02d}", key=f"k{number % 4}")).error == ""
+    done: dict[str, list[str]] = defaultdict(list)
+    out: Counter[str] = Counter()
+
+    async def work(worker: Client) -> None:
+        while sum(map(len, done.values())) < 30:
+            try:
+                delivery = await worker.next(Delivery, 0.2)
+            except TimeoutError:
+                continue
+            _, key = place(delivery)
+            out[key] += 1
+            assert out[key] == 1, "two of one group at once"
+            done[key].append(delivery.item)
+            await asyncio.sleep(0.005)
+            out[key] -= 1
+            assert (await worker.retract(node, delivery.item, delivery.token)).error == ""
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(*map(work, workers))
+    assert all(items == sorted(items) for items in done.values()) and len(done) == 4
+
+
+async def test_credit_is_one(join: Join) -> None:
+    """Guarantee 3: one worker of a credit of two is handed two at a time out of eight partitions, and gets to all of them."""
+    owner, worker = await join(), await join()
+    node = await owner.queue({PARTITIONS: "8"})
+    for number in range(40):
+        assert (await publish(owner, node, partition=str(number % 8))).error == ""
+    await worker.subscribe(node, 2)
+    seen: list[Delivery] = []
+    held: set[str] = set()
+    while len(seen) < 40:
+        delivery = await worker.next(Delivery)
+        held.add(delivery.item)
+        assert len(held) <= 2
+        seen.append(delivery)
+        if len(held) == 2:
+            # What is retracted first may be followed before the answer to the retract comes.
+            item = held.pop()
+            assert (await worker.retract(node, item)).error == ""
+        elif len(seen) == 40:
+            break
+    assert len({place(delivery)[0] for delivery in seen[:30]}) == 8
+
+
+async def test_found_where_it_is(join: Join) -> None:
+    """XEP-0254's plain client names an item by its id alone, wherever its key has led it: retract, unlock, renew and locks."""
+    client = await join()
+    node = await client.queue({PARTITIONS: "6"})
+    await client.subscribe(node, 10)
+    for number in range(6):
+        await publish(client, node, f"i{number}", key=f"k{number}")
+    found = {delivery.item: delivery for delivery in [await client.next(Delivery) for _ in range(6)]}
+    locks = (await client.ask(f"<locks xmlns='{STANZAQ}' node='{node}'/>", "get")).find(f"{{{STANZAQ}}}locks")
+    assert {lock.get("item"): lock.get("partition") for lock in locks} == {
+        item: place(delivery)[0] for item, delivery in found.items()
+    }
+    renewed = await client.ask(f"<renew xmlns='{STANZAQ}' node='{node}'><item id='i0'/></renew>")
+    assert renewed.error == ""
+    assert (await client.unlock(node, "i1")).error == ""
+    assert (await client.next(Delivery)).item == "i1"
+    for number in range(6):
+        assert (await client.retract(node, f"i{number}")).error == ""
+    assert await client.browse(node) == []
+
+
+@pytest.mark.parametrize("count", ["0", "2000", "-1", "3", "four", ""])
+async def test_partition_counts(join: Join, count: str) -> None:
+    """E14: 1 to 1,024 partitions, never fewer than there are: not-acceptable, and nothing is changed."""
+    client = await join()
+    node = await client.queue({PARTITIONS: "4"})
+    assert (await client.configure(node, {PARTITIONS: count})).error == "modify not-acceptable"
+    shown = await client.owner(f"<configure node='{node}'/>", "get")
+    assert form_values(shown.element)[PARTITIONS] == "4"
+    if count != "3":
+        assert (await client.create(f"{node}-2", {PARTITIONS: count})).error == "modify not-acceptable"
+
+
+async def test_growth_under_work(join: Join) -> None:
+    """E14: a node grows while it is worked on, and nothing is lost or held up."""
+    owner, worker = await join(), await join()
+    node = await owner.queue()
+    await worker.subscribe(node, 3)
+    work = asyncio.create_task(taken(worker, node, 60))
+    for number in range(60):
+        assert (await publish(owner, node, f"i{number}", key=f"k{number}")).error == ""
+        if number in {20, 40}:
+            assert (await owner.configure(node, {PARTITIONS: str(number // 5)})).error == ""
+    done = await asyncio.wait_for(work, 60)
+    assert sorted(delivery.item for delivery in done) == sorted(f"i{number}" for number in range(60))
