@@ -80,7 +80,10 @@ async def test_all_are_asked_again() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "why"),
-    [((ILL, SLOTS), "the cluster is down"), ((ResponseError("ERR disabled"), ResponseError("ERR disabled")), "disabled")],
+    [
+        ((ILL, SLOTS), "the cluster is down"),
+        ((ResponseError("ERR disabled"), ResponseError("ERR disabled")), "disabled"),
+    ],
     ids=["ill", "none"],
 )
 async def test_nobody_knows(answer: object, why: str) -> None:
