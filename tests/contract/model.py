@@ -243,7 +243,7 @@ class Model:
         late = [item for item in self.items.values() if item.lock and item.lock.deadline <= self.now]
         for item in sorted(late, key=lambda item: (item.lock.deadline if item.lock else 0, written(item.position))):
             assert item.lock
-            self._outcome.notices.append((item.lock.jid, item.name, item.lock.token))
+            self._outcome.notices.append(("unlocked", item.lock.jid, item.name, item.lock.token))
         for item in late:
             self._release(item, "expired")
         self._outcome.letters += [letter.shown() for letter in before]
