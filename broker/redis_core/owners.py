@@ -5,6 +5,7 @@ do. All of it is idempotent, so that any frontend may go on where another has st
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -25,6 +26,8 @@ from broker.redis_core.roster import Member, Roster, Standing
 
 _ROUNDS = 10
 """How often a spread is computed anew at most when others change it meanwhile; the rest is left to the next visit."""
+
+_PAUSE_SECONDS = 0.005
 
 _GONE = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
 _FULL = Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "the node has as many members of groups as it may")
@@ -147,7 +150,10 @@ class Owners:
 
     async def settle(self, node: str) -> None:
         """Spread partitions over the members of groups anew, until nothing is left to be handed over."""
-        for _round in range(_ROUNDS):
+        for attempt in range(_ROUNDS):
+            if attempt:
+                # Frontends that spread at the same time must not go on undoing each other's work in step.
+                await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS * 2**attempt))  # noqa: S311  (guards nothing)
             members = await self._roster.members(node)
             record = await self._read(node) if members else None
             if record is None:
