@@ -10,27 +10,36 @@ from broker.redis_core.assured import Held, begun, name, sender_of
 ALICE = Jid("alice@x/my desk")
 
 
-def _hold(node: str = "n", item: str | None = None, body: bytes = b"b", stem: str = "m1") -> Hold:
-    return Hold(ALICE, "m1", Publish(node, ALICE, item, body, len(body)), stem)
+def _hold(
+    node: str = "n",
+    item: str | None = None,
+    body: bytes = b"b",
+    *,
+    stem: str = "m1",
+    key: str = "",
+    partition: int | None = None,
+) -> Hold:
+    return Hold(ALICE, "m1", Publish(node, ALICE, item, body, len(body), partition=partition, key=key), stem)
 
 
-@given(st.text(min_size=1), st.text(min_size=1), st.binary())
-def test_records(node: str, item: str, body: bytes) -> None:
-    """Whatever a node, an id and a payload are made of, they come back, with a ticket that no publisher can write."""
-    held = begun(_hold(node, item, body))
+@given(st.text(min_size=1), st.text(min_size=1), st.binary(), st.text(), st.none() | st.integers(0, 1023))
+def test_records(node: str, item: str, body: bytes, key: str, partition: int | None) -> None:
+    """Whatever a node, an id, a key and a payload are made of, they come back, with a ticket that no publisher can write."""
+    held = begun(_hold(node, item, body, key=key, partition=partition))
     read = Held.unpack(ALICE, held.pack())
     assert (read.nonce, read.digest) == (held.nonce, held.digest)
     assert (read.publish.node, read.publish.item_id, read.publish.envelope) == (node, item, body)
+    assert (read.publish.key, read.publish.partition) == (key, partition)
     assert read.publish.ticket == f"\0{held.nonce}" and read.publish.sender == ALICE
 
 
 def test_digests() -> None:
-    """SX10: copies have one digest and each its own nonce; another node, id or payload is another message."""
+    """SX10: copies have one digest and each its own nonce; another node, place, id or payload is another message."""
     first, copy = begun(_hold()), begun(_hold())
     assert first.digest == copy.digest and first.nonce != copy.nonce
     assert first.publish.item_id == f"m1~{first.nonce}"
-    others = {begun(other).digest for other in (_hold("o"), _hold(item="m1"), _hold(body=b"c"), _hold(stem="m2"))}
-    assert len(others | {first.digest}) == 5
+    others = (_hold("o"), _hold(item="m1"), _hold(body=b"c"), _hold(stem="m2"), _hold(key="k"), _hold(partition=0))
+    assert len({begun(other).digest for other in others} | {first.digest}) == 7
 
 
 def test_names() -> None:

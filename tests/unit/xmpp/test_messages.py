@@ -113,3 +113,18 @@ def test_an_error_goes_back() -> None:
     assert error.attrib == {"type": "error", "id": "<1>", "to": ALICE, "from": f"jobs@{SERVICE}"}
     assert error[0].tag == "error" and error[0][0].tag == f"{{{ns.STANZAS}}}forbidden"
     assert "id" not in ET.fromstring(messages.refused(_message(JOB, ""), MalformedRequest(Problem.FORBIDDEN))).attrib
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        f"<item id='i' partition='3' key='k'>{JOB}</item>",
+        f"<hint xmlns='{ns.STANZAQ}' partition='3' key='k'/><item id='i'>{JOB}</item>",
+    ],
+)
+def test_places(items: str) -> None:
+    """E6, E15: a message says where its item belongs as a request does, and its publish carries it."""
+    sent = messages.read(_message(_publish(items)), "")
+    assert sent is not None
+    published = sent.once(ALICE)
+    assert (published.item_id, published.partition, published.key) == ("i", 3, "k")

@@ -213,3 +213,40 @@ def test_no_answer_without_address(make_iq: Callable[..., Iq], missing: str) -> 
     element = make_iq(_pubsub("")).element
     del element.attrib[missing]
     assert stanzas.asked(element) is None
+
+
+_PLACES = (
+    ("<item id='i' partition='3' key='k'><a/></item>", 3, "k"),
+    (f"<item id='i' xmlns:q='{ns.STANZAQ}' q:partition='1023' q:key='k k'><a/></item>", 1023, "k k"),
+    (f"<hint xmlns='{ns.STANZAQ}' partition='0' key='k'/><item id='i'><a/></item>", 0, "k"),
+    # Of the item itself before that of the hint.
+    (f"<item id='i' partition='2'><a/></item><hint xmlns='{ns.STANZAQ}' partition='5'/>", 2, ""),
+    ("<item id='i'><a/></item>", None, ""),
+)
+
+
+@pytest.mark.parametrize(("inside", "partition", "key"), _PLACES)
+def test_places(read: Read, inside: str, partition: int | None, key: str) -> None:
+    """E6, E15: a partition and a group key stand at the item, or in a hint where a library drops such attributes."""
+    published = read(_publish(inside)).command
+    assert isinstance(published, Publish) and (published.partition, published.key) == (partition, key)
+    for name, kind in (("retract", Retract), ("unlock", Unlock)):
+        asked = read(_ending(name, inside)).command
+        assert isinstance(asked, kind) and asked.partition == partition
+    renewed = read(f"<renew xmlns='{ns.STANZAQ}' node='jobs'>{inside}</renew>").command
+    assert isinstance(renewed, Renew) and renewed.partition == partition
+
+
+@pytest.mark.parametrize(
+    ("marks", "problem"),
+    [
+        ("partition='1024'", Problem.PARTITION_NOT_FOUND),
+        ("partition='-1'", Problem.PARTITION_NOT_FOUND),
+        ("partition='x'", Problem.PARTITION_NOT_FOUND),
+        (f"partition='{'9' * 100_000}'", Problem.PARTITION_NOT_FOUND),
+        (f"key='{'é' * 512}'", Problem.BAD_REQUEST),
+    ],
+)
+def test_no_such_places(fault: Fault, marks: str, problem: Problem) -> None:
+    """E7: what no node can have is refused here already, and a key has the bound of an id."""
+    assert fault(_publish(f"<item {marks}><a/></item>")).problem is problem
