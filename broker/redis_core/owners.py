@@ -238,8 +238,8 @@ class Owners:
         # What was its own and is wished for no more goes first: its credit is to lie in the others.
         await self._detach(command, had.difference(wish))
         await self._unshare(command, had)
-        attaches = await self._ordered(command, record, attaches)
-        outcomes = [await self._ask(attach) for attach in attaches]
+        less, rest = await self._parted(command, record, attaches)
+        outcomes = [*await asyncio.gather(*map(self._ask, less)), *await asyncio.gather(*map(self._ask, rest))]
         owned = tuple(sorted((each for each in outcomes if isinstance(each, Owned)), key=lambda each: each.partition))
         refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
         if refused:
@@ -247,8 +247,10 @@ class Owners:
         await self.settle(command.node)
         return refused or self._subscribed(command, owned)
 
-    async def _ordered(self, command: Subscribe, record: NodeRecord, attaches: Sequence[Attach]) -> list[Attach]:
-        """Put first where credit becomes less; if it becomes more elsewhere, that is handed over to its owner anew.
+    async def _parted(
+        self, command: Subscribe, record: NodeRecord, attaches: Sequence[Attach]
+    ) -> tuple[list[Attach], list[Attach]]:
+        """Part those whose credit becomes less, which go first; if it becomes more elsewhere, they are handed over anew.
 
         Its locks end with that, so that it never holds more than it asks for now (guarantee 3).
         """
@@ -259,7 +261,7 @@ class Owners:
         grows = any(attach.credit > credit.get(attach.partition, 0) for attach in rest)
         if grows and command.epoch is None:
             less = [replace(attach, epoch=EPOCH_NEXT, reason="moved") for attach in less]
-        return less + rest
+        return less, rest
 
     async def _joined(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
         credit = _credit(command)
