@@ -18,7 +18,7 @@ end
 
 -- What an owner may hold here lies here: it is lent to no other partition.
 local function seat(row)
-  local new = not subscriptions.get(row.subid)
+  local new = not enrol.known(row.subid)
   enrol.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = row.qos}, new)
   ending.touched[row.subid] = true
 end

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Keep, for one bare JID, which of its resources are here and which nodes it has to do with; presence may be heard by any
 -- frontend (QX16). Answers the nodes to leave for what has just gone: full JIDs by their resource, and the bare JID's
--- when no resource is left. Without nodes the record ends by itself after `idle_seconds`.
+-- when no resource is left; and the node of one who subscribed, when it was known before. Without nodes the record ends by
+-- itself after `idle_seconds`.
 -- KEYS: resources nodes
 -- ARGV: kind resource node idle_seconds most
 -- RETURNS: ok too-many
@@ -9,7 +10,7 @@
 local kinds = {}
 
 -- A member of `nodes` is `resource node` (` node` for the bare JID): resources may hold spaces, so they are escaped by the caller.
-function kinds.subscribed() redis.call('SADD', key.nodes, arg.resource .. ' ' .. arg.node) end
+function kinds.subscribed() return redis.call('SADD', key.nodes, arg.resource .. ' ' .. arg.node) == 0 end
 
 function kinds.left() redis.call('SREM', key.nodes, arg.resource .. ' ' .. arg.node) end
 
@@ -23,8 +24,8 @@ end
 
 if (arg.kind == 'subscribed' and full(key.nodes, arg.resource .. ' ' .. arg.node))
   or (arg.kind == 'available' and full(key.resources, arg.resource)) then return {'too-many'} end
-kinds[arg.kind]()
-local leave = {}
+local known = kinds[arg.kind]()
+local leave = known and arg.kind == 'subscribed' and {arg.resource .. ' ' .. arg.node} or {}
 if arg.kind == 'unavailable' then
   local alone = redis.call('EXISTS', key.resources) == 0
   for _, member in ipairs(redis.call('SMEMBERS', key.nodes)) do

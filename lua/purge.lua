@@ -32,4 +32,5 @@ for _, entry in ipairs(dropped) do
 end
 writes.flush()
 partition.save()
-return {'ok', {#dropped}, {}, {}, {}, 0, #dropped == CHUNK and 1 or 0, partition.token}
+local more = #dropped == CHUNK or ordering.skipped >= ordering.MOST
+return {'ok', {#dropped}, {}, {}, {}, 0, more and 1 or 0, partition.token}

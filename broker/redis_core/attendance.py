@@ -41,9 +41,8 @@ class Attendance:
             await self._ask(Leave(command.node, command.jid))
             await self._gone(command.node, command.jid)
             return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "you are subscribed to as many nodes as you may")
-        # A refusal that may pass says nothing of an earlier subscription of the same JID, or of this one; nor does another's
-        # ownership.
-        if isinstance(result, Refused) and not (result.problem.retryable or result.problem is Problem.PARTITION_OWNED):
+        # A refusal says nothing of an earlier subscription of the same JID, and one that may pass nothing of this one.
+        if isinstance(result, Refused) and not (result.problem.retryable or seats):
             await self._attend("left", command.jid, command.node)
         return result
 

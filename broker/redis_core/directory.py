@@ -208,7 +208,8 @@ class Directory:
     async def attend(self, kind: str, jid: Jid, node: str = "") -> tuple[Seat, ...] | None:
         """Note that a JID subscribed, left, or that its resource became available or unavailable.
 
-        Gives the seats to leave; None when the JID has more of them than it may.
+        Gives the seats to leave, of one that subscribed the seat that it had already; None when the JID has more of them
+        than it may.
         """
         whose = bare(jid)
         fixed: dict[str, Value] = {

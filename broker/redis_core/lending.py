@@ -6,8 +6,10 @@ safety: what gets lost on the way is missed until the next count.
 """
 
 import asyncio
+import math
+import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -22,6 +24,9 @@ from broker.redis_core.seats import Ask
 
 TOLD = 4
 """So many partitions in need are named to a script."""
+
+DOUBTED = 64
+"""Of so many partitions that had no credit to spare it is found out with each breath whether they have some now."""
 
 FIRST_WAVE = 4
 """So many partitions are asked for credit at once at first, and twice as many each time after."""
@@ -38,6 +43,8 @@ class Need:
     since: float
     wanted: int = field(default=1, compare=False)
 
+
+_SATISFIED = Need(sys.maxsize, math.inf)
 
 Board = Callable[[list[dict[str, Any]]], Awaitable[list[list[int]]]]
 """Tells Redis which partitions want credit; gives number, locked and ms of waiting of all that do."""
@@ -64,7 +71,9 @@ class Lending:
         self._spare: dict[int, int] = {}
         self._wanting: dict[int, Need] = {}
         self._others: dict[int, Need] = {}
-        self._searching: set[int] = set()
+        self._barren: set[int] = set()
+        self._doubts = count()
+        self._searching = False
         self._stirred = False
         self._partitions = 1
 
@@ -91,6 +100,10 @@ class Lending:
         self._stirred = True
         self._partitions = partitions
         self._spare[number] = spare
+        if spare:
+            self._barren.discard(number)
+        else:
+            self._barren.add(number)
         for row in gifts:
             self._give(int(row[0]), gift(row))
         for jid in ended:
@@ -102,19 +115,18 @@ class Lending:
             self._wanting[number] = Need(locked, since, wanted)
         if bool(wanted) != bool(known):
             self._background(self._tell({number: locked if wanted else ""}))
-        if wanted and not known:
-            self._search(number)
-        elif spare:
-            for needy in sorted(self._wanting, key=self._wanting.__getitem__)[:TOLD]:
-                self._search(needy)
+        if (wanted and not known) or (spare and self._wanting):
+            self._search()
 
     def breathe(self) -> None:
         """Look around, in the rhythm of the pulse: who is in need, and whether there is anything for them."""
         if self._stirred or self._wanting:
             self._stirred = False
             self._background(self._tell({number: need.locked for number, need in self._wanting.items()}))
-            for number in self._wanting:
-                self._search(number)
+        if self._wanting:
+            # What others have freed is not heard of here. All partitions at once would be too many to ask with each breath.
+            self._barren.difference_update(next(self._doubts) % self._partitions for _ in range(DOUBTED))
+            self._search()
 
     async def spread(self, subid: str, credit: int, partitions: int) -> None:
         """Give each partition its even part of a subscriber's credit, which lies in the bank: items may come anywhere."""
@@ -154,24 +166,52 @@ class Lending:
         if not deposit.cancelled() and isinstance(deposit.result(), Refused):
             self._submit(Recount(self._node, subid))
 
-    def _search(self, number: int) -> None:
-        if number not in self._searching:
-            self._searching.add(number)
-            self._background(self._searched(number, self._wanting[number].wanted))
+    def _search(self) -> None:
+        if not self._searching:
+            self._searching = True
+            self._background(self._searched())
 
-    async def _searched(self, number: int, wanted: int) -> None:
-        """Ask the others for free credit, those first that seem to have some, in ever larger waves."""
+    async def _searched(self) -> None:
+        """Ask for free credit once, for all that are in need: those first that seem to have some, in ever larger waves."""
         try:
-            others = [other for other in range(self._partitions) if other != number]
-            others.sort(key=lambda other: -self._spare.get(other, 1))
+            others = [number for number in range(self._partitions) if number not in self._barren]
+            others.sort(key=lambda number: -self._spare.get(number, 1))
+            wanted: dict[int, int] = {}
             wave = FIRST_WAVE
-            while others and wanted > 0:
-                asked = [self._ask(other, Withdraw(self._node, "", wanted)) for other in others[:wave]]
+            while others:
+                wanted = {number: need.wanted for number, need in self._wanting.items()} | wanted
+                most = sum(wanted.values())
+                if not most:
+                    break
+                asked = others[:wave]
+                outcomes = await asyncio.gather(
+                    *(self._ask(number, Withdraw(self._node, "", most)) for number in asked)
+                )
+                for number, outcome in zip(asked, outcomes, strict=True):
+                    self._share(number, outcome.gifts if isinstance(outcome, Withdrawn) else (), wanted)
                 del others[:wave]
                 wave *= 2
-                for outcome in await asyncio.gather(*asked):
-                    for given in outcome.gifts if isinstance(outcome, Withdrawn) else ():
-                        wanted -= given.amount
-                        self._give(number, given)
         finally:
-            self._searching.discard(number)
+            self._searching = False
+
+    def _share(self, giver: int, gifts: Sequence[Gift], wanted: dict[int, int]) -> None:
+        """Give what a partition could spare to those in need evenly, and the rest back."""
+        if gifts:
+            # Whatever was thought of it.
+            wanted[giver] = 0
+        else:
+            self._barren.add(giver)
+        for given in gifts:
+            left = given.amount
+            needy = sorted((to for to, amount in wanted.items() if amount), key=self._need)
+            for place, to in enumerate(needy):
+                amount = min(wanted[to], -(-left // (len(needy) - place)))
+                wanted[to] -= amount
+                left -= amount
+                if amount:
+                    self._give(to, replace(given, amount=amount))
+            if left:
+                self._give(giver, replace(given, amount=left))
+
+    def _need(self, number: int) -> Need:
+        return self._wanting.get(number, _SATISFIED)

@@ -9,6 +9,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 from broker.model.commands import Keep, Options, Subscribe
 from broker.model.groups import DEFAULT_GROUP, share, spread
@@ -17,6 +18,7 @@ from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Kept, Refused, Result, Subscribed
+from broker.redis_core import streams
 from broker.redis_core.calls.call import subid, subids
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import EPOCH_NEXT, Ask, Attach, Detach, KeepOne, Leave, Left
@@ -30,13 +32,13 @@ _ROUNDS = 10
 _PAUSE_SECONDS = 0.005
 
 _GONE = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
+_STREAM = Refused(Problem.OPTIONS_INVALID, "a stream takes nothing from others, so its partitions are not owned")
 _FULL = Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "the node has as many members of groups as it may")
 
 
 def owns(command: Subscribe) -> bool:
     """Tell whether a subscription is to own what it asks for: a partition that is named is shared with nobody (E8, E10)."""
-    asks = command.partitions or command.group or command.epoch is not None
-    return bool(asks) and not command.start
+    return bool(command.partitions and not command.start) or bool(command.group) or command.epoch is not None
 
 
 Attend = Callable[[Subscribe, "asyncio.Future[Any]"], Awaitable[Result]]
@@ -73,6 +75,8 @@ class Owners:
         self._roster = roster
         self._ask = ask
         self._changed = changed
+        self._spreads: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._awaited: dict[str, asyncio.Task[None]] = {}
 
     async def hindrance(self, command: Subscribe) -> Refused | None:
         """Refuse what no attach is needed to refuse, and so nothing is changed for (E7, E26)."""
@@ -81,6 +85,8 @@ class Owners:
             return _GONE
         # Lanes may know the node as it was before it grew.
         self._changed(command.node)
+        if streams.reads(command, record):
+            return _STREAM if command.group or command.epoch is not None else None
         return refusal(command, record) or _misfit(command, record)
 
     async def subscribe(self, command: Subscribe, attend: Attend) -> Result:
@@ -94,9 +100,12 @@ class Owners:
         record = await self._read(command.node)
         if record is None:
             return _GONE
+        if streams.reads(command, record):
+            # A log's partitions are read where they are named, and nobody owns them.
+            return await self._ask(command)  # type: ignore[return-value]
         whose = subid(command.jid)
         had = {each.partition for each in await self._roster.standings(record) if each.subid == whose}
-        return await (self._wished(command, had) if command.partitions else self._joined(command, record, had))
+        return await (self._wished(command, record, had) if command.partitions else self._joined(command, record, had))
 
     async def keep(self, command: Keep) -> Result:
         """Renew the leases of all that the sender owns (EX16)."""
@@ -149,7 +158,22 @@ class Owners:
             await self.settle(notice.node)
 
     async def settle(self, node: str) -> None:
-        """Spread partitions over the members of groups anew, until nothing is left to be handed over."""
+        """Spread partitions over the members of groups anew, until nothing is left to be handed over.
+
+        Whoever asks while one spread is being computed waits for the next, and that is one for all who do: a thousand
+        partitions that are lost at once are no reason for a thousand.
+        """
+        awaited = self._awaited.get(node)
+        if awaited is None:
+            awaited = self._awaited[node] = asyncio.create_task(self._settle_next(node))
+        await asyncio.shield(awaited)
+
+    async def _settle_next(self, node: str) -> None:
+        async with self._spreads.setdefault(node, asyncio.Lock()):
+            del self._awaited[node]
+            await self._settle(node)
+
+    async def _settle(self, node: str) -> None:
         for attempt in range(_ROUNDS):
             if attempt:
                 # Frontends that spread at the same time must not go on undoing each other's work in step.
@@ -196,7 +220,7 @@ class Owners:
         # It has changed hands meanwhile, or it is another's now.
         return isinstance(outcome, Refused) and outcome.problem is Problem.UNAVAILABLE
 
-    async def _wished(self, command: Subscribe, had: set[int]) -> Result:
+    async def _wished(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
         wish = sorted(set(command.partitions))
         attaches = [
             Attach(
@@ -211,29 +235,50 @@ class Owners:
             )
             for number, credit in zip(wish, _parts(_credit(command), len(wish)), strict=True)
         ]
-        if len(wish) > 1:
-            # Asked first, so that nobody is put out for a wish that cannot be met as a whole.
-            for outcome in await asyncio.gather(*(self._ask(replace(attach, dry=True)) for attach in attaches)):
-                if isinstance(outcome, Refused):
-                    return outcome
+        # Asked first, so that nobody is put out, and nothing that was had is given up, for a wish that cannot be met as a whole.
+        for outcome in await asyncio.gather(*(self._ask(replace(attach, dry=True)) for attach in attaches)):
+            if isinstance(outcome, Refused):
+                return outcome
+        # Whoever names partitions is no longer one whose partitions the service chooses, or gives back.
+        await self._roster.strike(record, command.jid)
         # What was its own and is wished for no more goes first: its credit is to lie in the others.
         await self._detach(command, had.difference(wish))
         await self._unshare(command, had)
-        outcomes = [await self._ask(attach) for attach in attaches]
-        owned = tuple(outcome for outcome in outcomes if isinstance(outcome, Owned))
-        if refused := next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None):
+        less, rest = await self._parted(command, record, attaches)
+        outcomes = [*await asyncio.gather(*map(self._ask, less)), *await asyncio.gather(*map(self._ask, rest))]
+        owned = tuple(sorted((each for each in outcomes if isinstance(each, Owned)), key=lambda each: each.partition))
+        refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
+        if refused:
             await self._detach(command, {each.partition for each in owned} - had)
-            return refused
-        # Whoever names partitions is no longer one whose partitions the service chooses.
-        await self.left(command.node, command.jid)
-        return self._subscribed(command, owned)
+        await self.settle(command.node)
+        return refused or self._subscribed(command, owned)
+
+    async def _parted(
+        self, command: Subscribe, record: NodeRecord, attaches: Sequence[Attach]
+    ) -> tuple[list[Attach], list[Attach]]:
+        """Part those whose credit becomes less, which go first; if it becomes more elsewhere, they are handed over anew.
+
+        Its locks end with that, so that it never holds more than it asks for now (guarantee 3).
+        """
+        kept = await self._kept(record, command.sender, [subid(command.jid)])
+        credit = {owned.partition: owned.credit for owned in kept}
+        less = [attach for attach in attaches if attach.credit < credit.get(attach.partition, 0)]
+        rest = [attach for attach in attaches if attach not in less]
+        grows = any(attach.credit > credit.get(attach.partition, 0) for attach in rest)
+        if grows and command.epoch is None:
+            less = [replace(attach, epoch=EPOCH_NEXT, reason="moved") for attach in less]
+        return less, rest
 
     async def _joined(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
         credit = _credit(command)
         each = share(credit, record.config.partitions)
         member = Member(command.group, credit, each, command.qos, command.jid)
+        before = await self._roster.member(command.node, command.jid)
         if not await self._roster.join(record, member):
             return _FULL
+        if before is None or before.group != member.group:
+            # What it had by its own wish or in another group is not what falls to it now, nor is its credit there.
+            had = set()
         await self._unshare(command, had)
         await self.settle(command.node)
         whose = subid(command.jid)
@@ -273,7 +318,7 @@ def _credit(command: Subscribe) -> int:
     return command.credit or 0
 
 
-def _misfit(command: Subscribe, record: NodeRecord) -> Refused | None:  # noqa: PLR0911  (a table of cases)
+def _misfit(command: Subscribe, record: NodeRecord) -> Refused | None:
     group, count = command.group or DEFAULT_GROUP, record.config.partitions
     unknown = [number for number in command.partitions if not 0 <= number < count]
     if not record.config.admits(group):
@@ -282,8 +327,6 @@ def _misfit(command: Subscribe, record: NodeRecord) -> Refused | None:  # noqa: 
         return Refused(Problem.PARTITION_NOT_FOUND, f"the node has no partition {unknown[0]}: it has {count}")
     if command.epoch is not None and not command.partitions:
         return Refused(Problem.OPTIONS_INVALID, "an epoch is of a partition: name it")
-    if not record.config.queueing or command.start:
-        return Refused(Problem.OPTIONS_INVALID, "a stream takes nothing from others, so its partitions are not owned")
     if command.credit is None:
         return Refused(Problem.OPTIONS_REQUIRED)
     if command.credit < len(set(command.partitions)):

@@ -63,7 +63,12 @@ class Seats:
             return Refused(wrong.problem, wrong.detail)
         others = [number for number in range(partitions) if number not in chosen]
         async with self._queues.setdefault(subid(command.jid), asyncio.Lock()):
-            begun = await self._all(chosen, [streams.follow(command, number, reading=True) for number in chosen])
+            # The last one first and alone: what there is to refuse is refused there, and nothing is changed (E7).
+            *others_read, last = chosen
+            begun = [await self._ask(last, streams.follow(command, last, reading=True))]
+            if isinstance(begun[0], Subscribed):
+                asked = [streams.follow(command, number, reading=True) for number in others_read]
+                begun = [*await self._all(others_read, asked), *begun]
             outcome = streams.followed(begun)
             if isinstance(outcome, Subscribed):
                 await self._all(others, [streams.follow(command, number, reading=False) for number in others])
@@ -95,14 +100,19 @@ class Seats:
 
     async def _recall(self, node: str, whose: str, excess: int, parts: Sequence[int]) -> None:
         """Take back what the subscriber may not hold any more, wherever it lies: no answer before that is done."""
-        for number, part in enumerate(parts, BANK + 1):
-            if excess <= 0:
-                return
-            if part:
-                outcome = await self._ask(number, Withdraw(node, whose, min(part, excess), recall=True))
-                for gift in outcome.gifts if isinstance(outcome, Withdrawn) else ():
-                    excess -= gift.amount
-                    await self._ask(BANK, Deposit(node, gift.subid, gift.born, gift.amount))
+        lying = [(number, part) for number, part in enumerate(parts, BANK + 1) if part]
+        while excess > 0 and lying:
+            # As many at once as have it by the count; where there is less meanwhile, it is made up for by those that follow.
+            asked: list[asyncio.Future[Any]] = []
+            due = excess
+            while due > 0 and lying:
+                number, part = lying.pop(0)
+                asked.append(self._ask(number, Withdraw(node, whose, min(part, due), recall=True)))
+                due -= part
+            outcomes = await asyncio.gather(*asked)
+            gifts = [gift for outcome in outcomes if isinstance(outcome, Withdrawn) for gift in outcome.gifts]
+            excess -= sum(gift.amount for gift in gifts)
+            await self._all([BANK] * len(gifts), [Deposit(node, gift.subid, gift.born, gift.amount) for gift in gifts])
 
     async def _all(self, numbers: Sequence[int], commands: Sequence[Any]) -> list[Outcome]:
         return list(await asyncio.gather(*map(self._ask, numbers, commands)))

@@ -41,7 +41,10 @@ local function from_log(count, taken)
       local entry = entries.read(found[i])
       local position = entry.log_id
       partition.cursor = position
-      if entry.at == '' and ordering.admits(position, entry.key) then
+      if entry.at ~= '' then
+        -- Retention keeps versions of items that are done: there may be any number of them.
+        ordering.skipped = ordering.skipped + 1
+      elseif ordering.admits(position, entry.key) then
         local replacement = entries.replacement(position)
         entry = replacement and entries.get(replacement) or entry
         entry.position, entry.past = position, history.NONE

@@ -29,7 +29,7 @@ from broker.model.names import Jid, Partition, bare
 from broker.model.problems import Problem
 from broker.model.qos import Qos
 from broker.model.results import Counted, Declared, Done, Kept, Published, Refused, Retracted, Subscribed
-from broker.redis_core import directory
+from broker.redis_core import directory, owners
 from broker.redis_core.roster import Member
 from broker.redis_core.service import RedisCore
 from frontends.servers.redis import RedisServer
@@ -455,3 +455,61 @@ async def test_too_many_nodes(pair: Pair, node: str, monkeypatch: pytest.MonkeyP
     assert problem(await attach(core, node, A)) is Problem.TOO_MANY_SUBSCRIPTIONS
     await core.owners.settle(node)
     assert await numbers(core, node, A) == set()
+
+
+WISHES: list[list[dict[str, Any]]] = [
+    [{"partitions": (1, 3)}, {}],
+    [{"partitions": (1,)}, {"partitions": (0, 1)}],
+    [{"partitions": (0, 1, 3)}, {}, {"partitions": (0, 1, 2), "epoch": 9}],
+    [{}, {"group": "other"}],
+    [{}, {"partitions": (0, 2)}],
+]
+
+
+@pytest.mark.parametrize("wishes", WISHES)
+async def test_one_wish_after_another(pair: Pair, node: str, wishes: list[dict[str, Any]]) -> None:
+    """Guarantee 3: however a JID changes what it wishes for, it never holds more than it asked for last."""
+    (one, first), (two, second) = pair
+    await declared(one, node)
+    for number in range(80):
+        await publish(one, node, number % 4, f"i{number}")
+    for number, wish in enumerate(wishes):
+        assert isinstance(await attach((one, two)[number % 2], node, A, **{"credit": 10, **wish}), Subscribed)
+        counted = await one.ask(Stats(node, ALICE))
+        assert isinstance(counted, Counted) and 8 <= counted.in_flight <= 10
+    assert first.deliveries and second.deliveries
+
+
+async def test_e28_a_refused_wish_costs_nothing(pair: Pair, node: str) -> None:
+    """E28, EX13: whoever shares the node or owns something goes on as before when a wish of its is refused."""
+    (core, door), _ = pair
+    await declared(core, node)
+    await attach(core, node, A, (0,), 5)
+    await core.ask(Subscribe(node, B, B, 10))
+    await attach(core, node, C, (2,), 1)
+    await publish(core, node, 1, "shared")
+    await publish(core, node, 2, "owned")
+    await door.until(lambda: len(door.deliveries) == 2)
+    for jid in (B, C):
+        assert problem(await attach(core, node, jid, (0,), 5)) is Problem.PARTITION_OWNED
+    assert await numbers(core, node, C) == {2}
+    for delivery in door.deliveries:
+        answer = await core.ask(Retract(node, delivery.subscriber, delivery.item_id, delivery.token))
+        assert isinstance(answer, Retracted)
+
+
+async def test_many_lost_at_once(pair: Pair, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """X7: partitions that are lost all at once are one or two reasons to spread the rest anew, not one each."""
+    (core, _), _ = pair
+    await declared(core, node, 32)
+    await attach(core, node, A)
+    spreads = Counter[str]()
+    settle = owners.Owners._settle
+
+    async def counted(self: owners.Owners, of: str) -> None:
+        spreads[of] += 1
+        await settle(self, of)
+
+    monkeypatch.setattr(owners.Owners, "_settle", counted)
+    await asyncio.gather(*(core.owners.settle(node) for _ in range(32)))
+    assert 1 <= spreads[node] <= 2

@@ -1,5 +1,7 @@
 """The log as a stream over a real server: several partitions, several frontends, and what a crash leaves."""
 
+from typing import Any
+
 import pytest
 
 from broker import codec
@@ -277,3 +279,40 @@ async def test_a_frontend_dies(make_core: MakeCore, node: str, *, writes: bool) 
     saved.deliveries.clear()
     await published(rescuer, node, "d")
     assert [one.item_id for one in saved.deliveries] == ["d"]
+
+
+async def test_e10_a_log_is_read_where_it_is_named(core: RedisCore, door: Door, node: str) -> None:
+    """E2, E3, E10: on a log a partition that is named without a start is read from now on; there is nothing to own."""
+    await declared(core, node, partitions="4")
+    await published(core, node, "before", partition=1)
+    read_from = await core.ask(stream(node, W1, "", 1))
+    assert isinstance(read_from, Subscribed) and [each.partition for each in read_from.streams] == [1]
+    await published(core, node, "after", partition=1)
+    await door.until(lambda: bool(door.deliveries))
+    assert given(door) == [(1, "after", Stage.STREAM)]
+    for wish in ({"group": "g"}, {"partitions": (1,), "epoch": 3}):
+        assert problem(await core.ask(Subscribe(node, W1, W1, 5, **wish))) is Problem.OPTIONS_INVALID
+
+
+@pytest.mark.parametrize("wish", [{"group": "g"}, {"group": "stranger"}, {"partitions": (1,), "epoch": 3}])
+async def test_e26_a_stream_owns_nothing(core: RedisCore, node: str, wish: dict[str, Any]) -> None:
+    """E26: a stream that asks for a group or an epoch is refused: what is not honoured must not look granted."""
+    await declared(core, node, queueing="1", partitions="4", groups="g")
+    asked = Subscribe(node, W1, W1, 5, start="@earliest", **wish)
+    assert problem(await core.ask(asked)) is Problem.OPTIONS_INVALID
+
+
+async def test_e7_refused_streams_change_nothing(core: RedisCore, door: Door, node: str) -> None:
+    """E7: a stream that is refused reads no partition at all, and what its JID was granted before goes on and ends with it."""
+    await declared(core, node, queueing="1", partitions="4")
+    for asked in (stream(node, W1, "@earliest", 0, 9), stream(node, W1, "@earliest", 9)):
+        assert problem(await core.ask(asked)) is Problem.PARTITION_NOT_FOUND
+    await published(core, node, "waits", partition=0)
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 5)), Subscribed)
+    await door.until(lambda: bool(door.deliveries))
+    for asked in (stream(node, W1, "@earliest", 0, 9), stream(node, W1, str(10**14), 0)):
+        assert isinstance(await core.ask(asked), Refused)
+    assert [stage for _, _, stage in given(door)] == [Stage.UNACKNOWLEDGED]
+    assert await core.ask(Presence(W1, available=False)) == Done()
+    counted = await core.ask(Stats(node, ALICE))
+    assert isinstance(counted, Counted) and (counted.subscribers, counted.in_flight) == (0, 0)

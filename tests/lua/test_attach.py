@@ -284,3 +284,11 @@ def test_batch(queue: Queue) -> None:
     assert answer.words == ["ok", "partition-owned", "ok"]
     assert answer.given == [(W3, "a")]
     assert [notice[1] for notice in answer.notices] == [W1]
+
+
+def test_an_owner_that_has_read_is_served(queue: Queue) -> None:
+    """P6: a reader that comes to own the partition has its turn as any owner, and reads no more."""
+    queue.follow(W1, 5)
+    queue.attach(W1)
+    assert queue.publish("a").given == [(W1, "a")]
+    assert not queue.client.exists(queue.key("readers"), queue.key("reading"))

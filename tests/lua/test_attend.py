@@ -46,7 +46,7 @@ def test_bound(records: Records) -> None:
     """P6, guarantee 6: past the bound a new seat is refused; one that exists already is not."""
     assert attend(records, "subscribed", "1", "a", most=1) == ["ok", []]
     assert attend(records, "subscribed", "1", "b", most=1) == ["too-many"]
-    assert attend(records, "subscribed", "1", "a", most=1) == ["ok", []]
+    assert attend(records, "subscribed", "1", "a", most=1) == ["ok", ["1 a"]]
     assert attend(records, "available", "1", most=1) == ["ok", []]
     assert attend(records, "available", "2", most=1) == ["too-many"]
     assert attend(records, "available", "1", most=1) == ["ok", []]
@@ -60,3 +60,11 @@ def test_forgotten_by_itself(records: Records) -> None:
     assert records.client.ttl(records.key("resources")) == -1
     attend(records, "left", "1", "jobs")
     assert 0 < records.client.ttl(records.key("resources")) <= 60
+
+
+def test_known_before(records: Records) -> None:
+    """P6: who subscribes hears whether the seat was known: a refusal must not take off one that was granted earlier."""
+    assert attend(records, "subscribed", "1", "jobs") == ["ok", []]
+    assert attend(records, "subscribed", "1", "jobs") == ["ok", ["1 jobs"]]
+    attend(records, "left", "1", "jobs")
+    assert attend(records, "subscribed", "1", "jobs") == ["ok", []]

@@ -258,3 +258,18 @@ class TestLog:
     def test_ignores_repeats(self, log: Queue) -> None:
         """X1: with dedupe `ignore` a repeat within the window is none."""
         assert log.publish("a", "a", dedupe="ignore").words == ["ok", "duplicate"]
+
+
+def test_versions_are_passed_over_a_part_at_a_time(unopened: Queue) -> None:
+    """X7: versions of items that are done may be any number in the log; no script passes over all of them."""
+    unopened.open(keep_items=5000)
+    names = [f"i{number}" for number in range(700)]
+    for _version in range(2):
+        unopened.publish(*names)
+    unopened.subscribe(W1, 700)
+    while unopened.expire().more:
+        pass
+    answer = unopened.run("retract", *(unopened.asked(W1, name) for name in names))
+    assert (answer.given, answer.more) == ([], 1)
+    assert unopened.expire().more == 0
+    assert unopened.publish("last").given == [(W1, "last")]
