@@ -52,10 +52,12 @@ def token(item: Element) -> int | None:
 def partition(item: Element, hint: Element | None = None) -> int | None:
     """Read the partition that an item is for, or in: of the item itself, or of the hint beside it."""
     text = _ours(item, hint, "partition")
-    if text is None:
-        return None
+    return None if text is None else partition_number(text)
+
+
+def partition_number(text: str) -> int:
+    """Read the number of a partition: what cannot be one is not found, as one that the node has not (E7)."""
     number = _number(text)
-    # One that the node has not is the core's to refuse (E7).
     if number is None or number >= MAX_PARTITIONS:
         raise MalformedRequest(
             Problem.PARTITION_NOT_FOUND, f"partitions are numbered from 0 to at most {MAX_PARTITIONS - 1}"

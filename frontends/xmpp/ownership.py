@@ -9,10 +9,9 @@ from typing import Final
 
 from broker.model.groups import is_name
 from broker.model.items import Owned, OwnershipGained, OwnershipLost
-from broker.model.options import MAX_PARTITIONS
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Kept, Subscribed
-from frontends.xmpp import forms
+from frontends.xmpp import attributes, forms
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped, moment
 
@@ -85,12 +84,9 @@ def _about(node: str, what: Owned | OwnershipLost) -> str:
 
 
 def _partitions(values: tuple[str, ...]) -> tuple[int, ...]:
-    numbers = tuple(map(_number, values))
-    if not numbers or any(number is None or number >= MAX_PARTITIONS for number in numbers):
-        raise MalformedRequest(
-            Problem.OPTIONS_INVALID, f"{PARTITION} has whole numbers from 0 to {MAX_PARTITIONS - 1}, each a value"
-        )
-    return tuple(sorted({number for number in numbers if number is not None}))
+    if not values:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{PARTITION} has the numbers of partitions, each a value")
+    return tuple(sorted(set(map(attributes.partition_number, values))))
 
 
 def _one(values: tuple[str, ...], name: str) -> str:

@@ -11,7 +11,6 @@ from xml.etree.ElementTree import Element
 from broker.model import offsets
 from broker.model.commands import Commit, Partitions, Read
 from broker.model.items import Delivery
-from broker.model.options import MAX_PARTITIONS
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Stage
 from broker.model.results import Event, Extents, Replay
@@ -32,7 +31,8 @@ def commit(iq: Iq, element: Element) -> Question:
     """Translate `<commit/>`."""
     expect(iq, "set")
     node = attributes.node(element)
-    return Question(iq, Commit(node, iq.sender, partition(element.get("partition", "0")), element.get("offset", "")))
+    number = attributes.partition_number(element.get("partition", "0"))
+    return Question(iq, Commit(node, iq.sender, number, element.get("offset", "")))
 
 
 def replay(iq: Iq, element: Element) -> Question:
@@ -43,20 +43,14 @@ def replay(iq: Iq, element: Element) -> Question:
     # More than fits is no fault: the answer says that there is more.
     limit = READ_DEFAULT if most is None else attributes.whole(most, 10**9, Problem.BAD_REQUEST, "max")
     begin = start(element.get("from", offsets.EARLIEST))
-    return Question(iq, Read(node, iq.sender, partition(element.get("partition", "0")), begin, min(limit, READ_MOST)))
+    number = attributes.partition_number(element.get("partition", "0"))
+    return Question(iq, Read(node, iq.sender, number, begin, min(limit, READ_MOST)))
 
 
 def partitions(iq: Iq, element: Element) -> Question:
     """Translate `<partitions/>`."""
     expect(iq, "get")
     return Question(iq, Partitions(attributes.node(element), iq.sender))
-
-
-def partition(text: str) -> int:
-    """Read the number of a partition; one that cannot be is not found, as one that is not there (E7)."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 4 and int(text) < MAX_PARTITIONS):
-        raise MalformedRequest(Problem.PARTITION_NOT_FOUND, f"a partition is a number from 0 to {MAX_PARTITIONS - 1}")
-    return int(text)
 
 
 def start(text: str) -> str:

@@ -36,7 +36,7 @@ def test_wishes(fields: dict[str, tuple[str, ...]], expected: Wish) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        *({PARTITION: values} for values in ((), ("",), ("a",), ("-1",), ("1024",), ("1", "x"), ("\u0661",), ("1 2",))),
+        {PARTITION: ()},
         *({GROUP: values} for values in ((), ("",), ("a b",), ("g", "h"), ("x" * 256,), ("a\n",))),
         *(
             {PARTITION: ("0",), EPOCH: values}
@@ -82,3 +82,11 @@ def test_what_owners_are_told() -> None:
     renewed = ET.fromstring(kept("j'", Kept((_OWNED,))))
     assert (renewed.tag, renewed.get("node")) == (f"{{{ns.STANZAQ}}}renew", "j'")
     assert [each.attrib for each in renewed] == [about | expires]
+
+
+@pytest.mark.parametrize("values", [("",), ("a",), ("-1",), ("1024",), ("1", "x"), ("\u0661",), ("1 2",)])
+def test_no_such_partition(values: tuple[str, ...]) -> None:
+    """E7: what cannot be a partition is one that is not there."""
+    with pytest.raises(MalformedRequest) as caught:
+        wish({PARTITION: values})
+    assert caught.value.problem is Problem.PARTITION_NOT_FOUND

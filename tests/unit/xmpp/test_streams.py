@@ -13,7 +13,7 @@ from broker.model.names import Jid, Partition
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Stage
 from broker.model.results import Event, Extents, Replay
-from frontends.xmpp import events, streams
+from frontends.xmpp import attributes, events, streams
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.stanzas import Question
 
@@ -83,7 +83,7 @@ def test_bad_starts(text: str) -> None:
 def test_bad_partitions(text: str) -> None:
     """E7: a partition that cannot be is one that is not there."""
     with pytest.raises(MalformedRequest) as refused:
-        streams.partition(text)
+        attributes.partition_number(text)
     assert refused.value.problem is Problem.PARTITION_NOT_FOUND
 
 
