@@ -7,12 +7,12 @@ do. All of it is idempotent, so that any frontend may go on where another has st
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from broker.model.commands import Keep, Options, Subscribe
-from broker.model.groups import DEFAULT_GROUP, share, spread
+from broker.model.groups import DEFAULT_GROUP, share
 from broker.model.items import Notice, Owned, OwnershipGained, OwnershipLost
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
@@ -22,6 +22,7 @@ from broker.redis_core import streams
 from broker.redis_core.calls.call import subid, subids
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import EPOCH_NEXT, Ask, Attach, Detach, KeepOne, Leave, Left
+from broker.redis_core.moves import Move, handing_over, moves
 from broker.redis_core.nodes import with_admins
 from broker.redis_core.policy import refusal
 from broker.redis_core.roster import Member, Roster, Standing
@@ -52,15 +53,6 @@ class Around(Protocol):
 
     def notify(self, notice: Notice) -> None:
         """Hand a notice to the door."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Move:
-    """A partition that a member is to have, or (`given` False) is to have no more, for want of credit."""
-
-    member: Member
-    standing: Standing
-    given: bool = True
 
 
 class Owners:
@@ -185,8 +177,8 @@ class Owners:
             standings = await self._roster.standings(record)
             if await self._divided(record, members, standings):
                 continue
-            moves = _moves(members, standings)
-            if not any(await asyncio.gather(*(self._hand_over(record, move) for move in moves))):
+            planned = moves(members, standings)
+            if not any(await asyncio.gather(*(self._hand_over(record, move) for move in planned))):
                 return
 
     async def _divided(self, record: NodeRecord, members: Mapping[str, Member], standings: Sequence[Standing]) -> bool:
@@ -200,16 +192,16 @@ class Owners:
         for name in outgrown:
             member = replace(members[name], share=share(members[name].credit, count))
             theirs = [each for each in standings if each.subid == name and each.group == member.group]
-            await asyncio.gather(*(self._hand_over(record, _Move(member, standing)) for standing in theirs))
+            await asyncio.gather(*(self._hand_over(record, Move(member, standing)) for standing in theirs))
             await self._roster.join(record, member)
         return bool(outgrown)
 
-    async def _hand_over(self, record: NodeRecord, move: _Move) -> bool:
+    async def _hand_over(self, record: NodeRecord, move: Move) -> bool:
         """Let a member have a partition; False when there is nothing to be gained by thinking of it anew."""
         if not move.given:
             await self._ask(Detach(record.name, move.member.jid, move.standing.partition, "moved"))
             return False
-        outcome = await self._ask(_attach(record.name, move))
+        outcome = await self._ask(handing_over(record.name, move))
         match outcome:
             case Owned():
                 self._core.notify(OwnershipGained(record.name, move.member.jid, outcome))
@@ -334,42 +326,7 @@ def _misfit(command: Subscribe, record: NodeRecord) -> Refused | None:
     return None
 
 
-def _attach(node: str, move: _Move) -> Attach:
-    member, standing = move.member, move.standing
-    return Attach(
-        node,
-        member.jid,
-        member.jid,
-        member.share,
-        member.qos,
-        member.group,
-        EPOCH_NEXT,
-        standing.partition,
-        standing.fence,
-        "moved",
-    )
-
-
 def _parts(credit: int, count: int) -> list[int]:
     """Divide an owner's credit over its partitions, of which each has one at least."""
     least, over = divmod(credit, count)
     return [least + (place < over) for place in range(count)]
-
-
-def _moves(members: dict[str, Member], standings: Sequence[Standing]) -> list[_Move]:
-    """Give what has to be handed over, and to whom, so that each group's members have its partitions evenly."""
-    moves = []
-    for group in sorted({member.group for member in members.values()}):
-        most = {name: member.most for name, member in members.items() if member.group == group}
-        # What one who named it owns is not for others, nor what another group has (E26).
-        theirs = {
-            each.partition: each for each in standings if not each.subid or (each.subid in most and each.group == group)
-        }
-        given = spread(most, {number: each.subid or None for number, each in theirs.items()})
-        for number, standing in theirs.items():
-            name = given.get(number)
-            if name is not None and name != standing.subid:
-                moves.append(_Move(members[name], standing))
-            elif name is None and standing.subid:
-                moves.append(_Move(members[standing.subid], standing, given=False))
-    return moves

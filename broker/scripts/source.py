@@ -7,7 +7,7 @@ decoration: the names in it become the tables `key`, `arg` and `rows` of the scr
 import hashlib
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from broker.model.problems import ScriptDefect
@@ -17,7 +17,7 @@ _INCLUDE = re.compile(r"^--- @include (.+)$", re.MULTILINE)
 _SHEBANG = re.compile(r"\A#!lua.*\n")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Script:
     """One operation ready to run; `columns` are the names of each row's values after the fixed arguments."""
 
@@ -31,9 +31,10 @@ class Script:
     writes: frozenset[str]
     text: str
 
-    @property
+    @cached_property
     def sha(self) -> str:
         """Address of the text: two versions of one operation live side by side during a rolling upgrade."""
+        # Once: it is asked for with each call, and texts are long.
         return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     @property

@@ -2,7 +2,6 @@
 -- there, and those after it are `blocked` until it has left the queue. `keyed` says of both which group they belong to.
 -- NEEDS: heads keyed blocked ready
 --- @include partition positions
--- `skipped` are those that were passed over in the queue by this script, for whatever reason: at most about `MOST`.
 local ordering = {skipped = 0, MOST = 500}
 
 -- Members sort as the log does within a group; a zero byte ends the group's key.

@@ -38,11 +38,10 @@ local function from_log(count, taken)
     local found = redis.call('XRANGE', key.log, '(' .. partition.cursor, '+', 'COUNT', most)
     if #found == 0 then partition.cursor = partition.tail end
     for i = 1, #found do
-      local entry = entries.read(found[i])
-      local position = entry.log_id
+      local entry, position = entries.read(found[i]), found[i][1]
       partition.cursor = position
+      -- A version: retention keeps those of items that are done as well, and there may be any number of them.
       if entry.at ~= '' then
-        -- Retention keeps versions of items that are done: there may be any number of them.
         ordering.skipped = ordering.skipped + 1
       elseif ordering.admits(position, entry.key) then
         local replacement = entries.replacement(position)
