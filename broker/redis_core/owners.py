@@ -93,7 +93,7 @@ class Owners:
             return _GONE
         whose = subid(command.jid)
         had = {each.partition for each in await self._roster.standings(record) if each.subid == whose}
-        return await (self._wished(command, had) if command.partitions else self._joined(command, record, had))
+        return await (self._wished(command, record, had) if command.partitions else self._joined(command, record, had))
 
     async def keep(self, command: Keep) -> Result:
         """Renew the leases of all that the sender owns (EX16)."""
@@ -190,7 +190,7 @@ class Owners:
         # It has changed hands meanwhile, or it is another's now.
         return isinstance(outcome, Refused) and outcome.problem is Problem.UNAVAILABLE
 
-    async def _wished(self, command: Subscribe, had: set[int]) -> Result:
+    async def _wished(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
         wish = sorted(set(command.partitions))
         attaches = [
             Attach(
@@ -210,6 +210,10 @@ class Owners:
             for outcome in await asyncio.gather(*(self._ask(replace(attach, dry=True)) for attach in attaches)):
                 if isinstance(outcome, Refused):
                     return outcome
+        # Whoever names partitions is no longer one whose partitions the service chooses: else it was given back what it leaves.
+        member = await self._roster.member(command.node, command.jid)
+        if member is not None:
+            await self._roster.strike(record, command.jid)
         # What was its own and is wished for no more goes first: its credit is to lie in the others.
         await self._detach(command, had.difference(wish))
         await self._unshare(command, had)
@@ -217,9 +221,11 @@ class Owners:
         owned = tuple(outcome for outcome in outcomes if isinstance(outcome, Owned))
         if refused := next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None):
             await self._detach(command, {each.partition for each in owned} - had)
+            if member is not None:
+                await self._roster.join(record, member)
             return refused
-        # Whoever names partitions is no longer one whose partitions the service chooses.
-        await self.left(command.node, command.jid)
+        if member is not None:
+            await self.settle(command.node)
         return self._subscribed(command, owned)
 
     async def _joined(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:

@@ -455,3 +455,13 @@ async def test_too_many_nodes(pair: Pair, node: str, monkeypatch: pytest.MonkeyP
     assert problem(await attach(core, node, A)) is Problem.TOO_MANY_SUBSCRIPTIONS
     await core.owners.settle(node)
     assert await numbers(core, node, A) == set()
+
+
+async def test_a_member_names_partitions_by_force(pair: Pair, node: str) -> None:
+    """Guarantee 3: whoever takes by name what it had as a member is given nothing beyond it, and its credit counts once."""
+    (core, _), _ = pair
+    await declared(core, node, 6)
+    await attach(core, node, A, credit=12)
+    assert isinstance(await attach(core, node, A, (1, 3, 4, 5), 2, credit=4), Subscribed)
+    await core.drain(2)
+    assert {each.partition: each.credit for each in await owned(core, node, A)} == {1: 1, 3: 1, 4: 1, 5: 1}
