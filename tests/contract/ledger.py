@@ -77,6 +77,7 @@ class Ledger:
         self.kinds: dict[Jid, str] = {}
         self.granted: dict[Jid, int] = {}
         self.asked: dict[Jid, int] = {}
+        self.had: Counter[Jid] = Counter()
         self.astray = False
         self.number = 0
         self.wrong: list[AssertionError] = []
@@ -124,7 +125,8 @@ class Ledger:
         else:
             self._comes(delivery, item)
         held = sum(taken.jid == jid for taken in self.taken.values())
-        most = max(self.granted.get(jid, 0), self.asked.get(jid, 0))
+        # What one held when its credit was lowered below that may be replaced where its part of the credit lies: never more.
+        most = max(self.granted.get(jid, 0), self.asked.get(jid, 0), self.had[jid])
         assert held < most or self.step.changes_owners, f"{jid} holds {held} of {most} and gets {delivery}"
         self.taken[place] = Taken(jid, delivery.item_id, token)
 
@@ -216,6 +218,7 @@ class Ledger:
             self._credit(before, after)
             self._starvation(after)
         self.asked.clear()
+        self.had = _held(after)
 
     def _lapsed(self, before: Sight, now: int) -> None:
         for part in before.parts:
