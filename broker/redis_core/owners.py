@@ -232,6 +232,7 @@ class Owners:
             if isinstance(outcome, Refused):
                 return outcome
         # Whoever names partitions is no longer one whose partitions the service chooses, or gives back.
+        member = await self._roster.member(command.node, command.jid)
         await self._roster.strike(record, command.jid)
         # What was its own and is wished for no more goes first: its credit is to lie in the others.
         await self._detach(command, had.difference(wish))
@@ -242,6 +243,8 @@ class Owners:
         refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
         if refused:
             await self._detach(command, {each.partition for each in owned} - had)
+            if member is not None:
+                await self._roster.join(record, member)
         await self.settle(command.node)
         return refused or self._subscribed(command, owned)
 

@@ -48,7 +48,8 @@ def home(item_id: str, count: int) -> int:
 
 def _of(item_id: str, count: int) -> int | Home:
     number = home(item_id, count)
-    return number if _MADE.fullmatch(item_id) else Home(number)
+    # A number that is not there may be that of a partition that the node has got since.
+    return number if item_id.startswith(f"{number}-") and _MADE.fullmatch(item_id) else Home(number)
 
 
 def place(command: Any, count: int) -> int | Home | Place:

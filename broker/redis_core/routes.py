@@ -17,7 +17,7 @@ from broker.redis_core import streams
 from broker.redis_core.around import Neighbours
 from broker.redis_core.calls.call import subid
 from broker.redis_core.gather import gathered
-from broker.redis_core.internal import Find, Found, Leave, Outcome, Recount, Scanned, Subscribers, ignored
+from broker.redis_core.internal import Begun, Find, Found, Leave, Outcome, Recount, Scanned, Subscribers, ignored
 from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
 from broker.redis_core.lending import Lending
@@ -52,7 +52,7 @@ class Routes:
         self.known = known
         self._make = make
         self._background = background
-        self._seats = Seats(self.ask)
+        self._seats = Seats(self.ask, lambda: self._count)
         self.lending = Lending(known.node, self.ask, self._order, self._board, background)
         self._lanes: dict[int, Lane] = {}
         self._queued: list[tuple[Any, Reply]] = []
@@ -62,11 +62,9 @@ class Routes:
         """Take a command; those for one partition take effect in their order."""
         record = self.known.record
         if record is not None and self._reading is None:
-            self._route(command, reply, record.config.partitions)
-            return
-        self._queued.append((command, reply))
-        if self._reading is None:
-            self._reading = asyncio.get_running_loop().create_task(self._read())
+            self._route(command, reply, record.config.partitions, cached=True)
+        else:
+            self._queue(command, reply)
 
     def ask(self, number: int, command: Any) -> asyncio.Future[Any]:
         """Give a command to one partition."""
@@ -118,6 +116,11 @@ class Routes:
         """Nothing under way, nothing owed: it may be dropped."""
         return self._reading is None and self.lending.idle and all(lane.idle for lane in self._lanes.values())
 
+    def _queue(self, command: Any, reply: Reply) -> None:
+        self._queued.append((command, reply))
+        if self._reading is None:
+            self._reading = asyncio.get_running_loop().create_task(self._read())
+
     async def _read(self) -> None:
         hindrance = None
         partitions = 0
@@ -137,42 +140,76 @@ class Routes:
         for command, reply in queued:
             try:
                 if hindrance is None:
-                    self._route(command, reply, partitions)
+                    self._route(command, reply, partitions, cached=False)
                 else:
                     reply(hindrance)
             except Exception:
                 log.exception("an answer could not be given", node=self.known.node, command=type(command).__name__)
 
-    def _route(self, command: Any, reply: Reply, partitions: int) -> None:
+    def _route(self, command: Any, reply: Reply, partitions: int, *, cached: bool) -> None:
+        """Send a command on; by a cached record nothing is refused, for the node may have grown."""
         record = self.known.record
         if isinstance(command, Partitions):
-            self._to_all(streams.extents(command, partitions), lambda outcomes: reply(streams.extended(outcomes)))
+            self._everywhere(command, reply, partitions)
         elif isinstance(command, Subscribe) and record is not None and streams.reads(command, record):
-            self._background(self._answered(self._seats.follow(command, partitions), reply))
+            self._background(self._answered(self._followed(command), reply))
         else:
-            self._place(command, reply, partitions)
+            where = place(command, partitions)
+            if where is not Place.NOWHERE:
+                self._place(command, reply, partitions, where)
+            elif cached:
+                self.known.forget()
+                self._queue(command, reply)
+            else:
+                reply(_NOWHERE)
 
-    def _place(self, command: Any, reply: Reply, partitions: int) -> None:
-        where = place(command, partitions)
-        if where is Place.NOWHERE:
-            reply(_NOWHERE)
-        elif partitions == 1:
-            self.lane().submit(command, reply)
-        elif isinstance(command, Subscribe | Adjust | Recount):
-            self._background(self._answered(self._seated(command, partitions), reply))
-        elif isinstance(command, Unsubscribe | Leave):
-            self._background(self._answered(self._left(command, partitions), reply))
-        elif isinstance(where, int):
+    def _place(self, command: Any, reply: Reply, partitions: int, where: int | Home | Place) -> None:
+        if isinstance(where, int):
             self.lane(where).submit(command, reply)
         elif isinstance(where, Home):
             self.lane(where.number).submit(command, partial(self._unless_elsewhere, command, where.number, reply))
         elif where is Place.FREE:
             self.lane(self.lending.freest(partitions)).submit(command, reply)
+        elif isinstance(command, Subscribe | Adjust | Recount):
+            self._seat(command, reply, partitions)
+        elif isinstance(command, Unsubscribe | Leave) and partitions > 1:
+            self._background(self._answered(self._left(command, partitions), reply))
         else:
-            self._to_all([command] * partitions, partial(self._merged, command, reply))
+            self._everywhere(command, reply, partitions)
 
-    def _to_all(self, commands: Sequence[Any], reply: Callable[[list[Outcome]], None]) -> None:
-        """Give each partition its command, the first the first, and answer with all outcomes in their order."""
+    def _seat(self, command: Subscribe | Adjust | Recount, reply: Reply, partitions: int) -> None:
+        if partitions > 1:
+            self._background(self._answered(self._seated(command, partitions), reply))
+            return
+
+        def told(outcome: Outcome) -> None:
+            if isinstance(outcome, Begun):
+                # The node has grown, and this is a seat in many partitions now.
+                self._seat(command, reply, self._count)
+            else:
+                reply(outcome)
+
+        self.lane(BANK).submit(command, told)
+
+    def _everywhere(self, command: Any, reply: Reply, partitions: int, had: Sequence[Outcome] = ()) -> None:
+        """Give each partition a command and answer with what their outcomes come to; `had` are those of the first ones."""
+
+        def told(outcomes: list[Outcome]) -> None:
+            known = [*had, *outcomes]
+            if len(known) < self._count:
+                # The node has grown, which the scripts have told.
+                self._everywhere(command, reply, self._count, known)
+            elif isinstance(command, Partitions):
+                reply(streams.extended(known))
+            else:
+                reply(gathered(command, known) if len(known) > 1 else known[0])
+
+        first = len(had)
+        asked = streams.extents(command, partitions) if isinstance(command, Partitions) else [command] * partitions
+        self._to_all(asked[first:], told, first)
+
+    def _to_all(self, commands: Sequence[Any], reply: Callable[[list[Outcome]], None], first: int = 0) -> None:
+        """Give each partition from `first` on its command, and answer with all outcomes in their order."""
         outcomes: list[Any] = [None] * len(commands)
         left = len(commands)
 
@@ -184,16 +221,21 @@ class Routes:
                 reply(outcomes)
 
         for number, command in enumerate(commands):
-            self.lane(number).submit(command, partial(taken, number))
+            self.lane(first + number).submit(command, partial(taken, number))
 
     async def _seated(self, command: Subscribe | Adjust | Recount, partitions: int) -> Outcome:
         outcome = await self._seats.take(command, partitions)
         if isinstance(outcome, Subscribed) and not outcome.reads and not isinstance(command, Recount):
-            await self.lending.spread(outcome.subid, outcome.credit, partitions)
+            await self.lending.spread(outcome.subid, outcome.credit, max(partitions, self._count))
         return outcome
 
     async def _left(self, command: Unsubscribe | Leave, partitions: int) -> Outcome:
         return gathered(command, await self._seats.leave(command, partitions))
+
+    async def _followed(self, command: Subscribe) -> Outcome:
+        # Which partition is read follows from how many there are, and one that is not there is refused.
+        record = await self.known.renew()
+        return _GONE if record is None else await self._seats.follow(command, record.config.partitions)
 
     async def _answered(self, work: Awaitable[Outcome], reply: Reply) -> None:
         outcome: Outcome = _FAILED
@@ -209,13 +251,11 @@ class Routes:
         record = self.known.record
         return [] if record is None else await self.known.directory.hunger(record, rows)
 
-    def _merged(self, command: Any, reply: Reply, outcomes: list[Outcome]) -> None:
-        reply(gathered(command, outcomes))
-
     def _unless_elsewhere(self, command: Retract | Unlock | Renew, home: int, reply: Reply, outcome: Outcome) -> None:
         """Answer, unless the item may be in another partition: there it is looked for."""
         record = self.known.record
-        if record is None or not (isinstance(outcome, Refused) and outcome.problem in _ELSEWHERE):
+        several = record is not None and record.config.partitions > 1
+        if record is None or not (several and isinstance(outcome, Refused) and outcome.problem in _ELSEWHERE):
             reply(outcome)
             return
         asked = [

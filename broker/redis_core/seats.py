@@ -36,9 +36,10 @@ Ask = Callable[[int, Any], asyncio.Future[Any]]
 class Seats:
     """Carries out what concerns one subscription in all partitions, one thing at a time for each."""
 
-    def __init__(self, ask: Ask) -> None:
-        """Ask partitions by `ask`."""
+    def __init__(self, ask: Ask, known: Callable[[], int]) -> None:
+        """Ask partitions by `ask`; by how many are `known` a script that has run tells that the node has grown."""
         self._ask = ask
+        self._known = known
         # Two counts of one subscription would disturb each other, and an unsubscribe in between would leave a seat behind.
         self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -47,6 +48,7 @@ class Seats:
         whose = command.subid if isinstance(command, Recount) else subid(command.jid)
         async with self._queues.setdefault(whose, asyncio.Lock()):
             begun: Begun | Outcome = await self._ask(BANK, command)
+            partitions = max(partitions, self._known())
             if isinstance(begun, Subscribed) and begun.reads:
                 # Each partition that is read has all of a reader's credit.
                 others = await self._all(range(BANK + 1, partitions), [command] * (partitions - 1))
@@ -76,8 +78,11 @@ class Seats:
 
     async def leave(self, command: Unsubscribe | Leave, partitions: int) -> list[Outcome]:
         """End a subscription in every partition; gives their outcomes in their order."""
+        outcomes: list[Outcome] = []
         async with self._queues.setdefault(subid(command.jid), asyncio.Lock()):
-            return await self._all(range(partitions), [command] * partitions)
+            while more := range(len(outcomes), max(partitions, self._known())):
+                outcomes += await self._all(more, [command] * len(more))
+        return outcomes
 
     async def _count(self, node: str, begun: Begun, partitions: int) -> Outcome:
         seat = begun.subscribed

@@ -513,3 +513,13 @@ async def test_many_lost_at_once(pair: Pair, node: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(owners.Owners, "_settle", counted)
     await asyncio.gather(*(core.owners.settle(node) for _ in range(32)))
     assert 1 <= spreads[node] <= 2
+
+
+async def test_a_member_names_partitions_by_force(pair: Pair, node: str) -> None:
+    """Guarantee 3: whoever takes by name what it had as a member is given nothing beyond it, and its credit counts once."""
+    (core, _), _ = pair
+    await declared(core, node, 6)
+    await attach(core, node, A, credit=12)
+    assert isinstance(await attach(core, node, A, (1, 3, 4, 5), 2, credit=4), Subscribed)
+    await core.drain(2)
+    assert {each.partition: each.credit for each in await owned(core, node, A)} == {1: 1, 3: 1, 4: 1, 5: 1}

@@ -1,0 +1,100 @@
+"""A node of several partitions as its keys and a browse show it. Knows keys and lines; must not know what is right."""
+
+from dataclasses import dataclass
+
+from broker import keys
+from broker.model.commands import Browse
+from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
+from broker.model.results import Browsed
+from broker.redis_core.roster import Member
+from broker.redis_core.service import RedisCore
+
+OWNER = Jid("alice@x/home")
+"""Who has created the node, publishes, and deletes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lock: whose, of which item, under which token, until when."""
+
+    jid: Jid
+    item: str
+    token: int
+    deadline: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tenure:
+    """Who owns a partition."""
+
+    jid: Jid
+    group: str
+    lease: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One partition; `epochs` are those of groups, and until when each is kept; `items` have state and payload."""
+
+    fence: int
+    tenure: Tenure | None
+    epochs: dict[str, tuple[int, int]]
+    limits: dict[Jid, int]
+    locks: dict[str, Held]
+    items: dict[str, tuple[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """All partitions, and the members of groups."""
+
+    parts: tuple[Seen, ...]
+    members: dict[Jid, Member]
+
+
+async def look(core: RedisCore, node: str) -> Sight:
+    """See all of a node; nothing may be under way."""
+    record = await core._directory.read(node)
+    assert record is not None
+    routes = core.routes(node)
+    await routes.known.renew()
+    parts = [await _part(core, record, number) for number in range(record.config.partitions)]
+    members = await core.owners._roster.members(node)
+    return Sight(tuple(parts), {member.jid: member for member in members.values()})
+
+
+async def _part(core: RedisCore, record: NodeRecord, number: int) -> Seen:
+    partition = record.partition(number)
+    meta, owners, subscribers, inflight, deadlines = await core._server.commands(
+        [
+            ("HMGET", keys.of_partition("meta", partition), "fence", "owner"),
+            ("HGETALL", keys.of_partition("owners", partition)),
+            ("HGETALL", keys.of_partition("subscribers", partition)),
+            ("HGETALL", keys.of_partition("inflight", partition)),
+            ("ZRANGE", keys.of_partition("deadlines", partition), 0, -1, "WITHSCORES"),
+        ]
+    )
+    browsed = await core.routes(record.name).ask(number, Browse(record.name, OWNER, (), 1_000))
+    assert isinstance(browsed, Browsed) and not browsed.more, browsed
+    names, limits = {}, {}
+    for name, line in _texts(subscribers).items():
+        limit, _bounces, _qos, jid = line.split(" ", 3)
+        names[name], limits[Jid(jid)] = Jid(jid), int(limit)
+    until = {place.decode(): int(float(score)) for place, score in deadlines}
+    locks = {}
+    for place, line in _texts(inflight).items():
+        words = line.split(" ")
+        locks[place] = Held(Jid(words[-2]), words[-1], int(words[2]), until[place])
+    tenure = None
+    if meta[1]:
+        name, lease, clearing, group = meta[1].decode().split(" ")
+        assert clearing == "0"
+        tenure = Tenure(names[name], group, int(lease))
+    epochs = {group: (int(line.split(" ")[0]), int(line.split(" ")[1])) for group, line in _texts(owners).items()}
+    items = {item.item_id: (item.state, item.envelope) for item in browsed.items}
+    return Seen(int(meta[0] or 0), tenure, epochs, limits, locks, items)
+
+
+def _texts(found: dict[bytes, bytes]) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in found.items()}
