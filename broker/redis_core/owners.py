@@ -205,11 +205,10 @@ class Owners:
             )
             for number, credit in zip(wish, _parts(_credit(command), len(wish)), strict=True)
         ]
-        if len(wish) > 1:
-            # Asked first, so that nobody is put out for a wish that cannot be met as a whole.
-            for outcome in await asyncio.gather(*(self._ask(replace(attach, dry=True)) for attach in attaches)):
-                if isinstance(outcome, Refused):
-                    return outcome
+        # Asked first, so that nobody is put out for a wish that cannot be met as a whole, nor gives up what it has.
+        for outcome in await asyncio.gather(*(self._ask(replace(attach, dry=True)) for attach in attaches)):
+            if isinstance(outcome, Refused):
+                return outcome
         # Whoever names partitions is no longer one whose partitions the service chooses: else it was given back what it leaves.
         member = await self._roster.member(command.node, command.jid)
         if member is not None:
@@ -223,6 +222,7 @@ class Owners:
             await self._detach(command, {each.partition for each in owned} - had)
             if member is not None:
                 await self._roster.join(record, member)
+                await self.settle(command.node)
             return refused
         if member is not None:
             await self.settle(command.node)
@@ -235,8 +235,11 @@ class Owners:
         if not await self._roster.join(record, member):
             return _FULL
         await self._unshare(command, had)
-        await self.settle(command.node)
         whose = subid(command.jid)
+        # What it had in another group is no part of its credit any more, and free.
+        others = [found for found in await self._roster.standings(record) if found.group != command.group]
+        await self._detach(command, {found.partition for found in others if found.subid == whose})
+        await self.settle(command.node)
         mine = [found for found in await self._roster.standings(record) if found.subid == whose]
         # Without an epoch: what it had already goes on, with what it asks for now.
         attaches = [
