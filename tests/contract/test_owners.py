@@ -523,3 +523,23 @@ async def test_a_member_names_partitions_by_force(pair: Pair, node: str) -> None
     assert isinstance(await attach(core, node, A, (1, 3, 4, 5), 2, credit=4), Subscribed)
     await core.drain(2)
     assert {each.partition: each.credit for each in await owned(core, node, A)} == {1: 1, 3: 1, 4: 1, 5: 1}
+
+
+async def test_a_member_changes_its_group(pair: Pair, node: str) -> None:
+    """E10, guarantee 3: whoever joins another group leaves what it had in the first, and its credit counts once."""
+    (core, _), _ = pair
+    await declared(core, node)
+    await attach(core, node, A, credit=12)
+    joined = await attach(core, node, A, group="h", credit=4)
+    assert {(each.partition, each.group, each.credit) for each in joined.owned} == {(n, "h", 1) for n in range(4)}
+
+
+async def test_a_wish_that_is_refused_changes_nothing(pair: Pair, node: str) -> None:
+    """E26: whoever asks for one partition that is another's keeps what it has."""
+    (core, _), _ = pair
+    await declared(core, node)
+    await attach(core, node, A, (0,), 5)
+    await attach(core, node, B, (1, 2))
+    before = await numbers(core, node, B)
+    assert problem(await attach(core, node, B, (0,), 5)) is Problem.PARTITION_OWNED
+    assert await numbers(core, node, B) == before == {1, 2}
