@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 _AWAY_FOR_GOOD = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
 
-LOOK_EVERY = 5
+LOOK_EVERY = 6
 """Turns of the pulse between two looks in passing: idle cost stays under 20 commands a second, those in scripts counted."""
 
 
