@@ -160,8 +160,10 @@ class Directory:
 
     async def partitions(self, names: Sequence[str]) -> list[Partition]:
         """Give the partitions of those of the nodes that there are."""
-        lives = await self._server.commands([("HGET", keys.of_node("node", name), "incarnation") for name in names])
-        counts = await self._server.commands([("HGET", keys.of_node("options", name), _PARTITIONS) for name in names])
+        lived = [("HGET", keys.of_node("node", name), "incarnation") for name in names]
+        counted = [("HGET", keys.of_node("options", name), _PARTITIONS) for name in names]
+        found = await self._server.commands([*lived, *counted])
+        lives, counts = found[: len(names)], found[len(names) :]
         return [
             Partition(name, life.decode(), number)
             for name, life, count in zip(names, lives, counts, strict=True)

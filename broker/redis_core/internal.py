@@ -1,13 +1,16 @@
 """Commands that the core gives itself: the sweeper's, the rescuer's and the hand-over's. No door can submit them."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any, Final
 
 from broker.model import commands
 from broker.model.items import Owned
 from broker.model.names import Jid
+from broker.model.problems import Problem
 from broker.model.qos import Qos
-from broker.model.results import Result, Subscribed
+from broker.model.results import Refused, Result, Subscribed
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,9 +303,19 @@ LaneCommand = (
 Outcome = Result | Scanned | Left | Owned | Found | Begun | Sat | Settled | Withdrawn
 """How any of these turns out."""
 
+GONE: Final = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
+FAILED: Final = Refused(Problem.UNAVAILABLE, "the service could not carry this out")
+"""What is answered wherever it turns out that a node is not there, or that we are at fault."""
+
 Ask = Callable[[LaneCommand], Awaitable[Outcome]]
 """Submits to a lane and waits."""
 
 
 def ignored(_outcome: Outcome) -> None:
     """Answer nobody: the core asked on its own account."""
+
+
+def fulfil(future: asyncio.Future[Any], outcome: Outcome) -> None:
+    """Answer one who waits, unless it has been given up."""
+    if not future.done():
+        future.set_result(outcome)

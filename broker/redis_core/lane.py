@@ -25,7 +25,7 @@ from broker.redis_core.batches import Batch, Ticket, batched
 from broker.redis_core.calls import OF
 from broker.redis_core.calls.call import Reply, delivery, ownership_lost
 from broker.redis_core.directory import Directory
-from broker.redis_core.internal import Expire, Handed, Internal, Outcome, Resend, Scanned, ignored
+from broker.redis_core.internal import FAILED, GONE, Expire, Handed, Internal, Outcome, Resend, Scanned, ignored
 from broker.redis_core.known import Known
 from broker.redis_core.marks import Marks
 from broker.redis_core.policy import refusal
@@ -33,8 +33,6 @@ from broker.redis_core.server import Arguments, Server
 
 log = structlog.get_logger()
 
-_GONE = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
-_FAILED = Refused(Problem.UNAVAILABLE, "the service could not carry this out")
 _CHANGING = Refused(Problem.UNAVAILABLE, "the node is being changed")
 _RETRIES = 5
 _RESIGNED = "-"
@@ -158,7 +156,7 @@ class Lane:
         except Exception:
             # Ours or a record's fault: whoever asked gets an answer all the same, and the lane goes on.
             log.exception("lane failed", node=self.node)
-            self._answer(tickets, _FAILED)
+            self._answer(tickets, FAILED)
             return []
         again: list[Ticket] = []
         for (batch, _call), reply in zip(calls, replies, strict=True):
@@ -189,22 +187,22 @@ class Lane:
         except (CoreUnavailable, ScriptDefect, CorruptRecord) as error:
             log.warning("record not renewed", node=self.node, error=str(error))
             self._known.forget()
-            return _FAILED
+            return FAILED
         self._known.forget()
-        return _GONE
+        return GONE
 
     def _judged(
         self, record: NodeRecord | None, tickets: list[Ticket]
     ) -> tuple[list[Ticket], list[tuple[Ticket, Refused]]]:
         """Part those whom the policy lets through from those whom it refuses; without a record it refuses all."""
         if record is None:
-            return [], [(ticket, _GONE) for ticket in tickets]
+            return [], [(ticket, GONE) for ticket in tickets]
         allowed, refused = [], []
         for ticket in tickets:
             command = ticket[0]
             reason = None if isinstance(command, _INTERNAL) else refusal(command, record)
             if isinstance(command, Handed) and command.incarnation != record.incarnation:
-                reason = _GONE
+                reason = GONE
             if reason is None:
                 allowed.append(ticket)
             else:
@@ -263,7 +261,7 @@ class Lane:
         except Exception:
             # What cannot be read is a defect of ours: the rest of the round trip is settled all the same.
             log.exception("reply not understood", node=self.node, kind=batch.kind.__name__)
-            self._answer(batch.tickets, _FAILED)
+            self._answer(batch.tickets, FAILED)
             return []
         for ticket, result in zip(batch.tickets, results, strict=True):
             self._reply(ticket, result)

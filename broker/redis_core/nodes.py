@@ -16,10 +16,9 @@ from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Declared, Described, Done, Listing, Purged, Refused, Result
 from broker.redis_core.directory import Directory
-from broker.redis_core.internal import Extent, Leave, Left, Scanned, Subscribers
+from broker.redis_core.internal import GONE, Extent, Leave, Left, Scanned, Subscribers
 from broker.redis_core.policy import refusal
 
-_GONE = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
 _NAMES = f"a node's name has 1 to {NODE_NAME_BYTES} printable bytes"
 _RETRIES = 5
 _PURGE_CHUNKS = 10_000
@@ -100,7 +99,7 @@ class NodeWork:
         """Read a node's record."""
         record = await self._read(command.node)
         if record is None:
-            return _GONE
+            return GONE
         return refusal(command, record) or Described(record)
 
     async def configure(self, command: Configure) -> Result:
@@ -108,7 +107,7 @@ class NodeWork:
         for _attempt in range(_RETRIES):
             record = await self._read(command.node)
             if record is None:
-                return _GONE
+                return GONE
             refused = refusal(command, record)
             if refused is not None:
                 return refused
@@ -136,7 +135,7 @@ class NodeWork:
         """Change affiliations; whoever loses access loses subscriptions and locks at once."""
         record = await self._read(command.node)
         if record is None:
-            return _GONE
+            return GONE
         refused = refusal(command, record) or await self._directory.affiliate(record, command.changes)
         if refused is not None:
             return refused
@@ -163,7 +162,7 @@ class NodeWork:
         """Delete the node and tell all who were subscribed (P24)."""
         record = await self._read(command.node)
         if record is None:
-            return _GONE
+            return GONE
         refused = refusal(command, record)
         if refused is not None:
             return refused

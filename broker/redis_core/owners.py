@@ -21,7 +21,7 @@ from broker.model.results import Kept, Refused, Result, Subscribed
 from broker.redis_core import streams
 from broker.redis_core.calls.call import subid, subids
 from broker.redis_core.directory import Directory
-from broker.redis_core.internal import EPOCH_NEXT, Ask, Attach, Detach, KeepOne, Leave, Left
+from broker.redis_core.internal import EPOCH_NEXT, GONE, Ask, Attach, Detach, KeepOne, Leave, Left
 from broker.redis_core.moves import Move, handing_over, moves
 from broker.redis_core.nodes import with_admins
 from broker.redis_core.policy import refusal
@@ -32,7 +32,6 @@ _ROUNDS = 10
 
 _PAUSE_SECONDS = 0.005
 
-_GONE = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
 _STREAM = Refused(Problem.OPTIONS_INVALID, "a stream takes nothing from others, so its partitions are not owned")
 _FULL = Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "the node has as many members of groups as it may")
 
@@ -74,7 +73,7 @@ class Owners:
         """Refuse what no attach is needed to refuse, and so nothing is changed for (E7, E26)."""
         record = await self._read(command.node)
         if record is None:
-            return _GONE
+            return GONE
         # Lanes may know the node as it was before it grew.
         self._changed(command.node)
         if streams.reads(command, record):
@@ -91,7 +90,7 @@ class Owners:
     async def _attach(self, command: Subscribe) -> Result:
         record = await self._read(command.node)
         if record is None:
-            return _GONE
+            return GONE
         if streams.reads(command, record):
             # A log's partitions are read where they are named, and nobody owns them.
             return await self._ask(command)  # type: ignore[return-value]
@@ -103,7 +102,7 @@ class Owners:
         """Renew the leases of all that the sender owns (EX16)."""
         record = await self._read(command.node)
         if record is None:
-            return _GONE
+            return GONE
         if refused := refusal(command, record):
             return refused
         return Kept(await self._kept(record, command.sender, subids(command.sender).split()))

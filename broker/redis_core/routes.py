@@ -17,7 +17,20 @@ from broker.redis_core import streams
 from broker.redis_core.around import Neighbours
 from broker.redis_core.calls.call import subid
 from broker.redis_core.gather import gathered
-from broker.redis_core.internal import Begun, Find, Found, Leave, Outcome, Recount, Scanned, Subscribers, ignored
+from broker.redis_core.internal import (
+    FAILED,
+    GONE,
+    Begun,
+    Find,
+    Found,
+    Leave,
+    Outcome,
+    Recount,
+    Scanned,
+    Subscribers,
+    fulfil,
+    ignored,
+)
 from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
 from broker.redis_core.lending import Lending
@@ -26,9 +39,7 @@ from broker.redis_core.seats import Seats
 
 log = structlog.get_logger()
 
-_GONE = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
 _NOWHERE = Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
-_FAILED = Refused(Problem.UNAVAILABLE, "the service could not carry this out")
 _ELSEWHERE = (Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN, Problem.LOCKED_BY_ANOTHER, Problem.LOCK_LOST)
 """Refusals after which an item is looked for in other partitions than its home."""
 
@@ -69,7 +80,7 @@ class Routes:
     def ask(self, number: int, command: Any) -> asyncio.Future[Any]:
         """Give a command to one partition."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.lane(number).submit(command, partial(_fulfil, future))
+        self.lane(number).submit(command, partial(fulfil, future))
         return future
 
     async def recount(self) -> None:
@@ -127,14 +138,14 @@ class Routes:
         try:
             record = await self.known.read()
             if record is None:
-                hindrance = _GONE
+                hindrance = GONE
             else:
                 partitions = record.config.partitions
         except CoreUnavailable as error:
             hindrance = Refused(error.problem, str(error))
         except Exception:
             log.exception("record not read", node=self.known.node)
-            hindrance = _FAILED
+            hindrance = FAILED
         self._reading = None
         queued, self._queued = self._queued, []
         for command, reply in queued:
@@ -235,10 +246,10 @@ class Routes:
     async def _followed(self, command: Subscribe) -> Outcome:
         # Which partition is read follows from how many there are, and one that is not there is refused.
         record = await self.known.renew()
-        return _GONE if record is None else await self._seats.follow(command, record.config.partitions)
+        return GONE if record is None else await self._seats.follow(command, record.config.partitions)
 
     async def _answered(self, work: Awaitable[Outcome], reply: Reply) -> None:
-        outcome: Outcome = _FAILED
+        outcome: Outcome = FAILED
         try:
             outcome = await work
         finally:
@@ -253,14 +264,11 @@ class Routes:
 
     def _unless_elsewhere(self, command: Retract | Unlock | Renew, home: int, reply: Reply, outcome: Outcome) -> None:
         """Answer, unless the item may be in another partition: there it is looked for."""
-        record = self.known.record
-        several = record is not None and record.config.partitions > 1
-        if record is None or not (several and isinstance(outcome, Refused) and outcome.problem in _ELSEWHERE):
+        if self._count == 1 or not (isinstance(outcome, Refused) and outcome.problem in _ELSEWHERE):
             reply(outcome)
             return
         asked = [
-            Find(command.node, command.sender, command.item_id, command.token, number)
-            for number in range(record.config.partitions)
+            Find(command.node, command.sender, command.item_id, command.token, number) for number in range(self._count)
         ]
         self._to_all(asked, partial(self._found, command, home, reply, outcome))
 
@@ -275,8 +283,3 @@ class Routes:
             self.lane(number).submit(command, reply)
             return
         reply(outcome)
-
-
-def _fulfil(future: asyncio.Future[Any], result: Any) -> None:
-    if not future.done():
-        future.set_result(result)

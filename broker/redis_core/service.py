@@ -36,7 +36,7 @@ from broker.model.core import Outlet, Reply
 from broker.model.items import Delivery, Notice, OwnershipLost
 from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
-from broker.model.problems import CoreUnavailable, Problem
+from broker.model.problems import CoreUnavailable
 from broker.model.qos import Stage
 from broker.model.results import (
     Refused,
@@ -46,7 +46,7 @@ from broker.redis_core.assured import Assured
 from broker.redis_core.attendance import Attendance
 from broker.redis_core.deadletters import DeadLetters
 from broker.redis_core.directory import Directory
-from broker.redis_core.internal import LaneCommand, Outcome
+from broker.redis_core.internal import FAILED, LaneCommand, Outcome, fulfil
 from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
 from broker.redis_core.metrics import Metrics
@@ -67,7 +67,6 @@ JOURNAL_RECORDS = 10_000
 IDLE_LANES = 10_000
 _START_PAUSE_SECONDS = 0.5
 _LOOK_SECONDS = 0.01
-_UNAVAILABLE = Refused(Problem.UNAVAILABLE, "the service could not carry this out")
 
 
 class RedisCore:
@@ -153,7 +152,7 @@ class RedisCore:
     async def ask(self, command: Command) -> Result:
         """Submit a command and wait for its outcome."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self.submit(command, partial(_fulfil, future))
+        self.submit(command, partial(fulfil, future))
         return await future
 
     # What the composer sees.
@@ -264,7 +263,7 @@ class RedisCore:
     def _begin(self, command: LaneCommand) -> asyncio.Future[Any]:
         """Give a command its place among its sender's now, and let its outcome be awaited."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.routes(command.node).submit(command, partial(_fulfil, future))
+        self.routes(command.node).submit(command, partial(fulfil, future))
         return future
 
     async def _ask(self, command: LaneCommand) -> Outcome:
@@ -322,7 +321,7 @@ class RedisCore:
             result = Refused(error.problem, str(error))
         except Exception:
             log.exception("a command failed")
-            result = _UNAVAILABLE
+            result = FAILED
         answer(result)
 
     def background(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -338,8 +337,3 @@ class RedisCore:
             log.warning("background work put off", error=str(error))
         except Exception:
             log.exception("background work failed")
-
-
-def _fulfil(future: asyncio.Future[Any], result: Any) -> None:
-    if not future.done():
-        future.set_result(result)

@@ -43,7 +43,7 @@ def token(item: Element) -> int | None:
     text = item.get("token") or item.get(_TOKEN)
     if text is None:
         return None
-    number = _number(text)
+    number = number_of(text)
     if number is None or not 0 < number <= _MOST_TOKEN:
         raise MalformedRequest(Problem.BAD_REQUEST, "a token is a whole number, as the delivery gave it")
     return number
@@ -57,7 +57,7 @@ def partition(item: Element, hint: Element | None = None) -> int | None:
 
 def partition_number(text: str) -> int:
     """Read the number of a partition: what cannot be one is not found, as one that the node has not (E7)."""
-    number = _number(text)
+    number = number_of(text)
     if number is None or number >= MAX_PARTITIONS:
         raise MalformedRequest(
             Problem.PARTITION_NOT_FOUND, f"partitions are numbered from 0 to at most {MAX_PARTITIONS - 1}"
@@ -103,7 +103,7 @@ def subid(element: Element) -> str:
 
 def delay_ms(hint: Element) -> int:
     """Read for how long a released item rests; in seconds on the wire."""
-    seconds = _number(hint.get("delay", "0"))
+    seconds = number_of(hint.get("delay", "0"))
     if seconds is None or seconds > MAX_LOCK_SECONDS:
         raise MalformedRequest(Problem.BAD_REQUEST, f"a delay is 0 to {MAX_LOCK_SECONDS} seconds")
     return seconds * 1000
@@ -127,13 +127,14 @@ def dead_letter(hint: Element) -> bool:
 
 def whole(text: str, most: int, problem: Problem, name: str) -> int:
     """Read a positive number up to `most`."""
-    number = _number(text)
+    number = number_of(text)
     if number is None or not 0 < number <= most:
         raise MalformedRequest(problem, f"{name} is a whole number from 1 to {most}")
     return number
 
 
-def _number(text: str) -> int | None:
+def number_of(text: str) -> int | None:
+    """Read a whole number of up to 19 digits; None for anything else."""
     # Bounded before int(): it takes digits of any script, and its time grows with the square of their count.
     return int(text) if len(text) <= 19 and text.isascii() and text.isdigit() else None
 

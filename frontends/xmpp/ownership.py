@@ -44,7 +44,7 @@ def wish(fields: Mapping[str, tuple[str, ...]]) -> Wish:
         return Wish(partitions, group)
     if not partitions:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} is of a partition: name it with {PARTITION}")
-    epoch = _number(_one(fields[EPOCH], EPOCH))
+    epoch = attributes.number_of(_one(fields[EPOCH], EPOCH))
     if epoch is None or epoch > MOST_EPOCH:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} is a whole number from 0 to {MOST_EPOCH}")
     return Wish(partitions, group, epoch)
@@ -93,8 +93,3 @@ def _one(values: tuple[str, ...], name: str) -> str:
     if len(values) != 1:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name} has one value")
     return values[0]
-
-
-def _number(text: str) -> int | None:
-    # Bounded before int(): it takes digits of any script, and its time grows with the square of their count.
-    return int(text) if len(text) <= 19 and text.isascii() and text.isdigit() else None

@@ -6,8 +6,8 @@ local ordering = {skipped = 0, MOST = 500}
 
 -- Members sort as the log does within a group; a zero byte ends the group's key.
 local function member(group, position)
-  local ms, seq = string.match(position, '^(%d+)%-(%d+)$')
-  return group .. '\0' .. string.rep('0', 20 - #ms) .. ms .. '-' .. string.rep('0', 20 - #seq) .. seq
+  local padded = positions.padded(position)
+  return group .. '\0' .. string.sub(padded, 1, 20) .. '-' .. string.sub(padded, 21)
 end
 
 local function position_of(text)
