@@ -11,7 +11,7 @@ if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
   local subscriber = subscriptions.get(row.subid)
-  local excess = subscriber and counts.settle(subscriber, row.born, tonumber(row.lent))
+  local excess = subscriber and counts.settle(subscriber, row.born, tonumber(row.lent), credit.held(row.subid))
   if not subscriber then
     results[i] = {'not-subscribed'}
   elseif excess then

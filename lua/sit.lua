@@ -1,24 +1,28 @@
 #!lua
 -- Make subscriptions known in a partition that is not the bank, as part of a count: what lies here stays, and a new one has
--- what it still holds. Answers how much that is.
+-- what it still holds. Answers what counts as its part, which is what it holds when that is more than its credit here, and
+-- whether it is; `forgive` makes it its credit then.
 -- KEYS: meta inflight held subscribers turns resting sent readers reading outstanding shares owners
--- ARGV: now revision number | subid jid qos born
+-- ARGV: now revision number | subid jid qos born forgive
 -- RETURNS: ok stale gone deleted | ok superseded
 -- WRITES: meta subscribers resting readers reading outstanding shares owners
 --- @include counts enrol credit disown
 local refusal = partition.load()
 if refusal then return refusal end
-local results = {}
+local results, owned = {}, owner.get()
 for i, row in ipairs(rows) do
-  local known = enrol.known(row.subid)
-  local subscriber = known or {subid = row.subid, jid = row.jid, limit = credit.held(row.subid), bounces = 0}
+  local known, held = enrol.known(row.subid), credit.held(row.subid)
+  local subscriber = known or {subid = row.subid, jid = row.jid, limit = held, bounces = 0}
+  local part = math.max(subscriber.limit, held)
+  if row.forgive ~= '' then subscriber.limit = part end
   if counts.join(subscriber, row.born) then
     disown.of(row.subid, false)
     subscriber.qos = row.qos
     enrol.put(subscriber, not known)
-    results[i] = {'ok', subscriber.limit}
+    results[i] = {'ok', part, part > subscriber.limit and 1 or 0}
   else
     results[i] = {'superseded'}
   end
 end
-return {'ok', results, {}, {}, {}, 0, 0, partition.token}
+-- What waited for an owner is for all now: the caller is to run `expire`.
+return {'ok', results, {}, {}, {}, 0, owned and not owner.get() and 1 or 0, partition.token}

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Take credit out of this partition for another: up to `most` of what is free, whosever it is, or of one subscriber's; with
--- `recall` also what is in use, which ends as locks end.
+-- `recall` all of that, and what is in use ends with its locks.
 -- KEYS: meta inflight held subscribers turns resting shares
 -- ARGV: now revision number | subid most recall
 -- RETURNS: ok stale gone deleted | ok
@@ -13,7 +13,12 @@ for i, row in ipairs(rows) do
   local subscriber = row.subid ~= '' and subscriptions.get(row.subid)
   local gifts = row.subid == '' and allotments.gather('', tonumber(row.most)) or {}
   if subscriber then
-    local amount, born = allotments.withdraw(subscriber, tonumber(row.most), row.recall == '1')
+    local amount, born
+    if row.recall ~= '' then
+      amount, born = allotments.recall(subscriber)
+    else
+      amount, born = allotments.withdraw(subscriber, tonumber(row.most))
+    end
     gifts = amount > 0 and {{'', row.subid, born, amount}} or {}
   end
   results[i] = {'ok', gifts}

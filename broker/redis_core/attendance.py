@@ -21,8 +21,11 @@ from broker.redis_core.internal import Ask, Leave, Left
 class Attendance:
     """Carries out what concerns a worker's coming and going."""
 
-    def __init__(self, directory: Directory, ask: Ask, gone: Callable[[str, Jid], Awaitable[None]]) -> None:
-        """Change subscriptions by `ask`; `gone` lets others have what one who has left a node owned there."""
+    def __init__(self, directory: Directory, ask: Ask, gone: Callable[[str, Jid], Awaitable[bool]]) -> None:
+        """Change subscriptions by `ask`.
+
+        `gone` lets others have what one who has left a node owned there, and tells whether it took part in a group.
+        """
         self._gone = gone
         self._directory = directory
         self._ask = ask
@@ -51,11 +54,12 @@ class Attendance:
         result: Left | Refused = await outcome
         if isinstance(result, Refused):
             return result
-        await self._gone(command.node, command.jid)
+        # A member that owns nothing just now is known to no partition.
+        subscribed = await self._gone(command.node, command.jid) or result.was_subscribed
         # Locks outlive the subscription (Q34): presence must find whoever still holds some.
         if result.held == 0:
             await self._attend("left", command.jid, command.node)
-        if not result.was_subscribed:
+        if not subscribed:
             return Refused(Problem.NOT_SUBSCRIBED, "there is no such subscription")
         return Unsubscribed(command.jid, subid(command.jid))
 

@@ -105,13 +105,17 @@ class Recount:
 
 @dataclass(frozen=True, slots=True)
 class Sit:
-    """Let a partition know a subscription, as part of the count `born`; it answers what credit lies there."""
+    """Let a partition know a subscription, as part of the count `born`; it answers what credit lies there.
+
+    With `forgive` what is held beyond that is credit again.
+    """
 
     node: str
     subid: str
     jid: Jid
     qos: Qos
     born: str
+    forgive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """Take credit out of a partition: of anyone when `subid` is empty, and with `recall` what is in use as well."""
+    """Take free credit out of a partition: of anyone when `subid` is empty; with `recall` what is in use ends with its locks."""
 
     node: str
     subid: str
@@ -241,14 +245,15 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Sat:
-    """So much of a subscriber's credit lies in a partition."""
+    """So much of a subscriber's credit lies in a partition, or is held there beyond it when it `owes`."""
 
     credit: int
+    owes: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A count has ended; the other partitions have `excess` more than the subscriber may hold."""
+    """A count has ended; the other partitions have `excess` more than the subscriber may hold beside what it has in the bank."""
 
     excess: int
 

@@ -96,7 +96,7 @@ class Lending:
 
     def learned(self, number: int, partitions: int, report: list[Any]) -> None:
         """Hear what a script of the partition `number` says of credit."""
-        wanted, spare, locked, gifts, ended = report
+        wanted, spare, locked, gifts, ended, owing = report
         self._stirred = True
         self._partitions = partitions
         self._spare[number] = spare
@@ -108,6 +108,9 @@ class Lending:
             self._give(int(row[0]), gift(row))
         for jid in ended:
             self._submit(Leave(self._node, Jid(jid.decode())))
+        for subid in owing:
+            # What it holds beyond its credit here may be within all of its credit now.
+            self._submit(Recount(self._node, subid.decode()))
         self._others.pop(number, None)
         known = self._wanting.pop(number, None)
         if wanted:

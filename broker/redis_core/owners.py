@@ -126,11 +126,15 @@ class Owners:
         kept = await asyncio.gather(*(self._ask(KeepOne(record.name, sender, each.partition)) for each in mine))
         return tuple(owned for owned in kept if isinstance(owned, Owned))
 
-    async def left(self, node: str, jid: Jid) -> None:
-        """Strike off one who has left and let others have what it owned."""
+    async def left(self, node: str, jid: Jid) -> bool:
+        """Strike off one who has left and let others have what it owned; gives whether it was a member."""
         record = await self._read(node)
-        if record is not None and await self._roster.strike(record, jid):
+        if record is None:
+            return False
+        struck = await self._roster.strike(record, jid)
+        if struck.others:
             await self.settle(node)
+        return struck.was
 
     async def lost(self, notice: OwnershipLost) -> None:
         """Do what follows when a partition has been lost without its owner's doing."""

@@ -46,6 +46,14 @@ class Standing:
     group: str
 
 
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """Whether somebody `was` a member, and how many `others` there are still."""
+
+    was: bool
+    others: int
+
+
 class Roster:
     """Reads and writes it; knows nothing that is not in Redis."""
 
@@ -65,11 +73,13 @@ class Roster:
 
     async def join(self, record: NodeRecord, member: Member) -> bool:
         """Add a member, or change what it asked for; False when there are as many as may be, or the node is another now."""
-        return await self._enlist(record, "joined", member.jid, str(member)) > 0
+        members, _ = await self._enlist(record, "joined", member.jid, str(member))
+        return members > 0
 
-    async def strike(self, record: NodeRecord, jid: Jid) -> int:
-        """Take a member off; gives how many there are still."""
-        return await self._enlist(record, "left", jid, "")
+    async def strike(self, record: NodeRecord, jid: Jid) -> Struck:
+        """Take a member off."""
+        others, was = await self._enlist(record, "left", jid, "")
+        return Struck(was=bool(was), others=others)
 
     async def standings(self, record: NodeRecord) -> list[Standing]:
         """Tell of each partition who owns it."""
@@ -81,7 +91,7 @@ class Roster:
             found.append(Standing(number, int(fence or 0), whose, group))
         return found
 
-    async def _enlist(self, record: NodeRecord, kind: str, jid: Jid, member: str) -> int:
+    async def _enlist(self, record: NodeRecord, kind: str, jid: Jid, member: str) -> tuple[int, int]:
         fixed: dict[str, Value] = {
             "incarnation": record.incarnation,
             "kind": kind,
@@ -91,4 +101,4 @@ class Roster:
         }
         names = [keys.of_node("node", record.name), keys.of_node("members", record.name)]
         reply = await self._server.run(self._server.arguments("enlist", names, fixed))
-        return int(reply[1]) if reply[0] == b"ok" else 0
+        return (reply[1], reply[2]) if reply[0] == b"ok" else (0, 0)

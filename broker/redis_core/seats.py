@@ -5,13 +5,13 @@ know how credit moves to where it is wanted.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
 from broker.model.commands import Adjust, Subscribe, Unsubscribe
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Refused, Subscribed
+from broker.model.results import Done, Refused, Subscribed
 from broker.redis_core import streams
 from broker.redis_core.calls.call import subid
 from broker.redis_core.internal import (
@@ -42,11 +42,17 @@ class Seats:
         self._known = known
         # Two counts of one subscription would disturb each other, and an unsubscribe in between would leave a seat behind.
         self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._recounting: set[str] = set()
 
     async def take(self, command: Subscribe | Adjust | Recount, partitions: int) -> Outcome:
-        """Make or change a subscription, or count its credit anew."""
+        """Make or change a subscription, or count its credit anew: one count that waits does for all who ask for one."""
         whose = command.subid if isinstance(command, Recount) else subid(command.jid)
+        if isinstance(command, Recount):
+            if whose in self._recounting:
+                return Done()
+            self._recounting.add(whose)
         async with self._queues.setdefault(whose, asyncio.Lock()):
+            self._recounting.discard(whose)
             begun: Begun | Outcome = await self._ask(BANK, command)
             partitions = max(partitions, self._known())
             if isinstance(begun, Subscribed) and begun.reads:
@@ -92,32 +98,47 @@ class Seats:
             if isinstance(outcome, Refused):
                 # Another count has begun since, or Redis is away: then a later one ends what this one has left.
                 return seat if outcome.problem is Problem.SUPERSEDED else outcome
-        parts = [outcome.credit for outcome in sits if isinstance(outcome, Sat)]
-        settled = await self._ask(BANK, Settle(node, seat.subid, begun.born, sum(parts)))
+        parts = {number: sat for number, sat in zip(others, sits, strict=True) if isinstance(sat, Sat) and sat.credit}
+        lent = sum(part.credit for part in parts.values())
+        settled = await self._ask(BANK, Settle(node, seat.subid, begun.born, lent))
         if isinstance(settled, Settled):
             if settled.excess:
                 await self._recall(node, seat.subid, settled.excess, parts)
+            else:
+                owing = [number for number, part in parts.items() if part.owes]
+                forgiving = Sit(node, seat.subid, seat.jid, seat.qos, begun.born, forgive=True)
+                await self._all(owing, [forgiving] * len(owing))
             return seat
         if isinstance(settled, Refused) and settled.problem is Problem.NOT_SUBSCRIBED:
             # It ended while it was counted: no partition may go on knowing it.
             await self._all(others, [Leave(node, seat.jid)] * len(others))
         return seat if isinstance(settled, Refused) and settled.problem is Problem.SUPERSEDED else settled
 
-    async def _recall(self, node: str, whose: str, excess: int, parts: Sequence[int]) -> None:
-        """Take back what the subscriber may not hold any more, wherever it lies: no answer before that is done."""
-        lying = [(number, part) for number, part in enumerate(parts, BANK + 1) if part]
+    async def _recall(self, node: str, whose: str, excess: int, parts: Mapping[int, Sat]) -> None:
+        """Take back what the subscriber may not hold any more, wherever it lies: no answer before that is done.
+
+        What is free goes first. If that does not do, it holds too much: nothing is to take the place of any of its locks until
+        a count finds that it does not.
+        """
+        lying = list(parts)
         while excess > 0 and lying:
             # As many at once as have it by the count; where there is less meanwhile, it is made up for by those that follow.
-            asked: list[asyncio.Future[Any]] = []
+            asked: dict[int, Withdraw] = {}
             due = excess
             while due > 0 and lying:
-                number, part = lying.pop(0)
-                asked.append(self._ask(number, Withdraw(node, whose, min(part, due), recall=True)))
-                due -= part
-            outcomes = await asyncio.gather(*asked)
-            gifts = [gift for outcome in outcomes if isinstance(outcome, Withdrawn) for gift in outcome.gifts]
-            excess -= sum(gift.amount for gift in gifts)
-            await self._all([BANK] * len(gifts), [Deposit(node, gift.subid, gift.born, gift.amount) for gift in gifts])
+                number = lying.pop(0)
+                amount = min(parts[number].credit, due)
+                asked[number] = Withdraw(node, whose, amount)
+                due -= amount
+            excess -= await self._taken_back(node, asked)
+        if excess > 0:
+            await self._taken_back(node, {number: Withdraw(node, whose, excess, recall=True) for number in parts})
+
+    async def _taken_back(self, node: str, asked: Mapping[int, Withdraw]) -> int:
+        outcomes = await self._all(list(asked), list(asked.values()))
+        gifts = [gift for outcome in outcomes if isinstance(outcome, Withdrawn) for gift in outcome.gifts]
+        await self._all([BANK] * len(gifts), [Deposit(node, gift.subid, gift.born, gift.amount) for gift in gifts])
+        return sum(gift.amount for gift in gifts)
 
     async def _all(self, numbers: Sequence[int], commands: Sequence[Any]) -> list[Outcome]:
         return list(await asyncio.gather(*map(self._ask, numbers, commands)))

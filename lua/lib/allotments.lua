@@ -3,11 +3,10 @@
 --- @include subscriptions credit shares owner
 local allotments = {MOST = 32}
 
--- Takes out up to `most` of what is free, or of all with `recall`; gives how much, and the count that it belongs to.
-function allotments.withdraw(subscriber, most, recall)
+-- Takes out up to `most` of what is free; gives how much, and the count that it belongs to.
+function allotments.withdraw(subscriber, most)
   local share = shares.read(subscriber)
-  local room = subscriber.limit - (recall and 0 or credit.held(subscriber.subid))
-  local amount = math.min(most, room)
+  local amount = math.min(most, subscriber.limit - credit.held(subscriber.subid))
   if amount <= 0 or share.counting then return 0, share.born end
   if shares.bank then
     share.lent = share.lent + amount
@@ -17,6 +16,14 @@ function allotments.withdraw(subscriber, most, recall)
   subscriptions.put(subscriber)
   credit.settle(subscriber.subid)
   return amount, share.born
+end
+
+-- Takes out all that is free, and lets the rest end with its locks: until the next count nothing takes their places.
+function allotments.recall(subscriber)
+  local amount, born = allotments.withdraw(subscriber, subscriber.limit)
+  subscriber.limit = 0
+  subscriptions.put(subscriber)
+  return amount, born
 end
 
 -- Puts in what was taken out elsewhere; false when a count has begun in between, which has not seen it.
@@ -42,7 +49,7 @@ function allotments.gather(to, most)
     local amount, born = 0, nil
     -- An owner's credit lies where it owns, and nowhere else.
     if not who or who.subid ~= subid then
-      amount, born = allotments.withdraw(subscriptions.get(subid), most, false)
+      amount, born = allotments.withdraw(subscriptions.get(subid), most)
     end
     if amount > 0 then gifts[#gifts + 1] = {to, subid, born, amount} end
     most = most - amount

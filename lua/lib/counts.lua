@@ -17,15 +17,16 @@ function counts.begin(subscriber, total, new)
   return share
 end
 
--- The others have been counted. Gives what they have too much; nil when another count has begun since.
-function counts.settle(subscriber, born, lent)
+-- The others have been counted, with what is held there beyond its credit. Gives what they have too much beside what is `held`
+-- here; nil when another count has begun since.
+function counts.settle(subscriber, born, lent, held)
   local share = shares.read(subscriber)
   if share.born ~= born or not share.counting then return nil end
   share.lent, share.counting = lent, false
   subscriber.limit = math.max(0, share.total - lent)
   subscriptions.put(subscriber)
   shares.write(subscriber.subid, share)
-  return math.max(0, lent - share.total)
+  return math.max(0, lent + held - share.total)
 end
 
 -- A partition that is not the bank is counted: its part stays, and belongs to this count from now on.

@@ -8,7 +8,7 @@ function credit.held(subid)
   return redis.call('ZCOUNT', key.held, subid, subid)
 end
 
--- Puts a subscriber where its free credit belongs, keeping its turn.
+-- Puts a subscriber where its free credit belongs, keeping its turn; gives whether it has any, nil when it is not there.
 function credit.settle(subid, reached)
   local subscriber = subscriptions.get(subid)
   if not subscriber then return end
@@ -20,6 +20,7 @@ function credit.settle(subid, reached)
     redis.call('ZREM', from, subid)
     redis.call('ZADD', to, served, subid)
   end
+  return free
 end
 
 -- While the partition is owned, nobody else is next (E28).

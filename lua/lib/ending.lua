@@ -1,7 +1,7 @@
 -- How a lock ends: acknowledged, or given back (released, expired, bounced), which may make the item a dead letter.
 -- NEEDS: inflight deadlines held delayed ready history parked index
 --- @include partition writes positions entries history flights credit items handover journal unconfirmed ordering
-local ending = {touched = {}, arrived = {}, freed = 0, ended = {}}
+local ending = {touched = {}, arrived = {}, freed = 0, ended = {}, owing = {}}
 
 local function unlock(flight)
   writes.add('HDEL', key.inflight, flight.position)
@@ -9,7 +9,7 @@ local function unlock(flight)
   writes.add('ZREM', key.held, flight.position)
   -- Asked here: this runs for each acknowledgement, and a call costs more than the question.
   if partition.confirms then unconfirmed.forget(flight.position) end
-  ending.touched[flight.subid] = true
+  ending.touched[flight.subid] = 'freed'
   ending.freed = ending.freed + 1
 end
 
@@ -66,8 +66,11 @@ function ending.release(flight, kind, hints)
   journal.closed(kind, flight, reason)
 end
 
--- Gives those whose locks ended their turns back.
+-- Gives those whose locks ended their turns back; who has no room even so held more than its credit here.
 function ending.settle()
   writes.flush()
-  for subid in pairs(ending.touched) do credit.settle(subid, ending.arrived[subid]) end
+  for subid, how in pairs(ending.touched) do
+    local owes = credit.settle(subid, ending.arrived[subid]) == false and how == 'freed'
+    if owes then ending.owing[#ending.owing + 1] = subid end
+  end
 end

@@ -20,15 +20,20 @@ function lending.yield()
 end
 
 -- After the dispatch: how much credit is wanted here, how many subscribers have some to spare, how much is locked, what was
--- given away, and whose subscription has ended here of itself.
+-- given away, whose subscription has ended here of itself, and who holds less now of what was beyond its credit here.
 function lending.report()
   if not partition.several then return {} end
   local spare = redis.call('ZCARD', key.turns)
   local locked = redis.call('HLEN', key.inflight)
-  local wanted = 0
+  local wanted, who = 0, owner.get()
   -- While the partition is owned nobody else's credit is of use here.
-  if spare == 0 and not owner.get() and (partition.cursor ~= partition.tail or redis.call('EXISTS', key.ready) == 1) then
+  if spare == 0 and not who and (partition.cursor ~= partition.tail or redis.call('EXISTS', key.ready) == 1) then
     wanted = math.min(allotments.MOST, math.max(1, redis.call('XLEN', key.log) - partition.kept - locked))
   end
-  return {wanted, spare, locked, lending.gifts, ending.ended}
+  local owing = {}
+  for _, subid in ipairs(ending.owing) do
+    -- An owner's credit is nobody's to count.
+    if not who or who.subid ~= subid then owing[#owing + 1] = subid end
+  end
+  return {wanted, spare, locked, lending.gifts, ending.ended, owing}
 end

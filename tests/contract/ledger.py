@@ -125,8 +125,7 @@ class Ledger:
         else:
             self._comes(delivery, item)
         held = sum(taken.jid == jid for taken in self.taken.values())
-        # What one held when its credit was lowered below that may be replaced where its part of the credit lies: never more.
-        most = max(self.granted.get(jid, 0), self.asked.get(jid, 0), self.had[jid])
+        most = max(self.granted.get(jid, 0), self.asked.get(jid, 0))
         assert held < most or self.step.changes_owners, f"{jid} holds {held} of {most} and gets {delivery}"
         self.taken[place] = Taken(jid, delivery.item_id, token)
 
@@ -317,13 +316,14 @@ class Ledger:
 
     def _credit(self, before: Sight, after: Sight) -> None:
         """Guarantee 3: nobody holds more than it may; what is free and what is held are together what was granted."""
-        old, held, limits = _held(before), _held(after), _limits(after)
-        for jid in held | limits:
+        old, held, claims = _held(before), _held(after), _claims(after)
+        for jid in held | claims:
             most = self.granted.get(jid, 0)
             assert held[jid] <= max(most, old[jid]), f"{jid} holds {held[jid]} of {most}"
-            assert limits[jid] <= most, f"{jid} may take {limits[jid]} of {most}"
+            most = max(most, held[jid])
+            assert claims[jid] <= most, f"{jid} may come to hold {claims[jid]} of {most}: {self._where(after, jid)}"
             exact = self.kinds.get(jid) == SHARED and not self.astray
-            assert not exact or limits[jid] == most, f"of {most} {jid} has {limits[jid]}: {self._where(after, jid)}"
+            assert not exact or claims[jid] == most, f"of {most} {jid} has {claims[jid]}: {self._where(after, jid)}"
 
     @staticmethod
     def _where(after: Sight, jid: Jid) -> list[int | None]:
@@ -357,10 +357,12 @@ def _held(sight: Sight) -> Counter[Jid]:
     return Counter(held.jid for part in sight.parts for held in part.locks.values())
 
 
-def _limits(sight: Sight) -> Counter[Jid]:
+def _claims(sight: Sight) -> Counter[Jid]:
+    """Count what each may come to hold: its credit in each partition, or what it holds there beyond that."""
     total: Counter[Jid] = Counter()
     for part in sight.parts:
-        total.update(part.limits)
+        held = Counter(lock.jid for lock in part.locks.values())
+        total.update({jid: max(part.limits.get(jid, 0), held[jid]) for jid in held | Counter(part.limits)})
     return total
 
 

@@ -303,9 +303,10 @@ class Queue:
         row = {"subid": subid(jid), "jid": "", "credit": "", "qos": "", "must": "1"}
         return str(self.run("subscribe", row).rows[0][3])
 
-    def sit(self, jid: str, born: str, qos: str = "unacknowledged") -> list[Any]:
+    def sit(self, jid: str, born: str, qos: str = "unacknowledged", *, forgive: str = "") -> list[Any]:
         """Make a subscription known as part of a count; gives the answer."""
-        found: list[Any] = self.run("sit", {"subid": subid(jid), "jid": jid, "qos": qos, "born": born}).rows[0]
+        row = {"subid": subid(jid), "jid": jid, "qos": qos, "born": born, "forgive": forgive}
+        found: list[Any] = self.run("sit", row).rows[0]
         return found
 
     def settle(self, jid: str, born: str, lent: int) -> Answer:

@@ -56,21 +56,74 @@ def test_only_the_last_count_and_once(parts: Parts) -> None:
     assert bank.settle("nobody@x/y", newer, 0).words == ["not-subscribed"]
 
 
-def test_excess_is_told_and_recalled(parts: Parts) -> None:
-    """Q10: who asks for less gets less: what the others have too much is told, and comes back even out of their locks."""
-    bank, one, two = parts
+def lent(parts: Parts, born: str, *, forgive: str = "") -> int:
+    """Let the other partitions sit down for a count; gives what they have."""
+    return sum(int(queue.sit(W1, born, forgive=forgive)[1]) for queue in parts[1:])
+
+
+def spread(parts: Parts, *amounts: int) -> None:
+    """Put credit out of the bank into the other partitions, where items wait that need twice as much."""
     born = seated(parts, W1, 5)
-    for queue, amount in ((one, 3), (two, 2)):
-        ((_, _, taken),) = bank.withdraw(amount, W1)
-        queue.publish("a", "b", "c")
-        queue.deposit(W1, born, taken)
-    born = str(bank.subscribe(W1, 1, must="1").rows[0][3])
-    lent = one.sit(W1, born)[1] + two.sit(W1, born)[1]
-    assert bank.settle(W1, born, lent).rows == [["ok", 4]]
+    for queue, amount in zip(parts[1:], amounts, strict=True):
+        for _, _, taken in parts[0].withdraw(amount, W1):
+            queue.deposit(W1, born, taken)
+
+
+def lowered(parts: Parts, credit: int) -> list[list[int | str]]:
+    """Ask for another credit and count; gives what the bank answers."""
+    born = str(parts[0].subscribe(W1, credit, must="1").rows[0][3])
+    return parts[0].settle(W1, born, lent(parts, born)).rows
+
+
+def test_free_credit_is_taken_back(parts: Parts) -> None:
+    """Q10: who asks for less gets less: what the others have too much is told, and its free part can be withdrawn."""
+    bank, one, two = parts
+    spread(parts, 3, 2)
+    assert lowered(parts, 1) == [["ok", 4]]
     for queue, most in ((one, 3), (two, 1)):
-        ((_, gift, amount),) = queue.withdraw(most, W1, recall="1")
-        assert bank.deposit(W1, gift, amount).words == ["ok"]
+        ((_, born, amount),) = queue.withdraw(most, W1)
+        assert bank.deposit(W1, born, amount).words == ["ok"]
     assert parted(parts, W1) == [0, 0, 1]
-    (lock, *_) = one.locks(W1)
-    assert one.retract(W1, lock[0]).given == []
-    assert bank.run("options", {"subid": subid(W1)}).rows == [["ok", 1, "unacknowledged"]]
+
+
+def test_locks_beyond_the_credit_are_not_replaced(parts: Parts) -> None:
+    """Guarantee 3: who holds more than it may gets nothing until it does not, in whichever partition it holds it."""
+    bank, one, two = parts
+    spread(parts, 3, 2)
+    for queue in (one, two):
+        queue.publish("a", "b", "c", "d")
+    assert lowered(parts, 2) == [["ok", 3]]
+    for queue in (one, two):
+        assert queue.withdraw(3, W1, recall="1") == []
+    assert parted(parts, W1) == [0, 0, 0]
+    for held in (2, 1):
+        answer = one.run("retract", one.asked(W1, one.locks(W1)[0][0]))
+        assert answer.given == [] and answer.lending[5] == [subid(W1)], "whoever hears of it counts anew"
+        assert lowered(parts, 2) == [["ok", held]]
+    two.retract(W1, two.locks(W1)[0][0])
+    assert lowered(parts, 2) == [["ok", 0]]
+    assert lent(parts, bank.recount(W1), forgive="1") == 2 and parted(parts, W1) == [0, 1, 1]
+    answer = one.run("retract", one.asked(W1, one.locks(W1)[0][0]))
+    assert len(answer.given) == 1 and answer.lending[5] == []
+
+
+def test_what_is_held_counts_when_there_is_more_again(parts: Parts) -> None:
+    """Guarantee 3: credit that is lowered and raised while its locks last is not there twice."""
+    bank, one, two = parts
+    spread(parts, 3, 2)
+    one.publish("a", "b", "c")
+    assert lowered(parts, 1) == [["ok", 4]]
+    for queue in (one, two):
+        for _, born, amount in queue.withdraw(4, W1, recall="1"):
+            bank.deposit(W1, born, amount)
+    assert lowered(parts, 4) == [["ok", 0]]
+    assert parted(parts, W1) == [1, 0, 0]
+
+
+def test_what_the_bank_holds_counts_too(parts: Parts) -> None:
+    """Guarantee 3: what is held in the bank leaves the others less."""
+    bank, _, _ = parts
+    spread(parts, 2, 0)
+    bank.publish("a", "b", "c")
+    assert len(bank.locks(W1)) == 3
+    assert lowered(parts, 3) == [["ok", 2]]

@@ -19,7 +19,7 @@ def test_keeps_what_it_has(parts: Parts) -> None:
     bank, one, _ = parts
     ((_, taken, amount),) = bank.withdraw(2, W1)
     assert (taken, amount) == (born, 2) and one.deposit(W1, taken, amount).words == ["ok"]
-    assert one.sit(W1, bank.recount(W1)) == ["ok", 2]
+    assert one.sit(W1, bank.recount(W1)) == ["ok", 2, 0]
 
 
 def test_locks_of_an_earlier_subscription_count(parts: Parts) -> None:

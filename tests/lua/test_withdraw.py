@@ -46,8 +46,8 @@ def test_yields_what_is_freed(parts: Parts) -> None:
     bank.publish("a", "b")
     one.publish("c")
     answer = bank.run("retract", bank.asked(W1, "a"), wants="1 0")
-    wanted, spare, locked, gifts, ended = answer.lending
-    assert answer.given == [] and (wanted, spare, locked, ended) == (1, 0, 0, [])
+    wanted, spare, locked, gifts, ended, owing = answer.lending
+    assert answer.given == [] and (wanted, spare, locked, ended, owing) == (1, 0, 0, [], [])
     assert [(to, count, amount) for to, _, count, amount in gifts] == [("1", born, 1)]
     assert one.deposit(W1, born, 1).given == [(W1, "c")]
     # And back again, the other way.

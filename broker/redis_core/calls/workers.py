@@ -87,11 +87,17 @@ def _held(_command: Locks, reply: list[Any], record: NodeRecord) -> Held:
 
 
 def _sit_row(command: Sit, _record: NodeRecord) -> Values:
-    return {"subid": command.subid, "jid": command.jid, "qos": command.qos.value, "born": command.born}
+    return {
+        "subid": command.subid,
+        "jid": command.jid,
+        "qos": command.qos.value,
+        "born": command.born,
+        "forgive": "1" if command.forgive else "",
+    }
 
 
 def _sat(_command: Sit, reply: list[Any], _record: NodeRecord) -> Sat | Refused:
-    return Sat(reply[1]) if reply[0] == b"ok" else refused(reply[0])
+    return Sat(reply[1], owes=bool(reply[2])) if reply[0] == b"ok" else refused(reply[0])
 
 
 def _settle_row(command: Settle, _record: NodeRecord) -> Values:
