@@ -3,15 +3,14 @@
 -- earlier count is dropped: the count that followed has missed it, and gives it back.
 -- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
 -- ARGV: now revision frontend sent number retry wants | subid born amount
--- RETURNS: ok stale gone deleted | ok superseded
+-- RETURNS: ok stale gone deleted | ok superseded not-subscribed
 -- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
 --- @include finish allotments
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
-  local subscriber = subscriptions.get(row.subid)
-  local done = subscriber and allotments.deposit(subscriber, row.born, tonumber(row.amount))
-  results[i] = {done and 'ok' or 'superseded'}
+  local put = allotments.deposit(subscriptions.get(row.subid), row.born, tonumber(row.amount))
+  results[i] = put and {'ok'} or put == false and {'superseded'} or {'not-subscribed'}
 end
 return finish.reply(results, {}, dispatch.LIMIT)

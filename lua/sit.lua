@@ -12,7 +12,9 @@ if refusal then return refusal end
 local results, owned = {}, owner.get()
 for i, row in ipairs(rows) do
   local known, held = enrol.known(row.subid), credit.held(row.subid)
-  local subscriber = known or {subid = row.subid, jid = row.jid, limit = held, bounces = 0}
+  local subscriber = known or {subid = row.subid, jid = row.jid, bounces = 0}
+  -- An owner's credit ends with what it owns.
+  if not known or owned and owned.subid == row.subid then subscriber.limit = held end
   local part = math.max(subscriber.limit, held)
   if row.forgive ~= '' then subscriber.limit = part end
   if counts.join(subscriber, row.born) then

@@ -20,14 +20,15 @@ local function read_on(row, subscriber)
   return {'ok', subscriber.limit, subscriber.qos, '0', subscriber.jid}
 end
 
-local function work(row, subscriber)
+-- An owner's credit ends with what it owns: whoever was one begins anew.
+local function work(row, subscriber, owned)
   local new = not subscriber
   local total = tonumber(row.credit)
   subscriber = {subid = row.subid, jid = new and row.jid or subscriber.jid, limit = subscriber and subscriber.limit or total,
     bounces = total and 0 or subscriber.bounces, qos = row.qos ~= '' and row.qos or subscriber.qos}
   local born = '0'
   if partition.several then
-    local share = counts.begin(subscriber, total, new)
+    local share = counts.begin(subscriber, total, new or owned)
     born, total = share.born, share.total
   else
     subscriber.limit = total
@@ -50,7 +51,7 @@ for i, row in ipairs(rows) do
     results[i] = read_on(row, known)
   else
     if owns and row.must == '1' then owner.met(row.subid .. ' ' .. row.subid) else disown.of(row.subid, false) end
-    results[i] = work(row, enrol.known(row.subid))
+    results[i] = work(row, enrol.known(row.subid), owns)
   end
 end
 return finish.reply(results, {}, dispatch.LIMIT)

@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any
 
 from broker.model.names import Jid
+from broker.model.problems import Problem
 from broker.model.results import Refused
 from broker.redis_core.calls.workers import gift
 from broker.redis_core.internal import Deposit, Gift, Leave, Outcome, Recount, Withdraw, Withdrawn
@@ -165,8 +166,9 @@ class Lending:
         deposit.add_done_callback(partial(self._given, given.subid))
 
     def _given(self, subid: str, deposit: asyncio.Future[Outcome]) -> None:
-        # Lost, or dropped for a count that has begun since and may have missed it: a new count tells.
-        if not deposit.cancelled() and isinstance(deposit.result(), Refused):
+        # What is lost a new count gives back. One that has begun since does so by itself, and another would supersede others.
+        outcome = None if deposit.cancelled() else deposit.result()
+        if isinstance(outcome, Refused) and outcome.problem is not Problem.SUPERSEDED:
             self._submit(Recount(self._node, subid))
 
     def _search(self) -> None:

@@ -169,11 +169,15 @@ class Owners:
             await self._settle(node)
 
     async def _settle(self, node: str) -> None:
+        planned: list[Move] = []
         for attempt in range(_ROUNDS):
             if attempt:
                 # Frontends that spread at the same time must not go on undoing each other's work in step.
                 await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS * 2**attempt))  # noqa: S311  (guards nothing)
             members = await self._roster.members(node)
+            # Who left while something was handed over to it may have gone before it had it.
+            late = [move for move in planned if subid(move.member.jid) not in members]
+            await asyncio.gather(*(self._take_away(node, move) for move in late))
             record = await self._read(node) if members else None
             if record is None:
                 return
@@ -202,7 +206,7 @@ class Owners:
     async def _hand_over(self, record: NodeRecord, move: Move) -> bool:
         """Let a member have a partition; False when there is nothing to be gained by thinking of it anew."""
         if not move.given:
-            await self._ask(Detach(record.name, move.member.jid, move.standing.partition, "moved"))
+            await self._take_away(record.name, move)
             return False
         outcome = await self._ask(handing_over(record.name, move))
         match outcome:
@@ -214,6 +218,9 @@ class Owners:
                 return True
         # It has changed hands meanwhile, or it is another's now.
         return isinstance(outcome, Refused) and outcome.problem is Problem.UNAVAILABLE
+
+    async def _take_away(self, node: str, move: Move) -> None:
+        await self._ask(Detach(node, move.member.jid, move.standing.partition, "moved"))
 
     async def _wished(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
         wish = sorted(set(command.partitions))

@@ -26,9 +26,11 @@ function allotments.recall(subscriber)
   return amount, born
 end
 
--- Puts in what was taken out elsewhere; false when a count has begun in between, which has not seen it.
+-- Puts in what was taken out elsewhere. False when a later count has begun here: it has not seen this, and gives it back. Nil
+-- when this one has not come here yet, or nobody is seated: only another count finds it.
 function allotments.deposit(subscriber, born, amount)
-  local share = shares.read(subscriber)
+  local share = subscriber and shares.read(subscriber)
+  if not share or tonumber(share.born) < tonumber(born) then return nil end
   if share.born ~= born then return false end
   subscriber.limit = subscriber.limit + amount
   if shares.bank then
@@ -48,9 +50,7 @@ function allotments.gather(to, most)
   for _, subid in ipairs(redis.call('ZRANGE', key.turns, 0, allotments.MOST - 1)) do
     local amount, born = 0, nil
     -- An owner's credit lies where it owns, and nowhere else.
-    if not who or who.subid ~= subid then
-      amount, born = allotments.withdraw(subscriptions.get(subid), most)
-    end
+    if not who or who.subid ~= subid then amount, born = allotments.withdraw(subscriptions.get(subid), most) end
     if amount > 0 then gifts[#gifts + 1] = {to, subid, born, amount} end
     most = most - amount
     if most <= 0 then break end

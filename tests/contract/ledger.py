@@ -53,7 +53,8 @@ class Step:
     """What is particular about one step.
 
     `leavers` leave what they own, but for the partitions in `stays`; with `changes_owners` locks may end in any partition.
-    Of a `vague` step no answers are known: it may have published `maybe`, and acknowledged `maybe_gone`.
+    Of a `vague` step no answers are known: it may have published `maybe`, and acknowledged `maybe_gone`. What is freed by
+    who is `finishing` an item may be handed out before the answer is read.
     """
 
     vague: bool = False
@@ -64,6 +65,7 @@ class Step:
     lost: list[OwnershipLost] = field(default_factory=list)
     gained: dict[tuple[int, int], Jid] = field(default_factory=dict)
     stays: dict[Jid, set[int]] = field(default_factory=dict)
+    finishing: set[tuple[int, str, Jid]] = field(default_factory=set)
 
 
 class Ledger:
@@ -81,6 +83,7 @@ class Ledger:
         self.astray = False
         self.number = 0
         self.wrong: list[AssertionError] = []
+        self.going: set[tuple[int, str]] = set()
         self.step = Step()
 
     # What happens, in the order in which clients see it.
@@ -93,8 +96,11 @@ class Ledger:
             match command:
                 case Subscribe() | Adjust():
                     self.asked[command.jid] = command.credit or 0
-        if step.changes_owners or step.vague:
-            self.taken.clear()
+        acknowledged = {command.item_id for command in commands if isinstance(command, Retract)}
+        self.going = {(number, name) for number, name, _ in step.finishing if name in acknowledged}
+        for place, taken in list(self.taken.items()):
+            if step.changes_owners or step.vague or (place[0], taken.item, taken.jid) in step.finishing:
+                del self.taken[place]
 
     def hear(self, event: Callable[[], None]) -> None:
         """Note an event; what is wrong with it is not the caller's, who is being judged, and is told at the step's end."""
@@ -102,12 +108,6 @@ class Ledger:
             event()
         except AssertionError as error:
             self.wrong.append(error)
-
-    def finishing(self, jid: Jid, name: str, numbers: set[int]) -> None:
-        """Note that somebody is about to finish one item: what that frees may be handed out before the answer is read."""
-        for place, taken in list(self.taken.items()):
-            if (taken.jid, taken.item) == (jid, name) and place[0] in numbers:
-                del self.taken[place]
 
     def delivered(self, delivery: Delivery) -> None:
         """Judge a delivery as it is made: nobody holds more than it may, and nothing is held twice."""
@@ -134,13 +134,14 @@ class Ledger:
         assert delivery.envelope == item.body or delivery.envelope in self.step.maybe, (delivery, item)
         if self.ordered and item.key and not self.step.vague:
             number = delivery.partition.number
-            ahead = [one for one in self._group(number, item.key) if one.since < item.since]
+            group = [one for name, one in self._group(number, item.key).items() if (number, name) not in self.going]
+            ahead = [one for one in group if one.since < item.since]
             assert not ahead, f"{delivery} came before {ahead}"
             held = [t for (at, _), t in self.taken.items() if at == number and self._key(at, t.item) == item.key]
             assert not held or self.step.changes_owners, f"{delivery} while {held} of its group is worked on"
 
-    def _group(self, number: int, key: str) -> list[Item]:
-        return [item for (at, _), item in self.items.items() if at == number and item.key == key]
+    def _group(self, number: int, key: str) -> dict[str, Item]:
+        return {name: item for (at, name), item in self.items.items() if at == number and item.key == key}
 
     def _key(self, number: int, name: str) -> str:
         item = self.items.get((number, name))
@@ -349,7 +350,7 @@ class Ledger:
         if part.items[name][0] != "waiting":
             return False
         item = self.items[number, name]
-        rivals = [one for one in self._group(number, item.key) if one is not item]
+        rivals = [one for one in self._group(number, item.key).values() if one is not item]
         return not (self.ordered and item.key) or all(one.since > item.since for one in rivals)
 
 

@@ -195,7 +195,7 @@ class SpreadMachine(RuleBasedStateMachine):
         chosen = {which % len(mine): front for front, which in finishing} if mine else {}
         for which, front in chosen.items():
             (number, _), taken = mine[which]
-            self.ledger.finishing(taken.jid, taken.item, {number})
+            step.finishing.add((number, taken.item, taken.jid))
             asked = Retract(self.node, taken.jid, taken.item, taken.token, partition=number)
             commands.append((front, asked, number))
         results = self._all(step, commands)
@@ -279,10 +279,11 @@ class SpreadMachine(RuleBasedStateMachine):
         if verb is Unlock:
             more["delay_ms"] = delay
         command = verb(self.node, jid, name, given, **more)
-        if held and verb is not Renew:
-            self.ledger.finishing(jid, name, held)
         several = {(at, name) for at in held} if len(held) > 1 and verb is Retract else set()
-        result = self._do(front, command, Step(maybe_gone=several), at=None if several else min(held, default=None))
+        step = Step(maybe_gone=several)
+        if verb is not Renew:
+            step.finishing |= {(at, name, jid) for at in held}
+        result = self._do(front, command, step, at=None if several else min(held, default=None))
         assert isinstance(result, (Retracted, Unlocked, Renewed) if held else Refused), (command, held, result)
 
     @rule(front=fronts, which=st.integers(0, 20))
@@ -557,9 +558,13 @@ class SpreadMachine(RuleBasedStateMachine):
         return result
 
     async def _rest(self) -> None:
-        async with asyncio.timeout(15):
-            while not all(core._still() for core, _ in self.cores):  # noqa: ASYNC110  (many small things of others)
-                await asyncio.sleep(0.001)
+        try:
+            async with asyncio.timeout(15):
+                while not all(core._still() for core, _ in self.cores):  # noqa: ASYNC110  (many small things of others)
+                    await asyncio.sleep(0.001)
+        except TimeoutError:
+            never = [core._tasks for core, _ in self.cores]
+            assert not never, f"never at rest: {never}"
 
     def teardown(self) -> None:
         """Delete the node and stop the cores."""

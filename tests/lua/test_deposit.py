@@ -40,5 +40,16 @@ def test_nobody_there(parts: Parts) -> None:
     born = seated(parts, W1, 1)
     bank.withdraw(1)
     one.unsubscribe(W1)
-    assert one.deposit(W1, born, 1).words == ["superseded"]
+    assert one.deposit(W1, born, 1).words == ["not-subscribed"]
     assert one.stats()["subscribers"] == 0
+
+
+def test_before_its_count(parts: Parts) -> None:
+    """What belongs to a count that has not come here yet is lost, which is told: only another count gives it back."""
+    bank, one, two = parts
+    seated(parts, W1, 1)
+    born = bank.recount(W1)
+    two.sit(W1, born)
+    assert one.deposit(W1, born, 1).words == ["not-subscribed"]
+    one.sit(W1, born)
+    assert one.deposit(W1, born, 1).words == ["ok"]

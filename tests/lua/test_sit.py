@@ -1,5 +1,6 @@
 """lua/sit.lua: a subscription is made known in a partition that is not the bank."""
 
+from broker.redis_core.calls.call import subid
 from tests.lua.driver import Queue
 from tests.lua.seated import parted, seated
 
@@ -56,3 +57,27 @@ def test_quality_of_service_is_kept(parts: Parts) -> None:
     ((_, born, amount),) = bank.withdraw(1, W1)
     one.publish("a")
     assert [delivery.stage for delivery in one.deposit(W1, born, amount).deliveries] == ["acknowledged"]
+
+
+def test_an_owner_begins_anew(parts: Parts) -> None:
+    """E10: who begins to share the node owns nothing, has what it holds, and what waited for it waits for all."""
+    _, one, _ = parts
+    one.attach(W1, credit=3)
+    assert one.publish("a").given == [(W1, "a")]
+    answer = one.run("sit", {"subid": subid(W1), "jid": W1, "qos": "unacknowledged", "born": "9", "forgive": ""})
+    assert answer.rows == [["ok", 1, 0]] and answer.more == 1
+    assert one.credit(W1) == 1
+
+
+def test_what_is_held_beyond_the_credit(parts: Parts) -> None:
+    """Guarantee 3: it counts as a part, and is credit again when the count says that it may be."""
+    bank, one, _ = parts
+    born = seated(parts, W1, 2)
+    one.publish("a", "b")
+    for _, _, amount in bank.withdraw(2, W1):
+        one.deposit(W1, born, amount)
+    one.withdraw(1, W1, recall="1")
+    assert one.credit(W1) == 0
+    born = bank.recount(W1)
+    assert one.sit(W1, born) == ["ok", 2, 1] and one.credit(W1) == 0
+    assert one.sit(W1, born, forgive="1") == ["ok", 2, 0] and one.credit(W1) == 2
