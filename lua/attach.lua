@@ -28,20 +28,23 @@ local function attach(row)
   if row.expected ~= '' and tonumber(row.expected) ~= partition.fence then return {'stale'} end
   -- Who asks anew without an epoch goes on as it is (a lost reply, another credit); with one it steals from itself.
   local same = who and who.subid == row.subid and who.group == row.group and row.epoch == ''
-  local epoch = not same and epochs.granted(row.group, row.epoch)
-  if not (same or epoch) then return {'partition-owned', epochs.recorded(row.group) or ''} end
+  local epoch = same and epochs.recorded(row.group) or epochs.granted(row.group, row.epoch)
+  if not epoch then return {'partition-owned', epochs.recorded(row.group) or ''} end
   local known = subscriptions.get(row.subid)
   local room = known or redis.call('HLEN', key.subscribers) < tonumber(arg.max_subscribers)
   if not (room and epochs.room(row.group)) then return {'too-many-subscriptions'} end
   if row.dry ~= '' then return {'ok'} end
-  if who and not same then leave.remove(who.subid, false, row.reason) end
+  -- Who asks for less than it holds here has it handed over anew: nothing is held beyond the credit (guarantee 3).
+  local less = same and credit.held(row.subid) > tonumber(row.credit)
+  local why = less and 'moved' or row.reason
+  if who and (less or not same) then leave.remove(who.subid, false, why) end
   seat(row)
-  if same then
+  if same and not less then
     owner.renew(who)
     return answer(who)
   end
   partition.token = partition.token + 1
-  partition.fence, reason = partition.token, row.reason
+  partition.fence, reason = partition.token, why
   redis.call('HSET', key.meta, 'fence', string.format('%d', partition.fence))
   epochs.put(row.group, epoch, 0)
   owner.put({subid = row.subid, lease = partition.deadline, clearing = true, group = row.group})

@@ -21,6 +21,7 @@ for i, row in ipairs(rows) do
     disown.of(row.subid, false)
     subscriber.qos = row.qos
     enrol.put(subscriber, not known)
+    credit.settle(row.subid)
     results[i] = {'ok', part, part > subscriber.limit and 1 or 0}
   else
     results[i] = {'superseded'}

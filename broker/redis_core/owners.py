@@ -21,7 +21,7 @@ from broker.model.results import Kept, Refused, Result, Subscribed
 from broker.redis_core import streams
 from broker.redis_core.calls.call import subid, subids
 from broker.redis_core.directory import Directory
-from broker.redis_core.internal import EPOCH_NEXT, GONE, Ask, Attach, Detach, KeepOne, Leave, Left
+from broker.redis_core.internal import GONE, Ask, Attach, Detach, KeepOne, Leave, Left
 from broker.redis_core.moves import Move, handing_over, moves
 from broker.redis_core.nodes import with_admins
 from broker.redis_core.policy import refusal
@@ -261,18 +261,11 @@ class Owners:
     async def _parted(
         self, command: Subscribe, record: NodeRecord, attaches: Sequence[Attach]
     ) -> tuple[list[Attach], list[Attach]]:
-        """Part those whose credit becomes less, which go first; if it becomes more elsewhere, they are handed over anew.
-
-        Its locks end with that, so that it never holds more than it asks for now (guarantee 3).
-        """
+        """Part those whose credit becomes less, which go first, so that it never holds more than it asks for (guarantee 3)."""
         kept = await self._kept(record, command.sender, [subid(command.jid)])
         credit = {owned.partition: owned.credit for owned in kept}
         less = [attach for attach in attaches if attach.credit < credit.get(attach.partition, 0)]
-        rest = [attach for attach in attaches if attach not in less]
-        grows = any(attach.credit > credit.get(attach.partition, 0) for attach in rest)
-        if grows and command.epoch is None:
-            less = [replace(attach, epoch=EPOCH_NEXT, reason="moved") for attach in less]
-        return less, rest
+        return less, [attach for attach in attaches if attach not in less]
 
     async def _joined(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
         credit = _credit(command)

@@ -330,6 +330,8 @@ class SpreadMachine(RuleBasedStateMachine):
             for each in result.owned:
                 wanted, same = expected[each.partition] or (None, None)
                 part = before.parts[each.partition]
+                # Who asks for less than it holds there has it anew.
+                same = same and sum(held.jid == jid for held in part.locks.values()) <= each.credit
                 assert each.epoch == wanted and (each.fence == part.fence if same else each.fence > part.fence), each
             assert {each.partition for each in result.owned} == set(wish)
             return
@@ -596,6 +598,9 @@ def machine(redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch) -> Ite
     with asyncio.Runner() as runner:
         yield type("Machine", (SpreadMachine,), {"url": redis_cluster.url, "runner": runner, "clock": clock})
 
+
+# Who is killed leaves what it was about to begin.
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore:Exception ignored in. <coroutine")
 
 CHECKS = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 

@@ -77,6 +77,17 @@ def test_ex11_old_fence_of_the_same_jid(queue: Queue) -> None:
     assert queue.retract(W1, "a", new).words == ["ok"]
 
 
+def test_less_than_it_holds(queue: Queue) -> None:
+    """Guarantee 3: who asks for less than it holds has the partition anew, under a higher fence; its locks end."""
+    queue.publish("a", "b")
+    first = queue.attach(W1, 3, credit=2)
+    assert queue.attach(W1, credit=2).rows[0][2] == first.rows[0][2]
+    answer = queue.attach(W1, credit=1)
+    assert answer.notices == [["lost", W1, "g", "3", first.rows[0][2], "moved"]]
+    assert answer.rows[0][1] == "3" and answer.rows[0][2] > first.rows[0][2]
+    assert answer.given == [(W1, "a")]
+
+
 def test_again_without_an_epoch(queue: Queue) -> None:
     """EX16: the owner who asks anew goes on under epoch and fence, with its lease renewed and its credit changed."""
     queue.publish("a", "b")
