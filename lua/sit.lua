@@ -5,7 +5,7 @@
 -- KEYS: meta inflight held subscribers turns resting sent readers reading outstanding shares owners
 -- ARGV: now revision number | subid jid qos born forgive
 -- RETURNS: ok stale gone deleted | ok superseded
--- WRITES: meta subscribers resting readers reading outstanding shares owners
+-- WRITES: meta subscribers turns resting readers reading outstanding shares owners
 --- @include counts enrol credit disown
 local refusal = partition.load()
 if refusal then return refusal end
