@@ -54,6 +54,6 @@ end
 for i, row in ipairs(rows) do results[i] = attach(row) end
 -- Once for all rows: whoever was ousted within the batch has been handed nothing.
 if reason then ownership.clear(reason) end
-local reply = finish.reply(results, disown.lost, dispatch.LIMIT)
+local reply = finish.reply(results, disown.notices, dispatch.LIMIT)
 if owner.get() and owner.get().clearing then reply[7] = 1 end
 return reply

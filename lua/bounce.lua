@@ -32,4 +32,4 @@ for i, row in ipairs(rows) do
     results[i] = {'lock-lost'}
   end
 end
-return finish.reply(results, disown.lost, math.max(ending.freed, 1))
+return finish.reply(results, disown.notices, math.max(ending.freed, 1))

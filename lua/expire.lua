@@ -23,7 +23,7 @@ end
 writes.flush()
 ownership.lapse()
 if owner.get() and owner.get().clearing then ownership.clear('stolen') end
-for _, lost in ipairs(disown.lost) do notices[#notices + 1] = lost end
+for _, lost in ipairs(disown.notices) do notices[#notices + 1] = lost end
 handover.resume()
 journal.trim()
 local more_aged = trim.aged()

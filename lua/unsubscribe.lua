@@ -14,4 +14,4 @@ for i, row in ipairs(rows) do
   local left = row.release == '1' and leave.release(row.subid, 'released', 'unavailable') or credit.held(row.subid)
   results[i] = {was and 'ok' or 'not-subscribed', left}
 end
-return finish.reply(results, disown.lost, math.max(ending.freed, 1))
+return finish.reply(results, disown.notices, math.max(ending.freed, 1))

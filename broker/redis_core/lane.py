@@ -287,7 +287,8 @@ class Lane:
             else:
                 jid, item, token = values
                 self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token))
-                self._around.count("expired")
+                if kind == b"unlocked":
+                    self._around.count("expired")
         for row in read.deliveries:
             made = delivery(row, partition, record.config)
             self._around.deliver(made)

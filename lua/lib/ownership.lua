@@ -1,6 +1,6 @@
 -- How ownership ends by its lease or by another's attach, and how the locks from before an attach end.
 -- NEEDS: held
---- @include owner leave flights ending writes
+--- @include owner leave flights ending writes disown
 local ownership = {CHUNK = 300}
 
 -- Frees a partition whose owner has not been heard of for the time of its lease (EX16). What is over a part of its locks
@@ -13,13 +13,18 @@ function ownership.lapse()
 end
 
 -- Ends locks from before the owner's attach, a bounded part at a time: until all have ended it is handed nothing, so that
--- what is found locked is one of them. The fence refuses those that are left.
+-- what is found locked is one of them. The fence refuses those that are left. Whoever shared the partition is told of each of
+-- its locks, whoever owned it has been told of all at once.
 function ownership.clear(reason)
-  local who = owner.get()
+  local who, told = owner.get(), {}
+  for _, lost in ipairs(disown.notices) do told[lost[2]] = true end
   local places = redis.call('ZRANGE', key.held, 0, ownership.CHUNK - 1)
   for i, flight in ipairs(flights.at(places)) do
     if flight then
       ending.release(flight, 'released', {reason = reason})
+      if not told[flight.jid] then
+        disown.notices[#disown.notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token)}
+      end
     else
       writes.add('ZREM', key.held, places[i])
     end

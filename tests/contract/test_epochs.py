@@ -107,11 +107,14 @@ class Ownership(RuleBasedStateMachine):
             return
         assert answer.rows[0][1] == str(granted)
         fence = answer.rows[0][2]
+        lost = [notice for notice in answer.notices if notice[0] == "lost"]
+        ended = [notice[1] for notice in answer.notices if notice[0] == "ended"]
+        assert before[0] not in ended, "whoever loses all is told once"
         if goes_on:
-            assert fence == model.fence and answer.notices == []
+            assert fence == model.fence and lost == ended == []
         else:
             assert fence > model.fence
-            told = [(notice[1], int(notice[3]), notice[4], notice[5]) for notice in answer.notices]
+            told = [(notice[1], int(notice[3]), notice[4], notice[5]) for notice in lost]
             assert told == ([(*before, "lapsed" if lapsed else "stolen")] if before[0] else [])
         model.kept.pop(group, None)
         model.owner, model.group, model.epoch, model.fence = jid, group, granted, fence

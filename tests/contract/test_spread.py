@@ -600,15 +600,13 @@ def machine(redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 # Who is killed leaves what it was about to begin.
-pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited", "ignore:Exception ignored in. <coroutine")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:coroutine .* was never awaited", "ignore:Exception ignored in. <coroutine"
+)
 
 CHECKS = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 
 
-# Not in `make test`: on some seeds it finds what is not settled yet, in the oracle or in the service (credit that is lowered
-# below what is held, and members who leave a group).
-@pytest.mark.soak
-@pytest.mark.xdist_group("cluster")
 def test_spread(machine: type[SpreadMachine]) -> None:
     """Guarantees 1 to 3 and EX11 to EX16, EX19 hold for whole nodes on a cluster, over 20 histories of 30 steps."""
     run_state_machine_as_test(

@@ -120,10 +120,12 @@ def test_sharing_again(queue: Queue) -> None:
 
 
 def test_shared_locks_end(queue: Queue) -> None:
-    """EX11: locks of shared subscribers end with an attach too, and their tokens are below the fence."""
+    """EX11: locks of shared subscribers end with an attach too, which they are told; their tokens are below the fence."""
     queue.publish("a")
     queue.subscribe(W2, 1)
-    assert queue.attach(W1).given == [(W1, "a")]
+    token = queue.locks(W2)[0][1]
+    answer = queue.attach(W1)
+    assert answer.given == [(W1, "a")] and answer.notices == [["ended", W2, "a", token]]
     assert queue.retract(W2, "a").words == ["locked-by-another"]
 
 
