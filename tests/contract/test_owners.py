@@ -543,3 +543,20 @@ async def test_a_wish_that_is_refused_changes_nothing(pair: Pair, node: str) -> 
     before = await numbers(core, node, B)
     assert problem(await attach(core, node, B, (0,), 5)) is Problem.PARTITION_OWNED
     assert await numbers(core, node, B) == before == {1, 2}
+
+
+async def test_shared_and_owned_at_once(pair: Pair) -> None:
+    """Guarantee 3: who asks for both at once, of two frontends, has its credit once as soon as it was counted."""
+    (one, _), (two, _) = pair
+    for attempt in range(5):
+        node = f"both{attempt}"
+        await declared(one, node, 3)
+        await asyncio.gather(one.ask(Subscribe(node, A, A, 2)), attach(two, node, A, (1, 2), credit=2))
+        await one.routes(node).recount()
+        for number in range(3):
+            for body in (b"a", b"b", b"c"):
+                await two.ask(Publish(node, ALICE, None, body, 1, partition=number))
+        while not (one._still() and two._still()):  # noqa: ASYNC110  (whoever is at rest tells nobody)
+            await asyncio.sleep(0.01)
+        counted = await one.ask(Stats(node, ALICE))
+        assert isinstance(counted, Counted) and counted.in_flight == 2, counted
