@@ -160,7 +160,7 @@ def test_reads_only(server: RedisServer, name: str) -> None:
     text = (FOLDER / f"{name}.lua").read_text("utf-8")
     assert "redis-cli" in text.split("local", 1)[0], "each says how it is called"
     with redis.Redis.from_url(server.url) as client:
-        with pytest.raises(redis.ResponseError, match="[Ww]rite commands are not allowed"):
+        with pytest.raises(redis.ResponseError, match=r"[Ww]rite commands are not allowed"):
             client.eval(text.replace("local ", "redis.call('SET', KEYS[1], 'x')\nlocal ", 1), 1, "sq:{a}:node")
         with pytest.raises(redis.ResponseError, match="name "):
             client.eval(text, *((1, "something") if name != "frontends" else (0,)))
