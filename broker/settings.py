@@ -8,7 +8,7 @@ import os
 import tomllib
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
@@ -29,6 +29,9 @@ _REDIS_SCHEMES: Final = (
     "rediss+sentinel",
 )
 _SECRETS: Final = ("redis_url", "xmpp_secret")
+
+
+_Kind = TypeVar("_Kind", bound=BaseSettings)
 
 
 class SettingsError(Exception):
@@ -131,8 +134,8 @@ def _jid(value: object) -> object:
     return prepared(value) if isinstance(value, str) else value
 
 
-class Settings(BaseSettings):
-    """Everything that can be set; the description of each says what to write."""
+class RedisSettings(BaseSettings):
+    """Where Redis is and how it may be: all that commands need which look at it and serve nobody."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -146,6 +149,27 @@ class Settings(BaseSettings):
     redis_timeout: float = Field(
         default=2.0, gt=0, le=60, description="seconds that Redis may take to answer, e.g. 2.0"
     )
+    allow_eviction: bool = Field(
+        default=False,
+        description="true or false: serve though Redis may drop what it holds (a maxmemory-policy that is not noeviction)",
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003  (the library's signature, here and below)
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Let the environment win over what `load` has read from files, and look nowhere else."""
+        return env_settings, init_settings
+
+
+class Settings(RedisSettings):
+    """Everything that can be set; the description of each says what to write."""
+
     xmpp_server: Annotated[Address, NoDecode, BeforeValidator(_address)] = Field(
         default=Address("127.0.0.1", 5347), description="where the XMPP server takes components, e.g. 127.0.0.1:5347"
     )
@@ -232,23 +256,25 @@ class Settings(BaseSettings):
         """Write the pauses of the `qos_` settings as scripts read them: the first and the longest in ms, and the number."""
         return f"{self.qos_retry_seconds * 1000:.0f} {self.qos_retry_most_seconds * 1000:.0f} {self.qos_retries}"
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003  (the library's signature, here and below)
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Let the environment win over what `load` has read from files, and look nowhere else."""
-        return env_settings, init_settings
-
 
 def load(config: Path | None = None) -> Settings:
     """Read all sources; raises SettingsError with everything that is wrong at once."""
+    return _read(Settings, _given(config))
+
+
+def load_redis(config: Path | None = None) -> RedisSettings:
+    """Read what concerns Redis alone, from the same sources; raises SettingsError likewise."""
+    given = _given(config)
+    return _read(RedisSettings, {name: given[name] for name in RedisSettings.model_fields.keys() & given.keys()})
+
+
+def _given(config: Path | None) -> dict[str, Any]:
+    return {**(_file(config) if config else {}), **_secret_files()}
+
+
+def _read(kind: type[_Kind], given: dict[str, Any]) -> _Kind:
     try:
-        return Settings(**{**(_file(config) if config else {}), **_secret_files()})
+        return kind(**given)
     except ValidationError as fault:
         raise SettingsError(
             *(_sentence(error["loc"], error["type"], error["msg"]) for error in fault.errors())

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -15,10 +15,12 @@ from rich.panel import Panel
 from rich.text import Text
 
 from broker.model.options import MAX_PARTITIONS
-from broker.settings import Settings, SettingsError, load
+from broker.settings import RedisSettings, SettingsError, load, load_redis
 from frontends.servers.process import ServerError
 
 _UNUSABLE = 2
+
+_Settings = TypeVar("_Settings", bound=RedisSettings)
 
 app = typer.Typer(help="A distributed work queue kept in Redis, spoken to over XMPP.", no_args_is_help=True)
 serve = typer.Typer(help="Run a frontend.", no_args_is_help=True)
@@ -40,7 +42,7 @@ def serve_xmpp(
 
     Example: STANZAQ_XMPP_DOMAIN=queue.example.org STANZAQ_XMPP_SECRET_FILE=secret stanzaq serve xmpp
     """
-    settings = _settings(config)
+    settings = _settings(config, load)
     if check:
         Console().print("the settings are in order")
         return
@@ -50,6 +52,9 @@ def serve_xmpp(
         compose.serve_xmpp(settings)
     except ServerError as fault:
         _refuse("The embedded Redis cannot be had", str(fault))
+    except compose.Unfit as fault:
+        remedy = "To serve all the same, set STANZAQ_ALLOW_EVICTION=true: items may then disappear unseen."
+        _refuse("This Redis may lose items", *map(str, fault.args), remedy)
 
 
 @app.command()
@@ -111,6 +116,21 @@ def bench_xmpp(
 
 
 @app.command()
+def doctor(
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings; the environment wins over it.")] = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Look at Redis for what may break a promise of the queue: each finding with its remedy; exit code 1 if something does.
+
+    Example: STANZAQ_REDIS_URL=redis://redis.example.org:6379/0 stanzaq doctor
+    """
+    from frontends import doctor as checkup  # noqa: PLC0415
+
+    raise typer.Exit(checkup.main(_settings(config, load_redis), as_json=as_json))
+
+
+@app.command()
 def version() -> None:
     """Print the version.
 
@@ -127,9 +147,9 @@ def _served(what: str, work: Callable[[], int]) -> int:
         _refuse(f"{what} cannot run", str(fault))
 
 
-def _settings(config: Path | None) -> Settings:
+def _settings(config: Path | None, read: Callable[[Path | None], _Settings]) -> _Settings:
     try:
-        return load(config)
+        return read(config)
     except SettingsError as fault:
         _refuse("The settings cannot be used", *fault.problems)
 

@@ -10,6 +10,7 @@ import uvloop
 from prometheus_client import Gauge
 
 from broker.model.problems import CoreUnavailable, ScriptDefect
+from broker.redis_core.checkup import evicting
 from broker.redis_core.service import RedisCore
 from broker.settings import LogFormat, Settings
 from frontends import logs
@@ -26,8 +27,12 @@ _MEASURE_SECONDS = 15.0
 _log = structlog.get_logger()
 
 
+class Unfit(Exception):  # noqa: N818  (what Redis is)
+    """Redis would lose what the queue holds: one sentence for each master that would."""
+
+
 def serve_xmpp(settings: Settings) -> None:
-    """Run the XMPP door until SIGTERM or SIGINT."""
+    """Run the XMPP door until SIGTERM or SIGINT; raises Unfit."""
     logs.set_up(as_json=settings.log_format is LogFormat.JSON)
     # The order matters: an embedded Redis dies with the thread that started it, the watchdog is a fork, and neither
     # may find an event loop or other threads here yet. The watchdog's time begins when Redis has loaded its data.
@@ -75,7 +80,8 @@ async def _serve(settings: Settings, watchdog: Watchdog) -> None:
         async with asyncio.TaskGroup() as group:
             watching = [group.create_task(_pulse(settings.watchdog_seconds, watchdog, health))]
             await _until(stopping, group.create_task(core.start()))
-            if not stopping.is_set():
+            unfit = [] if stopping.is_set() else await _unfit(settings)
+            if not (stopping.is_set() or unfit):
                 component.start(core, core.link)
                 if settings.metrics_bind is not None:
                     watching.append(group.create_task(_measure(core)))
@@ -89,6 +95,19 @@ async def _serve(settings: Settings, watchdog: Watchdog) -> None:
             await core.stop()
             for task in watching:
                 task.cancel()
+    if unfit:
+        raise Unfit(*unfit)
+
+
+async def _unfit(settings: Settings) -> list[str]:
+    """Tell of masters that would drop what the queue holds; who does not answer now is not judged."""
+    if settings.allow_eviction:
+        return []
+    try:
+        found = await evicting(settings.redis_url, settings.redis_timeout)
+    except CoreUnavailable:
+        return []
+    return [f"{each.where}: {each.what} is {each.found}. {each.remedy}." for each in found]
 
 
 def _stopping() -> asyncio.Event:

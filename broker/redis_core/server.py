@@ -107,15 +107,21 @@ class Server:
 
 
 def _link(url: str, timeout: float, scripts: Sequence[str]) -> Link:
+    found = way(url, timeout, scripts)
+    return found if isinstance(found, Master) else Masters(found, timeout)
+
+
+def way(url: str, timeout: float, scripts: Sequence[str] = ()) -> Master | Cluster | Sentinels:
+    """Give the one process that a URL names, or who knows where the masters are."""
     read = read_url(url)
     meet = partial(Master, read.options, timeout, scripts)
     match read.kind:
         case Kind.SERVER:
             return meet()
         case Kind.CLUSTER:
-            return Masters(Cluster(read.seeds, meet), timeout)
+            return Cluster(read.seeds, meet)
         case Kind.SENTINEL:
             # User, password and database are the Redis's; how a connection is made is the same.
             plain = {name: value for name, value in read.options.items() if name not in {"username", "password", "db"}}
             sentinels = [Master(plain, timeout, (), seed) for seed in read.seeds]
-            return Masters(Sentinels(read.service, sentinels, meet), timeout)
+            return Sentinels(read.service, sentinels, meet)

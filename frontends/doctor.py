@@ -1,0 +1,32 @@
+"""`stanzaq doctor`: shows what a checkup has found, and what to do about it. Must not know how anything is looked for."""
+
+import asyncio
+import json
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from broker.redis_core.checkup import Finding, Level, examine
+from broker.settings import RedisSettings
+
+_STYLES = {Level.FINE: "green", Level.WARNING: "yellow", Level.PROBLEM: "red"}
+
+
+def main(settings: RedisSettings, *, as_json: bool) -> int:
+    """Look at Redis and print what was found; 1 when something breaks a promise of the queue."""
+    findings = asyncio.run(examine(settings.redis_url, settings.redis_timeout))
+    if as_json:
+        print(json.dumps([{**asdict(finding), "level": finding.level.value} for finding in findings]))  # noqa: T201
+    else:
+        Console().print(_table(findings))
+    return int(any(finding.level is Level.PROBLEM for finding in findings))
+
+
+def _table(findings: list[Finding]) -> Table:
+    table = Table("", "where", "what", "found", "what to do")
+    for finding in findings:
+        level = Text(finding.level.value, style=_STYLES[finding.level])
+        table.add_row(level, *map(Text, (finding.where, finding.what, finding.found, finding.remedy)))
+    return table

@@ -1,0 +1,132 @@
+"""`stanzaq doctor`, as an SRE calls it, and the frontend that refuses to serve: on servers that are as they should be or not."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import redis
+
+from broker.redis_core import checkup
+from broker.redis_core.checkup import Level
+from frontends.servers.cluster import RedisCluster
+from frontends.servers.process import free_port
+from frontends.servers.redis import RedisServer
+from frontends.servers.sentinels import RedisSentinels
+
+GOOD = {"appendonly": "yes", "maxmemory": "256mb"}
+
+
+def cli(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with these settings and no others."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}
+    given = {**own, "COLUMNS": "200", **{f"STANZAQ_{name}": value for name, value in settings.items()}}
+    command = [sys.executable, "-m", "frontends.cli", *words]
+    return subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=60)
+
+
+def command(server: RedisServer, *words: str) -> None:
+    """Send a server a command."""
+    with redis.Redis.from_url(server.url) as client:
+        client.execute_command(*words)
+
+
+def examined(url: str, code: int) -> dict[str, Any]:
+    """Look at a Redis; gives what was found by its name, the worst of each."""
+    done = cli("doctor", "--json", REDIS_URL=url)
+    assert done.returncode == code, done
+    ranked = sorted(json.loads(done.stdout.splitlines()[-1]), key=lambda one: [*Level].index(Level(one["level"])))
+    return {one["what"]: one for one in ranked}
+
+
+def test_as_it_should_be() -> None:
+    """All is fine: exit code 0, and every finding without a remedy."""
+    with RedisServer(options=GOOD) as server:
+        found = examined(server.url, 0)
+        assert {"version", "maxmemory-policy", "memory", "persistence", "role", "answers in"} == found.keys()
+        del found["answers in"]
+        assert {one["level"] for one in found.values()} == {"fine"} and not any(one["remedy"] for one in found.values())
+        table = cli("doctor", REDIS_URL=server.url)
+        assert table.returncode == 0 and "maxmemory-policy" in table.stdout
+
+
+def test_evicts() -> None:
+    """A Redis that drops keys is a problem, and so is one that is full soon or forgets; each says what to do."""
+    with RedisServer(options={"maxmemory-policy": "allkeys-lru", "maxmemory": "3mb"}) as server:
+        found = examined(server.url, 1)
+        levels = {name: found[name]["level"] for name in ("maxmemory-policy", "persistence")}
+        assert levels == {"maxmemory-policy": "problem", "persistence": "warning"}
+        assert (
+            "noeviction" in found["maxmemory-policy"]["remedy"] and "appendonly yes" in found["persistence"]["remedy"]
+        )
+
+
+def test_replica_and_nobody() -> None:
+    """A replica takes no writes; an address where nobody listens is one finding and no traceback."""
+    with RedisServer(options=GOOD, port=0) as master, RedisServer(options=GOOD) as server:
+        command(server, "REPLICAOF", "127.0.0.1", str(master.port))
+        assert examined(server.url, 1)["role"]["level"] == "problem"
+    found = examined(f"redis://127.0.0.1:{free_port()}/0", 1)
+    assert found.keys() == {"connection"} and found["connection"]["remedy"]
+
+
+def test_not_allowed() -> None:
+    """A user that may not ask INFO is told so."""
+    with RedisServer(options=GOOD, port=0) as server:
+        command(server, "ACL", "SETUSER", "blind", "on", ">secret", "~*", "+ping")
+        found = examined(f"redis://blind:secret@127.0.0.1:{server.port}/0", 0)
+        assert found["INFO"]["level"] == "warning"
+
+
+def test_cluster(redis_cluster: RedisCluster) -> None:
+    """Every master of a cluster is looked at, and their clocks are compared."""
+    done = cli("doctor", "--json", REDIS_URL=redis_cluster.url)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert len({one["where"] for one in found if one["what"] == "version"}) == 3
+    assert [one["level"] for one in found if one["what"] == "clocks"] == ["fine"]
+
+
+def test_sentinels(redis_sentinels: RedisSentinels) -> None:
+    """The master that sentinels name is looked at."""
+    done = cli("doctor", "--json", REDIS_URL=redis_sentinels.url)
+    assert [
+        one["found"].split(",")[0] for one in json.loads(done.stdout.splitlines()[-1]) if one["what"] == "role"
+    ] == ["master"]
+
+
+@pytest.mark.parametrize(
+    ("told", "level"),
+    [
+        ({"redis_version": "6.2.14"}, Level.PROBLEM),
+        ({"redis_version": "7.0.0"}, Level.FINE),
+        ({"redis_version": "7.2.4", "valkey_version": "9.1.0"}, Level.FINE),
+        ({}, Level.FINE),
+    ],
+)
+def test_versions(told: dict[str, str], level: Level) -> None:
+    """Redis before 7.0 does not know `#!lua`; what does not say is not judged."""
+    assert checkup._version("Redis", told).level is level
+
+
+def test_no_frontend_on_what_evicts() -> None:
+    """A frontend refuses with a sentence and exit code 2, unless it is told to serve."""
+    with RedisServer(options={"maxmemory-policy": "volatile-lru"}) as server:
+        settings = {"REDIS_URL": server.url, "XMPP_DOMAIN": "q.localhost", "XMPP_SECRET": "s"}
+        settings["XMPP_SERVER"] = f"127.0.0.1:{free_port()}"
+        done = cli("serve", "xmpp", **settings)
+        assert done.returncode == 2
+        assert "maxmemory-policy is volatile-lru" in done.stderr and "ALLOW_EVICTION" in done.stderr
+        with pytest.raises(subprocess.TimeoutExpired):
+            subprocess.run(
+                [sys.executable, "-m", "frontends.cli", "serve", "xmpp"],
+                env={
+                    **os.environ,
+                    **{f"STANZAQ_{name}": text for name, text in settings.items()},
+                    "STANZAQ_ALLOW_EVICTION": "true",
+                },
+                capture_output=True,
+                check=False,
+                timeout=4,
+            )
