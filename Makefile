@@ -19,7 +19,7 @@ demo: .venv/.embedded ## Run a whole queue: Redis, ejabberd, frontends, publishe
 	$(BIN)/stanzaq demo $(ARGS)
 
 test: lint ## Run lint, types, import rules and every test but the long ones
-	@$(SETUP) packages ejabberd redis-server faketime
+	@$(SETUP) packages ejabberd redis-server faketime java
 	$(PYTEST) -m "not soak" $(ARGS)
 
 check: lint ## Run lint, types, import rules and the tests of the house
@@ -35,7 +35,7 @@ bench: .venv/.dev ## Measure the core and the XMPP door next to their native cei
 	done; exit $$missed
 
 soak: .venv/.dev ## Run the tests that take minutes
-	@$(SETUP) packages ejabberd redis-server faketime
+	@$(SETUP) packages ejabberd redis-server faketime java
 	$(BIN)/pytest -m soak --timeout 0 $(ARGS)
 
 lint: .venv/.dev
@@ -50,5 +50,5 @@ lint: .venv/.dev
 	@touch $@
 
 .venv/.dev: pyproject.toml
-	@$(SETUP) venv embedded,dev
+	@$(SETUP) venv embedded,spark,dev
 	@touch $@ .venv/.embedded
