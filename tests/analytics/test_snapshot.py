@@ -1,6 +1,7 @@
 """What `spark.read.format("stanzaq")` gives is what stands in Redis, each row once."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -43,7 +44,7 @@ def worked(queue: Queue) -> None:
 def test_rows_are_the_records_of_scripts(queue: Queue, read: Read) -> None:
     """Each record that a script wrote is a row, field by field as `record` reads it."""
     worked(queue)
-    raw = queue.client.xrange(queue.key("journal"))
+    raw: Any = queue.client.xrange(queue.key("journal"))
     expected = [(offset.decode(), record(fields)) for offset, fields in raw]
     assert {found["type"] for _, found in expected} == {"acknowledged", "released", "expired", "dead-lettered"}
     rows = read().orderBy("offset").collect()
