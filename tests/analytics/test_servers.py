@@ -1,0 +1,182 @@
+"""The streams of a cluster, of what sentinels watch, and of replicas: the rows are the same, and each comes once."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+import redis
+from pyspark.sql import SparkSession
+from redis.crc import key_slot
+
+from broker import keys
+from broker.analytics.faults import Unreadable
+from broker.analytics.source.columns import attempts
+from broker.analytics.source.fetch import Manner, fetch
+from broker.analytics.source.offsets import START, Offset
+from broker.analytics.source.options import Options
+from broker.analytics.source.plan import begin
+from broker.analytics.source.reader import Reader
+from broker.analytics.source.servers import Servers
+from broker.analytics.source.snapshot import snapshot
+from broker.analytics.source.tasks import Task
+from broker.model.names import Partition
+from frontends.servers.cluster import RedisCluster
+from frontends.servers.redis import RedisServer
+from frontends.servers.sentinels import RedisSentinels
+from tests.analytics.conftest import Journals, numbers
+
+PARTITIONS = [Partition("jobs", "ab12", number) for number in range(12)]
+EXPECTED = [1_000 * number + record for number in range(12) for record in range(50)]
+
+
+def written(journals: Journals) -> Journals:
+    """Write fifty records to each of twelve partitions."""
+    for partition in PARTITIONS:
+        journals.write(partition, 50, first=1_000 * partition.number)
+    return journals
+
+
+def read(**options: str) -> list[int]:
+    """Read a snapshot task by task, as executors do."""
+    reader = Reader(Options.read(options))
+    return sorted(
+        token for task in reader.partitions() for batch in reader.read(task) for token in batch["token"].to_pylist()
+    )
+
+
+def asked(node: RedisServer) -> int:
+    """Count how often a process was asked for entries."""
+    with redis.Redis.from_url(node.url) as client:
+        stats: Any = client.info("commandstats")
+        return int(stats.get("cmdstat_xrange", {"calls": 0})["calls"])
+
+
+@pytest.fixture
+def on_cluster(redis_cluster: RedisCluster) -> Iterator[Journals]:
+    """Give journals on all masters of a cluster."""
+    redis_cluster.settle()
+    with redis.RedisCluster("127.0.0.1", redis_cluster.running()[0].port) as client:
+        client.flushall()
+        yield written(Journals(redis_cluster.url, client))
+
+
+@pytest.fixture
+def on_sentinels(redis_sentinels: RedisSentinels) -> Iterator[Journals]:
+    """Give journals on a master with a replica."""
+    with redis.Redis.from_url(redis_sentinels.master().url) as client:
+        client.flushall()
+        yield written(Journals(redis_sentinels.url, client))
+
+
+def test_cluster(spark: SparkSession, on_cluster: Journals) -> None:
+    """All masters are read, each by tasks of its own."""
+    assert numbers(spark.read.format("stanzaq").option("url", on_cluster.url).load()) == EXPECTED
+    tasks = Reader(Options(on_cluster.url)).partitions()
+    assert len({task.work.process for task in tasks if isinstance(task, Task)}) == len(tasks) == 3
+
+
+def test_replicas_of_a_cluster(on_cluster: Journals, redis_cluster: RedisCluster) -> None:
+    """Replicas are read instead if that is wished; no master is asked for an entry."""
+    masters = list(redis_cluster.masters())
+    for master in masters:
+        redis_cluster.replicated(master)
+    before = [asked(master) for master in masters]
+    assert read(url=on_cluster.url, readFrom="replica") == EXPECTED
+    assert [asked(master) for master in masters] == before
+
+
+@pytest.mark.parametrize("read_from", ["master", "replica"])
+def test_a_slot_that_moves(on_cluster: Journals, redis_cluster: RedisCluster, read_from: str) -> None:
+    """A stream that moves to another master while it is read is followed, and nothing of it comes twice."""
+    servers = Servers(on_cluster.url, read_from)
+    for master in redis_cluster.masters():
+        redis_cluster.replicated(master)
+    bounds = next(
+        bounds for place, bounds in snapshot(servers, Options(on_cluster.url)).items() if place.partition == 0
+    )
+    entries = fetch(servers, bounds.process, begin(bounds, Offset(START)), Manner(10, watched=True, refuse=True))
+    found = [entry for chunk in islice(entries, 2) for entry in chunk]
+    slot = key_slot(bounds.key.encode())
+    owner = redis_cluster.owner(slot)
+    target = next(master for master in redis_cluster.masters() if master is not owner)
+    redis_cluster.move(slot, target)
+    found += [entry for chunk in entries for entry in chunk]
+    assert attempts(bounds.place, found)["token"].to_pylist() == list(range(50))
+    redis_cluster.move(slot, owner)
+
+
+def test_sentinels(on_sentinels: Journals, redis_sentinels: RedisSentinels) -> None:
+    """Sentinels name the master, and the master its replica; each has all rows."""
+    master = redis_sentinels.master()
+    redis_sentinels.replicated(master)
+    (replica,) = (node for node in redis_sentinels.nodes if node is not master)
+    counted = Counter({node.port: -asked(node) for node in (master, replica)})
+    assert read(url=on_sentinels.url) == EXPECTED
+    counted.update({node.port: asked(node) for node in (master, replica)})
+    assert counted[master.port] > 0 == counted[replica.port]
+    assert read(url=on_sentinels.url, readFrom="replica") == EXPECTED
+    assert asked(replica) > 0
+    # A replica may be named itself.
+    assert read(url=replica.url, readFrom="replica") == EXPECTED
+
+
+def test_a_replica_that_is_away(on_sentinels: Journals, redis_sentinels: RedisSentinels) -> None:
+    """Without a replica that can be reached, one line says so and what to do."""
+    master = redis_sentinels.master()
+    (replica,) = (node for node in redis_sentinels.nodes if node is not master)
+    replica.kill()
+    try:
+        with pytest.raises(Unreadable, match=r"^no replica of 127.0.0.1:\d+ can be reached: start one, or read from"):
+            read(url=on_sentinels.url, readFrom="replica")
+    finally:
+        replica.start()
+        redis_sentinels.settle()
+
+
+@pytest.mark.parametrize(
+    ("url", "line"),
+    [
+        ("redis+cluster://127.0.0.1:1,127.0.0.1:2", "Redis at 127.0.0.1:2 cannot be reached"),
+        ("redis+sentinel://127.0.0.1:1/stanzaq", "Redis at 127.0.0.1:1 cannot be reached"),
+        ("embedded://", "the url of Redis: "),
+    ],
+)
+def test_nobody_there(url: str, line: str) -> None:
+    """Addresses where nobody is are told in one line."""
+    with pytest.raises(Unreadable, match=line):
+        read(url=url)
+
+
+def test_another_service(redis_sentinels: RedisSentinels) -> None:
+    """Sentinels that watch something else say so."""
+    with pytest.raises(Unreadable, match=r"^no sentinel knows a master of 'others': correct the service"):
+        read(url=redis_sentinels.url.replace("/stanzaq", "/others"))
+
+
+def test_no_cluster(valkey: RedisServer) -> None:
+    """A server that is none of a cluster says so."""
+    with RedisServer(port=0) as server, pytest.raises(Unreadable, match=r"^Redis at 127.0.0.1:\d+ answers "):
+        read(url=f"redis+cluster://127.0.0.1:{server.port}")
+
+
+def test_a_user_that_may_not(journals: Journals) -> None:
+    """What Redis refuses to a user is told with what it said."""
+    journals.client.execute_command("ACL", "SETUSER", "reports", "on", ">pass", "~*", "+ping")
+    try:
+        with pytest.raises(Unreadable, match=r"answers .*correct the url, or what its user may do"):
+            read(url=f"{journals.url}?username=reports&password=pass")
+    finally:
+        journals.client.execute_command("ACL", "DELUSER", "reports")
+
+
+def test_keys_of_others(journals: Journals) -> None:
+    """What is in the same Redis and no journal is passed over."""
+    written(journals)
+    journals.client.xadd("sq:{jid:someone@x}:journal", {"a": "b"})
+    journals.client.set("sq:{jobs@ab12/99}:journal", "text")
+    journals.client.xadd(keys.of_partition("journal", Partition("a {b} %7B", "cd34")), Journals.record(7, 1_000_000))
+    assert read(url=journals.url) == sorted([7, *EXPECTED])
+    (place,) = (place for place in snapshot(Servers(journals.url), Options(journals.url)) if place.node != "jobs")
+    assert place == ("a {b} %7B", "cd34", 0)
