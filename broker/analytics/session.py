@@ -47,6 +47,9 @@ def session(master: str | None = None, **settings: str) -> Iterator[SparkSession
     if local:
         # What runs tasks is this Python, and not what the PATH calls one.
         os.environ["PYSPARK_PYTHON"] = sys.executable
+        # Spark says at length how it logs before anybody can tell it not to.
+        os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "conf"))
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     given = {name.replace("_", "."): value for name, value in settings.items()}
     for name, value in {**_ALWAYS, **(_LOOPBACK if local else {}), **given}.items():
         builder = builder.config(name, value)

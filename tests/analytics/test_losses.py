@@ -2,24 +2,21 @@
 
 import logging
 import time
-from collections.abc import Callable
 
 import pytest
-from pyspark.sql import DataFrame
 
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.fetch import Manner, fetch
 from broker.analytics.source.offsets import MOST, Id, Offset
 from broker.analytics.source.options import Options
 from broker.analytics.source.plan import begin
+from broker.analytics.source.reader import Reader
 from broker.analytics.source.servers import Servers
 from broker.analytics.source.snapshot import snapshot
 from broker.model.names import Partition
-from tests.analytics.conftest import Journals, numbers
-from tests.analytics.test_snapshot import refused
+from tests.analytics.conftest import Journals, taken
 from tests.lua.driver import T0
 
-Read = Callable[..., DataFrame]
 JOBS = Partition("jobs", "ab12")
 STRICT = Manner(100, watched=True, refuse=True)
 LENIENT = Manner(100, watched=True, refuse=False)
@@ -114,32 +111,34 @@ def test_a_part_from_the_middle(journals: Journals) -> None:
 
 
 @pytest.mark.parametrize(("counted", "many"), [("", "records"), ("/100", "150 records")])
-def test_offsets_that_are_gone(journals: Journals, read: Read, counted: str, many: str) -> None:
+def test_offsets_that_are_gone(journals: Journals, counted: str, many: str) -> None:
     """Who asks for what came after a record is told that it is gone, unless loss is no failure."""
     journals.write(JOBS, 1_000)
     journals.trim(JOBS, 750)
     offsets = f'{{"{JOBS}": "{T0 + 99_000}-0{counted}"}}'
-    line = refused(lambda: read(startingOffsets=offsets).count())
-    assert line.startswith(f"journal of jobs@ab12/0: {many} after {T0 + 99_000}-0 went before they were read: ")
-    assert "failOnDataLoss=false" in line
-    assert numbers(read(startingOffsets=offsets, failOnDataLoss="false")) == list(range(250, 1_000))
+    line = f"^journal of jobs@ab12/0: {many} after {T0 + 99_000}-0 went before they were read: .*failOnDataLoss=false"
+    with pytest.raises(Unreadable, match=line):
+        taken(url=journals.url, startingOffsets=offsets)
+    assert taken(url=journals.url, startingOffsets=offsets, failOnDataLoss="false") == list(range(250, 1_000))
 
 
-def test_all_is_gone(journals: Journals, read: Read) -> None:
+def test_all_is_gone(journals: Journals) -> None:
     """A journal of which nothing is left is no empty one to whoever has counted."""
     journals.write(JOBS, 10)
     journals.trim(JOBS, 0)
-    assert read().count() == 0
-    assert "5 records" in refused(lambda: read(startingOffsets=f'{{"{JOBS}": "{T0 + 4_000}-0/5"}}').count())
+    assert taken(url=journals.url) == []
+    with pytest.raises(Unreadable, match="5 records"):
+        taken(url=journals.url, startingOffsets=f'{{"{JOBS}": "{T0 + 4_000}-0/5"}}')
 
 
-def test_the_log_loses_nothing(journals: Journals, read: Read) -> None:
+def test_the_log_loses_nothing(journals: Journals) -> None:
     """An entry of the log that goes was done with: that is no loss."""
     key = "sq:{jobs@ab12/0}:log"
     for number in range(5):
         journals.client.xadd(key, {"by": "a@x", "body": b"x"}, id=f"{T0 + number}-0")
     journals.client.xtrim(key, maxlen=2, approximate=False)
-    assert read(stream="log", startingOffsets=f'{{"{JOBS}": "{T0}-0"}}').count() == 2
+    reader = Reader(Options(journals.url, "log", starting_offsets={str(JOBS): Offset(Id(T0))}))
+    assert sum(rows.num_rows for task in reader.partitions() for rows in reader.read(task)) == 2
 
 
 def test_rows_per_second(journals: Journals) -> None:

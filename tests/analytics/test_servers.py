@@ -23,9 +23,10 @@ from broker.analytics.source.snapshot import snapshot
 from broker.analytics.source.tasks import Task
 from broker.model.names import Partition
 from frontends.servers.cluster import RedisCluster
+from frontends.servers.process import awaited
 from frontends.servers.redis import RedisServer
 from frontends.servers.sentinels import RedisSentinels
-from tests.analytics.conftest import Journals, numbers
+from tests.analytics.conftest import Journals, numbers, taken
 
 PARTITIONS = [Partition("jobs", "ab12", number) for number in range(12)]
 EXPECTED = [1_000 * number + record for number in range(12) for record in range(50)]
@@ -36,14 +37,6 @@ def written(journals: Journals) -> Journals:
     for partition in PARTITIONS:
         journals.write(partition, 50, first=1_000 * partition.number)
     return journals
-
-
-def read(**options: str) -> list[int]:
-    """Read a snapshot task by task, as executors do."""
-    reader = Reader(Options.read(options))
-    return sorted(
-        token for task in reader.partitions() for batch in reader.read(task) for token in batch["token"].to_pylist()
-    )
 
 
 def asked(node: RedisServer) -> int:
@@ -83,7 +76,7 @@ def test_replicas_of_a_cluster(on_cluster: Journals, redis_cluster: RedisCluster
     for master in masters:
         redis_cluster.replicated(master)
     before = [asked(master) for master in masters]
-    assert read(url=on_cluster.url, readFrom="replica") == EXPECTED
+    assert taken(url=on_cluster.url, readFrom="replica") == EXPECTED
     assert [asked(master) for master in masters] == before
 
 
@@ -113,26 +106,29 @@ def test_sentinels(on_sentinels: Journals, redis_sentinels: RedisSentinels) -> N
     redis_sentinels.replicated(master)
     (replica,) = (node for node in redis_sentinels.nodes if node is not master)
     counted = Counter({node.port: -asked(node) for node in (master, replica)})
-    assert read(url=on_sentinels.url) == EXPECTED
+    assert taken(url=on_sentinels.url) == EXPECTED
     counted.update({node.port: asked(node) for node in (master, replica)})
     assert counted[master.port] > 0 == counted[replica.port]
-    assert read(url=on_sentinels.url, readFrom="replica") == EXPECTED
+    assert taken(url=on_sentinels.url, readFrom="replica") == EXPECTED
     assert asked(replica) > 0
     # A replica may be named itself.
-    assert read(url=replica.url, readFrom="replica") == EXPECTED
+    assert taken(url=replica.url, readFrom="replica") == EXPECTED
 
 
-def test_a_replica_that_is_away(on_sentinels: Journals, redis_sentinels: RedisSentinels) -> None:
-    """Without a replica that can be reached, one line says so and what to do."""
-    master = redis_sentinels.master()
-    (replica,) = (node for node in redis_sentinels.nodes if node is not master)
-    replica.kill()
-    try:
+def test_a_replica_that_is_away() -> None:
+    """Without a replica that can be reached and follows its master, one line says so and what to do."""
+    with RedisServer(port=0) as master, RedisServer(port=0) as replica:
+        with redis.Redis.from_url(master.url) as client, redis.Redis.from_url(replica.url) as follower:
+            written(Journals(master.url, client))
+            follower.replicaof("127.0.0.1", master.port)
+            awaited(lambda: follower.execute_command("ROLE")[3] == b"connected", 10, "the replica does not follow")
+            assert taken(url=master.url, readFrom="replica") == EXPECTED
+            follower.replicaof("127.0.0.1", 1)
+        with pytest.raises(Unreadable, match=r"^the replica at 127.0.0.1:\d+ has no connection to its master: wait"):
+            taken(url=replica.url, readFrom="replica")
+        replica.kill()
         with pytest.raises(Unreadable, match=r"^no replica of 127.0.0.1:\d+ can be reached: start one, or read from"):
-            read(url=on_sentinels.url, readFrom="replica")
-    finally:
-        replica.start()
-        redis_sentinels.settle()
+            taken(url=master.url, readFrom="replica")
 
 
 @pytest.mark.parametrize(
@@ -146,19 +142,19 @@ def test_a_replica_that_is_away(on_sentinels: Journals, redis_sentinels: RedisSe
 def test_nobody_there(url: str, line: str) -> None:
     """Addresses where nobody is are told in one line."""
     with pytest.raises(Unreadable, match=line):
-        read(url=url)
+        taken(url=url)
 
 
 def test_another_service(redis_sentinels: RedisSentinels) -> None:
     """Sentinels that watch something else say so."""
     with pytest.raises(Unreadable, match=r"^no sentinel knows a master of 'others': correct the service"):
-        read(url=redis_sentinels.url.replace("/stanzaq", "/others"))
+        taken(url=redis_sentinels.url.replace("/stanzaq", "/others"))
 
 
 def test_no_cluster(valkey: RedisServer) -> None:
     """A server that is none of a cluster says so."""
     with RedisServer(port=0) as server, pytest.raises(Unreadable, match=r"^Redis at 127.0.0.1:\d+ answers "):
-        read(url=f"redis+cluster://127.0.0.1:{server.port}")
+        taken(url=f"redis+cluster://127.0.0.1:{server.port}")
 
 
 def test_a_user_that_may_not(journals: Journals) -> None:
@@ -166,7 +162,7 @@ def test_a_user_that_may_not(journals: Journals) -> None:
     journals.client.execute_command("ACL", "SETUSER", "reports", "on", ">pass", "~*", "+ping")
     try:
         with pytest.raises(Unreadable, match=r"answers .*correct the url, or what its user may do"):
-            read(url=f"{journals.url}?username=reports&password=pass")
+            taken(url=f"{journals.url}?username=reports&password=pass")
     finally:
         journals.client.execute_command("ACL", "DELUSER", "reports")
 
@@ -177,6 +173,6 @@ def test_keys_of_others(journals: Journals) -> None:
     journals.client.xadd("sq:{jid:someone@x}:journal", {"a": "b"})
     journals.client.set("sq:{jobs@ab12/99}:journal", "text")
     journals.client.xadd(keys.of_partition("journal", Partition("a {b} %7B", "cd34")), Journals.record(7, 1_000_000))
-    assert read(url=journals.url) == sorted([7, *EXPECTED])
+    assert taken(url=journals.url) == sorted([7, *EXPECTED])
     (place,) = (place for place in snapshot(Servers(journals.url), Options(journals.url)) if place.node != "jobs")
     assert place == ("a {b} %7B", "cd34", 0)
