@@ -65,3 +65,26 @@ def test_a_master_and_two_workers(journals: Journals, tmp_path: Path) -> None:
     assert all("stanzaq.zip" in path for path, _ in said["places"])
     assert {Path(directory).is_relative_to(tmp_path) for _, directory in said["places"]} == {True}
     assert len({directory for _, directory in said["places"]}) == 2
+
+
+@pytest.mark.parametrize(
+    ("master", "environment", "line"),
+    [
+        ("nonsense", {"PATH": os.environ["PATH"]}, "Spark cannot be started at nonsense ("),
+        ("local[1]", {"PATH": "/nowhere"}, "java is missing, which runs Spark: apt-get install openjdk-17"),
+    ],
+)
+def test_no_session(tmp_path: Path, master: str, environment: dict[str, str], line: str) -> None:
+    """Where Spark cannot be started, one line says why."""
+    program = "import sys; from broker.analytics.session import session; session(sys.argv[1]).__enter__()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, master],
+        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"broker.analytics.faults.Unreadable: {line}")

@@ -169,6 +169,15 @@ def test_another_folder(spark: SparkSession, journals: Journals, tmp_path: Path,
     assert {path.name for path in tmp_path.iterdir()} <= {"theirs.parquet", MARK, f".{MARK}.crc"}
 
 
+@pytest.mark.parametrize("path", ["theirs/history", "nowhere://host/history"])
+def test_a_folder_that_cannot_be(spark: SparkSession, journals: Journals, tmp_path: Path, path: str) -> None:
+    """Where nothing can be written, one line says so."""
+    (tmp_path / "theirs").write_text("a file")
+    out = path if ":" in path else str(tmp_path / path)
+    with pytest.raises(Unreadable, match=r"^the folder .* cannot be used \(.*\): name one that this user may write to"):
+        collect(journals.url, out, spark=spark)
+
+
 def test_other_files(spark: SparkSession, tmp_path: Path) -> None:
     """Parquet of something else in the place of attempts is refused by what it lacks."""
     spark.range(3).write.parquet(str(tmp_path / "attempts"))
