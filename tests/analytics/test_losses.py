@@ -30,11 +30,11 @@ class Reading:
         servers = Servers(journals.url)
         (bounds,) = snapshot(servers, Options(journals.url)).values()
         piece = begin(bounds, Offset(Id(0)))
-        self._entries = fetch(servers, bounds.process, piece, manner)
+        self._entries = fetch(servers, bounds.process, [piece], manner)
 
     def chunk(self) -> list[int]:
         """Read on a little: two chunks are on their way when the first is here."""
-        return [int(offset.partition(b"-")[0]) // 1000 - T0 // 1000 for offset, _ in next(self._entries, [])]
+        return [int(offset.partition(b"-")[0]) // 1000 - T0 // 1000 for offset, _ in next(self._entries, (None, []))[1]]
 
     def rest(self) -> list[int]:
         """Read to the end."""
@@ -104,10 +104,10 @@ def test_a_part_from_the_middle(journals: Journals) -> None:
     (bounds,) = snapshot(servers, Options(journals.url)).values()
     piece = begin(bounds, Offset(Id(0)))._replace(after=Id(T0 + 499_999, MOST), before=None)
     journals.trim(JOBS, 500)
-    assert sum(len(chunk) for chunk in fetch(servers, bounds.process, piece, STRICT)) == 500
+    assert sum(len(chunk) for _, chunk in fetch(servers, bounds.process, [piece], STRICT)) == 500
     journals.trim(JOBS, 499)
     with pytest.raises(Unreadable, match="records after"):
-        list(fetch(servers, bounds.process, piece, STRICT))
+        list(fetch(servers, bounds.process, [piece], STRICT))
 
 
 @pytest.mark.parametrize(("counted", "many"), [("", "records"), ("/100", "150 records")])
@@ -142,10 +142,9 @@ def test_the_log_loses_nothing(journals: Journals) -> None:
 
 
 def test_rows_per_second(journals: Journals) -> None:
-    """A limit holds from the first second on."""
-    journals.write(JOBS, 30)
-    reading = Reading(journals, Manner(100, watched=True, refuse=True, rows_per_second=20))
+    """A limit holds from the first second on, for all partitions that a task reads together."""
+    for number in range(4):
+        journals.write(Partition("jobs", "ab12", number), 10, first=10 * number)
     began = time.monotonic()
-    assert reading.chunk() == list(range(20))
-    assert reading.rest() == list(range(20, 30))
-    assert time.monotonic() - began >= 1.0
+    assert taken(url=journals.url, maxRowsPerSecond="20") == list(range(40))
+    assert time.monotonic() - began >= 1.9

@@ -1,8 +1,10 @@
 """The streams of a cluster, of what sentinels watch, and of replicas: the rows are the same, and each comes once."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from pyspark.sql import SparkSession
 from redis.crc import key_slot
 
 from broker import keys
+from broker.analytics.census import standings
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.columns import attempts
 from broker.analytics.source.fetch import Manner, fetch
@@ -28,6 +31,7 @@ from frontends.servers.redis import RedisServer
 from frontends.servers.sentinels import RedisSentinels
 from tests.analytics.conftest import Journals, numbers, taken
 
+DOCS = Path(__file__).parents[2] / "docs"
 PARTITIONS = [Partition("jobs", "ab12", number) for number in range(12)]
 EXPECTED = [1_000 * number + record for number in range(12) for record in range(50)]
 
@@ -89,13 +93,13 @@ def test_a_slot_that_moves(on_cluster: Journals, redis_cluster: RedisCluster, re
     bounds = next(
         bounds for place, bounds in snapshot(servers, Options(on_cluster.url)).items() if place.partition == 0
     )
-    entries = fetch(servers, bounds.process, begin(bounds, Offset(START)), Manner(10, watched=True, refuse=True))
-    found = [entry for chunk in islice(entries, 2) for entry in chunk]
+    entries = fetch(servers, bounds.process, [begin(bounds, Offset(START))], Manner(10, watched=True, refuse=True))
+    found = [entry for _, chunk in islice(entries, 2) for entry in chunk]
     slot = key_slot(bounds.key.encode())
     owner = redis_cluster.owner(slot)
     target = next(master for master in redis_cluster.masters() if master is not owner)
     redis_cluster.move(slot, target)
-    found += [entry for chunk in entries for entry in chunk]
+    found += [entry for _, chunk in entries for entry in chunk]
     assert attempts(bounds.place, found)["token"].to_pylist() == list(range(50))
     redis_cluster.move(slot, owner)
 
@@ -163,6 +167,21 @@ def test_a_user_that_may_not(journals: Journals) -> None:
     try:
         with pytest.raises(Unreadable, match=r"answers .*correct the url, or what its user may do"):
             taken(url=f"{journals.url}?username=reports&password=pass")
+    finally:
+        journals.client.execute_command("ACL", "DELUSER", "reports")
+
+
+def test_a_user_that_only_reads(journals: Journals) -> None:
+    """What docs/reports.md allows a user for reports is enough to read, and not to write."""
+    written(journals)
+    (rule,) = re.findall(r"ACL SETUSER reports on >PASSWORD (.*?)`", (DOCS / "reports.md").read_text())
+    journals.client.execute_command("ACL", "SETUSER", "reports", "on", ">pass", *rule.split())
+    try:
+        url = f"{journals.url}?username=reports&password=pass"
+        assert taken(url=url) == EXPECTED
+        assert standings(Servers(url), Options(url)) == {}
+        with redis.Redis.from_url(url) as client, pytest.raises(redis.exceptions.NoPermissionError):
+            client.delete("sq:{jobs@ab12/0}:journal")
     finally:
         journals.client.execute_command("ACL", "DELUSER", "reports")
 
