@@ -164,8 +164,7 @@ def test_the_distributions_redis(redis7: RedisServer) -> None:
         for partition in PARTITIONS:
             journals.trim(partition, 10)
         with pytest.raises(Unreadable, match=r"^journal of jobs@ab12/\d+: \d+ records after .* went before"):
-            for task in increments.partitions(end, increments.reportLatestOffset()):
-                list(increments.read(task))
+            [list(increments.read(task)) for task in increments.partitions(end, increments.reportLatestOffset())]
 
 
 def test_another_service(redis_sentinels: RedisSentinels) -> None:
