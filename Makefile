@@ -19,23 +19,23 @@ demo: .venv/.embedded ## Run a whole queue: Redis, ejabberd, frontends, publishe
 	$(BIN)/stanzaq demo $(ARGS)
 
 test: lint ## Run lint, types, import rules and every test but the long ones
-	@$(SETUP) packages ejabberd redis-server faketime
+	@$(SETUP) packages ejabberd redis-server faketime java
 	$(PYTEST) -m "not soak" $(ARGS)
 
 check: lint ## Run lint, types, import rules and the tests of the house
 	$(PYTEST) tests/house $(ARGS)
 
-bench: .venv/.dev ## Measure the core and the XMPP door next to their native ceilings, into bench/results
-	@$(SETUP) packages ejabberd
+bench: .venv/.dev ## Measure the core, the XMPP door and reports next to their native ceilings, into bench/results
+	@$(SETUP) packages ejabberd java
 	@mkdir -p bench/results
-	@missed=0; for what in core "core --partitions 8" xmpp "xmpp --qos"; do \
+	@missed=0; for what in core "core --partitions 8" xmpp "xmpp --qos" spark; do \
 	  file="bench/results/$$(echo $$what | tr -d ' -').json"; \
 	  echo "stanzaq bench $$what --json $(ARGS) > $$file"; \
 	  $(BIN)/stanzaq bench $$what --json $(ARGS) > $$file || missed=1; \
 	done; exit $$missed
 
 soak: .venv/.dev ## Run the tests that take minutes
-	@$(SETUP) packages ejabberd redis-server faketime
+	@$(SETUP) packages ejabberd redis-server faketime java
 	$(BIN)/pytest -m soak --timeout 0 $(ARGS)
 
 lint: .venv/.dev
@@ -50,5 +50,5 @@ lint: .venv/.dev
 	@touch $@
 
 .venv/.dev: pyproject.toml
-	@$(SETUP) venv embedded,dev
+	@$(SETUP) venv embedded,spark,dev
 	@touch $@ .venv/.embedded

@@ -115,6 +115,20 @@ def bench_xmpp(
     raise typer.Exit(_served("The benchmark", partial(measure, as_json=as_json, quick=quick)))
 
 
+@bench.command("spark")
+def bench_spark(*, as_json: Json = False, quick: Quick = False) -> None:
+    """Measure how fast Spark reads the journals, against a bare XRANGE loop, and what the queue feels of it.
+
+    Example: stanzaq bench spark --json
+    """
+    try:
+        from frontends.bench import spark  # noqa: PLC0415
+    except ModuleNotFoundError:
+        _refuse("The benchmark cannot run", "Spark is not installed: pip install 'stanzaq[spark]'")
+
+    raise typer.Exit(_served("The benchmark", partial(spark.main, as_json=as_json, quick=quick)))
+
+
 @app.command()
 def doctor(
     config: Annotated[Path | None, typer.Option(help="TOML file with settings; the environment wins over it.")] = None,

@@ -1,7 +1,7 @@
 #!/bin/sh
 # What `make demo` and `make test` need, on a Debian or Ubuntu machine that has Python, git and make.
 #   setup.sh venv EXTRAS      make .venv and install the project with these extras, editable
-#   setup.sh packages NAME…   bring in ejabberd, redis-server, faketime where missing
+#   setup.sh packages NAME…   bring in ejabberd, redis-server, faketime, java where missing
 # It installs packages only as root or with a sudo that asks nothing; else it says in one line what to install.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -61,12 +61,18 @@ venv() {
     .venv/bin/pip install --quiet --disable-pip-version-check --editable ".[$1]"
 }
 
+java_serves() {
+    command -v java >/dev/null && [ "$(java -version 2>&1 | sed -n '1s/.*version "\([0-9]*\).*/\1/p')" -ge 17 ] 2>/dev/null
+}
+
 packages() {
     missing=
     for name in "$@"; do
         case $name in
             # In a directory that is not on everybody's PATH.
             ejabberd) [ -x /usr/sbin/ejabberdctl ] || missing="$missing $name" ;;
+            # Spark needs 17 or newer.
+            java) java_serves || missing="$missing openjdk-17-jre-headless" ;;
             *) command -v "$name" >/dev/null || missing="$missing $name" ;;
         esac
     done

@@ -1,0 +1,1 @@
+"""Reports from the journal, with Spark: knows its records and where Redis is, and nothing else of the queue."""

@@ -1,0 +1,157 @@
+"""Entries of a piece of a stream, read from Redis a bounded number at a time. Must not know what stands in them.
+
+A journal loses its oldest records to a limit and to age, maybe under the reader: each reply comes with how many the stream
+has lost by then, so that what went unread is noticed, and nothing else is taken for loss.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Final
+
+from redis.exceptions import AskError, MovedError, ResponseError
+
+from broker.analytics.faults import Unreadable
+from broker.analytics.source.columns import Entry
+from broker.analytics.source.offsets import Id
+from broker.analytics.source.pieces import Piece
+from broker.analytics.source.servers import Link, Process, Servers
+
+_MOVES: Final = 100
+_MOVE_SECONDS: Final = 0.05
+
+_log = logging.getLogger("stanzaq")
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How to read: so many entries a command; whether what is gone is loss, and then refused; at most so many rows a second."""
+
+    count: int
+    watched: bool
+    refuse: bool
+    rows_per_second: float | None = None
+
+
+def lost(piece: Piece, missing: int | None, *, refuse: bool) -> None:
+    """Refuse that records went unread, or say it and go on."""
+    many = "records" if missing is None else f"{missing} records"
+    what = f"journal of {piece.place}: {many} after {piece.after} went before they were read"
+    if refuse:
+        remedy = "read more often, raise JOURNAL_RECORDS, or go on without them (failOnDataLoss=false)"
+        msg = f"{what}: {remedy}"
+        raise Unreadable(msg)
+    _log.warning("%s; reading goes on without them", what)
+
+
+def fetch(
+    servers: Servers, process: Process, pieces: Iterable[Piece], manner: Manner
+) -> Iterator[tuple[Piece, Sequence[Entry]]]:
+    """Give the entries of each piece, in order; follows a stream when its slot moves to another process."""
+    pace = _Pace(manner.rows_per_second)
+    with ExitStack() as stack:
+        link = stack.enter_context(servers.link(process))
+        for piece in pieces:
+            reader = _Reader(piece, manner, pace)
+            moves = 0
+            while not reader.done:
+                try:
+                    for entries in reader.read(link):
+                        yield piece, entries
+                except AskError as error:
+                    moves += 1
+                    if moves > _MOVES:
+                        msg = f"{piece.key} moves between nodes of the cluster without end: look at the cluster"
+                        raise Unreadable(msg) from error
+                    # While a stream is on its way it is asked for again; when it has arrived, who had it says where.
+                    time.sleep(_MOVE_SECONDS)
+                    stack.close()
+                    if isinstance(error, MovedError):
+                        process = Process(error.host, error.port)
+                    link = stack.enter_context(servers.link(process))
+
+
+class _Pace:
+    """Keeps to a limit of rows a second; None: there is none."""
+
+    def __init__(self, rows_per_second: float | None) -> None:
+        """Begin now."""
+        self._rows_per_second = rows_per_second
+        self._began = time.monotonic()
+        self._rows = 0
+
+    def at_once(self, count: int) -> int:
+        """Give how many rows may be asked for at once: no more than a second's."""
+        return count if self._rows_per_second is None else max(1, min(count, int(self._rows_per_second)))
+
+    def keep(self, rows: int) -> None:
+        """Wait until so many rows more may have been read."""
+        if self._rows_per_second is not None:
+            self._rows += rows
+            time.sleep(max(0.0, self._began + self._rows / self._rows_per_second - time.monotonic()))
+
+
+class _Reader:
+    """How far one piece was read."""
+
+    def __init__(self, piece: Piece, manner: Manner, pace: _Pace) -> None:
+        """Begin at its start."""
+        self._piece = piece
+        self._manner = manner
+        self._pace = pace
+        self._count = pace.at_once(manner.count)
+        self._after = piece.after
+        self._before = piece.before
+        self.done = False
+
+    def read(self, link: Link) -> Iterator[Sequence[Entry]]:
+        """Read on, with one request ahead of whoever takes the entries: Redis works while they are decoded."""
+        self._request(link)
+        while not self.done:
+            entries: Sequence[Entry] = link.receive()
+            if self._manner.watched:
+                self._watch(_state(link.receive))
+            if entries:
+                self._after = Id.parse(entries[-1][0])
+                if self._before is not None:
+                    self._before += len(entries)
+            # What is lost after the end is no loss: at the end nothing more is asked.
+            self.done = len(entries) < self._count or self._after >= self._piece.upto
+            self._pace.keep(len(entries))
+            if not self.done:
+                self._request(link)
+            if entries:
+                yield entries
+
+    def _request(self, link: Link) -> None:
+        link.send("XRANGE", self._piece.key, f"({self._after}", str(self._piece.upto), "COUNT", self._count)
+        if self._manner.watched:
+            link.send("XINFO", "STREAM", self._piece.key)
+
+    def _watch(self, state: dict[bytes, Any] | None) -> None:
+        """Notice what the stream lost after the place that the reply began at; None: there is no stream any more."""
+        if state is None:
+            lost(self._piece._replace(after=self._after), None, refuse=self._manner.refuse)
+            return
+        gone = state[b"entries-added"] - state[b"length"]
+        first = state[b"first-entry"]
+        if self._before is not None:
+            missing = gone - self._before
+            if missing > 0:
+                self._before = gone
+                lost(self._piece._replace(after=self._after), missing, refuse=self._manner.refuse)
+        elif gone and (first is None or Id.parse(first[0]) > self._after.next()):
+            lost(self._piece._replace(after=self._after), None, refuse=self._manner.refuse)
+
+
+def _state(receive: Callable[[], Any]) -> dict[bytes, Any] | None:
+    try:
+        told = receive()
+    except AskError:
+        raise
+    except ResponseError:
+        # Its node was deleted, with all records.
+        return None
+    return dict(zip(told[::2], told[1::2], strict=True))

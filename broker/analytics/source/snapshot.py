@@ -1,0 +1,109 @@
+"""How far each stream reaches at one instant: the bounds of a consistent read. Must not know how entries are read.
+
+All streams of a Redis process are asked in one script, because in a cluster no transaction may touch two slots.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from broker.analytics.faults import Unreadable
+from broker.analytics.source.offsets import Id, Offset
+from broker.analytics.source.options import Options
+from broker.analytics.source.pieces import Piece
+from broker.analytics.source.servers import Link, Process, Servers
+from broker.journal.schema import PARTITION_KEYS, Place, place_of
+
+# Ids alone: an entry may be as large as a payload. A stream may have gone since the keys were listed.
+_BOUNDS: Final = """#!lua flags=no-writes,allow-cross-slot-keys
+local found = {}
+for i, name in ipairs(ARGV) do
+  local info, told = redis.pcall('XINFO', 'STREAM', name), {}
+  found[i] = {}
+  if not info.err then
+    for j = 1, #info, 2 do told[info[j]] = info[j + 1] end
+    local first = told['first-entry']
+    found[i] = {told['last-generated-id'], told['length'], told['entries-added'], first and first[1] or ''}
+  end
+end
+return found
+"""
+
+# How many entries there are up to a number of them, the id of the last, and how many the stream has lost.
+_REACH: Final = """#!lua flags=no-writes
+local found, told = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3]), {}
+local info = redis.call('XINFO', 'STREAM', KEYS[1])
+for j = 1, #info, 2 do told[info[j]] = info[j + 1] end
+return {#found, found[#found] and found[#found][1] or '', told['entries-added'] - told['length']}
+"""
+
+_SCANNED: Final = 1_000
+_COUNTED: Final = 1_000
+"""So many entries take a script about two milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """One stream as it stood: its first entry (None: it is empty), the last id it gave, and how many entries it ever had."""
+
+    process: Process
+    place: Place
+    key: str
+    first: Id | None
+    last: Id
+    length: int
+    added: int
+
+    @property
+    def gone(self) -> int:
+        """How many entries it has no more: of a journal, the oldest."""
+        return self.added - self.length
+
+
+def snapshot(servers: Servers, options: Options) -> dict[Place, Bounds]:
+    """Take the bounds of all streams that the options ask for; refuses one that is asked for by name and missing."""
+    found: dict[Place, Bounds] = {}
+    for process in servers.processes():
+        with servers.link(process) as link:
+            keys = {key: place for key, place in keys_of(link, options.stream).items() if options.wants(place)}
+            for (key, place), bounds in zip(keys.items(), link.ask("EVAL", _BOUNDS, 0, *keys), strict=True):
+                if bounds:
+                    last, length, added, first = bounds
+                    at = Bounds(process, place, key, Id.parse(first) if first else None, Id.parse(last), length, added)
+                    # While a slot moves, two processes may know of one stream: who has more of it has it now.
+                    if place not in found or found[place].added < added:
+                        found[place] = at
+    missing = set(options.subscribe) - {place.node for place in found}
+    if missing:
+        msg = (
+            f"there is no {options.stream} of {', '.join(sorted(missing))}: correct subscribe, or wait until it has one"
+        )
+        raise Unreadable(msg)
+    return found
+
+
+def keys_of(link: Link, name: str) -> dict[str, Place]:
+    """Find the keys of one name of all partitions in a process."""
+    keys: dict[str, Place] = {}
+    cursor: Any = b"0"
+    while True:
+        cursor, found = link.ask("SCAN", cursor, "MATCH", PARTITION_KEYS % name, "COUNT", _SCANNED)
+        for each in found:
+            key = each.decode()
+            place = place_of(key)
+            if place:
+                keys[key] = place
+        if cursor == b"0":
+            return dict(sorted(keys.items()))
+
+
+def reach(link: Link, piece: Piece, most: int) -> tuple[int, Offset]:
+    """Count the entries of a piece, up to `most`; gives how many there are and the offset of the last."""
+    total, after, read = 0, piece.after, piece.before
+    while total < most:
+        asked = min(_COUNTED, most - total)
+        count, last, gone = link.ask("EVAL", _REACH, 1, piece.key, f"({after}", str(piece.upto), asked)
+        total, after = total + count, Id.parse(last) if count else after
+        read = None if read is None else max(read, gone) + count
+        if count < asked:
+            break
+    return total, Offset(after, read)
