@@ -60,6 +60,8 @@ LOG: Final = pa.schema(
 _STORED: Final = tuple(name.encode() for name in STORED)
 _KINDS: Final = frozenset(kind.value.encode() for kind in Kind)
 _LOGGED: Final = tuple(name.encode() for name in LOGGED)
+_LATEST_MS: Final = 253_402_300_800_000
+"""The year 10,000: Python's calendar ends there."""
 _WORDS: Final = 10
 """Words of a lock's line, the last of which is a JID and an item's id."""
 
@@ -152,6 +154,9 @@ def _words(texts: pa.Array, mark: str, count: int) -> list[pa.Array]:
 
 
 def _time(milliseconds: pa.Array) -> pa.Array:
+    if pc.any(pc.greater_equal(milliseconds, _LATEST_MS), min_count=0).as_py():
+        msg = "a time that no calendar has"
+        raise pa.ArrowInvalid(msg)
     return pc.multiply_checked(milliseconds, 1000).cast(_TIME)
 
 
