@@ -67,7 +67,7 @@ TABLE: Final = (
     Key("answers_old", "hash", "partition", "the generation of answers before", "5,000 answers or a minute"),
     Key("sent", "hash", "partition", "frontend -> sequence up to which its deliveries are sent", "live frontends"),
     Key("seen", "zset", "partition", "item ids whose repeats are ignored; score is until when in ms", "dedupe window"),
-    Key("journal", "stream", "partition", "one record per closed delivery attempt", "about 10,000 records, a week"),
+    Key("journal", "stream", "partition", "one record per closed delivery attempt", "JOURNAL_RECORDS, a week"),
     Key("unconfirmed", "hash", "partition", "position -> stage and tries of a delivery to confirm", "sum of credit"),
     Key("retries", "zset", "partition", "positions of these; score is when to try again, in ms", "sum of credit"),
     Key(

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 
-class Unreadable(Exception):
+class Unreadable(Exception):  # noqa: N818  (it names what is so, as CorruptRecord does)
     """What was asked for cannot be read: one line that says what is wrong, where, and what to do."""
 
 

@@ -4,10 +4,12 @@ Records stand in the partition's stream `journal` in the form that costs a scrip
 `record` gives the `FIELDS`. Must not know who writes them or who reads them.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 
 class Kind(Enum):
@@ -48,11 +50,43 @@ FIELDS: Final = (
 STORED: Final = ("type", "closed", "lock", "reason")
 """The fields in the stream; `lock` is the lock's line as it stood in `inflight` (docs/operations.md), which has the rest."""
 
+VERSION: Final = "version"
+"""A field that only records of another form than this one will have, with a number from 2 on: so today's cost nothing for it."""
+
+LOGGED: Final = {"by": "publisher", "body": "body", "id": "item", "key": "key", "at": "at"}
+"""The fields of the stream `log`, those that may lack last, each with what it is called here."""
+
+STREAM_KEYS: Final = "sq:{*}:%s"
+"""What keys of streams of one name look like, to a SCAN."""
+
+_STREAM_KEY: Final = re.compile(r"sq:\{(.+)@([^@/]+)/(\d+)\}:(\w+)")
+
+
+class Place(NamedTuple):
+    """Whose stream it is: a partition of one life of a node."""
+
+    node: str
+    incarnation: str
+    partition: int
+
+    def __str__(self) -> str:
+        """Write it as `node@incarnation/partition`."""
+        return f"{self.node}@{self.incarnation}/{self.partition}"
+
+
+def place_of(key: str) -> Place | None:
+    """Read from a partition's key whose it is; None when it is not a partition's."""
+    found = _STREAM_KEY.fullmatch(key)
+    return found and Place(unquote(found[1]), found[2], int(found[3]))
+
 
 def record(stored: Mapping[bytes, bytes]) -> dict[str, str | int]:
     """Read a record as the stream has it; raises KeyError or ValueError on what no script has written."""
     frontend, _, token, attempt, _, log_id, delivered, size, length, rest = stored[b"lock"].split(b" ", 9)
-    jid, item = rest[: int(length)], rest[int(length) + 1 :]
+    jid, blank, item = rest[: int(length)], rest[int(length) : int(length) + 1], rest[int(length) + 1 :]
+    if len(jid) != int(length) or blank != b" ":
+        msg = "the JID in the lock's line is not as long as it says"
+        raise ValueError(msg)
     return {
         "type": stored[b"type"].decode(),
         "item": item.decode(),

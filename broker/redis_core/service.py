@@ -63,7 +63,6 @@ from broker.settings import NodeCreation, Settings
 log = structlog.get_logger()
 
 LATE_SECONDS = 5.0
-JOURNAL_RECORDS = 10_000
 IDLE_LANES = 10_000
 _START_PAUSE_SECONDS = 0.5
 _LOOK_SECONDS = 0.01
@@ -81,7 +80,7 @@ class RedisCore:
         self.metrics = Metrics()
         self._outlet = outlet
         self._server = Server.connect(settings.redis_url, lua_directory(), settings.redis_timeout)
-        self._directory = Directory(self._server, JOURNAL_RECORDS, settings.node_quota)
+        self._directory = Directory(self._server, settings.journal_records, settings.node_quota)
         rules = Rules(self.admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing)
         self._nodes = NodeWork(
             self._directory,

@@ -1,0 +1,74 @@
+"""The one place where a Spark session is made. Must not know what is done with it.
+
+Executors get this program's own package from the driver; Python with pyarrow and redis they must have (docs/reports.md).
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from broker.analytics.faults import Unreadable
+from broker.analytics.source.reader import StanzaqSource
+
+_ALWAYS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+# Without executors elsewhere nobody but this machine has to reach the driver.
+_LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
+
+@contextmanager
+def session(master: str | None = None, **settings: str) -> Iterator[SparkSession]:
+    """Start Spark at a master, e.g. `spark://host:7077`; None: where spark-submit says, else on this machine's cores.
+
+    `settings` are Spark's, with `_` for each dot, and win over those here.
+    """
+    if not shutil.which("java") and "JAVA_HOME" not in os.environ:
+        msg = "java is missing, which runs Spark: apt-get install openjdk-17-jre-headless"
+        raise Unreadable(msg)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if master is None and not submitted:
+        master = "local[*]"
+    local = master is not None and master.startswith("local")
+    builder = SparkSession.builder.appName("stanzaq")
+    if master is not None:
+        builder = builder.master(master)
+    if local:
+        # What runs tasks is this Python, and not what the PATH calls one.
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    given = {name.replace("_", "."): value for name, value in settings.items()}
+    for name, value in {**_ALWAYS, **(_LOOPBACK if local else {}), **given}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    try:
+        spark.sparkContext.setLogLevel("ERROR")
+        spark.dataSource.register(StanzaqSource)
+        if local:
+            yield spark
+        else:
+            with tempfile.TemporaryDirectory(prefix="stanzaq-") as directory:
+                spark.sparkContext.addPyFile(str(_packed(Path(directory))))
+                yield spark
+    finally:
+        spark.stop()
+
+
+def _packed(directory: Path) -> Path:
+    """Pack what executors need of this program."""
+    package = Path(__file__).parent.parent
+    archive = directory / "stanzaq.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for path in sorted(package.rglob("*.py")):
+            packed.write(path, path.relative_to(package.parent))
+    return archive

@@ -1,0 +1,200 @@
+"""Entries of the streams as Arrow columns, many at a time. Knows what stands in an entry; must not know how it came here.
+
+Row by row in Python this would cost several times what Redis and Spark do together.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from broker.analytics.faults import Unreadable
+from broker.journal.schema import FIELDS, LOGGED, STORED, VERSION, Kind, Place, record
+
+Entry = tuple[bytes, Sequence[bytes]]
+"""An id, and names and values in turns, as Redis gives them."""
+
+_TIME: Final = pa.timestamp("us", "UTC")
+_PLACE: Final = [
+    ("node", pa.string()),
+    ("incarnation", pa.string()),
+    ("partition", pa.int32()),
+    ("offset", pa.string()),
+]
+
+
+def _type(name: str, unit: str, kind: str) -> pa.DataType:
+    if kind == "text":
+        return pa.string()
+    if unit == "ms since 1970":
+        return _TIME
+    return pa.int32() if name == "attempt" else pa.int64()
+
+
+ATTEMPTS: Final = pa.schema(
+    [
+        *_PLACE,
+        *((field.name, _type(field.name, field.unit, field.type)) for field in FIELDS),
+        ("position", pa.string()),
+        ("wait_ms", pa.int64()),
+        ("held_ms", pa.int64()),
+    ]
+)
+"""A closed delivery attempt: its record, the version of the item that it was for, and how long it waited and was held."""
+
+LOG: Final = pa.schema(
+    [
+        *_PLACE,
+        ("published", _TIME),
+        ("item", pa.string()),
+        ("key", pa.string()),
+        ("publisher", pa.string()),
+        ("at", pa.string()),
+        ("body", pa.binary()),
+    ]
+)
+"""An entry of the log: a payload that waits, is in flight, or is kept."""
+
+_STORED: Final = tuple(name.encode() for name in STORED)
+_KINDS: Final = frozenset(kind.value.encode() for kind in Kind)
+_LOGGED: Final = tuple(name.encode() for name in LOGGED)
+_WORDS: Final = 10
+"""Words of a lock's line, the last of which is a JID and an item's id."""
+
+
+def attempts(place: Place, entries: Sequence[Entry], kinds: frozenset[bytes] | None = None) -> pa.RecordBatch:
+    """Read records of a partition's journal, those of some kinds alone if asked for; refuses what is none."""
+    if not all(tuple(fields[::2]) == _STORED and fields[1] in _KINDS for _, fields in entries):
+        _refuse(place, entries)
+    if kinds is not None:
+        entries = [entry for entry in entries if entry[1][1] in kinds]
+    try:
+        return _attempts(place, entries)
+    except (pa.ArrowInvalid, ValueError):
+        _refuse(place, entries)
+        raise
+
+
+def _attempts(place: Place, entries: Sequence[Entry]) -> pa.RecordBatch:
+    frontend, _, token, attempt, _, position, since, size, length, rest = _words(
+        _text([fields[5] for _, fields in entries]), " ", _WORDS
+    )
+    since, attempt = since.cast(pa.int64()), attempt.cast(pa.int64())
+    subscriber, item = _halves(rest, length.cast(pa.int64()))
+    published = _words(position, "-", 2)[0].cast(pa.int64())
+    closed = _text([fields[3] for _, fields in entries]).cast(pa.int64())
+    wait = pc.if_else(pc.equal(attempt, 1), pc.subtract(since, published), pa.scalar(None, pa.int64()))
+    read = {
+        "type": _text([fields[1] for _, fields in entries]),
+        "item": item,
+        "published": _time(published),
+        "delivered": _time(since),
+        "closed": _time(closed),
+        "attempt": attempt.cast(pa.int32()),
+        "subscriber": subscriber,
+        "frontend": frontend,
+        "bytes": size.cast(pa.int64()),
+        "token": token.cast(pa.int64()),
+        "reason": _text([fields[7] for _, fields in entries]),
+        "position": position,
+        "wait_ms": wait,
+        "held_ms": pc.subtract(closed, since),
+    }
+    return _batch(ATTEMPTS, place, entries, read)
+
+
+def log(place: Place, entries: Sequence[Entry], _kinds: object = None) -> pa.RecordBatch:
+    """Read entries of a partition's log; refuses what is none."""
+    read: dict[str, list[Any]] = {name: [] for name in LOGGED.values()}
+    for offset, fields in entries:
+        found = dict(zip(fields[::2], fields[1::2], strict=False))
+        if tuple(fields[:4:2]) != _LOGGED[:2] or not found.keys() <= set(_LOGGED) or len(fields) % 2:
+            msg = f"log of {place}: the entry {offset.decode()} is none of this program's: read it with what has written it"
+            raise Unreadable(msg)
+        for name, column in LOGGED.items():
+            read[column].append(found.get(name.encode()))
+        if found.get(b"id") is None:
+            # The service makes an id of the partition and the item's position.
+            read["item"][-1] = b"%d-%b" % (place.partition, found.get(b"at", offset))
+    columns: dict[str, pa.Array] = {name: _text(read[name]) for name in ("item", "key", "publisher", "at")}
+    milliseconds = [int(offset.partition(b"-")[0]) for offset, _ in entries]
+    columns |= {"published": _time(pa.array(milliseconds, pa.int64())), "body": pa.array(read["body"], pa.binary())}
+    return _batch(LOG, place, entries, columns)
+
+
+def _batch(schema: pa.Schema, place: Place, entries: Sequence[Entry], columns: dict[str, pa.Array]) -> pa.RecordBatch:
+    rows = len(entries)
+    of = {
+        "node": pa.repeat(pa.scalar(place.node), rows),
+        "incarnation": pa.repeat(pa.scalar(place.incarnation), rows),
+        "partition": pa.repeat(pa.scalar(place.partition, pa.int32()), rows),
+        "offset": _text([offset for offset, _ in entries]),
+        **columns,
+    }
+    return pa.RecordBatch.from_arrays([of[name] for name in schema.names], schema=schema)
+
+
+def _text(values: Sequence[bytes | None]) -> pa.Array:
+    # By way of bytes: Arrow then looks once over all of them whether they are UTF-8.
+    return pa.array(values, pa.binary()).cast(pa.string())
+
+
+def _words(texts: pa.Array, mark: str, count: int) -> list[pa.Array]:
+    """Cut each text at the mark into so many words, the last of which may have marks; gives the words column by column."""
+    words = pc.split_pattern(texts, mark, max_splits=count - 1)
+    if not pc.all(pc.equal(pc.list_value_length(words), count), min_count=0).as_py():
+        msg = "fewer words"
+        raise pa.ArrowInvalid(msg)
+    flat = words.flatten()
+    return [flat.take(pa.array(np.arange(number, count * len(texts), count))) for number in range(count)]
+
+
+def _time(milliseconds: pa.Array) -> pa.Array:
+    return pc.multiply_checked(milliseconds, 1000).cast(_TIME)
+
+
+def _halves(texts: pa.Array, lengths: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Cut each text at a length of its own, in bytes, where a blank stands; no text is copied but into the results."""
+    rows = len(texts)
+    _, offsets, data = texts.buffers()
+    if not rows or data is None:
+        if rows:
+            msg = "a lock without a holder"
+            raise pa.ArrowInvalid(msg)
+        return texts, texts
+    bounds = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + rows + 1]
+    given = lengths.to_numpy()
+    if (given < 0).any() or (given >= np.diff(bounds)).any():
+        msg = "a JID is longer than its line"
+        raise pa.ArrowInvalid(msg)
+    middles = (bounds[:-1] + given).astype(np.int32)
+    if (np.frombuffer(data, np.uint8)[middles] != ord(" ")).any():
+        msg = "a JID has another length"
+        raise pa.ArrowInvalid(msg)
+    cuts = np.empty(3 * rows + 1, np.int32)
+    cuts[0:-1:3], cuts[1::3], cuts[2::3], cuts[-1] = bounds[:-1], middles, middles + 1, bounds[-1]
+    parts = pa.StringArray.from_buffers(3 * rows, pa.py_buffer(cuts), data)
+    parts.validate(full=True)
+    return parts.take(pa.array(np.arange(0, 3 * rows, 3))), parts.take(pa.array(np.arange(2, 3 * rows, 3)))
+
+
+def _refuse(place: Place, entries: Sequence[Entry]) -> None:
+    """Name the first record that cannot be read."""
+    for offset, fields in entries:
+        found = dict(zip(fields[::2], fields[1::2], strict=False))
+        where = f"journal of {place}: the record {offset.decode()}"
+        if VERSION.encode() in found:
+            version = found[VERSION.encode()].decode(errors="replace")
+            msg = f"{where} is of version {version[:20]}, newer than this program: install the stanzaq that has written it"
+            raise Unreadable(msg)
+        try:
+            whole = tuple(fields[::2]) == _STORED and found[b"type"] in _KINDS and record(found)
+        except (KeyError, ValueError):
+            whole = False
+        if not whole:
+            msg = f"{where} is torn: read on after it (startingOffsets), or remove it (XDEL)"
+            raise Unreadable(msg)
+    msg = f"journal of {place}: a record after {entries[0][0].decode()} is none that this program writes: look at it (XRANGE)"
+    raise Unreadable(msg)

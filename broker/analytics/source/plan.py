@@ -1,0 +1,110 @@
+"""What is to be read, as tasks: bounds and options to pieces. Pure; must not know Redis or Spark."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from broker.analytics.faults import Unreadable
+from broker.analytics.source.offsets import MOST, START, Id, Offset
+from broker.analytics.source.options import LATEST, Options
+from broker.analytics.source.pieces import TASK_ROWS, Piece, Sized, cut, pack
+from broker.analytics.source.servers import Process
+from broker.analytics.source.snapshot import Bounds
+from broker.journal.schema import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What filters leave of a stream; None: all."""
+
+    nodes: frozenset[str] | None = None
+    partitions: frozenset[int] | None = None
+    kinds: frozenset[str] | None = None
+    first_ms: int = 0
+    last_ms: int = MOST
+
+    def wants(self, place: Place) -> bool:
+        """Tell whether a partition may have any of it."""
+        return (self.nodes is None or place.node in self.nodes) and (
+            self.partitions is None or place.partition in self.partitions
+        )
+
+    def only(self, what: str, values: Iterable[Any]) -> "Wish":
+        """Narrow `nodes`, `partitions` or `kinds` to these values."""
+        wanted, had = frozenset(values), getattr(self, what)
+        narrower: dict[str, Any] = {what: wanted if had is None else wanted & had}
+        return replace(self, **narrower)
+
+    def within(self, first_ms: int = 0, last_ms: int = MOST) -> "Wish":
+        """Narrow the time."""
+        return replace(self, first_ms=max(self.first_ms, first_ms), last_ms=min(self.last_ms, last_ms))
+
+
+class Work(NamedTuple):
+    """Pieces that one task reads from one process."""
+
+    process: Process
+    pieces: tuple[Piece, ...]
+
+
+def batch(found: Mapping[Place, Bounds], options: Options, wish: Wish) -> list[Work]:
+    """Plan a read of all that there is between the options' bounds and that is wished."""
+    starts, ends = options.starting_offsets, options.ending_offsets
+    for offsets in (starts, ends):
+        missing = set() if isinstance(offsets, str) else set(offsets) - {str(place) for place in found}
+        if missing:
+            msg = f"there is no {options.stream} of {', '.join(sorted(missing))}: take it out of the offsets"
+            raise Unreadable(msg)
+    if starts == LATEST or (isinstance(ends, str) and ends != LATEST):
+        msg = "a batch has no rows from `latest` on or up to `earliest`: name offsets, or leave the options out"
+        raise Unreadable(msg)
+    sized = []
+    for place, bounds in found.items():
+        if not wish.wants(place):
+            continue
+        offset = Offset(START) if isinstance(starts, str) else starts.get(str(place), Offset(START))
+        upto = bounds.last if isinstance(ends, str) else ends.get(str(place), Offset(bounds.last)).after
+        first_ms = max(wish.first_ms, options.starting_timestamp or 0)
+        last_ms = min(wish.last_ms, MOST if options.ending_timestamp is None else options.ending_timestamp)
+        piece = begin(bounds, offset)
+        # Asked for by time, the stream gives what it has: only an offset says what it must have.
+        after = Id(first_ms).before()
+        if after > piece.after and after >= (bounds.first or START):
+            piece = piece._replace(after=after, before=None)
+        upto = min(upto, bounds.last, Id(last_ms, MOST))
+        if piece.after < upto:
+            sized.append((bounds.process, size(piece._replace(upto=upto), bounds)))
+    return deal(sized, options.min_partitions)
+
+
+def begin(bounds: Bounds, offset: Offset) -> Piece:
+    """Give all of a stream after an offset; from the start on, all that there is."""
+    first = bounds.first or bounds.last.next()
+    if offset.after == START:
+        offset = Offset(first.before(), bounds.gone)
+    return Piece(bounds.place, bounds.key, offset.after, bounds.last, offset.read)
+
+
+def size(piece: Piece, bounds: Bounds) -> Sized:
+    """Guess how many rows a piece has, as if entries came evenly."""
+    first = bounds.first or bounds.last
+    whole = bounds.last.ms - first.ms + 1
+    part = piece.upto.ms - max(piece.after.ms, first.ms) + 1
+    return Sized(piece, max(0, bounds.length * min(part, whole) // whole))
+
+
+def deal(sized: Iterable[tuple[Process, Sized]], least: int) -> list[Work]:
+    """Deal pieces out to tasks: at least so many if there is enough to cut, and no more than large ones are made of it."""
+    of: dict[Process, list[Sized]] = {}
+    for process, each in sized:
+        of.setdefault(process, []).append(each)
+    rows = {process: sum(each.rows for each in pieces) for process, pieces in of.items()}
+    total = sum(rows.values())
+    works = []
+    for process, pieces in sorted(of.items()):
+        tasks = max(1, -(-rows[process] // TASK_ROWS), least * rows[process] // max(1, total))
+        most = max(1, -(-rows[process] // tasks))
+        works += [
+            Work(process, tuple(hand)) for hand in pack((part for each in pieces for part in cut(each, most)), tasks)
+        ]
+    return works

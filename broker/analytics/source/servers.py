@@ -1,0 +1,200 @@
+"""The Redis processes that have the streams, and connections to them. Knows addresses; must not know what is stored.
+
+What redis-py's clients make of replies costs more than the read, so replies come as hiredis gives them.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# redis-py's connections are in part untyped.
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
+from redis.exceptions import AskError, RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
+
+from broker.analytics.faults import Unreadable
+from broker.redis_url import Kind, RedisUrl, read_url
+
+_CONNECT_SECONDS: Final = 5.0
+_ANSWER_SECONDS: Final = 30.0
+
+
+class Process(NamedTuple):
+    """One Redis process: host and port, or the path of its socket; `replica` of a cluster, which has to be told so."""
+
+    host: str = ""
+    port: int = 0
+    path: str = ""
+    replica: bool = False
+
+    def __str__(self) -> str:
+        """Write where it is."""
+        return self.path or f"{self.host}:{self.port}"
+
+
+class Link:
+    """One connection; commands are sent and their replies received in the same order."""
+
+    def __init__(self, connection: AbstractConnection) -> None:
+        """Take a connection that is open."""
+        self._connection = connection
+
+    def send(self, *words: str | int | bytes) -> None:
+        """Send a command."""
+        self._connection.send_command(*words)
+
+    def receive(self) -> Any:  # noqa: ANN401  (what Redis answers)
+        """Give the next reply; raises what Redis answers as an error."""
+        return self._connection.read_response(disable_decoding=True)
+
+    def ask(self, *words: str | int | bytes) -> Any:  # noqa: ANN401
+        """Send a command and give its reply."""
+        self.send(*words)
+        return self.receive()
+
+    def all(self, *lines: tuple[str | int | bytes, ...]) -> list[Any]:
+        """Send commands in one round trip and give their replies."""
+        for words in lines:
+            self.send(*words)
+        return [self.receive() for _ in lines]
+
+
+class Servers:
+    """How the processes behind one URL are found and reached; may be pickled."""
+
+    def __init__(self, url: str, read_from: str = "master") -> None:
+        """Read the URL; nothing is connected."""
+        try:
+            self._url: RedisUrl = read_url(url)
+        except ValueError as error:
+            msg = f"the url of Redis: {error}; write e.g. redis://127.0.0.1:6379/0"
+            raise Unreadable(msg) from None
+        self._replica = read_from == "replica"
+
+    def processes(self) -> list[Process]:
+        """Find the processes that have all keys among them, each key once: masters, or a replica of each."""
+        masters = self._masters()
+        return [self._replica_of(master) for master in masters] if self._replica else masters
+
+    @contextmanager
+    def link(self, process: Process) -> Iterator[Link]:
+        """Connect to a process; what fails inside is told as Unreadable, but for being sent elsewhere (MOVED, ASK)."""
+        connection = self._connection(process, self._url.options)
+        try:
+            with _told(process):
+                connection.connect()
+                if process.replica:
+                    connection.send_command("READONLY")
+                    connection.read_response()
+                yield Link(connection)
+        finally:
+            connection.disconnect()
+
+    def _masters(self) -> list[Process]:
+        match self._url.kind:
+            case Kind.SERVER:
+                options = self._url.options
+                return [Process(options.get("host", "localhost"), options.get("port", 6379), options.get("path", ""))]
+            case Kind.SENTINEL:
+                return [self._named_by_sentinels()]
+            case Kind.CLUSTER:
+                return self._named_by_cluster()
+
+    def _named_by_sentinels(self) -> Process:
+        # User, password and database are the Redis's.
+        options = {k: v for k, v in self._url.options.items() if k not in {"username", "password", "db"}}
+        named = Counter[Process]()
+        trouble = ""
+        for seed in self._url.seeds:
+            try:
+                found = self._asked(Process(*seed), options, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._url.service)
+            except Unreadable as error:
+                trouble = str(error)
+                continue
+            if found:
+                named[Process(found[0].decode(), int(found[1]))] += 1
+        if not named:
+            msg = trouble or f"no sentinel knows a master of {self._url.service!r}: correct the service in the url"
+            raise Unreadable(msg)
+        return named.most_common(1)[0][0]
+
+    def _named_by_cluster(self) -> list[Process]:
+        trouble = "the url names no node of the cluster"
+        for seed in self._url.seeds:
+            try:
+                slots = self._asked(Process(*seed), self._url.options, "CLUSTER", "SLOTS")
+            except Unreadable as error:
+                trouble = str(error)
+                continue
+            # Who does not know its own address is where it was asked.
+            found = {Process(node[0].decode() or seed.host, int(node[1])) for _first, _last, node, *_ in slots}
+            if sum(last - first + 1 for first, last, *_ in slots) < 16_384:
+                trouble = (
+                    f"the cluster at {Process(*seed)} has slots that nobody serves: see `redis-cli --cluster check`"
+                )
+                continue
+            return sorted(found)
+        raise Unreadable(trouble)
+
+    def _replica_of(self, master: Process) -> Process:
+        role, *more = self._asked(master, self._url.options, "ROLE")
+        clustered = self._url.kind is Kind.CLUSTER
+        if role == b"slave":
+            # The URL names a replica itself.
+            if more[2] == b"connected":
+                return master
+            msg = f"the replica at {master} has no connection to its master: wait, or read from the master"
+            raise Unreadable(msg)
+        for host, port, _offset in more[1]:
+            replica = Process(host.decode(), int(port), replica=clustered)
+            try:
+                state = self._asked(replica, self._url.options, "ROLE")
+            except Unreadable:
+                continue
+            if state[0] == b"slave" and state[3] == b"connected":
+                return replica
+        msg = f"no replica of {master} can be reached: start one, or read from the master (readFrom=master)"
+        raise Unreadable(msg)
+
+    def _asked(self, process: Process, options: Mapping[str, Any], *words: str) -> Any:  # noqa: ANN401
+        connection = self._connection(process, options)
+        try:
+            with _told(process):
+                return Link(connection).ask(*words)
+        finally:
+            connection.disconnect()
+
+    def _connection(self, process: Process, options: Mapping[str, Any]) -> AbstractConnection:
+        given = {
+            "socket_connect_timeout": _CONNECT_SECONDS,
+            "socket_timeout": _ANSWER_SECONDS,
+            **options,
+            "retry": Retry(NoBackoff(), 0),
+            "protocol": 2,
+        }
+        # redis_url reads for asyncio: whether there is a class of its own says whether it is TLS.
+        kind = given.pop("connection_class", None)
+        if process.path:
+            return UnixDomainSocketConnection(**given)  # type: ignore[abstract]  # redis-py makes them itself
+        return (Connection if kind is None else SSLConnection)(**{**given, "host": process.host, "port": process.port})
+
+
+@contextmanager
+def _told(process: Process) -> Iterator[None]:
+    """Say of a connection that fails where that was and what to do."""
+    try:
+        yield
+    except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+        msg = f"Redis at {process} cannot be reached ({error}): start it or correct the url"
+        raise Unreadable(msg) from error
+    except AskError:
+        raise
+    except RedisError as error:
+        msg = f"Redis at {process} answers {error!s:.200}: correct the url, or what its user may do"
+        raise Unreadable(msg) from error
