@@ -253,8 +253,18 @@ class Settings(BaseSettings):
 
 def load(config: Path | None = None) -> Settings:
     """Read all sources; raises SettingsError with everything that is wrong at once."""
+    return _checked({**(_file(config) if config else {}), **_secret_files()})
+
+
+def redis_url(config: Path | None = None) -> str:
+    """Read where Redis is, for what needs nothing else: the settings that a frontend cannot do without may be missing."""
+    unneeded = {"xmpp_domain": "nowhere.invalid", "xmpp_secret": "none"}
+    return _checked({**unneeded, **(_file(config) if config else {}), **_secret_files()}).redis_url
+
+
+def _checked(found: dict[str, Any]) -> Settings:
     try:
-        return Settings(**{**(_file(config) if config else {}), **_secret_files()})
+        return Settings(**found)
     except ValidationError as fault:
         raise SettingsError(
             *(_sentence(error["loc"], error["type"], error["msg"]) for error in fault.errors())

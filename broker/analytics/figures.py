@@ -6,6 +6,8 @@ None stands for what the records do not tell.
 from dataclasses import dataclass
 from datetime import datetime
 
+from broker.analytics.quantities import counted
+
 
 @dataclass(frozen=True, slots=True)
 class Demand:
@@ -172,6 +174,23 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """Records that a journal lacks between two ids; None: from its beginning, to its end, an unknown number."""
+
+    node: str
+    partition: int
+    after: str | None
+    before: str | None
+    records: int | None
+
+    def __str__(self) -> str:
+        """Say what is missing, and where."""
+        many = "records" if self.records is None else counted(self.records, "record")
+        where = [f"{word} {offset}" for word, offset in (("after", self.after), ("before", self.before)) if offset]
+        return f"{many} of {self.node}, partition {self.partition}, {' and '.join(where)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All nodes in which something happened, the busiest first."""
 
@@ -179,5 +198,5 @@ class Report:
     begin: datetime
     end: datetime
     target_wait_p95_s: float
-    gaps: tuple[str, ...]
+    gaps: tuple[Gap, ...]
     nodes: tuple[Node, ...]

@@ -32,8 +32,13 @@ def number(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Write how often something happens."""
-    return UNKNOWN if value is None else f"{_three(value)}/s"
+    """Write how often something happens, in the unit that suits it."""
+    if value is None:
+        return UNKNOWN
+    for seconds, unit in ((1, "s"), (60, "min"), (3600, "h")):
+        if abs(value * seconds) >= 0.1:
+            return f"{_three(value * seconds)}/{unit}"
+    return f"{_three(value * 86_400)}/d" if abs(value * 86_400) >= 0.01 else "0/s"
 
 
 def size(value: float | None) -> str:
@@ -59,4 +64,5 @@ def counted(many: int, what: str) -> str:
 def _three(value: float) -> str:
     digits = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
     text = f"{value:,.{digits}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text

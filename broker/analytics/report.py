@@ -17,10 +17,11 @@ _JOURNAL_S: Final = 7 * _DAY_S
 """Records older than a week leave the journal (lua/lib/journal.lua)."""
 
 
-def report(facts: Facts, source: str, target_s: float, gaps: tuple[str, ...] = ()) -> figures.Report:
+def report(facts: Facts, source: str, target_s: float) -> figures.Report:
     """Put together what was found of every node in which something happened."""
     names = sorted(facts.peaks, key=lambda name: (-facts.peaks[name].arrived, name))
     nodes = tuple(_node(_seen(facts, name, target_s)) for name in names)
+    gaps = tuple(figures.Gap(row.node, row.partition, row.after, row.before, row.records) for row in facts.gaps)
     return figures.Report(source, moment(facts.span.begin), moment(facts.span.end), target_s, gaps, nodes)
 
 
@@ -48,7 +49,7 @@ class _Seen:
 def _seen(facts: Facts, name: str, target_s: float) -> _Seen:
     peaks, work = facts.peaks[name], facts.work.get(name)
     bursts, memory = facts.burstiness.get(name), facts.memory.get(name)
-    burstiness = bursts and bursts.burstiness
+    burstiness = bursts.burstiness if bursts else None
     return _Seen(
         name=name,
         span=facts.span,
@@ -60,7 +61,7 @@ def _seen(facts: Facts, name: str, target_s: float) -> _Seen:
         latency=facts.latency.get(name),
         present=facts.present.get(name),
         burstiness=burstiness,
-        memory_per_s=memory and memory.memory_per_s,
+        memory_per_s=memory.memory_per_s if memory else None,
         subscribers=facts.subscribers.get(name, []),
         partitions=facts.partitions.get(name, []),
         among_subscribers=facts.among_subscribers.get(name),
@@ -146,7 +147,7 @@ def _backlog(seen: _Seen) -> figures.Backlog:
     return figures.Backlog(
         waiting=waiting,
         in_flight=now.in_flight if now else 0,
-        oldest_s=now and now.oldest_s,
+        oldest_s=now.oldest_s if now else None,
         waiting_mean=seen.peaks.waiting_mean,
         waiting_most=seen.peaks.waiting_most,
         growth_per_s=seen.peaks.growth_per_s,
@@ -192,10 +193,10 @@ def _forecast(seen: _Seen, capacity: figures.Capacity, backlog: figures.Backlog)
 
 def _memory_full_days(seen: _Seen, backlog: figures.Backlog) -> float | None:
     """Tell when Redis is full: by its own growth, or else by that of what waits."""
-    free = seen.present and seen.present.free_bytes
-    if free is None:
+    if seen.present is None or seen.present.free_bytes is None:
         return None
-    fills = seen.memory_per_s
+    free: int = seen.present.free_bytes
+    fills: float | None = seen.memory_per_s
     if fills is None and seen.work:
         fills = (backlog.growth_per_s or 0.0) * seen.work.bytes / seen.work.attempts
     return free / fills / _DAY_S if fills and fills > 0 else None
@@ -205,7 +206,7 @@ def _journal_reach_s(seen: _Seen) -> float | None:
     """Tell for how long the journal of the busiest partition keeps a record."""
     if not (seen.present and seen.work and seen.among_partitions):
         return None
-    each = seen.present.journal_max / seen.present.partitions
+    each: float = seen.present.journal_max / seen.present.partitions
     busiest = seen.work.attempts / seen.among_partitions.sharers * seen.among_partitions.skew / seen.span.seconds
     return min(each / busiest, _JOURNAL_S)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from broker.analytics.figures import Node
+from broker.analytics.figures import Capacity, Node
 from broker.analytics.quantities import counted, duration
 
 _TIGHT: Final = 0.15
@@ -42,11 +42,14 @@ def verdict(node: Node, target_s: float) -> Verdict:
         return Verdict(State.GONE, f"{aim}; is not there any more")
     if not credit:
         return Verdict(State.IDLE, f"{aim}; nobody has credit now, up to {capacity.busiest:.0f} were at work")
-    has = f"has credit for {credit:,}"
+    return _credited(capacity, credit, f"{aim}; has credit for {credit:,}")
+
+
+def _credited(capacity: Capacity, credit: int, words: str) -> Verdict:
     if capacity.most_per_s is not None and capacity.attempts_per_s >= capacity.most_per_s:
-        return Verdict(State.UNSTABLE, f"{aim}; {has}: unstable, more comes in than they can do")
-    if needed is None or needed > credit:
-        return Verdict(State.SHORT, f"{aim}; {has}")
+        return Verdict(State.UNSTABLE, f"{words}: unstable, more comes in than they can do")
+    if capacity.workers_needed is None or capacity.workers_needed > credit:
+        return Verdict(State.SHORT, words)
     if capacity.headroom is not None and capacity.headroom < _TIGHT:
-        return Verdict(State.TIGHT, f"{aim}; {has}: {capacity.headroom:.0%} more would be too much")
-    return Verdict(State.ENOUGH, f"{aim}; {has}")
+        return Verdict(State.TIGHT, f"{words}: {capacity.headroom:.0%} more would be too much")
+    return Verdict(State.ENOUGH, words)

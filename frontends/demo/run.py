@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
@@ -24,8 +24,20 @@ _INTERRUPTED: Final = 130
 """What a shell makes of SIGINT."""
 
 
-def main(items: int, workers: int, credit: int, frontends: int, *, kill: bool, as_json: bool) -> int:  # noqa: PLR0913
-    """Run the demo; 1 when anything was lost or left undone. Raises ServerError when its servers cannot be had."""
+def main(  # noqa: PLR0913
+    items: int,
+    workers: int,
+    credit: int,
+    frontends: int,
+    *,
+    kill: bool,
+    as_json: bool,
+    afterwards: Callable[[str], int] = lambda _: 0,
+) -> int:
+    """Run the demo; 1 when anything was lost or left undone. Raises ServerError when its servers cannot be had.
+
+    `afterwards` gets the URL of its Redis while it is still there; what it answers, unless 0, is the answer.
+    """
     if kill and frontends == 1:
         msg = "after --kill at least one frontend must be left: --frontends 2"
         raise ServerError(msg)
@@ -35,21 +47,22 @@ def main(items: int, workers: int, credit: int, frontends: int, *, kill: bool, a
     try:
         with ExitStack() as stack:
             with console.status(f"starting Redis, ejabberd and {frontends} frontends"):
-                place, running = stack.enter_context(_servers(frontends))
+                place, url, running = stack.enter_context(_servers(frontends))
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 summary = runner.run(_played(place, wish, running, console, kill=kill))
+            failed = afterwards(url)
     except KeyboardInterrupt:
         return _INTERRUPTED
     if as_json:
         print(json.dumps(summary.record()))  # noqa: T201  (its purpose)
     else:
         Console().print(_table(summary))
-    return 1 if summary.lost or summary.queued else 0
+    return 1 if summary.lost or summary.queued else failed
 
 
 @contextmanager
-def _servers(frontends: int) -> Iterator[tuple[Place, list[Frontend]]]:
-    """Run all servers; they end in the reverse order, or with this process if it is killed."""
+def _servers(frontends: int) -> Iterator[tuple[Place, str, list[Frontend]]]:
+    """Run all servers, with the URL of the Redis; they end in the reverse order, or with this process if it is killed."""
     with ExitStack() as stack:
         ejabberd = stack.enter_context(Ejabberd())
         redis = stack.enter_context(RedisServer(options={"appendonly": "yes"}))
@@ -60,7 +73,7 @@ def _servers(frontends: int) -> Iterator[tuple[Place, list[Frontend]]]:
             "XMPP_SECRET": ejabberd.secret,
         }
         running = [stack.enter_context(Frontend(settings)) for _ in range(frontends)]
-        yield Place(ejabberd.domain, ejabberd.anonymous, ejabberd.host, ejabberd.c2s_port), running
+        yield Place(ejabberd.domain, ejabberd.anonymous, ejabberd.host, ejabberd.c2s_port), redis.url, running
 
 
 async def _played(place: Place, wish: Wish, running: Sequence[Frontend], console: Console, *, kill: bool) -> Summary:

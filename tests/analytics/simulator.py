@@ -9,6 +9,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Final
@@ -23,23 +24,23 @@ BEGAN_MS: Final = 1_767_225_600_000
 
 
 def exponential(mean_ms: float) -> Law:
-    """Chance alone: variation 1."""
+    """Draw by chance alone: variation 1."""
     return lambda random: random.expovariate(1 / mean_ms)
 
 
 def steady(mean_ms: float) -> Law:
-    """A clock: variation 0."""
+    """Draw always the same: variation 0."""
     return lambda _: mean_ms
 
 
 def lognormal(mean_ms: float, sigma: float) -> Law:
-    """Mostly short, sometimes long: variation e^sigma² - 1."""
+    """Draw mostly short ones and sometimes a long one: variation e^sigma² - 1."""
     middle = math.log(mean_ms) - sigma * sigma / 2
     return lambda random: random.lognormvariate(middle, sigma)
 
 
 def bursts(mean_ms: float, share: float = 0.1127) -> Law:
-    """Two exponentials with balanced means: variation 4 with the given share (hyperexponential)."""
+    """Draw from two exponentials with balanced means (hyperexponential): variation 4 with the given share."""
     fast, slow = mean_ms / (2 * (1 - share)), mean_ms / (2 * share)
     return lambda random: random.expovariate(1 / (slow if random.random() < share else fast))
 
@@ -168,9 +169,9 @@ class Queue:
     def _arrive_next(self, now: float) -> None:
         number = next(self._arrivals, None)
         if number is not None:
-            self._at(now + self.laws.arrivals(self.random), lambda when: self._arrive(when, number))
+            self._at(now + self.laws.arrivals(self.random), partial(self._arrive, number))
 
-    def _arrive(self, now: float, number: int) -> None:
+    def _arrive(self, number: int, now: float) -> None:
         partition = self.random.randrange(self.laws.partitions)
         stamp = BEGAN_MS + int(now)
         last, sequence = self._last_id[partition]
@@ -202,7 +203,7 @@ class Queue:
                 *(item.node, item.incarnation, item.partition, item.position, kind.value, item.name, *times, attempt),
                 *(who, "f1", item.bytes, self._tokens[item.partition], "" if kind is Kind.ACKNOWLEDGED else "told so"),
             )
-            self._at(closed, lambda when, record=record, item=item, worker=worker: self._close(when, record, item, worker))
+            self._at(closed, partial(self._close, record, item, worker))
 
     def _fate(self, attempt: int) -> tuple[Kind, float]:
         laws, mishaps, chance = self.laws, self.laws.mishaps, self.random.random()
@@ -216,7 +217,7 @@ class Queue:
             return Kind.DEAD_LETTERED if last else Kind.BOUNCED, 1.0
         return Kind.ACKNOWLEDGED, held
 
-    def _close(self, now: float, record: Attempt, item: Item, worker: int) -> None:
+    def _close(self, record: Attempt, item: Item, worker: int, now: float) -> None:
         self.run.attempts.append(record)
         self.run.in_flight -= 1
         if not self._free[worker]:

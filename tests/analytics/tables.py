@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from simulator import Attempt, Run
+
+from tests.analytics.simulator import Attempt, Run
 
 _TIME = pa.timestamp("us", tz="UTC")
 

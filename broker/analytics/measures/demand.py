@@ -45,8 +45,10 @@ def burstiness(arrived: DataFrame, widths: Mapping[str, int], span: Span) -> Dat
         .groupBy("node", "window", last.alias("last"))
         .agg(F.count("*").alias("count"))
     )
-    return counted.withColumn("squares", _squares()).groupBy("node").agg(
-        (F.sum("squares") / (2 * F.first("last")) / (F.sum("count") / (F.first("last") + 1))).alias("burstiness")
+    return (
+        counted.withColumn("squares", _squares())
+        .groupBy("node")
+        .agg((F.sum("squares") / (2 * F.first("last")) / (F.sum("count") / (F.first("last") + 1))).alias("burstiness"))
     )
 
 

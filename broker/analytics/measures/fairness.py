@@ -27,9 +27,9 @@ def shares(attempts: DataFrame, by: str) -> DataFrame:
 
 
 def foremost(table: DataFrame, by: str) -> DataFrame:
-    """Keep the busiest of each node."""
+    """Keep the busiest of each node, the busiest first."""
     order = Window.partitionBy("node").orderBy(F.desc("attempts"), by)
-    return table.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= _SHOWN).drop("rank")
+    return table.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= _SHOWN).orderBy("node", "rank")
 
 
 def evenness(table: DataFrame) -> DataFrame:

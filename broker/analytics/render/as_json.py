@@ -15,7 +15,8 @@ _FORMAT: Final = {"format": "stanzaq-capacity", "version": 1}
 def write(report: Report, directory: Path) -> None:
     """Write capacity.json: the figures as they are, and the verdict on each node."""
     (directory / "capacity.json").write_text(
-        json.dumps(record(report), ensure_ascii=False, indent=1, default=_text, allow_nan=False) + "\n", encoding="utf-8"
+        json.dumps(record(report), ensure_ascii=False, indent=1, default=_text, allow_nan=False) + "\n",
+        encoding="utf-8",
     )
 
 

@@ -39,7 +39,9 @@ def show(report: Report, console: Console) -> None:
 def _node(node: Node, target_s: float) -> Panel:
     judged = verdict(node, target_s)
     style = _STYLES[judged.state]
-    tables = Columns([*(_theme(theme) for theme in themes(node)), *([_what_if(node)] if node.what_if else [])], padding=(1, 3))
+    tables = Columns(
+        [*(_theme(theme) for theme in themes(node)), *([_what_if(node)] if node.what_if else [])], padding=(1, 3)
+    )
     # Text, not markup: a node's name may hold square brackets.
     head = Text.assemble((judged.state.value, style), "  ", judged.words, "\n")
     return Panel(Group(head, tables), title=Text(node.node, "bold"), title_align="left", border_style=style)
@@ -60,5 +62,7 @@ def _what_if(node: Node) -> Table:
         table.add_column(name, justify="right")
     for row in node.what_if:
         wait = "unstable" if row.wait_p95_s is None else duration(row.wait_p95_s)
-        table.add_row(f"{row.workers:,}", share(row.use), wait, style="bold" if row.workers == node.capacity.credit else None)
+        table.add_row(
+            f"{row.workers:,}", share(row.use), wait, style="bold" if row.workers == node.capacity.credit else None
+        )
     return table

@@ -7,7 +7,7 @@ from dataclasses import dataclass, is_dataclass
 from types import NoneType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
-from broker.analytics.figures import Moment, Node, Report, Share, WhatIf
+from broker.analytics.figures import Gap, Moment, Node, Report, Share, WhatIf
 from broker.analytics.verdict import verdict
 
 
@@ -35,7 +35,7 @@ def tables(report: Report) -> dict[str, Table]:
         words = {"state": judged.state.value, "verdict": judged.words}
         nodes.rows.append({"node": node.node, **words, **_values(Node, node)})
     lists = {name: _listed(report, attribute, kind) for name, (attribute, kind) in _LISTS.items()}
-    return {"nodes": nodes, **lists, "gaps": Table({"gap": str}, [{"gap": gap} for gap in report.gaps])}
+    return {"nodes": nodes, **lists, "gaps": Table(_columns(Gap), [_values(Gap, gap) for gap in report.gaps])}
 
 
 def _listed(report: Report, attribute: str, kind: type) -> Table:
@@ -60,6 +60,8 @@ def _values(kind: type, value: object, prefix: str = "") -> dict[str, Any]:
 
 def _parts(kind: type) -> dict[str, type]:
     """Name the fields and what they hold, `None` aside; lists are tables of their own."""
-    hints = {name: next((one for one in get_args(hint) if one is not NoneType), hint) if NoneType in get_args(hint) else hint
-             for name, hint in get_type_hints(kind).items()}
+    hints = {
+        name: next((one for one in get_args(hint) if one is not NoneType), hint) if NoneType in get_args(hint) else hint
+        for name, hint in get_type_hints(kind).items()
+    }
     return {name: hint for name, hint in hints.items() if get_origin(hint) is not tuple}

@@ -117,8 +117,8 @@ def _rest(node: Node) -> tuple[Theme, Theme]:
         ("a record stays in Redis", duration(forecast.journal_reach_s)),
     )
     known = (
-        ("seen at", UNKNOWN if quality.seen is None else f"{quality.seen:%Y-%m-%d %H:%M:%S} UTC"),
-        ("open deliveries, not in it", number(quality.open_attempts)),
+        ("seen at", UNKNOWN if quality.seen is None else f"{quality.seen:%m-%d %H:%M:%S} UTC"),
+        ("deliveries still open", number(quality.open_attempts)),
         ("waits unknown", number(quality.waits_unknown)),
         ("in the system", number(quality.little_in_system)),
         ("by Little's law", number(quality.little_by_law)),
