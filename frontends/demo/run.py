@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Final
 
 import uvloop
@@ -36,7 +37,7 @@ def main(  # noqa: PLR0913
 ) -> int:
     """Run the demo; 1 when anything was lost or left undone. Raises ServerError when its servers cannot be had.
 
-    `afterwards` gets the URL of its Redis while it is still there; what it answers, unless 0, is the answer.
+    `afterwards` gets the URL of its Redis when all is done and the workers are still there; an answer but 0 is the answer.
     """
     if kill and frontends == 1:
         msg = "after --kill at least one frontend must be left: --frontends 2"
@@ -49,8 +50,8 @@ def main(  # noqa: PLR0913
             with console.status(f"starting Redis, ejabberd and {frontends} frontends"):
                 place, url, running = stack.enter_context(_servers(frontends))
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                summary = runner.run(_played(place, wish, running, console, kill=kill))
-            failed = afterwards(url)
+                looked = partial(afterwards, url)
+                summary, failed = runner.run(_played(place, wish, running, console, looked, kill=kill))
     except KeyboardInterrupt:
         return _INTERRUPTED
     if as_json:
@@ -76,8 +77,23 @@ def _servers(frontends: int) -> Iterator[tuple[Place, str, list[Frontend]]]:
         yield Place(ejabberd.domain, ejabberd.anonymous, ejabberd.host, ejabberd.c2s_port), redis.url, running
 
 
-async def _played(place: Place, wish: Wish, running: Sequence[Frontend], console: Console, *, kill: bool) -> Summary:
+async def _played(  # noqa: PLR0913
+    place: Place,
+    wish: Wish,
+    running: Sequence[Frontend],
+    console: Console,
+    afterwards: Callable[[], int],
+    *,
+    kill: bool,
+) -> tuple[Summary, int]:
     alive = list(running)
+    failed = 0
+
+    async def at_the_end() -> None:
+        nonlocal failed
+        progress.stop()
+        failed = await asyncio.to_thread(afterwards)
+
     with _progress(console) as progress:
         bars = [progress.add_task(name, total=wish.items) for name in ("published", "acknowledged")]
 
@@ -92,7 +108,7 @@ async def _played(place: Place, wish: Wish, running: Sequence[Frontend], console
                 progress.console.print("one frontend is killed")
 
         try:
-            return await Play(place, wish, step).run()
+            return await Play(place, wish, step, at_the_end).run(), failed
         except* (ServerError, Unanswered) as faults:
             fault = faults.exceptions[0]
             while isinstance(fault, BaseExceptionGroup):
