@@ -12,7 +12,7 @@ from typing import Final
 TARGET_SHARE: Final = 0.95
 """The share of waits that a target speaks of."""
 
-_MOST_WORKERS: Final = 1_000_000
+_MOST_WORKERS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +86,10 @@ def drain_s(waiting: float, load: Load, workers: float) -> float:
 def _least(least: int, enough: Callable[[int], bool]) -> int | None:
     """Search by doubling, then by halving: `enough` stays true once it is."""
     most, step = least, 1
-    while not enough(most):
+    while most <= _MOST_WORKERS and not enough(most):
         least, most, step = most + 1, most + step, step * 2
-        if most > _MOST_WORKERS:
-            return None
+    if most > _MOST_WORKERS:
+        return None
     while least < most:
         middle = (least + most) // 2
         least, most = (least, middle) if enough(middle) else (middle + 1, most)
