@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 from urllib.parse import unquote
 
 
@@ -56,14 +56,15 @@ VERSION: Final = "version"
 LOGGED: Final = {"by": "publisher", "body": "body", "id": "item", "key": "key", "at": "at"}
 """The fields of the stream `log`, those that may lack last, each with what it is called here."""
 
-STREAM_KEYS: Final = "sq:{*}:%s"
-"""What keys of streams of one name look like, to a SCAN."""
+PARTITION_KEYS: Final = "sq:{*}:%s"
+"""What the keys of one name look like to a SCAN; `place_of` says which of them are partitions'."""
 
-_STREAM_KEY: Final = re.compile(r"sq:\{(.+)@([^@/]+)/(\d+)\}:(\w+)")
+_PARTITION_KEY: Final = re.compile(r"sq:\{(.+)\}:\w+")
+_PLACE: Final = re.compile(r"(.+)@([^@/]+)/(\d+)")
 
 
 class Place(NamedTuple):
-    """Whose stream it is: a partition of one life of a node."""
+    """Whose journal it is: a partition of one life of a node."""
 
     node: str
     incarnation: str
@@ -73,11 +74,23 @@ class Place(NamedTuple):
         """Write it as `node@incarnation/partition`."""
         return f"{self.node}@{self.incarnation}/{self.partition}"
 
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what `str` wrote; raises ValueError on anything else."""
+        found = _PLACE.fullmatch(text)
+        if found is None:
+            msg = f"{text[:80]!r} is no partition such as jobs@8e71964d/0"
+            raise ValueError(msg)
+        return cls(found[1], found[2], int(found[3]))
+
 
 def place_of(key: str) -> Place | None:
     """Read from a partition's key whose it is; None when it is not a partition's."""
-    found = _STREAM_KEY.fullmatch(key)
-    return found and Place(unquote(found[1]), found[2], int(found[3]))
+    found = _PARTITION_KEY.fullmatch(key)
+    try:
+        return found and Place.parse(unquote(found[1]))
+    except ValueError:
+        return None
 
 
 def record(stored: Mapping[bytes, bytes]) -> dict[str, str | int]:

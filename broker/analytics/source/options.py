@@ -108,7 +108,7 @@ def _offsets(text: str) -> str | Mapping[str, Offset]:
     if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
         msg = f'{text[:60]!r} is neither {EARLIEST}, {LATEST} nor JSON such as {{"jobs@8e71964d/0": "1700000000000-0"}}'
         raise ValueError(msg)
-    return {place: Offset.parse(value) for place, value in given.items()}
+    return {str(Place.parse(place)): Offset.parse(value) for place, value in given.items()}
 
 
 _READERS: Final[Mapping[str, Callable[[str], Any]]] = {

@@ -80,7 +80,7 @@ def batch(found: Mapping[Place, Bounds], options: Options, wish: Wish) -> list[W
 def begin(bounds: Bounds, offset: Offset) -> Piece:
     """Give all of a stream after an offset; from the start on, all that there is."""
     first = bounds.first or bounds.last.next()
-    if offset.after == START:
+    if offset == Offset(START):
         offset = Offset(first.before(), bounds.gone)
     return Piece(bounds.place, bounds.key, offset.after, bounds.last, offset.read)
 

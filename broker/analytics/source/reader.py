@@ -1,10 +1,8 @@
 """The data source as Spark sees it: `spark.read.format("stanzaq")`. Knows Spark's side; each step is another module's."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain, islice
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -22,12 +20,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from broker.analytics.source import columns
-from broker.analytics.source.fetch import Manner, fetch
+from broker.analytics.source.increments import Increments
 from broker.analytics.source.options import Options
-from broker.analytics.source.plan import Wish, Work, batch
+from broker.analytics.source.plan import Wish, batch
 from broker.analytics.source.servers import Servers
 from broker.analytics.source.snapshot import snapshot
+from broker.analytics.source.tasks import STREAMS, rows, tasks
 
 _CLOCK_MS: Final = 60_000
 """A record's id is given by the clock that says when its attempt closed, a moment later; one that is set back stops ids until
@@ -35,34 +33,6 @@ it has caught up. So far may both be apart."""
 
 _SETS: Final = {"node": "nodes", "partition": "partitions", "type": "kinds"}
 _TIMES: Final = {"journal": ("published", "delivered", "closed"), "log": ("published",)}
-
-
-@dataclass(frozen=True, slots=True)
-class _Stream:
-    """How a stream is read: so many entries a command and so many commands a batch of rows; whether it can lose any."""
-
-    schema: pa.Schema
-    decode: Any
-    count: int
-    gather: int
-    watched: bool
-
-
-_STREAMS: Final = {
-    "journal": _Stream(columns.ATTEMPTS, columns.attempts, 1_000, 10, watched=True),
-    # Entries may be as large as a payload may, and go when their work is done: that is no loss.
-    "log": _Stream(columns.LOG, columns.log, 100, 1, watched=False),
-}
-
-
-class Task(InputPartition):
-    """What one task of Spark's reads, and at most how many rows a second."""
-
-    def __init__(self, work: Work, rows_per_second: float | None) -> None:
-        """Carry work to an executor."""
-        super().__init__(None)
-        self.work = work
-        self.rows_per_second = rows_per_second
 
 
 class StanzaqSource(DataSource):
@@ -75,11 +45,15 @@ class StanzaqSource(DataSource):
 
     def schema(self) -> StructType:
         """Give the columns, which follow from the stream."""
-        return from_arrow_schema(_STREAMS[Options.read(self.options).stream].schema, prefer_timestamp_ntz=False)
+        return from_arrow_schema(STREAMS[Options.read(self.options).stream].schema, prefer_timestamp_ntz=False)
 
     def reader(self, schema: StructType) -> "Reader":  # noqa: ARG002  (Spark's signature)
         """Give what reads a snapshot."""
         return Reader(Options.read(self.options))
+
+    def streamReader(self, schema: StructType) -> Increments:  # noqa: ARG002, N802
+        """Give what reads increments."""
+        return Increments(Options.read(self.options))
 
 
 class Reader(DataSourceReader):
@@ -104,27 +78,6 @@ class Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read what one task is to read."""
         return rows(self._options, partition, self._wish.kinds)
-
-
-def tasks(works: Sequence[Work], options: Options) -> list[InputPartition]:
-    """Make tasks that together keep to the limit of rows a second, however many of them run at once."""
-    limit = options.max_rows_per_second
-    return [Task(work, limit and limit / len(works)) for work in works]
-
-
-def rows(options: Options, task: InputPartition, kinds: frozenset[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Give the rows of a task, many at a time."""
-    # Spark makes a partition of its own when there is nothing to read.
-    if not isinstance(task, Task):
-        return
-    stream = _STREAMS[options.stream]
-    manner = Manner(stream.count, stream.watched, options.fail_on_data_loss, task.rows_per_second)
-    servers = Servers(options.url, options.read_from)
-    wanted = None if kinds is None else frozenset(kind.encode() for kind in kinds)
-    for piece in task.work.pieces:
-        entries = fetch(servers, task.work.process, piece, manner)
-        while gathered := list(chain.from_iterable(islice(entries, stream.gather))):
-            yield stream.decode(piece.place, gathered, wanted)
 
 
 def narrowed(wish: Wish, wanted: Filter, stream: str) -> Wish:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from broker.analytics.faults import Unreadable
-from broker.analytics.source.offsets import Id
+from broker.analytics.source.offsets import Id, Offset
 from broker.analytics.source.options import Options
+from broker.analytics.source.pieces import Piece
 from broker.analytics.source.servers import Link, Process, Servers
-from broker.journal.schema import STREAM_KEYS, Place, place_of
+from broker.journal.schema import PARTITION_KEYS, Place, place_of
 
 # Ids alone: an entry may be as large as a payload. A stream may have gone since the keys were listed.
 _BOUNDS: Final = """#!lua flags=no-writes,allow-cross-slot-keys
@@ -27,10 +28,12 @@ end
 return found
 """
 
-# Up to which entry so many of them reach, and how many they are.
+# How many entries there are up to a number of them, the id of the last, and how many the stream has lost.
 _REACH: Final = """#!lua flags=no-writes
-local found = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])
-return {#found, found[#found] and found[#found][1] or ''}
+local found, told = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3]), {}
+local info = redis.call('XINFO', 'STREAM', KEYS[1])
+for j = 1, #info, 2 do told[info[j]] = info[j + 1] end
+return {#found, found[#found] and found[#found][1] or '', told['entries-added'] - told['length']}
 """
 
 _SCANNED: Final = 1_000
@@ -61,7 +64,7 @@ def snapshot(servers: Servers, options: Options) -> dict[Place, Bounds]:
     found: dict[Place, Bounds] = {}
     for process in servers.processes():
         with servers.link(process) as link:
-            keys = {key: place for key, place in _keys(link, options.stream).items() if options.wants(place)}
+            keys = {key: place for key, place in keys_of(link, options.stream).items() if options.wants(place)}
             for (key, place), bounds in zip(keys.items(), link.ask("EVAL", _BOUNDS, 0, *keys), strict=True):
                 if bounds:
                     last, length, added, first = bounds
@@ -78,13 +81,14 @@ def snapshot(servers: Servers, options: Options) -> dict[Place, Bounds]:
     return found
 
 
-def _keys(link: Link, stream: str) -> dict[str, Place]:
+def keys_of(link: Link, name: str) -> dict[str, Place]:
+    """Find the keys of one name of all partitions in a process."""
     keys: dict[str, Place] = {}
     cursor: Any = b"0"
     while True:
-        cursor, names = link.ask("SCAN", cursor, "MATCH", STREAM_KEYS % stream, "COUNT", _SCANNED, "TYPE", "stream")
-        for name in names:
-            key = name.decode()
+        cursor, found = link.ask("SCAN", cursor, "MATCH", PARTITION_KEYS % name, "COUNT", _SCANNED)
+        for each in found:
+            key = each.decode()
             place = place_of(key)
             if place:
                 keys[key] = place
@@ -92,14 +96,14 @@ def _keys(link: Link, stream: str) -> dict[str, Place]:
             return dict(sorted(keys.items()))
 
 
-def reach(link: Link, bounds: Bounds, after: Id, upto: Id, most: int) -> tuple[int, Id]:
-    """Give how many entries there are between two ids, up to `most`, and the last of them."""
-    total, last = 0, after
+def reach(link: Link, piece: Piece, most: int) -> tuple[int, Offset]:
+    """Count the entries of a piece, up to `most`; gives how many there are and the offset of the last."""
+    total, after, read = 0, piece.after, piece.before
     while total < most:
         asked = min(_COUNTED, most - total)
-        count, at = link.ask("EVAL", _REACH, 1, bounds.key, f"({last}", str(upto), asked)
-        if count:
-            total, last = total + count, Id.parse(at)
+        count, last, gone = link.ask("EVAL", _REACH, 1, piece.key, f"({after}", str(piece.upto), asked)
+        total, after = total + count, Id.parse(last) if count else after
+        read = None if read is None else max(read, gone) + count
         if count < asked:
             break
-    return total, last
+    return total, Offset(after, read)

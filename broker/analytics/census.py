@@ -1,0 +1,170 @@
+"""How it stands now: what waits, what is in flight and who takes it, partition by partition. Knows the partitions' keys.
+
+A look in passing, by plain commands in one round trip for a partition: exact for itself, not with what is read before or after.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (what everybody calls it)
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+
+from broker.analytics.source.offsets import Id
+from broker.analytics.source.options import Options
+from broker.analytics.source.servers import Link, Servers
+from broker.analytics.source.snapshot import keys_of
+from broker.journal.schema import Place
+
+SCHEMA: Final = StructType(
+    [
+        StructField("node", StringType()),
+        StructField("incarnation", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("at", TimestampType()),
+        StructField("waiting", LongType()),
+        StructField("in_flight", LongType()),
+        StructField("oldest", TimestampType()),
+        StructField("credit", LongType()),
+        StructField("subscribers", IntegerType()),
+        StructField("journal_first", StringType()),
+        StructField("journal_last", StringType()),
+        StructField("journal_length", LongType()),
+        StructField("journal_max", LongType()),
+        StructField("used_memory", LongType()),
+        StructField("maxmemory", LongType()),
+    ]
+)
+"""`oldest` is when the oldest of what waits was published; memory is of the Redis that has the partition."""
+
+_READER: Final = b"stream"
+"""What stands in the place of a subscription's quality of service when it only reads the log."""
+_LOOKED_AT: Final = 100
+_LISTED: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One partition: its row of the census, and what says which entries of its log wait.
+
+    Those after the cursor, to which dispatch has not come, and those that came `back`; not those that are `away`, in flight.
+    """
+
+    row: tuple[Any, ...]
+    cursor: Id
+    back: frozenset[str]
+    away: frozenset[str]
+
+
+def standings(servers: Servers, options: Options) -> dict[Place, Standing]:
+    """Look at each partition that the options ask for, once."""
+    found = {}
+    for process in servers.processes():
+        with servers.link(process) as link:
+            seconds, micros = link.ask("TIME")
+            at = datetime.fromtimestamp(int(seconds) + int(micros) / 1e6, UTC)
+            memory = dict(
+                line.split(":", 1) for line in link.ask("INFO", "memory").decode().splitlines() if ":" in line
+            )
+            room = int(memory["used_memory"]), int(memory.get("maxmemory", 0))
+            for key, place in keys_of(link, "meta").items():
+                standing = options.wants(place) and _standing(link, key.removesuffix("meta"), place, at, room)
+                if standing:
+                    found[place] = standing
+    return found
+
+
+def census(spark: SparkSession, found: Mapping[Place, Standing]) -> DataFrame:
+    """Give the rows of the census."""
+    return spark.createDataFrame([standing.row for standing in found.values()], SCHEMA)
+
+
+def waiting(spark: SparkSession, found: Mapping[Place, Standing], options: Mapping[str, str]) -> DataFrame:
+    """Give the entries of the log that wait, without their bodies."""
+    cursors = [(*place, standing.cursor.ms, standing.cursor.number) for place, standing in found.items()]
+    marks = [
+        (*place, offset, offset not in standing.away)
+        for place, standing in found.items()
+        for offset in standing.back | standing.away
+    ]
+    of = "node string, incarnation string, partition int"
+    place = ["node", "incarnation", "partition"]
+    ahead = F.expr(
+        "at is null and (cast(split(offset, '-')[0] as long) > ms or"
+        " (cast(split(offset, '-')[0] as long) = ms and cast(split(offset, '-')[1] as long) > number))"
+    )
+    return (
+        spark.read.format("stanzaq")
+        .options(**{**options, "stream": "log"})
+        .load()
+        .drop("body")
+        .join(F.broadcast(spark.createDataFrame(cursors, f"{of}, ms long, number long")), place)
+        .join(spark.createDataFrame(marks, f"{of}, offset string, waits boolean"), [*place, "offset"], "left")
+        .where(F.coalesce("waits", ahead))
+        .drop("ms", "number", "waits")
+    )
+
+
+def _standing(link: Link, key: str, place: Place, at: datetime, room: tuple[int, int]) -> Standing | None:
+    meta, lines, stored, replaced, parked, dying, locked, ready = link.all(
+        ("HMGET", f"{key}meta", "state", "cursor", "kept", "journal_max"),
+        ("HVALS", f"{key}subscribers"),
+        ("XLEN", f"{key}log"),
+        ("HLEN", f"{key}replaced"),
+        ("HLEN", f"{key}parked"),
+        ("HKEYS", f"{key}handover"),
+        ("HKEYS", f"{key}inflight"),
+        ("ZRANGE", f"{key}ready", 0, 0),
+    )
+    state, cursor, kept, journal_max = meta
+    if state == b"deleted" or cursor is None:
+        return None
+    first, last, length = link.all(
+        ("XRANGE", f"{key}journal", "-", "+", "COUNT", 1),
+        ("XREVRANGE", f"{key}journal", "+", "-", "COUNT", 1),
+        ("XLEN", f"{key}journal"),
+    )
+    waiting = max(0, stored - replaced - parked - int(kept or 0) - len(locked) - len(dying))
+    oldest = _oldest(link, key, cursor, ready) if waiting else None
+    workers = [line.split(b" ", 3) for line in lines]
+    workers = [words for words in workers if words[2] != _READER]
+    row = (
+        *place,
+        at,
+        waiting,
+        len(locked),
+        oldest and datetime.fromtimestamp(oldest.ms / 1000, UTC),
+        sum(int(words[0]) for words in workers),
+        len(workers),
+        first[0][0].decode() if first else None,
+        last[0][0].decode() if last else None,
+        length,
+        int(journal_max or 0),
+        *room,
+    )
+    away = frozenset(position.decode() for position in (*locked, *dying))
+    return Standing(row, Id.parse(cursor), frozenset(_back(link, key)), away)
+
+
+def _oldest(link: Link, key: str, cursor: bytes, ready: list[bytes]) -> Id | None:
+    ahead = link.ask("XRANGE", f"{key}log", b"(" + cursor, "+", "COUNT", _LOOKED_AT)
+    # An entry with `at` is a version of an item that stands elsewhere.
+    places = [Id.parse(offset) for offset, fields in ahead if b"at" not in fields[4::2]][:1]
+    return min([*places, *map(Id.parse, ready)], default=None)
+
+
+def _back(link: Link, key: str) -> Iterator[str]:
+    """Give the positions before the cursor that wait all the same."""
+    for name in ("ready", "delayed"):
+        first = 0
+        while found := link.ask("ZRANGE", f"{key}{name}", first, first + _LISTED - 1):
+            yield from (position.decode() for position in found)
+            first += len(found)
+    cursor: Any = b"0"
+    while True:
+        cursor, pairs = link.ask("HSCAN", f"{key}keyed", cursor, "COUNT", _LISTED)
+        yield from (position.decode() for position in pairs[::2])
+        if cursor == b"0":
+            return

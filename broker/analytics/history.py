@@ -1,0 +1,235 @@
+"""The history: what was collected of the journals, in a folder that outlives them. Knows its layout, not what is reported.
+
+DIR/attempts/ has the records by day, exactly once each, however often collecting was cut short: Spark's checkpoint in
+DIR/checkpoint/ says which increment is whole. DIR/census/, DIR/waiting/ and DIR/gaps/ say how it stood each time.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (what everybody calls it)
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+
+from broker.analytics import census
+from broker.analytics.faults import Unreadable, told
+from broker.analytics.folder import Folder
+from broker.analytics.source import columns
+from broker.analytics.source.offsets import Offset
+from broker.analytics.source.options import Options
+from broker.analytics.source.servers import Servers
+from broker.journal.schema import Place
+
+MARK: Final = "stanzaq-history.json"
+FORMAT: Final = "stanzaq-history"
+VERSION: Final = 1
+
+GAPS: Final = StructType(
+    [
+        StructField("node", StringType()),
+        StructField("incarnation", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("after", StringType()),
+        StructField("before", StringType()),
+        StructField("records", LongType()),
+        StructField("noticed", TimestampType()),
+    ]
+)
+"""Where records are missing: between two offsets of a journal, and how many; null: nobody knows."""
+
+ATTEMPTS: Final = from_arrow_schema(columns.ATTEMPTS, prefer_timestamp_ntz=False)
+WAITING: Final = StructType(
+    [field for field in from_arrow_schema(columns.LOG, prefer_timestamp_ntz=False) if field.name != "body"]
+)
+
+_LOOK_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What one collection brought: so many records, and so many that were gone before (None: nobody knows how many)."""
+
+    records: int
+    lost: int | None
+
+
+def collect(  # noqa: PLR0913  (where from, where to, and how)
+    url: str,
+    out: str,
+    *,
+    spark: SparkSession,
+    lossy: bool = False,
+    read_from: str = "master",
+    tell: Callable[[str], None] = lambda _: None,
+) -> Collected:
+    """Add to the history in `out` what the journals have had since the last time, and how it stands now.
+
+    Refuses when records went in between, unless `lossy`: then it notes the gap. `tell` hears how it goes.
+    """
+    folder = Folder(spark, out)
+    _claim(folder)
+    options = {"url": url, "readFrom": read_from, "failOnDataLoss": "false" if lossy else "true"}
+    tell("reading the journals")
+    batches = _increment(spark, folder, options, tell)
+    gaps = [gap for batch in batches for gap in _gaps(spark, folder, batch)]
+    if gaps:
+        folder.append(spark.createDataFrame(gaps, GAPS), "gaps")
+    tell("looking at what waits")
+    found = census.standings(Servers(url, read_from), Options.read({"url": url}))
+    folder.append(census.census(spark, found), "census")
+    folder.replace(census.waiting(spark, found, options), "waiting")
+    missing = [gap[5] for gap in gaps]
+    return Collected(sum(batch["numInputRows"] for batch in batches), None if None in missing else sum(missing))
+
+
+def opened(spark: SparkSession, path: str) -> Folder:
+    """Open a history to read; refuses a folder of anything else."""
+    folder = Folder(spark, path)
+    if not folder.exists(MARK):
+        msg = f"{path} is no history of stanzaq's: name a folder that `stanzaq report collect` has made"
+        raise Unreadable(msg)
+    _check(folder)
+    return folder
+
+
+def _check(folder: Folder) -> None:
+    """Refuse a history of another form."""
+    try:
+        mark = json.loads(folder.text(MARK))
+        version = mark["version"] if mark["format"] == FORMAT else None
+    except (ValueError, KeyError, TypeError):
+        version = None
+    if not isinstance(version, int):
+        msg = f"{folder.of(MARK)} cannot be read: name a folder that `stanzaq report collect` has made"
+        raise Unreadable(msg)
+    if version > VERSION:
+        msg = f"{folder.path} is a history of version {version}, newer than this program: install a stanzaq as new as that"
+        raise Unreadable(msg)
+
+
+def table(spark: SparkSession, folder: Folder, name: str, schema: StructType) -> DataFrame:
+    """Give what a history has under a name, no rows if it has nothing; refuses files of anything else."""
+    if not folder.exists(name):
+        return spark.createDataFrame([], schema)
+    try:
+        found = spark.read.parquet(folder.of(name))
+    except PySparkException as error:
+        if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
+            return spark.createDataFrame([], schema)
+        msg = f"{folder.of(name)} cannot be read ({str(error).splitlines()[0][:200]}): restore it, or collect into a new folder"
+        raise Unreadable(msg) from error
+    missing = set(schema.fieldNames()) - set(found.columns)
+    if missing:
+        msg = f"{folder.of(name)} lacks the columns {', '.join(sorted(missing))}: it is not what stanzaq has collected"
+        raise Unreadable(msg)
+    return found
+
+
+def _claim(folder: Folder) -> None:
+    """Make a folder a history; refuses one that has something else in it."""
+    if folder.exists(MARK):
+        _check(folder)
+    elif folder.empty():
+        folder.write(MARK, json.dumps({"format": FORMAT, "version": VERSION}) + "\n")
+    else:
+        msg = (
+            f"{folder.path} has something else in it: name a new folder, or one that `stanzaq report collect` has made"
+        )
+        raise Unreadable(msg)
+
+
+def _increment(
+    spark: SparkSession, folder: Folder, options: dict[str, str], tell: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Write what has come since the last time; gives what Spark says of each batch."""
+    try:
+        query = (
+            spark.readStream.format("stanzaq")
+            .options(**options)
+            .load()
+            .withColumn("day", F.to_date("closed"))
+            .writeStream.format("parquet")
+            .partitionBy("day")
+            .option("path", folder.of("attempts"))
+            .option("checkpointLocation", folder.of("checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        while not query.awaitTermination(_LOOK_SECONDS):  # type: ignore[arg-type]  # seconds, and fractions of them
+            tell(_standing(spark, query))
+    except PySparkException as error:
+        line = told(error)
+        if line is None:
+            raise
+        raise Unreadable(line) from error
+    return [json.loads(progress.json) for progress in query.recentProgress]
+
+
+def _standing(spark: SparkSession, query: StreamingQuery) -> str:
+    """Say how far a running increment is."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    done = sum(stage.numCompletedTasks for stage in stages if stage)
+    total = sum(stage.numTasks for stage in stages if stage)
+    return f"reading the journals: {done} of {total} tasks" if total else str(query.status["message"]).lower()
+
+
+def _gaps(spark: SparkSession, folder: Folder, batch: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Find out what an increment should have brought and did not, partition by partition."""
+    source = batch["sources"][0]
+    start: dict[str, str] = _offsets(source["startOffset"])
+    end: dict[str, str] = _offsets(source["endOffset"])
+    spans = {name: (Offset.parse(start.get(name, "0-0/0")), Offset.parse(text)) for name, text in end.items()}
+    wanted = {
+        name: upto.read - since.read
+        for name, (since, upto) in spans.items()
+        if since.read is not None and upto.read is not None and upto.read > since.read
+    }
+    gaps: list[tuple[Any, ...]] = []
+    now = datetime.now(UTC)
+    if sum(wanted.values()) != source["numInputRows"]:
+        had = _had(spark, folder, {name: spans[name] for name in wanted})
+        for name, many in wanted.items():
+            if many > had.get(name, 0):
+                since, upto = spans[name]
+                gaps.append((*Place.parse(name), str(since.after), str(upto.after), many - had.get(name, 0), now))
+    # A node that was deleted took along what was not read.
+    gaps += [
+        (*Place.parse(name), str(Offset.parse(start[name]).after), None, None, now)
+        for name in start.keys() - end.keys()
+    ]
+    return gaps
+
+
+def _had(spark: SparkSession, folder: Folder, spans: dict[str, tuple[Offset, Offset]]) -> dict[str, int]:
+    """Count the records that the history has between offsets."""
+    rows = [(*Place.parse(name), *since.after, *upto.after) for name, (since, upto) in spans.items()]
+    place, span = (
+        "node string, incarnation string, partition int",
+        "since long, since_seq long, upto long, upto_seq long",
+    )
+    parts = F.split("offset", "-")
+    found = (
+        table(spark, folder, "attempts", ATTEMPTS)
+        .withColumn("ms", parts[0].cast("long"))
+        .withColumn("seq", parts[1].cast("long"))
+        .join(F.broadcast(spark.createDataFrame(rows, f"{place}, {span}")), ["node", "incarnation", "partition"])
+        .where(
+            "struct(ms, seq) > struct(since as ms, since_seq as seq)"
+            " and struct(ms, seq) <= struct(upto as ms, upto_seq as seq)"
+        )
+        .groupBy("node", "incarnation", "partition")
+        .count()
+        .collect()
+    )
+    return {str(Place(row["node"], row["incarnation"], row["partition"])): row["count"] for row in found}
+
+
+def _offsets(told_of: Any) -> dict[str, str]:  # noqa: ANN401  (as Spark gives it)
+    return json.loads(told_of) if isinstance(told_of, str) else dict(told_of or {})

@@ -1,0 +1,199 @@
+"""What `spark.read.format("stanzaq")` gives is what stands in Redis, each row once."""
+
+from collections.abc import Callable
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from broker import keys
+from broker.analytics.faults import told
+from broker.journal.schema import FIELDS, record
+from broker.model.names import Partition
+from tests.analytics.conftest import Journals, numbers
+from tests.lua.driver import T0, Queue
+
+Read = Callable[..., DataFrame]
+JOBS = Partition("jobs", "ab12")
+
+
+def refused(frame: Callable[[], object]) -> str:
+    """Give the one line with which something is refused."""
+    with pytest.raises(PySparkException) as caught:
+        frame()
+    line = told(caught.value)
+    assert line and "\n" not in line
+    return line
+
+
+def worked(queue: Queue) -> None:
+    """Let attempts end in every way but by a bounce, with names that are hard to read."""
+    queue.subscribe("worker@x/a b é", 10)
+    queue.publish("plain", "two words", "{braces}", "ünï")
+    for delivery in queue.publish("").deliveries:
+        queue.retract(delivery.jid, delivery.item, delivery.token)
+    queue.now += 5
+    queue.unlock("worker@x/a b é", "two words", reason="disk full: é")
+    queue.unlock("worker@x/a b é", "plain", dead_letter="1")
+    queue.retract("worker@x/a b é", "ünï")
+    queue.now += 100_000
+    queue.expire()
+
+
+def test_rows_are_the_records_of_scripts(queue: Queue, read: Read) -> None:
+    """Each record that a script wrote is a row, field by field as `record` reads it."""
+    worked(queue)
+    raw = queue.client.xrange(queue.key("journal"))
+    expected = [(offset.decode(), record(fields)) for offset, fields in raw]
+    assert {found["type"] for _, found in expected} == {"acknowledged", "released", "expired", "dead-lettered"}
+    rows = read().orderBy("offset").collect()
+    assert len(rows) == len(expected)
+    for row, (offset, found) in zip(rows, expected, strict=True):
+        assert (row["node"], row["incarnation"], row["partition"], row["offset"]) == (
+            "jobs",
+            queue.partition.incarnation,
+            0,
+            offset,
+        )
+        for field in FIELDS:
+            value = row[field.name]
+            read_back = round(value.timestamp() * 1000) if field.unit.startswith("ms") else value
+            assert read_back == found[field.name], field.name
+        assert row["held_ms"] == int(found["closed"]) - int(found["delivered"])
+        assert row["wait_ms"] == (int(found["delivered"]) - int(found["published"]) if found["attempt"] == 1 else None)
+        assert row["position"].startswith(f"{found['published']}-")
+
+
+def test_log(queue: Queue, read: Read) -> None:
+    """The log is read as well: payloads with their ids, keys and publishers."""
+    queue.publish("mine", key="k", body="one")
+    queue.publish("", body="two")
+    rows = read(stream="log").orderBy("offset").collect()
+    assert [(row["key"], row["publisher"], bytes(row["body"]), row["at"]) for row in rows] == [
+        ("k", "alice@x", b"one", None),
+        (None, "alice@x", b"two", None),
+    ]
+    assert rows[0]["item"] == "mine" and rows[1]["item"] == f"0-{rows[1]['offset']}"
+    assert all(row["published"].timestamp() * 1000 == int(row["offset"].partition("-")[0]) for row in rows)
+
+
+def test_several_tasks(journals: Journals, read: Read) -> None:
+    """Partitions of several nodes, dealt out to several tasks, give each record once."""
+    for number, partition in enumerate((JOBS, Partition("jobs", "ab12", 1), Partition("a node", "cd34", 1023))):
+        journals.write(partition, 2_345, first=number * 10_000)
+    frame = read(minPartitions="5")
+    assert frame.rdd.getNumPartitions() == 5
+    assert numbers(frame) == [first + number for first in (0, 10_000, 20_000) for number in range(2_345)]
+    assert {(row[0], row[1]) for row in frame.select("node", "partition").distinct().collect()} == {
+        ("jobs", 0),
+        ("jobs", 1),
+        ("a node", 1023),
+    }
+
+
+def test_nothing(journals: Journals, read: Read) -> None:
+    """A Redis without a queue gives no rows."""
+    assert read().count() == 0
+
+
+def test_what_comes_later_is_not_in_it(journals: Journals, read: Read) -> None:
+    """A second pass over the same frame's plan, with bounds given, sees the same rows."""
+    journals.write(JOBS, 100)
+    bounded = read(endingOffsets=f'{{"{JOBS}": "{T0 + 99_000}-0"}}')
+    journals.write(JOBS, 100, first=100)
+    assert numbers(bounded) == list(range(100))
+    assert numbers(read()) == list(range(200))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "numbered"),
+    [
+        ("node = 'jobs'", range(3_000)),
+        ("partition = 1", range(10_000, 13_000)),
+        ("node in ('jobs', 'others') and partition in (0, 7)", range(3_000)),
+        (f"closed >= timestamp_millis({T0 + 1_500_000})", [*range(1_500, 3_000), *range(10_000, 13_000)]),
+        (f"closed < timestamp_millis({T0 + 100_000})", [*range(100)]),
+        (f"delivered > timestamp_millis({T0 + 2_990_000})", [*range(2_991, 3_000), *range(10_000, 13_000)]),
+    ],
+)
+def test_filters_spare_redis(journals: Journals, read: Read, wanted: str, numbered: list[int]) -> None:
+    """What is filtered by node, partition or time is right, and the rest is not asked of Redis."""
+    journals.write(JOBS, 3_000)
+    journals.write(Partition("others", "ab12", 1), 3_000, first=10_000)
+    journals.client.config_resetstat()
+    assert numbers(read().where(wanted)) == list(numbered)
+    asked = journals.client.info("commandstats")["cmdstat_xrange"]["calls"]
+    # All of it is three thousand of each, at a thousand a command.
+    assert asked < 6
+
+
+def test_filter_by_type(journals: Journals, read: Read) -> None:
+    """Records of other types are not even decoded: one that is torn in its numbers does not matter then."""
+    key = keys.of_partition("journal", JOBS)
+    journals.client.xadd(key, Journals.record(1, T0, "released"))
+    journals.client.xadd(key, {**Journals.record(2, T0), "closed": "many"})
+    assert numbers(read().where("type in ('released', 'expired')")) == [1]
+
+
+@pytest.mark.parametrize(
+    ("options", "numbered"),
+    [
+        ({"subscribe": "jobs"}, range(10)),
+        ({"subscribe": "others, jobs"}, range(20)),
+        ({"subscribePattern": "o.*"}, range(10, 20)),
+        ({"startingTimestamp": str(T0 + 15_000)}, range(15, 20)),
+        ({"endingTimestamp": str(T0 + 4_000)}, range(5)),
+        ({"startingOffsets": f'{{"jobs@ab12/0": "{T0 + 4_000}-0"}}', "subscribe": "jobs"}, range(5, 10)),
+        ({"startingOffsets": f'{{"jobs@ab12/0": "{T0 + 4_000}-0/5"}}', "subscribe": "jobs"}, range(5, 10)),
+    ],
+)
+def test_options(journals: Journals, read: Read, options: dict[str, str], numbered: range) -> None:
+    """Nodes, offsets and times may be chosen by options."""
+    journals.write(JOBS, 10)
+    journals.write(Partition("others", "ab12"), 10, first=10)
+    assert numbers(read(**options)) == list(numbered)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"startingOffset": "earliest"}, "there is no option 'startingoffset'"),
+        ({"stream": "inflight"}, "the option stream: 'inflight' is none of journal, log"),
+        ({"minPartitions": "0"}, "the option minPartitions: '0' is no number from 1 on"),
+        ({"failOnDataLoss": "maybe"}, "the option failOnDataLoss"),
+        ({"startingOffsets": "now"}, "the option startingOffsets: 'now' is neither earliest"),
+        ({"startingOffsets": '{"jobs@ab12/0": "soon"}'}, "the option startingOffsets: 'soon' is no offset"),
+        ({"subscribePattern": "("}, "the option subscribePattern: '(' is no regular expression"),
+        ({"startingOffsets": "latest"}, "a batch has no rows from `latest` on"),
+        ({"subscribe": "jobs,nobody"}, "there is no journal of nobody: correct subscribe"),
+        ({"startingOffsets": '{"gone@ab12/0": "1-0"}'}, "there is no journal of gone@ab12/0"),
+        ({"url": "redis://127.0.0.1:1/0"}, "Redis at 127.0.0.1:1 cannot be reached"),
+        ({"url": "http://127.0.0.1"}, "the url of Redis: "),
+        ({"readFrom": "replica"}, "no replica of"),
+    ],
+)
+def test_bad_options(journals: Journals, read: Read, options: dict[str, str], line: str) -> None:
+    """An option that cannot be is refused with one line that says which and what to do."""
+    journals.write(JOBS, 1)
+    assert refused(lambda: read(**options).count()).startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"version": "2", "all": "else"}, "is of version 2, newer than this program: install"),
+        ({"type": "acknowledged"}, "is torn: "),
+        ({**Journals.record(1, T0), "lock": "f1 9"}, "is torn: "),
+        ({**Journals.record(1, T0), "lock": Journals.record(1, T0)["lock"].replace(" 8 w@x", " 7 w@x")}, "is torn: "),
+        ({**Journals.record(1, T0), "type": "exploded"}, "is torn: "),
+        ({**Journals.record(1, T0), "closed": "9" * 30}, "is none that this program writes: "),
+        ({**Journals.record(1, T0), "reason": b"\xff"}, "is torn: "),
+    ],
+)
+def test_bad_records(journals: Journals, read: Read, fields: dict[str, str], line: str) -> None:
+    """A record that is torn, or newer than the program, is named; nothing is read past it."""
+    journals.write(JOBS, 2)
+    offset = journals.client.xadd(keys.of_partition("journal", JOBS), fields)
+    told_line = refused(lambda: read().count())
+    assert told_line.startswith("journal of jobs@ab12/0: ") and line in told_line
+    assert offset.decode() in told_line or "after" in told_line
