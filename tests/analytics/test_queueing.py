@@ -10,7 +10,15 @@ from tests.analytics.simulator import Law, Laws, bursts, exponential, lognormal,
 
 @pytest.mark.parametrize(
     ("workers", "offered", "expected"),
-    [(1, 0.7, 0.7), (2, 1.0, 1 / 3), (3, 2.0, 4 / 9), (10, 8.0, 0.4092), (100, 90.0, 0.2169), (2, 2.0, 1.0), (4, 0.0, 0.0)],
+    [
+        (1, 0.7, 0.7),
+        (2, 1.0, 1 / 3),
+        (3, 2.0, 4 / 9),
+        (10, 8.0, 0.4092),
+        (100, 90.0, 0.2169),
+        (2, 2.0, 1.0),
+        (4, 0.0, 0.0),
+    ],
 )
 def test_erlang_c(workers: int, offered: float, expected: float) -> None:
     """The probability of waiting is that of the published tables; who cannot keep up lets everybody wait."""

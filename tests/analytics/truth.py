@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tests.analytics.simulator import Attempt
+from tests.analytics.simulator import Attempt, Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +28,22 @@ class Truth:
     seconds: float
 
 
-def truth(attempts: Iterable[Attempt], waiting: Sequence[int] = ()) -> Truth:
-    """Compute everything from the first close to the last event; `waiting` are publishes of what waits for its first delivery."""
+def truth(attempts: Iterable[Attempt], waiting: Sequence[Item] = (), interval: tuple[int, int] | None = None) -> Truth:
+    """Compute everything over an interval in ms, from the first close to the last if none is given."""
     rows = list(attempts)
     before = {(row.partition, row.position, row.attempt): row.closed for row in rows}
     ready = [
-        row.published if row.attempt == 1 else before.get((row.partition, row.position, row.attempt - 1)) for row in rows
+        row.published if row.attempt == 1 else before.get((row.partition, row.position, row.attempt - 1))
+        for row in rows
     ]
     known = [(row, since) for row, since in zip(rows, ready, strict=True) if since is not None]
-    begin = min(row.closed for row in rows)
-    end = max([row.closed for row in rows] + list(waiting)) + 1
-    first = [row.published for row in rows if row.attempt == 1] + list(waiting)
-    in_system = [(since, row.closed) for row, since in known] + [(published, end) for published in waiting]
+    begin, end = interval or (min(row.closed for row in rows), max(row.closed for row in rows) + 1)
+    back = {(row.partition, row.position): row.closed for row in rows}
+    since_when = [(item, back.get((item.partition, item.position))) for item in waiting]
+    first = [row.published for row in rows if row.attempt == 1]
+    first += [item.published for item, returned in since_when if returned is None]
+    in_system = [(since, row.closed) for row, since in known]
+    in_system += [(item.published if returned is None else returned, end) for item, returned in since_when]
     return Truth(
         attempts=len(rows),
         items=sum(row.attempt == 1 for row in rows),
@@ -72,4 +76,3 @@ def jain(counts: Iterable[int]) -> float:
     """Give Jain's index."""
     values = list(counts)
     return sum(values) ** 2 / (len(values) * sum(value * value for value in values))
-

@@ -8,10 +8,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from broker.analytics.span import Span
 
-_EACH_WINDOW: Final = 20
-"""Arrivals in one window on average: enough that the windows' variation is the arrivals' own."""
+_EACH_WINDOW: Final = (20, 100)
+"""Arrivals in one window on average, least and most: a burst that is cut by its edges would seem less of one."""
 
-_FEWEST_WINDOWS: Final = 20
+_WINDOWS: Final = (20, 1000)
+"""Fewer windows tell nothing; with more there is room for wider ones."""
 
 
 def arrivals(attempts: DataFrame, waiting: DataFrame, span: Span) -> DataFrame:
@@ -25,8 +26,11 @@ def arrivals(attempts: DataFrame, waiting: DataFrame, span: Span) -> DataFrame:
 def windows(arrived: Mapping[str, int], span: Span) -> dict[str, int]:
     """Choose per node the width of the windows in ms in which its arrivals are counted; no entry for too few of them."""
     length = span.end - span.begin
-    widths = {node: max(1, length * _EACH_WINDOW // count) for node, count in arrived.items() if count}
-    return {node: width for node, width in widths.items() if length // width >= _FEWEST_WINDOWS}
+    least, most = _EACH_WINDOW
+    fewest, enough = _WINDOWS
+    each = {node: min(max(least, count // enough), most) for node, count in arrived.items()}
+    widths = {node: max(1, length * each[node] // count) for node, count in arrived.items() if count}
+    return {node: width for node, width in widths.items() if length // width >= fewest}
 
 
 def burstiness(arrived: DataFrame, widths: Mapping[str, int], span: Span) -> DataFrame:

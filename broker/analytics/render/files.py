@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +10,7 @@ from broker.analytics.faults import Unreadable
 from broker.analytics.figures import Report
 from broker.analytics.render import as_csv, as_json, as_parquet, html
 
-FORMATS: Final[Mapping[str, Callable[[Report, Path], None]]] = {
+FORMATS: Final[dict[str, Callable[[Report, Path], None]]] = {
     "html": html.write,
     "csv": as_csv.write,
     "parquet": as_parquet.write,
@@ -45,14 +45,18 @@ def write(report: Report, directory: Path, formats: Sequence[str]) -> list[Path]
         # Next to it, because only within one file system a rename is one step.
         aside = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
     except OSError as error:
-        msg = f"--out {directory} cannot be made: {error.strerror}"
+        msg = f"--out {directory} cannot be made: {error.strerror}; name another directory"
         raise Unreadable(msg) from error
     try:
+        # Readable like anything else that a command writes; what mkdtemp makes is its owner's alone.
         aside.chmod(0o755)
         (aside / MARK).write_text("A report of stanzaq. It is replaced whole by the next one that is written here.\n")
         for name in formats:
             FORMATS[name](report, aside)
         _put(aside, directory)
+    except OSError as error:
+        msg = f"--out {directory} cannot be written: {error.strerror}; make room there, or name another directory"
+        raise Unreadable(msg) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return sorted(path for path in directory.iterdir() if path.name != MARK)
