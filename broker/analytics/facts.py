@@ -13,10 +13,10 @@ from pyspark.storagelevel import StorageLevel
 
 from broker.analytics.inputs import Inputs
 from broker.analytics.measures import attempts as ways
-from broker.analytics.measures import census, demand, fairness, latency, timeline, work
+from broker.analytics.measures import census, demand, latency, timeline, work
 from broker.analytics.span import Span
 
-STEPS: Final = ("reading", "waiting", "timeline", "demand", "latency", "work", "fairness", "census")
+STEPS: Final = ("waits", "timeline", "demand", "latency", "work", "census")
 """What `measure` does, in this order."""
 
 ByNode = Mapping[str, Row]
@@ -31,7 +31,7 @@ class Facts:
     steps: ManyByNode
     peaks: ByNode
     burstiness: ByNode
-    latency: ByNode
+    latency: ManyByNode
     work: ByNode
     subscribers: ManyByNode
     partitions: ManyByNode
@@ -46,30 +46,24 @@ def measure(inputs: Inputs, step: Callable[[str], None]) -> Facts:
     """Run every measure over records that are read once; `step` is told of each of the STEPS as it begins."""
     tell = iter(STEPS)
     step(next(tell))
-    with _kept(ways.with_waits(inputs.attempts)) as attempts:
+    attempts = ways.with_waits(inputs.attempts)
+    with _kept(ways.waiting_since(inputs.waiting, attempts)) as waiting:
+        span = _span(attempts, waiting, inputs.last)
         step(next(tell))
-        with _kept(ways.waiting_since(inputs.waiting, attempts)) as waiting:
-            span = _span(attempts, waiting, inputs.last)
-            inputs.attempts.unpersist()
-            step(next(tell))
-            with _kept(timeline.timeline(attempts, waiting, span)) as line:
-                steps, peaks = _many(line.orderBy("step")), _one(timeline.peaks(line))
-            step(next(tell))
-            arrived = demand.arrivals(attempts, waiting, span)
-            widths = demand.windows({node: row.arrived for node, row in peaks.items()}, span)
-            burstiness = _one(demand.burstiness(arrived, widths, span)) if widths else {}
+        with _kept(timeline.timeline(attempts, waiting, span)) as line:
+            steps, peaks = _many(line.orderBy("step")), _one(timeline.peaks(line))
         step(next(tell))
-        latencies = _one(latency.latency(attempts))
-        step(next(tell))
-        works = _one(work.work(attempts))
-        step(next(tell))
-        with (
-            _kept(fairness.shares(attempts, "subscriber")) as subscribers,
-            _kept(fairness.shares(attempts, "partition")) as partitions,
-        ):
-            foremost = _many(fairness.foremost(subscribers, "subscriber"))
-            parts = _many(fairness.foremost(partitions, "partition"))
-            among, among_parts = _one(fairness.evenness(subscribers)), _one(fairness.evenness(partitions))
+        arrived = demand.arrivals(attempts, waiting, span)
+        widths = demand.windows({node: row.arrived for node, row in peaks.items()}, span)
+        burstiness = _one(demand.burstiness(arrived, widths, span)) if widths else {}
+    step(next(tell))
+    latencies = _many(latency.latency(attempts))
+    step(next(tell))
+    with _kept(work.tally(attempts)) as tallied:
+        works = _one(work.work(tallied))
+        subscribers, partitions = work.shares(tallied, "subscriber"), work.shares(tallied, "partition")
+        foremost, parts = _many(work.foremost(subscribers, "subscriber")), _many(work.foremost(partitions, "partition"))
+        among, among_parts = _one(work.evenness(subscribers)), _one(work.evenness(partitions))
     step(next(tell))
     present, memory = _one(census.present(inputs.census)), _one(census.memory(inputs.census))
     return Facts(

@@ -8,7 +8,7 @@ from pyspark.sql import Row
 
 from broker.analytics import figures, queueing
 from broker.analytics.facts import Facts
-from broker.analytics.measures.latency import CURVE
+from broker.analytics.measures.latency import CURVE, LEGS
 from broker.analytics.queueing import Load
 from broker.analytics.span import Span, moment
 
@@ -36,7 +36,7 @@ class _Seen:
     peaks: Row
     steps: list[Row]
     work: Row | None
-    latency: Row | None
+    legs: dict[str, Row]
     present: Row | None
     burstiness: float | None
     memory_per_s: float | None
@@ -58,7 +58,7 @@ def _seen(facts: Facts, name: str, target_s: float) -> _Seen:
         peaks=peaks,
         steps=facts.steps[name],
         work=work,
-        latency=facts.latency.get(name),
+        legs={row.leg: row for row in facts.latency.get(name, [])},
         present=facts.present.get(name),
         burstiness=burstiness,
         memory_per_s=memory.memory_per_s if memory else None,
@@ -85,7 +85,7 @@ def _node(seen: _Seen) -> figures.Node:
     return figures.Node(
         node=seen.name,
         demand=_demand(seen),
-        latency=figures.Latency(*(_durations(seen.latency, leg) for leg in ("wait_ms", "held_ms", "end_to_end_ms"))),
+        latency=figures.Latency(*(_durations(seen.legs.get(leg)) for leg in LEGS)),
         capacity=capacity,
         backlog=backlog,
         waste=_waste(seen),
@@ -93,7 +93,7 @@ def _node(seen: _Seen) -> figures.Node:
         forecast=_forecast(seen, capacity, backlog),
         quality=_quality(seen),
         what_if=_what_if(seen, capacity),
-        waits=tuple(zip(CURVE, seen.latency.wait_ms, strict=True)) if seen.latency and seen.latency.wait_ms else (),
+        waits=tuple(zip(CURVE, seen.legs["wait_ms"].curve, strict=True)) if "wait_ms" in seen.legs else (),
         subscribers=tuple(_share(row, row.subscriber) for row in seen.subscribers),
         partitions=tuple(_share(row, str(row.partition)) for row in seen.partitions),
         moments=tuple(_moment(row) for row in seen.steps),
@@ -114,11 +114,11 @@ def _demand(seen: _Seen) -> figures.Demand:
     )
 
 
-def _durations(row: Row | None, leg: str) -> figures.Durations | None:
-    if row is None or row[f"{leg}_mean"] is None:
+def _durations(row: Row | None) -> figures.Durations | None:
+    if row is None:
         return None
-    curve = dict(zip(CURVE, row[leg], strict=True))
-    return figures.Durations(row[f"{leg}_mean"], curve[0.5], curve[0.95], curve[0.99], row[f"{leg}_most"])
+    curve = dict(zip(CURVE, row.curve, strict=True))
+    return figures.Durations(row.mean, curve[0.5], curve[0.95], curve[0.99], row.most)
 
 
 def _capacity(seen: _Seen) -> figures.Capacity:
@@ -169,7 +169,7 @@ def _waste(seen: _Seen) -> figures.Waste:
         expired=work.expired,
         bounced=work.bounced,
         dead_lettered=work.dead_lettered,
-        redelivered=work.redelivered,
+        redelivered=work.attempts - work.items,
         lost_s=lost,
         lost_share=lost / work.held_s if work.held_s else 0.0,
     )
@@ -212,14 +212,14 @@ def _journal_reach_s(seen: _Seen) -> float | None:
 
 
 def _quality(seen: _Seen) -> figures.Quality:
-    peaks, work, latency = seen.peaks, seen.work, seen.latency
+    peaks, work, wait = seen.peaks, seen.work, seen.legs.get("wait_ms")
     law = None
-    if work and latency and latency.wait_ms_mean is not None:
-        law = work.attempts / seen.span.seconds * (latency.wait_ms_mean + latency.held_ms_mean) / 1000
+    if work and wait:
+        law = work.attempts / seen.span.seconds * (wait["mean"] / 1000 + work.held_s / work.attempts)
     return figures.Quality(
         seen=moment(seen.present.at) if seen.present else None,
         open_attempts=seen.present.in_flight if seen.present else 0,
-        waits_unknown=work.waits_unknown if work else 0,
+        waits_unknown=work.attempts - work.waits if work else 0,
         little_in_system=peaks.waiting_mean + peaks.in_flight_mean,
         little_by_law=law,
     )

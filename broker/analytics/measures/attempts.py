@@ -7,6 +7,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from pyspark.storagelevel import StorageLevel
 
 from broker.journal.schema import Kind
 
@@ -20,19 +21,18 @@ _ITEM: Final = ("node", "incarnation", "partition", "position")
 def with_waits(attempts: DataFrame) -> DataFrame:
     """Say of each attempt since when the item was ready for it; null when that record is gone.
 
-    A first attempt is ready from the publish on, any other from the close of the one before. Only the others are
-    moved about to meet it: `waits` of first attempts stand in their own records.
+    A first attempt is ready from the publish on, any other from the close of the one before. Only those others, which are
+    few, are moved about to meet it, and kept; whoever asks for first attempts has them straight from where they are.
     """
     lean = attempts.select(
-        *_ITEM,
-        *("subscriber", "type", "attempt", "bytes"),
+        *(*_ITEM, "subscriber", "type", "attempt", "bytes"),
         *(F.unix_millis(name).alias(name) for name in ("published", "delivered", "closed")),
     )
     first = lean.where("attempt = 1").withColumn("ready", F.col("published"))
     before = lean.where(F.col("type").isin(*AGAIN)).select(
         *_ITEM, (F.col("attempt") + 1).alias("attempt"), F.col("closed").alias("ready")
     )
-    again = lean.where("attempt > 1").join(before, [*_ITEM, "attempt"], "left")
+    again = lean.where("attempt > 1").join(before, [*_ITEM, "attempt"], "left").persist(StorageLevel.MEMORY_AND_DISK)
     return first.unionByName(again).select(
         *(*_ITEM, "subscriber", "type", "attempt", "bytes", "published", "ready", "delivered", "closed"),
         (F.col("delivered") - F.col("ready")).alias("wait_ms"),

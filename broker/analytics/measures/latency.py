@@ -1,8 +1,13 @@
-"""How long items wait, are worked on, and take from publish to acknowledgement."""
+"""How long items wait, are worked on, and take from publish to acknowledgement.
 
+Durations are counted in cells, exact up to two seconds and a thousandth wide above: that takes one pass without sorting, and
+a percentile is wrong by half a thousandth of itself at most.
+"""
+
+from functools import reduce
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 LEGS: Final = ("wait_ms", "held_ms", "end_to_end_ms")
@@ -11,19 +16,37 @@ LEGS: Final = ("wait_ms", "held_ms", "end_to_end_ms")
 CURVE: Final = (*(number / 20 for number in range(1, 20)), 0.975, 0.99, 0.999)
 """The shares at which the curve of each leg is known."""
 
-# The rank is right to one in so many: at the 99th percentile of a long tail that is well under 1 % of the value.
-_ACCURACY: Final = 10_000
+_EXACT: Final = 2_000
+_FINENESS: Final = 1_000
 
 
 def latency(attempts: DataFrame) -> DataFrame:
-    """Give per node the mean, the curve and the greatest value of each leg."""
-    measures = [
-        measure
-        for leg in LEGS
-        for measure in (
-            F.avg(leg).alias(f"{leg}_mean"),
-            F.percentile_approx(leg, list(CURVE), _ACCURACY).alias(leg),
-            F.max(leg).alias(f"{leg}_most"),
-        )
-    ]
-    return attempts.groupBy("node").agg(*measures)
+    """Give per node and leg the mean, the greatest, and the curve: what each share of all does not exceed."""
+    cells = reduce(DataFrame.unionByName, (_cells(attempts, leg) for leg in LEGS))
+    of_leg = Window.partitionBy("node", "leg")
+    upto = F.sum("number").over(of_leg.orderBy("cell"))
+    ranked = cells.withColumns({"upto": upto, "all": F.sum("number").over(of_leg)})
+    return ranked.groupBy("node", "leg").agg(
+        (F.sum("total") / F.sum("number")).alias("mean"),
+        F.max("most").alias("most"),
+        F.array(*(F.min(F.when(F.col("upto") >= F.ceil(F.col("all") * share), _value())) for share in CURVE)).alias(
+            "curve"
+        ),
+    )
+
+
+def _cells(attempts: DataFrame, leg: str) -> DataFrame:
+    duration = F.col(leg)
+    wide = F.floor(F.log(duration / _EXACT) * _FINENESS) + _EXACT
+    cell = F.when(duration < _EXACT, duration).otherwise(wide).alias("cell")
+    return (
+        attempts.where(duration.isNotNull())
+        .groupBy("node", F.lit(leg).alias("leg"), cell)
+        .agg(F.count("*").alias("number"), F.sum(leg).alias("total"), F.max(leg).alias("most"))
+    )
+
+
+def _value() -> Column:
+    """Give the middle of a cell."""
+    middle = F.exp((F.col("cell") - _EXACT + 0.5) / _FINENESS) * _EXACT
+    return F.when(F.col("cell") < _EXACT, F.col("cell").cast("double")).otherwise(F.least(middle, F.col("most")))

@@ -3,6 +3,7 @@
 Levels are exact: each event counts from the millisecond at which it happened.
 """
 
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -13,29 +14,46 @@ from broker.journal.schema import Kind
 
 _COUNTS: Final = ("arrived", "delivered", "closed", "acknowledged")
 _LEVELS: Final = ("waiting", "in_flight")
+_SUMS: Final = (*_COUNTS, *(f"{name}_{of}" for name in _LEVELS for of in ("change", "area")))
 
 
 def timeline(attempts: DataFrame, waiting: DataFrame, span: Span) -> DataFrame:
     """Give node, step, begin and length of the step, the counts, and the mean levels."""
+    come, gone = F.lit(1), F.lit(-1)
+    waited = F.col("ready").isNotNull().cast("int")
+    first = (F.col("attempt") == 1).cast("int")
+    well = (F.col("type") == Kind.ACKNOWLEDGED.value).cast("int")
     events = (
-        attempts.select("node", F.inline(_of_attempt()))
-        .unionByName(waiting.select("node", F.inline(_of_waiting())))
-        .where(F.col("at") < span.end)
+        _events(attempts, span, "ready", arrived=first, waiting=come),
+        _events(attempts, span, "delivered", delivered=come, waiting=-waited, in_flight=come),
+        _events(attempts, span, "closed", closed=come, acknowledged=well, in_flight=gone),
+        # Where it came back, its arrival is told by its first attempt.
+        _events(waiting, span, "ready", arrived=F.col("first").cast("int"), waiting=come),
     )
-    within = (F.col("at") >= span.begin).cast("int")
-    # What happened before the interval makes the level at its beginning, and is nothing that came in it.
-    since = F.greatest(F.col("at") - span.begin, F.lit(0))
-    step = (since / span.width_ms).cast("int")
     steps = (
-        events.withColumns({"within": within, "since": since, "step": step})
-        .groupBy("node", "step")
-        .agg(
-            *(F.sum(F.col(name) * F.col("within")).alias(name) for name in _COUNTS),
-            *(F.sum(name).alias(f"{name}_change") for name in _LEVELS),
-            *(F.sum(F.col(name) * (_end(span) - F.col("since"))).alias(f"{name}_area") for name in _LEVELS),
-        )
+        reduce(DataFrame.unionByName, events).groupBy("node", "step").agg(*(F.sum(name).alias(name) for name in _SUMS))
     )
     return _levels(_every_step(steps, span), span)
+
+
+def _events(table: DataFrame, span: Span, at: str, **changes: Column) -> DataFrame:
+    """Add up per step what one kind of event changes: counts of those within the interval, levels by all before its end.
+
+    What happened before the interval makes the level at its beginning, and is nothing that came in it.
+    """
+    since = F.greatest(F.col(at) - span.begin, F.lit(0))
+    step = (since / span.width_ms).cast("int")
+    within = (F.col(at) >= span.begin).cast("int")
+    sums = {name: changes[name] * within for name in _COUNTS if name in changes}
+    for name in _LEVELS:
+        if name in changes:
+            sums |= {f"{name}_change": changes[name], f"{name}_area": changes[name] * (_end(span) - F.col("since"))}
+    return (
+        table.where(F.col(at) < span.end)
+        .withColumns({"since": since, "step": step})
+        .groupBy("node", "step")
+        .agg(*(F.sum(sums[name] if name in sums else F.lit(0)).alias(name) for name in _SUMS))
+    )
 
 
 def peaks(steps: DataFrame) -> DataFrame:
@@ -54,26 +72,6 @@ def peaks(steps: DataFrame) -> DataFrame:
         F.regr_slope("waiting", F.col("begin") / 1000).alias("growth_per_s"),
         F.regr_slope(F.col("arrived") / seconds, F.col("begin") / 86_400_000).alias("rate_growth_per_day"),
     )
-
-
-def _of_attempt() -> Column:
-    acknowledged = (F.col("type") == Kind.ACKNOWLEDGED.value).cast("int")
-    waited = F.col("ready").isNotNull().cast("int")
-    return F.array(
-        _event("ready", arrived=(F.col("attempt") == 1).cast("int"), waiting=F.lit(1)),
-        _event("delivered", delivered=F.lit(1), waiting=-waited, in_flight=F.lit(1)),
-        _event("closed", closed=F.lit(1), acknowledged=acknowledged, in_flight=F.lit(-1)),
-    )
-
-
-def _of_waiting() -> Column:
-    # Where it came back, its arrival is told by its first attempt.
-    return F.array(_event("ready", arrived=F.col("first").cast("int"), waiting=F.lit(1)))
-
-
-def _event(at: str, **changes: Column) -> Column:
-    names = (*_COUNTS, *_LEVELS)
-    return F.struct(F.col(at).alias("at"), *(changes.get(name, F.lit(0)).alias(name) for name in names))
 
 
 def _end(span: Span) -> Column:
