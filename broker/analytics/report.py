@@ -207,8 +207,8 @@ def _journal_reach_s(seen: _Seen) -> float | None:
     if not (seen.present and seen.work and seen.among_partitions):
         return None
     each: float = seen.present.journal_max / seen.present.partitions
-    busiest = seen.work.attempts / seen.among_partitions.sharers * seen.among_partitions.skew / seen.span.seconds
-    return min(each / busiest, _JOURNAL_S)
+    busiest: float = seen.work.attempts / seen.among_partitions.sharers * seen.among_partitions.skew
+    return min(each / busiest * seen.span.seconds, _JOURNAL_S)
 
 
 def _quality(seen: _Seen) -> figures.Quality:

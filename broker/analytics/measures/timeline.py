@@ -33,7 +33,8 @@ def timeline(attempts: DataFrame, waiting: DataFrame, span: Span) -> DataFrame:
     steps = (
         reduce(DataFrame.unionByName, events).groupBy("node", "step").agg(*(F.sum(name).alias(name) for name in _SUMS))
     )
-    return _levels(_every_step(steps, span), span)
+    # Small by now, and asked for twice: it is computed here, once.
+    return _levels(_every_step(steps.localCheckpoint(), span), span)
 
 
 def _events(table: DataFrame, span: Span, at: str, **changes: Column) -> DataFrame:
@@ -44,7 +45,7 @@ def _events(table: DataFrame, span: Span, at: str, **changes: Column) -> DataFra
     since = F.greatest(F.col(at) - span.begin, F.lit(0))
     step = (since / span.width_ms).cast("int")
     within = (F.col(at) >= span.begin).cast("int")
-    sums = {name: changes[name] * within for name in _COUNTS if name in changes}
+    sums: dict[str, Column] = {name: changes[name] * within for name in _COUNTS if name in changes}
     for name in _LEVELS:
         if name in changes:
             sums |= {f"{name}_change": changes[name], f"{name}_area": changes[name] * (_end(span) - F.col("since"))}
@@ -52,7 +53,9 @@ def _events(table: DataFrame, span: Span, at: str, **changes: Column) -> DataFra
         table.where(F.col(at) < span.end)
         .withColumns({"since": since, "step": step})
         .groupBy("node", "step")
-        .agg(*(F.sum(sums[name] if name in sums else F.lit(0)).alias(name) for name in _SUMS))
+        .agg(*(F.sum(value).alias(name) for name, value in sums.items()))
+        # Added afterwards: a sum of nothing costs each row as much as any other.
+        .select("node", "step", *(F.col(name) if name in sums else F.lit(0).alias(name) for name in _SUMS))
     )
 
 
