@@ -29,13 +29,15 @@ app.add_typer(serve, name="serve")
 app.add_typer(bench, name="bench")
 app.add_typer(report, name="report")
 
+Config = Annotated[Path | None, typer.Option(help="TOML file with settings; the environment wins over it.")]
+Master = Annotated[str | None, typer.Option(help="Spark's master, e.g. spark://host:7077; else this machine.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A short run: shows that it works, says little about speed.")]
 
 
 @serve.command("xmpp")
 def serve_xmpp(
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings; the environment wins over it.")] = None,
+    config: Config = None,
     *,
     check: Annotated[bool, typer.Option("--check", help="Check the settings and exit.")] = False,
 ) -> None:
@@ -137,10 +139,8 @@ def report_capacity(  # noqa: PLR0913, PLR0917  (an argument is an option of the
     target: Annotated[
         str, typer.Option("--target-wait-p95", help="What 95 % of the items may wait at most, e.g. 500ms, 2s, 5min.")
     ] = "2s",
-    master: Annotated[
-        str | None, typer.Option(help="Spark's master, e.g. spark://host:7077; else this machine.")
-    ] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings; the environment wins over it.")] = None,
+    master: Master = None,
+    config: Config = None,
 ) -> None:
     """Report demand, latency, capacity, backlog, waste, fairness, and what more workers would bring.
 
@@ -149,6 +149,40 @@ def report_capacity(  # noqa: PLR0913, PLR0917  (an argument is an option of the
     made = _reports()
     url = _redis_url(config) if source == "redis" else None
     raise typer.Exit(made.capacity(made.Asked(source, url, out, formats, begin, end, target, master)))
+
+
+@report.command("collect")
+def report_collect(
+    out: Annotated[
+        Path, typer.Option(help="The folder of the history; the first time one that is not there or empty.")
+    ],
+    *,
+    lossy: Annotated[
+        bool, typer.Option("--lossy", help="Go on when records went before they were collected, and note the gap.")
+    ] = False,
+    master: Master = None,
+    config: Config = None,
+) -> None:
+    """Add what the journals have had since the last time to a history, so that it outlives them.
+
+    Example: stanzaq report collect --out history
+    """
+    made = _reports()
+    raise typer.Exit(made.collect(_redis_url(config), str(out), master, lossy=lossy))
+
+
+@bench.command("spark")
+def bench_spark(*, as_json: Json = False, quick: Quick = False) -> None:
+    """Measure how fast Spark reads the journals, against a bare XRANGE loop, and what the queue feels of it.
+
+    Example: stanzaq bench spark --json
+    """
+    try:
+        from frontends.bench import spark  # noqa: PLC0415
+    except ModuleNotFoundError:
+        _refuse("The benchmark cannot run", "Spark is not installed: pip install 'stanzaq[spark]'")
+
+    raise typer.Exit(_served("The benchmark", partial(spark.main, as_json=as_json, quick=quick)))
 
 
 @app.command()

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from broker.analytics import facts, inputs
+from broker.analytics import facts, history, inputs
 from broker.analytics.faults import Unreadable, told
 from broker.analytics.render import console as on_console
 from broker.analytics.render import files
@@ -44,9 +45,20 @@ class Asked:
 
 def capacity(asked: Asked) -> int:
     """Make a report of a Redis or of a history, print it and write it; 1 with one line when that cannot be."""
+    return _told(partial(_capacity, asked))
+
+
+def collect(url: str, out: str, master: str | None, *, lossy: bool) -> int:
+    """Add to a history; 1 with one line when that cannot be."""
+    return _told(partial(_collect, url, out, master, lossy=lossy))
+
+
+def _told(work: Callable[[Console], None]) -> int:
+    """Work, and say of what cannot be done why, and of a fault of ours everything."""
+    # What is told on the way is for people, and goes where it disturbs no pipe.
     talk = Console(stderr=True, highlight=False)
     try:
-        _capacity(asked, talk)
+        work(talk)
     except Exception as fault:
         line = told(fault)
         if line is None:
@@ -57,12 +69,18 @@ def capacity(asked: Asked) -> int:
     return 0
 
 
+def _collect(url: str, out: str, master: str | None, talk: Console, *, lossy: bool) -> None:
+    with talk.status("starting Spark") as status, session(master) as spark:
+        collected = history.collect(url, out, spark=spark, lossy=lossy, tell=status.update)
+    lost = "" if collected.lost == 0 else f"; lost: {'unknown' if collected.lost is None else f'{collected.lost:,}'}"
+    Console(highlight=False).print(f"collected: {collected.records:,}{lost}")
+
+
 def _capacity(asked: Asked, talk: Console) -> None:
     formats = [name.strip() for name in asked.formats.split(",") if name.strip()]
     files.check(asked.out, formats)
     target_s = _seconds("--target-wait-p95", asked.target)
     first, last = _time("--from", asked.begin), _time("--to", asked.end)
-    # What is told on the way is for people, and goes where it disturbs no pipe.
     with _progress(talk, _MORE_STEPS + len(facts.STEPS)) as step:
         step("starting Spark")
         with session(asked.master) as spark:

@@ -3,10 +3,15 @@
 Through Hadoop's file system, as Spark itself does, so that executors elsewhere find the same.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
+
+from broker.analytics.faults import Unreadable
 
 
 class Folder:
@@ -18,8 +23,9 @@ class Folder:
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
         hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
         self._path = jvm.org.apache.hadoop.fs.Path
-        self._system = self._path(path).getFileSystem(hadoop)
-        self.path = self._system.makeQualified(self._path(path)).toString().rstrip("/")
+        with _told(path):
+            self._system = self._path(path).getFileSystem(hadoop)
+            self.path = self._system.makeQualified(self._path(path)).toString().rstrip("/")
 
     def of(self, name: str) -> str:
         """Give the path of something in it."""
@@ -44,10 +50,11 @@ class Folder:
     def write(self, name: str, text: str) -> None:
         """Write a small file whole or not at all."""
         aside = self._aside()
-        stream = self._system.create(self._path(aside))
-        stream.write(bytearray(text.encode()))
-        stream.close()
-        self._rename(aside, name)
+        with _told(self.path):
+            stream = self._system.create(self._path(aside))
+            stream.write(bytearray(text.encode()))
+            stream.close()
+            self._rename(aside, name)
 
     def append(self, frame: DataFrame, name: str) -> None:
         """Add rows to those under a name, as one Parquet file, whole or not at all."""
@@ -78,3 +85,14 @@ class Folder:
         if not self._system.rename(self._path(path), self._path(self.of(name))):
             msg = f"{path} could not be renamed to {name}"
             raise OSError(msg)
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Say of a file system that refuses which folder it was and what to do."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        said = str(error.java_exception.getMessage() or error.java_exception).splitlines()[0]
+        msg = f"the folder {path} cannot be used ({said[:200]}): name one that this user may write to, and Spark can reach"
+        raise Unreadable(msg) from error

@@ -61,7 +61,8 @@ def of_redis(  # noqa: PLR0913  (what is to be read, and how)
     before = snapshot(servers, options)
     attempts = _kept(spark.read.format("stanzaq").options(**given).load().where(_within(first, last)), first, last)
     gaps = _trimmed(before, snapshot(servers, options), first, last)
-    waiting = census.waiting(spark, standing, given)
+    waiting = census.waiting(spark, standing, given).persist(StorageLevel.MEMORY_AND_DISK)
+    _read(waiting)
     return Inputs(
         attempts, waiting, census.census(spark, standing), spark.createDataFrame(gaps, history.GAPS), first, last
     )
@@ -113,18 +114,22 @@ def _within(first: datetime | None, last: datetime | None, column: str = "closed
 def _kept(attempts: DataFrame, first: datetime | None, last: datetime | None) -> DataFrame:
     """Read all rows now, and keep them; refuses when there are none."""
     kept = attempts.select(*_TOLD).persist(StorageLevel.MEMORY_AND_DISK)
+    if not _read(kept):
+        span = " and ".join(f"{what} {at:%Y-%m-%dT%H:%M:%SZ}" for what, at in (("from", first), ("before", last)) if at)
+        msg = f"no attempt was closed {span or 'yet'}: choose another interval, or wait until work is done"
+        raise Unreadable(msg)
+    return kept
+
+
+def _read(kept: DataFrame) -> int:
+    """Let rows that are to be kept be read now; gives how many they are."""
     try:
-        rows = kept.count()
+        return kept.count()
     except PySparkException as error:
         line = told(error)
         if line is None:
             raise
         raise Unreadable(line) from error
-    if not rows:
-        span = " and ".join(f"{what} {at:%Y-%m-%dT%H:%M:%SZ}" for what, at in (("from", first), ("before", last)) if at)
-        msg = f"no attempt was closed {span or 'yet'}: choose another interval, or wait until work is done"
-        raise Unreadable(msg)
-    return kept
 
 
 def _trimmed(

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from broker.analytics.faults import Unreadable
@@ -47,10 +49,19 @@ def session(master: str | None = None, **settings: str) -> Iterator[SparkSession
     if local:
         # What runs tasks is this Python, and not what the PATH calls one.
         os.environ["PYSPARK_PYTHON"] = sys.executable
+        # Spark says at length how it logs before anybody can tell it not to.
+        os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "conf"))
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     given = {name.replace("_", "."): value for name, value in settings.items()}
     for name, value in {**_ALWAYS, **(_LOOPBACK if local else {}), **given}.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except (Py4JJavaError, PySparkRuntimeError) as error:
+        cause = error.java_exception if isinstance(error, Py4JJavaError) else error
+        said = next(iter(str(cause).splitlines()), "")
+        msg = f"Spark cannot be started at {master or 'what spark-submit says'} ({said[:200]}): correct --master, or see there"
+        raise Unreadable(msg) from error
     try:
         spark.sparkContext.setLogLevel("ERROR")
         spark.dataSource.register(StanzaqSource)

@@ -59,8 +59,8 @@ LOGGED: Final = {"by": "publisher", "body": "body", "id": "item", "key": "key", 
 PARTITION_KEYS: Final = "sq:{*}:%s"
 """What the keys of one name look like to a SCAN; `place_of` says which of them are partitions'."""
 
-_PARTITION_KEY: Final = re.compile(r"sq:\{(.+)\}:\w+")
-_PLACE: Final = re.compile(r"(.+)@([^@/]+)/(\d+)")
+_PARTITION_KEY: Final = re.compile(r"sq:\{(.+)\}:\w+", re.DOTALL)
+_PLACE: Final = re.compile(r"(.+)@([^@/]+)/(\d+)", re.DOTALL)
 
 
 class Place(NamedTuple):

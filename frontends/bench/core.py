@@ -58,13 +58,13 @@ class Bench:
             raise RuntimeError(msg)
         return reply
 
-    async def open(self) -> None:
+    async def open(self, journal_max: int = 10_000) -> None:
         """Make the partition."""
         options = {
             "lock_ms": 600_000,
             "max_deliveries": 20,
             "dead_letters": "1",
-            "journal_max": 10_000,
+            "journal_max": journal_max,
             "partitions": 1,
             "ordered": "0",
             "queueing": "1",

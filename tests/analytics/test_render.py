@@ -132,7 +132,7 @@ def test_nothing_is_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     out = tmp_path / "report"
     files.write(MADE, out, ["json"])
-    monkeypatch.setitem(files.FORMATS, "csv", fail)  # type: ignore[arg-type]
+    monkeypatch.setitem(files.FORMATS, "csv", fail)
     with pytest.raises(Unreadable, match=r"--out .* cannot be written: No space left on device"):
         files.write(report(idle()), out, ["json", "csv"])
     assert len(json.loads((out / "capacity.json").read_text())["nodes"]) == 3

@@ -1,16 +1,18 @@
 """What `spark.read.format("stanzaq")` gives is what stands in Redis, each row once."""
 
+import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from broker import keys
-from broker.analytics.faults import told
+from broker.analytics.faults import Unreadable, told
 from broker.journal.schema import FIELDS, record
 from broker.model.names import Partition
-from tests.analytics.conftest import Journals, numbers
+from tests.analytics.conftest import Journals, numbers, taken
 from tests.lua.driver import T0, Queue
 
 Read = Callable[..., DataFrame]
@@ -43,7 +45,7 @@ def worked(queue: Queue) -> None:
 def test_rows_are_the_records_of_scripts(queue: Queue, read: Read) -> None:
     """Each record that a script wrote is a row, field by field as `record` reads it."""
     worked(queue)
-    raw = queue.client.xrange(queue.key("journal"))
+    raw: Any = queue.client.xrange(queue.key("journal"))
     expected = [(offset.decode(), record(fields)) for offset, fields in raw]
     assert {found["type"] for _, found in expected} == {"acknowledged", "released", "expired", "dead-lettered"}
     rows = read().orderBy("offset").collect()
@@ -147,17 +149,17 @@ def test_filter_by_type(journals: Journals, read: Read) -> None:
         ({"startingOffsets": f'{{"jobs@ab12/0": "{T0 + 4_000}-0/5"}}', "subscribe": "jobs"}, range(5, 10)),
     ],
 )
-def test_options(journals: Journals, read: Read, options: dict[str, str], numbered: range) -> None:
+def test_options(journals: Journals, options: dict[str, str], numbered: range) -> None:
     """Nodes, offsets and times may be chosen by options."""
     journals.write(JOBS, 10)
     journals.write(Partition("others", "ab12"), 10, first=10)
-    assert numbers(read(**options)) == list(numbered)
+    assert taken(url=journals.url, **options) == list(numbered)
 
 
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({"startingOffset": "earliest"}, "there is no option 'startingoffset'"),
+        ({"startingOffset": "earliest"}, "there is no option 'startingOffset'"),
         ({"stream": "inflight"}, "the option stream: 'inflight' is none of journal, log"),
         ({"minPartitions": "0"}, "the option minPartitions: '0' is no number from 1 on"),
         ({"failOnDataLoss": "maybe"}, "the option failOnDataLoss"),
@@ -172,10 +174,11 @@ def test_options(journals: Journals, read: Read, options: dict[str, str], number
         ({"readFrom": "replica"}, "no replica of"),
     ],
 )
-def test_bad_options(journals: Journals, read: Read, options: dict[str, str], line: str) -> None:
+def test_bad_options(journals: Journals, options: dict[str, str], line: str) -> None:
     """An option that cannot be is refused with one line that says which and what to do."""
     journals.write(JOBS, 1)
-    assert refused(lambda: read(**options).count()).startswith(line)
+    with pytest.raises(Unreadable, match=f"^{re.escape(line)}.*$"):
+        taken(**{"url": journals.url, **options})
 
 
 @pytest.mark.parametrize(
@@ -190,10 +193,17 @@ def test_bad_options(journals: Journals, read: Read, options: dict[str, str], li
         ({**Journals.record(1, T0), "reason": b"\xff"}, "is torn: "),
     ],
 )
-def test_bad_records(journals: Journals, read: Read, fields: dict[str, str], line: str) -> None:
+def test_bad_records(journals: Journals, fields: dict[str, str], line: str) -> None:
     """A record that is torn, or newer than the program, is named; nothing is read past it."""
     journals.write(JOBS, 2)
-    offset = journals.client.xadd(keys.of_partition("journal", JOBS), fields)
-    told_line = refused(lambda: read().count())
-    assert told_line.startswith("journal of jobs@ab12/0: ") and line in told_line
-    assert offset.decode() in told_line or "after" in told_line
+    offset = journals.client.xadd(keys.of_partition("journal", JOBS), fields).decode()
+    where = f"^journal of jobs@ab12/0: (the record {offset}|a record after {T0}-0) "
+    with pytest.raises(Unreadable, match=f"{where}{re.escape(line)}.*$"):
+        taken(url=journals.url)
+
+
+def test_one_line_of_what_spark_says(journals: Journals, read: Read) -> None:
+    """What a task or a plan refuses is found again in what Spark makes of it."""
+    assert refused(lambda: read(stream="inflight").count()).startswith("the option stream: ")
+    journals.client.xadd(keys.of_partition("journal", JOBS), {"type": "acknowledged"})
+    assert " is torn: " in refused(lambda: read().count())

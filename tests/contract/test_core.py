@@ -77,6 +77,24 @@ async def declared(core: RedisCore, node: str, **options: str) -> None:
     assert await core.ask(Declare(node, ALICE, fields)) == Declared(node)
 
 
+async def test_the_length_of_a_journal(make_core: MakeCore, store: Store, node: str) -> None:
+    """A journal keeps about as many records as are set, the youngest."""
+    core, door = await make_core(journal_records=100)
+    await declared(core, node)
+    await core.ask(Subscribe(node, W1, W1, 100))
+    for _ in range(4):
+        await asyncio.gather(*(core.ask(item(node)) for _ in range(100)))
+        retracts = [Retract(node, W1, delivery.item_id, delivery.token) for delivery in door.deliveries]
+        door.deliveries.clear()
+        assert len(retracts) == 100
+        await asyncio.gather(*map(core.ask, retracts))
+    async with store.client() as client:
+        (key,) = [key async for key in client.scan_iter(match=f"sq:{{{node}@*:journal")]
+        # Redis trims whole blocks of a hundred.
+        assert 100 <= await client.xlen(key) <= 200
+        assert (await client.xinfo_stream(key))["entries-added"] == 400
+
+
 async def test_a_life(core: RedisCore, door: Door, node: str) -> None:
     """The main flow: declare, publish, subscribe, deliver, renew, unlock, retract, replay, unsubscribe (Q13-Q34)."""
     await declared(core, node)

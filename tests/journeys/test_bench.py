@@ -55,3 +55,17 @@ def test_partitions(tmp_path: Path) -> None:
         for what in ("", "_process", "_redis")
     ]
     assert all(row["ratio"] <= 1.1 for name, row in rows.items() if row["unit"] == "cores"), "more than there is"
+
+
+def test_spark(tmp_path: Path) -> None:
+    """How fast Spark reads journals, against a bare loop, with how much memory, and what a queue at work feels of it."""
+    rows = _rows(tmp_path, "spark")
+    assert list(rows) == [
+        "spark_rows",
+        "spark_against_xrange",
+        "spark_memory",
+        "flow",
+        "flow_latency_p50",
+        "flow_latency_p95",
+    ]
+    assert all(row["ceiling"] > 0 for row in rows.values())

@@ -1,8 +1,14 @@
 """The journal's schema is the contract of whoever reads journals."""
 
-import pytest
+from fnmatch import fnmatchcase
 
-from broker.journal.schema import FIELDS, STORED, Kind, record
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker import keys
+from broker.journal.schema import FIELDS, LOGGED, PARTITION_KEYS, STORED, VERSION, Kind, Place, place_of, record
+from broker.model.names import Partition
 
 
 def test_fields_are_distinct_and_told() -> None:
@@ -16,6 +22,39 @@ def test_fields_are_distinct_and_told() -> None:
 def test_kinds() -> None:
     """Design §5: an attempt ends in one of five ways."""
     assert [kind.value for kind in Kind] == ["acknowledged", "released", "expired", "bounced", "dead-lettered"]
+
+
+PLACES = st.builds(
+    Partition,
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
+    st.text("0123456789abcdef", min_size=1),
+    st.integers(0, 1023),
+)
+
+
+@given(PLACES, st.sampled_from([key.name for key in keys.TABLE if key.holder == "partition"]))
+def test_whose_key_it_is(partition: Partition, name: str) -> None:
+    """A partition's key says whose it is, as the table of keys writes it; `str` writes the same and is read again."""
+    place = place_of(keys.of_partition(name, partition))
+    assert place == (partition.node, partition.incarnation, partition.number)
+    assert str(place) == str(partition) and Place.parse(str(partition)) == place
+    assert fnmatchcase(keys.of_partition(name, partition), PARTITION_KEYS % name)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [keys.of_node("node", "jobs"), keys.of_jid("nodes", "a@x"), keys.of_service("due"), "sq:{a@b/c}:log", "other"],
+)
+def test_keys_of_nothing_else(key: str) -> None:
+    """No other key is taken for a partition's."""
+    assert place_of(key) is None
+
+
+def test_streams() -> None:
+    """The fields of the log are those that the table of keys names, in its order; both streams are in the table."""
+    assert keys.BY_NAME["log"].meaning.partition(": ")[2] == ", ".join(LOGGED)
+    assert all(keys.BY_NAME[name].type == "stream" for name in ("journal", "log"))
+    assert VERSION not in STORED
 
 
 _LINE = "f1 9 7 2 4503599627370495 1700000000000-3 1700000000100 205 9 w@x/é é an item é"
@@ -42,9 +81,12 @@ def test_record() -> None:
     }
 
 
-@pytest.mark.parametrize("line", ["", "f1 9 7", _LINE.replace("205", "many")])
+@pytest.mark.parametrize(
+    "line",
+    ["", "f1 9 7", _LINE.replace("205", "many"), _LINE.replace(" 9 w@x", " 8 w@x"), _LINE.replace(" 9 w", " 99 w")],
+)
 def test_no_record(line: str) -> None:
     """What no script has written is a fault, not a record of nothing."""
     stored = {"type": "released", "closed": "1700000000200", "lock": line, "reason": ""}
-    with pytest.raises(ValueError, match=r"unpack|invalid literal"):
+    with pytest.raises(ValueError, match=r"unpack|invalid literal|not as long"):
         record({name.encode(): value.encode() for name, value in stored.items()})

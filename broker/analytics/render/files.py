@@ -24,6 +24,9 @@ MARK: Final = "stanzaq-report.txt"
 
 def check(directory: Path, formats: Sequence[str]) -> None:
     """Refuse what could not be written, before there is anything to write."""
+    if not formats:
+        msg = f"--format names nothing: write one or more of {', '.join(FORMATS)}"
+        raise Unreadable(msg)
     for name in formats:
         if name not in FORMATS:
             msg = f"--format {name[:60]!r} is none of {', '.join(FORMATS)}"

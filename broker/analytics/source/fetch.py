@@ -6,7 +6,7 @@ has lost by then, so that what went unread is noticed, and nothing else is taken
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
@@ -46,42 +46,64 @@ def lost(piece: Piece, missing: int | None, *, refuse: bool) -> None:
     _log.warning("%s; reading goes on without them", what)
 
 
-def fetch(servers: Servers, process: Process, piece: Piece, manner: Manner) -> Iterator[Sequence[Entry]]:
-    """Give the entries of a piece, in order; follows the stream when its slot moves to another process."""
+def fetch(
+    servers: Servers, process: Process, pieces: Iterable[Piece], manner: Manner
+) -> Iterator[tuple[Piece, Sequence[Entry]]]:
+    """Give the entries of each piece, in order; follows a stream when its slot moves to another process."""
+    pace = _Pace(manner.rows_per_second)
     with ExitStack() as stack:
-        reader = _Reader(piece, manner)
         link = stack.enter_context(servers.link(process))
-        moves = 0
-        while not reader.done:
-            try:
-                yield from reader.read(link)
-            except AskError as error:
-                moves += 1
-                if moves > _MOVES:
-                    msg = f"{piece.key} moves from one node of the cluster to another without end: look at the cluster"
-                    raise Unreadable(msg) from error
-                # While a stream is on its way it is asked for again; when it has arrived, who had it says where.
-                time.sleep(_MOVE_SECONDS)
-                stack.close()
-                if isinstance(error, MovedError):
-                    process = Process(error.host, error.port)
-                link = stack.enter_context(servers.link(process))
+        for piece in pieces:
+            reader = _Reader(piece, manner, pace)
+            moves = 0
+            while not reader.done:
+                try:
+                    for entries in reader.read(link):
+                        yield piece, entries
+                except AskError as error:
+                    moves += 1
+                    if moves > _MOVES:
+                        msg = f"{piece.key} moves between nodes of the cluster without end: look at the cluster"
+                        raise Unreadable(msg) from error
+                    # While a stream is on its way it is asked for again; when it has arrived, who had it says where.
+                    time.sleep(_MOVE_SECONDS)
+                    stack.close()
+                    if isinstance(error, MovedError):
+                        process = Process(error.host, error.port)
+                    link = stack.enter_context(servers.link(process))
+
+
+class _Pace:
+    """Keeps to a limit of rows a second; None: there is none."""
+
+    def __init__(self, rows_per_second: float | None) -> None:
+        """Begin now."""
+        self._rows_per_second = rows_per_second
+        self._began = time.monotonic()
+        self._rows = 0
+
+    def at_once(self, count: int) -> int:
+        """Give how many rows may be asked for at once: no more than a second's."""
+        return count if self._rows_per_second is None else max(1, min(count, int(self._rows_per_second)))
+
+    def keep(self, rows: int) -> None:
+        """Wait until so many rows more may have been read."""
+        if self._rows_per_second is not None:
+            self._rows += rows
+            time.sleep(max(0.0, self._began + self._rows / self._rows_per_second - time.monotonic()))
 
 
 class _Reader:
     """How far one piece was read."""
 
-    def __init__(self, piece: Piece, manner: Manner) -> None:
+    def __init__(self, piece: Piece, manner: Manner, pace: _Pace) -> None:
         """Begin at its start."""
         self._piece = piece
         self._manner = manner
-        self._count = manner.count
-        if manner.rows_per_second is not None:
-            self._count = max(1, min(manner.count, int(manner.rows_per_second)))
+        self._pace = pace
+        self._count = pace.at_once(manner.count)
         self._after = piece.after
         self._before = piece.before
-        self._rows = 0
-        self._began = time.monotonic()
         self.done = False
 
     def read(self, link: Link) -> Iterator[Sequence[Entry]]:
@@ -93,13 +115,12 @@ class _Reader:
                 self._watch(_state(link.receive))
             if entries:
                 self._after = Id.parse(entries[-1][0])
-                self._rows += len(entries)
                 if self._before is not None:
                     self._before += len(entries)
             # What is lost after the end is no loss: at the end nothing more is asked.
             self.done = len(entries) < self._count or self._after >= self._piece.upto
+            self._pace.keep(len(entries))
             if not self.done:
-                self._pause()
                 self._request(link)
             if entries:
                 yield entries
@@ -108,10 +129,6 @@ class _Reader:
         link.send("XRANGE", self._piece.key, f"({self._after}", str(self._piece.upto), "COUNT", self._count)
         if self._manner.watched:
             link.send("XINFO", "STREAM", self._piece.key)
-
-    def _pause(self) -> None:
-        if self._manner.rows_per_second is not None:
-            time.sleep(max(0.0, self._began + self._rows / self._manner.rows_per_second - time.monotonic()))
 
     def _watch(self, state: dict[bytes, Any] | None) -> None:
         """Notice what the stream lost after the place that the reply began at; None: there is no stream any more."""

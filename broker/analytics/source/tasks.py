@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from typing import Final
 
 import pyarrow as pa
@@ -59,7 +60,8 @@ def rows(options: Options, task: InputPartition, kinds: frozenset[str] | None = 
     manner = Manner(stream.count, stream.watched, options.fail_on_data_loss, task.rows_per_second)
     servers = Servers(options.url, options.read_from)
     wanted = None if kinds is None else frozenset(kind.encode() for kind in kinds)
-    for piece in task.work.pieces:
-        entries = fetch(servers, task.work.process, piece, manner)
-        while gathered := list(chain.from_iterable(islice(entries, stream.gather))):
+    fetched = fetch(servers, task.work.process, task.work.pieces, manner)
+    for piece, found in groupby(fetched, itemgetter(0)):
+        chunks = map(itemgetter(1), found)
+        while gathered := list(chain.from_iterable(islice(chunks, stream.gather))):
             yield stream.decode(piece.place, gathered, wanted)

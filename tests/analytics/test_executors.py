@@ -1,0 +1,90 @@
+"""Executors of another machine have nothing but Python with its libraries: the rest comes from the driver."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.model.names import Partition
+from tests.analytics.conftest import Journals
+from tests.analytics.standalone import Standalone
+
+PROGRAM = """
+import json, sys
+from broker.analytics import inputs
+from broker.analytics.session import session
+
+def where(_):
+    from broker.analytics.source import tasks
+    import os
+    yield tasks.__file__, os.getcwd()
+
+with session(sys.argv[1], **json.loads(sys.argv[3])) as spark:
+    found = inputs.of_redis(sys.argv[2], spark=spark)
+    rows = sorted(row["token"] for row in found.attempts.select("token").collect())
+    places = spark.sparkContext.parallelize(range(2), 2).mapPartitions(where).collect()
+    print(json.dumps({"rows": rows, "tasks": found.attempts.rdd.getNumPartitions(), "places": places}))
+"""
+
+SETTINGS = {
+    "spark_driver_host": "127.0.0.1",
+    "spark_driver_bindAddress": "127.0.0.1",
+    "spark_driver_memory": "512m",
+    "spark_executor_memory": "512m",
+    "spark_executor_cores": "1",
+    "spark_locality_wait": "0",
+    "spark_scheduler_minRegisteredResourcesRatio": "1.0",
+    "spark_executor_extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark_driver_extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark_sql_codegen_wholeStage": "false",
+}
+
+
+@pytest.mark.timeout(240)
+def test_a_master_and_two_workers(journals: Journals, tmp_path: Path) -> None:
+    """Two executors share the read; what they run of this program was sent to them."""
+    for number in range(2):
+        journals.write(Partition("jobs", "ab12", number), 500, first=1_000 * number)
+    with Standalone(tmp_path) as spark:
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, spark.url, journals.url, json.dumps(SETTINGS)],
+            env={"PATH": os.environ["PATH"], "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=200,
+        )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["rows"] == [*range(500), *range(1_000, 1_500)]
+    assert said["tasks"] == 2
+    assert all("stanzaq.zip" in path for path, _ in said["places"])
+    assert {Path(directory).is_relative_to(tmp_path) for _, directory in said["places"]} == {True}
+    assert len({directory for _, directory in said["places"]}) == 2
+
+
+@pytest.mark.parametrize(
+    ("master", "environment", "line"),
+    [
+        ("nonsense", {"PATH": os.environ["PATH"]}, "Spark cannot be started at nonsense ("),
+        ("local[1]", {"PATH": "/nowhere"}, "java is missing, which runs Spark: apt-get install openjdk-17"),
+    ],
+)
+def test_no_session(tmp_path: Path, master: str, environment: dict[str, str], line: str) -> None:
+    """Where Spark cannot be started, one line says why."""
+    program = "import sys; from broker.analytics.session import session; session(sys.argv[1]).__enter__()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, master],
+        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"broker.analytics.faults.Unreadable: {line}")

@@ -1,0 +1,202 @@
+"""`stanzaq report collect`: the history outlives the streams, has each record once, and says what it has not."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from broker.analytics import inputs
+from broker.analytics.faults import Unreadable
+from broker.analytics.history import MARK, collect, opened
+from broker.model.names import Partition
+from tests.analytics.conftest import SETTINGS, Journals
+from tests.lua.driver import T0, Queue
+
+JOBS = Partition("jobs", "ab12")
+OTHERS = Partition("others", "cd34", 5)
+
+
+def attempts(spark: SparkSession, path: Path) -> list[int]:
+    """Give which records a history has."""
+    found = inputs.of_history(str(path), spark=spark).attempts
+    rows = found.select("token").collect()
+    found.unpersist()
+    return sorted(row["token"] for row in rows)
+
+
+def test_collect_twice(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
+    """What was collected stays when the journals have lost it; the second time brings what is new."""
+    out = tmp_path / "history"
+    journals.write(JOBS, 100)
+    assert collect(journals.url, str(out), spark=spark).records == 100
+    journals.trim(JOBS, 0)
+    journals.write(JOBS, 10, first=86_400)
+    said: list[str] = []
+    collected = collect(journals.url, str(out), spark=spark, tell=said.append)
+    assert (collected.records, collected.lost) == (10, 0)
+    assert attempts(spark, out) == [*range(100), *range(86_400, 86_410)]
+    assert sorted(path.name for path in (out / "attempts").glob("day=*")) == ["day=2023-11-14", "day=2023-11-15"]
+    assert len(list((out / "census").glob("*.parquet"))) == 2
+    assert said[0] == "reading the journals" and said[-1] == "looking at what waits"
+    assert sorted(path.name for path in out.iterdir() if path.name[0] not in "._") == [
+        "attempts",
+        "census",
+        "checkpoint",
+        MARK,
+        "waiting",
+    ]
+
+
+def test_gaps(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
+    """Records that went in between are refused; if that is wished they are a gap of which the history tells."""
+    out = tmp_path / "history"
+    journals.write(JOBS, 100)
+    journals.write(OTHERS, 10, first=1_000)
+    collect(journals.url, str(out), spark=spark)
+    for partition, first in ((JOBS, 100), (OTHERS, 1_010)):
+        journals.write(partition, 50, first=first)
+    journals.trim(JOBS, 20)
+    with pytest.raises(Unreadable, match=r"^journal of jobs@ab12/0: 30 records after"):
+        collect(journals.url, str(out), spark=spark)
+    collected = collect(journals.url, str(out), spark=spark, lossy=True)
+    assert (collected.records, collected.lost) == (70, 30)
+    (gap,) = inputs.of_history(str(out), spark=spark).gaps.drop("noticed").collect()
+    assert tuple(gap) == ("jobs", "ab12", 0, f"{T0 + 99_000}-0", f"{T0 + 149_000}-0", 30)
+
+
+COLLECT = """
+import sys
+from broker.analytics.history import collect
+from broker.analytics.session import session
+with session("local[1]", **eval(sys.argv[3])) as spark:
+    collect(sys.argv[1], sys.argv[2], spark=spark, tell=lambda text: print(text, flush=True))
+"""
+
+
+def test_killed_half_way(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
+    """A collection that is killed while it writes leaves nothing that is read, and the next has each record once."""
+    out = tmp_path / "history"
+    for number in range(40):
+        journals.write(Partition("jobs", "ab12", number), 500, first=number * 1_000)
+    child = subprocess.Popen(
+        [sys.executable, "-c", COLLECT, journals.url, str(out), repr(SETTINGS)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 100
+        # A file is there from its first byte on, long before the increment is whole.
+        while not list((out / "attempts").glob("day=*/*.parquet")) and time.monotonic() < deadline:
+            time.sleep(0.001)
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    assert list((out / "attempts").glob("day=*/*.parquet"))
+    assert not list((out / "checkpoint" / "commits").glob("0"))
+    collect(journals.url, str(out), spark=spark)
+    assert attempts(spark, out) == [number * 1_000 + record for number in range(40) for record in range(500)]
+
+
+def test_what_waits(spark: SparkSession, queue: Queue, journals: Journals, tmp_path: Path) -> None:
+    """What waits is what the queue counts: not what is locked, done or kept, but what came back or is delayed."""
+    queue.open(revision=2, keep_items=100)
+    queue.subscribe("w@x/a", 3, revision="2")
+    queue.publish(*(f"i{number}" for number in range(8)), revision="2")
+    queue.run("retract", queue.asked("w@x/a", "i0"), revision="2")
+    queue.run("unlock", queue.given_back("w@x/a", "i1", delay_ms=60_000), revision="2")
+    queue.publish("i7", body="again", revision="2")
+    stats = queue.run("stats", revision="2").rows
+    out = tmp_path / "history"
+    collect(journals.url, str(out), spark=spark)
+    found = inputs.of_history(str(out), spark=spark)
+    assert sorted(row["item"] for row in found.waiting.collect()) == ["i1", "i5", "i6", "i7"]
+    (row,) = found.census.collect()
+    assert (row["waiting"], row["in_flight"]) == (stats[0], stats[3]) == (4, 3)
+    assert (row["credit"], row["subscribers"], row["journal_length"], row["journal_max"]) == (3, 1, 2, 1000)
+    assert row["journal_first"] < row["journal_last"] and row["used_memory"] > 0
+    live = inputs.of_redis(journals.url, spark=spark)
+    assert live.attempts.count() == 2 and live.gaps.count() == 0
+    assert sorted(row["item"] for row in live.waiting.collect()) == ["i1", "i5", "i6", "i7"]
+    live.attempts.unpersist()
+
+
+def test_intervals(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
+    """An interval has the attempts that closed in it, from Redis and from a history alike; a trimmed journal is a gap."""
+    journals.write(JOBS, 100)
+    collect(journals.url, str(tmp_path / "history"), spark=spark)
+    first, last = (datetime.fromtimestamp(T0 / 1000 + seconds, UTC) for seconds in (10, 20))
+    journals.trim(JOBS, 85)
+    for found, count in (
+        (inputs.of_history(str(tmp_path / "history"), first, last, spark=spark), 10),
+        (inputs.of_redis(journals.url, first, last, spark=spark), 5),
+    ):
+        assert found.attempts.count() == count
+        found.attempts.unpersist()
+        gaps = [(row["node"], row["before"], row["records"]) for row in found.gaps.collect()]
+        assert gaps == ([] if count == 10 else [("jobs", f"{T0 + 15_000}-0", None)])
+    with pytest.raises(Unreadable, match=r"^no attempt was closed from 2023-11-14T23:20:00Z: choose another"):
+        inputs.of_redis(journals.url, datetime(2023, 11, 14, 23, 20, tzinfo=UTC), spark=spark)
+    with pytest.raises(Unreadable, match=r"^--from 2023-11-14T22:13:40Z is not before --to 2023-11-14T22:13:30Z"):
+        inputs.of_redis(journals.url, last, first, spark=spark)
+
+
+@pytest.mark.parametrize(
+    ("mark", "line"),
+    [
+        (None, "is no history of stanzaq's: name a folder"),
+        ("{}", "cannot be read: name a folder"),
+        ("no json", "cannot be read: name a folder"),
+        ('{"format": "stanzaq-history", "version": 2}', "is a history of version 2, newer than this program"),
+    ],
+)
+def test_another_folder(spark: SparkSession, journals: Journals, tmp_path: Path, mark: str | None, line: str) -> None:
+    """A folder of something else is neither read nor written to."""
+    (tmp_path / "theirs.parquet").write_bytes(b"something")
+    if mark is not None:
+        (tmp_path / MARK).write_text(mark)
+    with pytest.raises(Unreadable, match=line):
+        opened(spark, str(tmp_path))
+    with pytest.raises(Unreadable, match="has something else in it" if mark is None else line):
+        collect(journals.url, str(tmp_path), spark=spark)
+    assert {path.name for path in tmp_path.iterdir()} <= {"theirs.parquet", MARK, f".{MARK}.crc"}
+
+
+@pytest.mark.parametrize("path", ["theirs/history", "nowhere://host/history"])
+def test_a_folder_that_cannot_be(spark: SparkSession, journals: Journals, tmp_path: Path, path: str) -> None:
+    """Where nothing can be written, one line says so."""
+    (tmp_path / "theirs").write_text("a file")
+    out = path if ":" in path else str(tmp_path / path)
+    with pytest.raises(Unreadable, match=r"^the folder .* cannot be used \(.*\): name one that this user may write to"):
+        collect(journals.url, out, spark=spark)
+
+
+def test_other_files(spark: SparkSession, tmp_path: Path) -> None:
+    """Parquet of something else in the place of attempts is refused by what it lacks."""
+    spark.range(3).write.parquet(str(tmp_path / "attempts"))
+    (tmp_path / MARK).write_text('{"format": "stanzaq-history", "version": 1}')
+    with pytest.raises(Unreadable, match=r"attempts lacks the columns attempt, bytes, .*: it is not what stanzaq has"):
+        inputs.of_history(str(tmp_path), spark=spark)
+
+
+def test_nothing_half_written(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
+    """A collection that fails leaves the history as it was."""
+    out = tmp_path / "history"
+    journals.write(JOBS, 10)
+    collect(journals.url, str(out), spark=spark)
+
+    def files() -> set[Any]:
+        return {path for path in out.rglob("*.parquet") if "_aside" not in path.parts}
+
+    before = files()
+    journals.client.xadd("sq:{jobs@ab12/0}:journal", {"torn": "1"})
+    with pytest.raises(Unreadable, match="is torn"):
+        collect(journals.url, str(out), spark=spark)
+    assert files() == before and attempts(spark, out) == list(range(10))

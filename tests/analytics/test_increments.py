@@ -1,0 +1,185 @@
+"""What `spark.readStream.format("stanzaq")` gives: increments, each row in exactly one, and of the size asked for."""
+
+import json
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from broker.analytics.faults import Unreadable, told
+from broker.analytics.source.increments import Increments, Told
+from broker.analytics.source.options import Options
+from broker.model.names import Partition
+from tests.analytics.conftest import Journals
+from tests.lua.driver import T0
+
+JOBS = Partition("jobs", "ab12")
+OTHERS = Partition("others", "cd34", 5)
+
+
+class Query:
+    """A streaming query as Spark runs it with `availableNow`, a run at a time; `end` is its checkpoint."""
+
+    def __init__(self, url: str) -> None:
+        """Begin without a checkpoint."""
+        self._url = url
+        self.end: Told | None = None
+
+    def run(self, **options: str) -> list[list[int]]:
+        """Give the rows of each increment until there are no more; after a fault the same increment is tried again."""
+        increments = Increments(Options.read({"url": self._url, **options}))
+        if self.end is None:
+            self.end = increments.initialOffset()
+        increments.prepareForTriggerAvailableNow()
+        limit = increments.getDefaultReadLimit()
+        found = []
+        # What goes in is what Spark gives: JSON.
+        while (end := json.loads(json.dumps(increments.latestOffset(self.end, limit)))) != self.end:
+            tasks = increments.partitions(self.end, end)
+            found.append(
+                sorted(t for task in tasks for rows in increments.read(task) for t in rows["token"].to_pylist())
+            )
+            self.end = end
+        return found
+
+
+def all_of(increments: list[list[int]]) -> list[int]:
+    """Give the rows of all increments."""
+    return list(chain.from_iterable(increments))
+
+
+@pytest.fixture
+def query(journals: Journals) -> Query:
+    """Give a query of all journals."""
+    return Query(journals.url)
+
+
+def test_each_row_once(journals: Journals, query: Query) -> None:
+    """Increments together are the journals, those of a node that is new in between too, and none is empty for nothing."""
+    journals.write(JOBS, 100)
+    assert query.run() == [[*range(100)]]
+    assert query.run() == []
+    journals.write(JOBS, 50, first=100)
+    journals.write(OTHERS, 30, first=1_000)
+    assert query.run() == [[*range(100, 150), *range(1_000, 1_030)]]
+
+
+@pytest.mark.parametrize("limit", range(1, 60, 7))
+def test_exact_limit(journals: Journals, query: Query, limit: int) -> None:
+    """With a limit each increment has exactly so many rows, as long as there are as many, however they are spread."""
+    journals.write(JOBS, 95)
+    journals.write(OTHERS, 5, first=1_000)
+    journals.write(Partition("jobs", "ab12", 1), 1, first=2_000)
+    found = query.run(maxOffsetsPerTrigger=str(limit))
+    assert [len(rows) for rows in found] == [limit] * (101 // limit) + [101 % limit] * (101 % limit > 0)
+    assert sorted(all_of(found)) == [*range(95), *range(1_000, 1_005), 2_000]
+    # What was counted in parts is known to be read: it may go.
+    journals.trim(JOBS, 0)
+    journals.write(JOBS, 3, first=95)
+    assert all_of(query.run(maxOffsetsPerTrigger=str(limit))) == [95, 96, 97]
+
+
+def test_idle_until_all_is_too_old(journals: Journals, query: Query) -> None:
+    """A journal that was read whole may lose everything: nothing went unread."""
+    journals.write(JOBS, 100)
+    query.run()
+    journals.trim(JOBS, 0)
+    assert query.run() == []
+    journals.write(JOBS, 10, first=100)
+    assert query.run() == [[*range(100, 110)]]
+
+
+@pytest.mark.parametrize("limit", [{}, {"maxOffsetsPerTrigger": "7"}])
+@pytest.mark.parametrize("left", [20, 0])
+def test_loss_in_between(journals: Journals, query: Query, limit: dict[str, str], left: int) -> None:
+    """What went between two increments is refused, and passed over if that is wished; then it goes on from there."""
+    journals.write(JOBS, 100)
+    query.run(**limit)
+    journals.write(JOBS, 50, first=100)
+    journals.trim(JOBS, left)
+    line = f"^journal of jobs@ab12/0: {50 - left} records after {T0 + 99_000}-0 went before they were read: "
+    for _ in range(2):
+        with pytest.raises(Unreadable, match=line):
+            query.run(**limit)
+    assert all_of(query.run(failOnDataLoss="false", **limit)) == [*range(150 - left, 150)]
+    journals.write(JOBS, 5, first=150)
+    assert query.run(**limit) == [[*range(150, 155)]]
+
+
+def test_a_new_node_that_lost_some(journals: Journals, query: Query) -> None:
+    """A node that was made since the last increment is to be read from its very first record."""
+    journals.write(JOBS, 10)
+    query.run()
+    journals.write(OTHERS, 10)
+    journals.trim(OTHERS, 4)
+    with pytest.raises(Unreadable, match=r"^journal of others@cd34/5: 6 records after 0-0 went"):
+        query.run()
+
+
+def test_deleted_node(journals: Journals, query: Query) -> None:
+    """A node that is not there any more is refused, and forgotten if that is wished."""
+    journals.write(JOBS, 10)
+    journals.write(OTHERS, 10, first=1_000)
+    query.run()
+    journals.client.delete("sq:{others@cd34/5}:journal")
+    with pytest.raises(Unreadable, match=r"^journal of others@cd34/5: records after "):
+        query.run()
+    assert query.run(failOnDataLoss="false") == [[]]
+    journals.write(JOBS, 10, first=10)
+    assert query.run() == [[*range(10, 20)]]
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        ({"startingOffsets": "latest"}, 100),
+        ({"startingTimestamp": str(T0 + 90_000)}, 90),
+        ({"startingOffsets": f'{{"{JOBS}": "{T0 + 69_000}-0"}}'}, 70),
+    ],
+)
+def test_starts(journals: Journals, query: Query, options: dict[str, str], first: int) -> None:
+    """It may begin with what is new, or from a time or offsets on; what comes to be later is read whole."""
+    journals.write(JOBS, 100)
+    assert all_of(query.run(**options)) == [*range(first, 100)]
+    journals.write(JOBS, 10, first=100)
+    journals.write(OTHERS, 10, first=1_000)
+    assert query.run(**options) == [[*range(100, 110), *range(1_000, 1_010)]]
+
+
+def test_an_end_is_refused() -> None:
+    """A stream has no end."""
+    with pytest.raises(Unreadable, match=r"^a stream has no end: "):
+        Increments(Options.read({"url": "redis://h", "endingTimestamp": str(T0)}))
+
+
+def test_in_spark(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
+    """Spark runs it so: exact increments, a checkpoint, and one line for what is refused."""
+
+    def run() -> list[int]:
+        started = (
+            spark.readStream.format("stanzaq")
+            .options(url=journals.url, maxOffsetsPerTrigger="40")
+            .load()
+            .writeStream.format("parquet")
+            .option("path", str(tmp_path / "out"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        started.awaitTermination(100)
+        batches: list[Any] = [json.loads(progress.json) for progress in started.recentProgress]
+        return [batch["numInputRows"] for batch in batches if batch["numInputRows"]]
+
+    journals.write(JOBS, 60)
+    journals.write(OTHERS, 5, first=1_000)
+    assert run() == [40, 25]
+    journals.write(JOBS, 5, first=60)
+    journals.trim(JOBS, 3)
+    with pytest.raises(PySparkException) as caught:
+        run()
+    assert str(told(caught.value)).startswith("journal of jobs@ab12/0: 2 records after ")
+    rows = spark.read.parquet(str(tmp_path / "out")).select("token").collect()
+    assert sorted(row["token"] for row in rows) == [*range(60), *range(1_000, 1_005)]

@@ -1,0 +1,150 @@
+"""Records that go before they are read, or while: noticed exactly, refused, or told of and passed over."""
+
+import logging
+import time
+
+import pytest
+
+from broker.analytics.faults import Unreadable
+from broker.analytics.source.fetch import Manner, fetch
+from broker.analytics.source.offsets import MOST, Id, Offset
+from broker.analytics.source.options import Options
+from broker.analytics.source.plan import begin
+from broker.analytics.source.reader import Reader
+from broker.analytics.source.servers import Servers
+from broker.analytics.source.snapshot import snapshot
+from broker.model.names import Partition
+from tests.analytics.conftest import Journals, taken
+from tests.lua.driver import T0
+
+JOBS = Partition("jobs", "ab12")
+STRICT = Manner(100, watched=True, refuse=True)
+LENIENT = Manner(100, watched=True, refuse=False)
+
+
+class Reading:
+    """A read of one journal, chunk by chunk, from the snapshot that it was made at."""
+
+    def __init__(self, journals: Journals, manner: Manner) -> None:
+        """Take the snapshot."""
+        servers = Servers(journals.url)
+        (bounds,) = snapshot(servers, Options(journals.url)).values()
+        piece = begin(bounds, Offset(Id(0)))
+        self._entries = fetch(servers, bounds.process, [piece], manner)
+
+    def chunk(self) -> list[int]:
+        """Read on a little: two chunks are on their way when the first is here."""
+        return [int(offset.partition(b"-")[0]) // 1000 - T0 // 1000 for offset, _ in next(self._entries, (None, []))[1]]
+
+    def rest(self) -> list[int]:
+        """Read to the end."""
+        found = []
+        while chunk := self.chunk():
+            found += chunk
+        return found
+
+
+def test_trim_behind_the_reader(journals: Journals) -> None:
+    """What goes after it was read is no loss, to the last record, at the bounds of a chunk too."""
+    journals.write(JOBS, 1_000)
+    reading = Reading(journals, STRICT)
+    assert reading.chunk() == list(range(100))
+    # The next chunk was asked for already; what comes after it stays.
+    journals.trim(JOBS, 800)
+    assert reading.chunk() == list(range(100, 200))
+    journals.trim(JOBS, 700)
+    assert reading.rest() == list(range(200, 1_000))
+
+
+@pytest.mark.parametrize("keep", [799, 100, 0])
+def test_trim_before_the_reader(journals: Journals, caplog: pytest.LogCaptureFixture, keep: int) -> None:
+    """What goes before it was read is loss: refused, or told of to the record."""
+    journals.write(JOBS, 1_000)
+    strict, lenient = Reading(journals, STRICT), Reading(journals, LENIENT)
+    for reading in (strict, lenient):
+        reading.chunk()
+        # The second chunk is on its way: only now it is here for sure.
+        reading.chunk()
+    journals.trim(JOBS, keep - 100 if keep > 100 else keep)
+    missing = 1_000 - 300 - (keep - 100 if keep > 100 else keep)
+    with pytest.raises(Unreadable, match=f"^journal of jobs@ab12/0: {missing} records after {T0 + 299_000}-0 went"):
+        strict.rest()
+    with caplog.at_level(logging.WARNING, "stanzaq"):
+        rest = lenient.rest()
+    assert rest == [*range(200, 300), *range(1_000 - (keep - 100 if keep > 100 else keep), 1_000)]
+    assert f"{missing} records" in caplog.text
+
+
+def test_a_full_journal(journals: Journals) -> None:
+    """A journal that loses as many as it gains is read whole if the reader is faster."""
+    journals.write(JOBS, 1_000)
+    reading = Reading(journals, STRICT)
+    found = reading.chunk()
+    for number in range(8):
+        journals.write(JOBS, 100, first=1_000 + 100 * number)
+        journals.trim(JOBS, 1_000)
+        found += reading.chunk()
+    assert found + reading.rest() == list(range(1_000))
+
+
+def test_deleted_under_the_reader(journals: Journals) -> None:
+    """A node that is deleted takes its journal along: the reader does not take that for its end."""
+    journals.write(JOBS, 1_000)
+    reading = Reading(journals, STRICT)
+    reading.chunk()
+    journals.client.flushall()
+    with pytest.raises(Unreadable, match=r"^journal of jobs@ab12/0: records after .* went before they were read: "):
+        reading.rest()
+
+
+def test_a_part_from_the_middle(journals: Journals) -> None:
+    """Where nobody has counted, the first record that is left tells whether any is missing."""
+    journals.write(JOBS, 1_000)
+    servers = Servers(journals.url)
+    (bounds,) = snapshot(servers, Options(journals.url)).values()
+    piece = begin(bounds, Offset(Id(0)))._replace(after=Id(T0 + 499_999, MOST), before=None)
+    journals.trim(JOBS, 500)
+    assert sum(len(chunk) for _, chunk in fetch(servers, bounds.process, [piece], STRICT)) == 500
+    journals.trim(JOBS, 499)
+    with pytest.raises(Unreadable, match="records after"):
+        list(fetch(servers, bounds.process, [piece], STRICT))
+
+
+@pytest.mark.parametrize(("counted", "many"), [("", "records"), ("/100", "150 records")])
+def test_offsets_that_are_gone(journals: Journals, counted: str, many: str) -> None:
+    """Who asks for what came after a record is told that it is gone, unless loss is no failure."""
+    journals.write(JOBS, 1_000)
+    journals.trim(JOBS, 750)
+    offsets = f'{{"{JOBS}": "{T0 + 99_000}-0{counted}"}}'
+    line = f"^journal of jobs@ab12/0: {many} after {T0 + 99_000}-0 went before they were read: .*failOnDataLoss=false"
+    with pytest.raises(Unreadable, match=line):
+        taken(url=journals.url, startingOffsets=offsets)
+    assert taken(url=journals.url, startingOffsets=offsets, failOnDataLoss="false") == list(range(250, 1_000))
+
+
+def test_all_is_gone(journals: Journals) -> None:
+    """A journal of which nothing is left is no empty one to whoever has counted."""
+    journals.write(JOBS, 10)
+    journals.trim(JOBS, 0)
+    assert taken(url=journals.url) == []
+    with pytest.raises(Unreadable, match="5 records"):
+        taken(url=journals.url, startingOffsets=f'{{"{JOBS}": "{T0 + 4_000}-0/5"}}')
+
+
+def test_the_log_loses_nothing(journals: Journals) -> None:
+    """An entry of the log that goes was done with: that is no loss."""
+    key = "sq:{jobs@ab12/0}:log"
+    for number in range(5):
+        journals.client.xadd(key, {"by": "a@x", "body": b"x"}, id=f"{T0 + number}-0")
+    journals.client.xtrim(key, maxlen=2, approximate=False)
+    reader = Reader(Options(journals.url, "log", starting_offsets={str(JOBS): Offset(Id(T0))}))
+    assert sum(rows.num_rows for task in reader.partitions() for rows in reader.read(task)) == 2
+
+
+def test_rows_per_second(journals: Journals) -> None:
+    """A limit holds from the first second on, for all partitions that a task reads together."""
+    for number in range(4):
+        journals.write(Partition("jobs", "ab12", number), 10, first=10 * number)
+    began = time.monotonic()
+    assert taken(url=journals.url, maxRowsPerSecond="20") == list(range(40))
+    assert time.monotonic() - began >= 1.9

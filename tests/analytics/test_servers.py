@@ -1,0 +1,197 @@
+"""The streams of a cluster, of what sentinels watch, and of replicas: the rows are the same, and each comes once."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from pyspark.sql import SparkSession
+from redis.crc import key_slot
+
+from broker import keys
+from broker.analytics.census import standings
+from broker.analytics.faults import Unreadable
+from broker.analytics.source.columns import attempts
+from broker.analytics.source.fetch import Manner, fetch
+from broker.analytics.source.offsets import START, Offset
+from broker.analytics.source.options import Options
+from broker.analytics.source.plan import begin
+from broker.analytics.source.reader import Reader
+from broker.analytics.source.servers import Servers
+from broker.analytics.source.snapshot import snapshot
+from broker.analytics.source.tasks import Task
+from broker.model.names import Partition
+from frontends.servers.cluster import RedisCluster
+from frontends.servers.process import awaited
+from frontends.servers.redis import RedisServer
+from frontends.servers.sentinels import RedisSentinels
+from tests.analytics.conftest import Journals, numbers, taken
+
+DOCS = Path(__file__).parents[2] / "docs"
+PARTITIONS = [Partition("jobs", "ab12", number) for number in range(12)]
+EXPECTED = [1_000 * number + record for number in range(12) for record in range(50)]
+
+
+def written(journals: Journals) -> Journals:
+    """Write fifty records to each of twelve partitions."""
+    for partition in PARTITIONS:
+        journals.write(partition, 50, first=1_000 * partition.number)
+    return journals
+
+
+def asked(node: RedisServer) -> int:
+    """Count how often a process was asked for entries."""
+    with redis.Redis.from_url(node.url) as client:
+        stats: Any = client.info("commandstats")
+        return int(stats.get("cmdstat_xrange", {"calls": 0})["calls"])
+
+
+@pytest.fixture
+def on_cluster(redis_cluster: RedisCluster) -> Iterator[Journals]:
+    """Give journals on all masters of a cluster."""
+    redis_cluster.settle()
+    with redis.RedisCluster("127.0.0.1", redis_cluster.running()[0].port) as client:
+        client.flushall()
+        yield written(Journals(redis_cluster.url, client))
+
+
+@pytest.fixture
+def on_sentinels(redis_sentinels: RedisSentinels) -> Iterator[Journals]:
+    """Give journals on a master with a replica."""
+    with redis.Redis.from_url(redis_sentinels.master().url) as client:
+        client.flushall()
+        yield written(Journals(redis_sentinels.url, client))
+
+
+def test_cluster(spark: SparkSession, on_cluster: Journals) -> None:
+    """All masters are read, each by tasks of its own."""
+    assert numbers(spark.read.format("stanzaq").option("url", on_cluster.url).load()) == EXPECTED
+    tasks = Reader(Options(on_cluster.url)).partitions()
+    assert len({task.work.process for task in tasks if isinstance(task, Task)}) == len(tasks) == 3
+
+
+def test_replicas_of_a_cluster(on_cluster: Journals, redis_cluster: RedisCluster) -> None:
+    """Replicas are read instead if that is wished; no master is asked for an entry."""
+    masters = list(redis_cluster.masters())
+    for master in masters:
+        redis_cluster.replicated(master)
+    before = [asked(master) for master in masters]
+    assert taken(url=on_cluster.url, readFrom="replica") == EXPECTED
+    assert [asked(master) for master in masters] == before
+
+
+@pytest.mark.parametrize("read_from", ["master", "replica"])
+def test_a_slot_that_moves(on_cluster: Journals, redis_cluster: RedisCluster, read_from: str) -> None:
+    """A stream that moves to another master while it is read is followed, and nothing of it comes twice."""
+    servers = Servers(on_cluster.url, read_from)
+    for master in redis_cluster.masters():
+        redis_cluster.replicated(master)
+    bounds = next(
+        bounds for place, bounds in snapshot(servers, Options(on_cluster.url)).items() if place.partition == 0
+    )
+    entries = fetch(servers, bounds.process, [begin(bounds, Offset(START))], Manner(10, watched=True, refuse=True))
+    found = [entry for _, chunk in islice(entries, 2) for entry in chunk]
+    slot = key_slot(bounds.key.encode())
+    owner = redis_cluster.owner(slot)
+    target = next(master for master in redis_cluster.masters() if master is not owner)
+    redis_cluster.move(slot, target)
+    found += [entry for _, chunk in entries for entry in chunk]
+    assert attempts(bounds.place, found)["token"].to_pylist() == list(range(50))
+    redis_cluster.move(slot, owner)
+
+
+def test_sentinels(on_sentinels: Journals, redis_sentinels: RedisSentinels) -> None:
+    """Sentinels name the master, and the master its replica; each has all rows."""
+    master = redis_sentinels.master()
+    redis_sentinels.replicated(master)
+    (replica,) = (node for node in redis_sentinels.nodes if node is not master)
+    counted = Counter({node.port: -asked(node) for node in (master, replica)})
+    assert taken(url=on_sentinels.url) == EXPECTED
+    counted.update({node.port: asked(node) for node in (master, replica)})
+    assert counted[master.port] > 0 == counted[replica.port]
+    assert taken(url=on_sentinels.url, readFrom="replica") == EXPECTED
+    assert asked(replica) > 0
+    # A replica may be named itself.
+    assert taken(url=replica.url, readFrom="replica") == EXPECTED
+
+
+def test_a_replica_that_is_away() -> None:
+    """Without a replica that can be reached and follows its master, one line says so and what to do."""
+    with RedisServer(port=0) as master, RedisServer(port=0) as replica:
+        with redis.Redis.from_url(master.url) as client, redis.Redis.from_url(replica.url) as follower:
+            written(Journals(master.url, client))
+            follower.replicaof("127.0.0.1", master.port)
+            awaited(lambda: follower.execute_command("ROLE")[3] == b"connected", 10, "the replica does not follow")
+            assert taken(url=master.url, readFrom="replica") == EXPECTED
+            follower.replicaof("127.0.0.1", 1)
+        with pytest.raises(Unreadable, match=r"^the replica at 127.0.0.1:\d+ has no connection to its master: wait"):
+            taken(url=replica.url, readFrom="replica")
+        replica.kill()
+        with pytest.raises(Unreadable, match=r"^no replica of 127.0.0.1:\d+ can be reached: start one, or read from"):
+            taken(url=master.url, readFrom="replica")
+
+
+@pytest.mark.parametrize(
+    ("url", "line"),
+    [
+        ("redis+cluster://127.0.0.1:1,127.0.0.1:2", "Redis at 127.0.0.1:2 cannot be reached"),
+        ("redis+sentinel://127.0.0.1:1/stanzaq", "Redis at 127.0.0.1:1 cannot be reached"),
+        ("embedded://", "the url of Redis: "),
+    ],
+)
+def test_nobody_there(url: str, line: str) -> None:
+    """Addresses where nobody is are told in one line."""
+    with pytest.raises(Unreadable, match=line):
+        taken(url=url)
+
+
+def test_another_service(redis_sentinels: RedisSentinels) -> None:
+    """Sentinels that watch something else say so."""
+    with pytest.raises(Unreadable, match=r"^no sentinel knows a master of 'others': correct the service"):
+        taken(url=redis_sentinels.url.replace("/stanzaq", "/others"))
+
+
+def test_no_cluster(valkey: RedisServer) -> None:
+    """A server that is none of a cluster says so."""
+    with RedisServer(port=0) as server, pytest.raises(Unreadable, match=r"^Redis at 127.0.0.1:\d+ answers "):
+        taken(url=f"redis+cluster://127.0.0.1:{server.port}")
+
+
+def test_a_user_that_may_not(journals: Journals) -> None:
+    """What Redis refuses to a user is told with what it said."""
+    journals.client.execute_command("ACL", "SETUSER", "reports", "on", ">pass", "~*", "+ping")
+    try:
+        with pytest.raises(Unreadable, match=r"answers .*correct the url, or what its user may do"):
+            taken(url=f"{journals.url}?username=reports&password=pass")
+    finally:
+        journals.client.execute_command("ACL", "DELUSER", "reports")
+
+
+def test_a_user_that_only_reads(journals: Journals) -> None:
+    """What docs/reports.md allows a user for reports is enough to read, and not to write."""
+    written(journals)
+    (rule,) = re.findall(r"ACL SETUSER reports on >PASSWORD (.*?)`", (DOCS / "reports.md").read_text())
+    journals.client.execute_command("ACL", "SETUSER", "reports", "on", ">pass", *rule.split())
+    try:
+        url = f"{journals.url}?username=reports&password=pass"
+        assert taken(url=url) == EXPECTED
+        assert standings(Servers(url), Options(url)) == {}
+        with redis.Redis.from_url(url) as client, pytest.raises(redis.exceptions.NoPermissionError):
+            client.delete("sq:{jobs@ab12/0}:journal")
+    finally:
+        journals.client.execute_command("ACL", "DELUSER", "reports")
+
+
+def test_keys_of_others(journals: Journals) -> None:
+    """What is in the same Redis and no journal is passed over."""
+    written(journals)
+    journals.client.xadd("sq:{jid:someone@x}:journal", {"a": "b"})
+    journals.client.set("sq:{jobs@ab12/99}:journal", "text")
+    journals.client.xadd(keys.of_partition("journal", Partition("a {b} %7B", "cd34")), Journals.record(7, 1_000_000))
+    assert taken(url=journals.url) == sorted([7, *EXPECTED])
+    (place,) = (place for place in snapshot(Servers(journals.url), Options(journals.url)) if place.node != "jobs")
+    assert place == ("a {b} %7B", "cd34", 0)
