@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Final
 
 from broker.analytics.figures import Capacity, Node
-from broker.analytics.quantities import counted, duration
+from broker.analytics.quantities import counted, duration, share
 
 _TIGHT: Final = 0.15
 """With less headroom than this, an ordinary busy day is too much."""
@@ -51,5 +51,5 @@ def _credited(capacity: Capacity, credit: int, words: str) -> Verdict:
     if capacity.workers_needed is None or capacity.workers_needed > credit:
         return Verdict(State.SHORT, words)
     if capacity.headroom is not None and capacity.headroom < _TIGHT:
-        return Verdict(State.TIGHT, f"{words}: {capacity.headroom:.0%} more would be too much")
+        return Verdict(State.TIGHT, f"{words}: {share(capacity.headroom)} more would be too much")
     return Verdict(State.ENOUGH, words)

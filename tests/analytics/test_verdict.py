@@ -20,7 +20,7 @@ def _with(**capacity: object) -> Node:
         (
             _with(headroom=0.1),
             State.TIGHT,
-            "needs 4 workers for p95 wait ≤ 2 s; has credit for 6: 10% more would be too much",
+            "needs 4 workers for p95 wait ≤ 2 s; has credit for 6: 10 % more would be too much",
         ),
         (
             _with(credit=3, most_per_s=11.0, headroom=-0.2),

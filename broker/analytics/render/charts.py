@@ -28,7 +28,11 @@ _COLOURS: Final = {INK: "--ink", FAINT: "--faint", FIRST: "--first", SECOND: "--
 # Without types in matplotlib.
 _day: Callable[[datetime], float] = dates.date2num
 _Ticks: Any = dates.AutoDateLocator
-_Labels: Any = dates.ConciseDateFormatter
+_date: Callable[[float], datetime] = dates.num2date
+
+_SECOND: Final = 1 / 86_400
+_CLOCKS: Final = ((6 * _SECOND, "%S.%f"), (600 * _SECOND, "%H:%M:%S"), (2, "%H:%M"))
+"""How times are written on an axis that is so many days long."""
 
 # Drawn as wide as a phone shows it, so that its text is as large there as the page's.
 _INCHES: Final = (4.8, 2.7)
@@ -138,9 +142,10 @@ def _times(node: Node) -> list[float]:
 def _time_axis(axes: Axes) -> None:
     axes.set_ylim(bottom=0)
     axes.margins(x=0)
-    locator = _Ticks(minticks=4, maxticks=8)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(_Labels(locator, show_offset=False))
+    axes.xaxis.set_major_locator(_Ticks(minticks=3, maxticks=6))
+    first, last = axes.get_xlim()
+    form = next((form for days, form in _CLOCKS if last - first < days), "%d %b")
+    axes.xaxis.set_major_formatter(lambda value, _: _date(value).strftime(form).removesuffix("00000"))
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0, handlelength=1.4)
 
 
