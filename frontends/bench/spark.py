@@ -132,7 +132,7 @@ def _megabytes(path: Path) -> float:
     return 0.0
 
 
-def _speed(spark: SparkSession, client: "redis.Redis", url: str, rows: int) -> list[Row]:
+def _speed(spark: SparkSession, client: "redis.Redis", url: str, rows: int, rounds: int) -> list[Row]:
     """Read in turns with Spark and bare, and take the better round of each; then a tenth of it, for the memory."""
     names = _fill(client, "many", rows)
     _fill(client, "few", rows // 10)
@@ -143,7 +143,7 @@ def _speed(spark: SparkSession, client: "redis.Redis", url: str, rows: int) -> l
     few = peak.megabytes
     ours, bare = [], []
     with peak.watched():
-        for _ in range(_ROUNDS):
+        for _ in range(rounds):
             ours.append(rows / _read(spark, url, "many"))
             bare.append(rows / _bare(client, names))
     return [
@@ -228,7 +228,7 @@ def main(*, as_json: bool, quick: bool) -> int:
         session("local[2]", **_SETTINGS) as spark,
     ):
         status.update("measuring the read")
-        found = _speed(spark, client, server.url, rows)
+        found = _speed(spark, client, server.url, rows, 1 if quick else _ROUNDS)
         client.flushall()
         status.update("measuring the read while items flow")
         found += _flow(spark, server.url, 1 if quick else 10)

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 def _rows(tmp_path: Path, what: str, *options: str) -> dict[str, Any]:
     """Run it for a moment, check what holds for every report, and give the rows by name."""
@@ -16,7 +18,7 @@ def _rows(tmp_path: Path, what: str, *options: str) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=250,
     )
     assert done.returncode in {0, 1}, done.stderr
     report = json.loads(done.stdout)
@@ -57,6 +59,8 @@ def test_partitions(tmp_path: Path) -> None:
     assert all(row["ratio"] <= 1.1 for name, row in rows.items() if row["unit"] == "cores"), "more than there is"
 
 
+# It starts a Java machine, and Python workers of Spark's.
+@pytest.mark.timeout(300)
 def test_spark(tmp_path: Path) -> None:
     """How fast Spark reads journals, against a bare loop, with how much memory, and what a queue at work feels of it."""
     rows = _rows(tmp_path, "spark")
