@@ -71,11 +71,11 @@ def charts(node: Node, target_s: float) -> list[tuple[str, str]]:
 
 def _rates(node: Node) -> str:
     def draw(axes: Axes) -> None:
-        times = _times(node)
-        axes.step(
-            times, [row.arrived / row.length_s for row in node.moments], where="post", color=FIRST, label="arrivals"
-        )
-        done = [row.acknowledged / row.length_s for row in node.moments]
+        # Of a step that is cut short, the one event in it would make a peak.
+        whole = [row for row in node.moments if row.length_s == node.moments[0].length_s]
+        times = [_day(row.begin) for row in whole]
+        arrived, done = ([getattr(row, what) / row.length_s for row in whole] for what in ("arrived", "acknowledged"))
+        axes.step(times, arrived, where="post", color=FIRST, label="arrivals")
         axes.step(times, done, where="post", color=SECOND, linewidth=1.0, label="acknowledged")
         _time_axis(axes)
 
@@ -84,7 +84,7 @@ def _rates(node: Node) -> str:
 
 def _levels(node: Node) -> str:
     def draw(axes: Axes) -> None:
-        times = _times(node)
+        times = [_day(row.begin) for row in node.moments]
         axes.fill_between(times, [row.waiting for row in node.moments], color=FIRST, alpha=0.35, linewidth=0)
         axes.plot(times, [row.waiting for row in node.moments], color=FIRST, label="waiting")
         axes.plot(times, [row.in_flight for row in node.moments], color=SECOND, label="in flight")
@@ -135,13 +135,10 @@ def _target(line: Callable[..., object], value: float, **words: str) -> None:
     line(value, color=ALARM, linewidth=1.0, linestyle=(0, (4, 3)), **words)
 
 
-def _times(node: Node) -> list[float]:
-    return [_day(row.begin) for row in node.moments]
-
-
 def _time_axis(axes: Axes) -> None:
     axes.set_ylim(bottom=0)
     axes.margins(x=0)
+    axes.tick_params(axis="x", pad=6)
     axes.xaxis.set_major_locator(_Ticks(minticks=3, maxticks=6))
     first, last = axes.get_xlim()
     form = next((form for days, form in _CLOCKS if last - first < days), "%d %b")
