@@ -151,6 +151,16 @@ def test_intervals(spark: SparkSession, journals: Journals, tmp_path: Path) -> N
         inputs.of_redis(journals.url, last, first, spark=spark)
 
 
+def test_nothing_yet(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
+    """A Redis where no work is done is collected, and no report is made of it."""
+    out = str(tmp_path / "history")
+    assert collect(journals.url, out, spark=spark).records == 0
+    with pytest.raises(Unreadable, match=r"^no attempt was closed yet: "):
+        inputs.of_history(out, spark=spark)
+    with pytest.raises(Unreadable, match=r"^no attempt was closed yet: "):
+        inputs.of_redis(journals.url, spark=spark)
+
+
 @pytest.mark.parametrize(
     ("mark", "line"),
     [

@@ -28,7 +28,7 @@ class Query:
         self._url = url
         self.end: Told | None = None
 
-    def run(self, **options: str) -> list[list[int]]:
+    def run(self, column: str = "token", **options: str) -> list[list[Any]]:
         """Give the rows of each increment until there are no more; after a fault the same increment is tried again."""
         increments = Increments(Options.read({"url": self._url, **options}))
         if self.end is None:
@@ -40,13 +40,13 @@ class Query:
         while (end := json.loads(json.dumps(increments.latestOffset(self.end, limit)))) != self.end:
             tasks = increments.partitions(self.end, end)
             found.append(
-                sorted(t for task in tasks for rows in increments.read(task) for t in rows["token"].to_pylist())
+                sorted(t for task in tasks for rows in increments.read(task) for t in rows[column].to_pylist())
             )
             self.end = end
         return found
 
 
-def all_of(increments: list[list[int]]) -> list[int]:
+def all_of(increments: list[list[Any]]) -> list[Any]:
     """Give the rows of all increments."""
     return list(chain.from_iterable(increments))
 
@@ -130,6 +130,23 @@ def test_deleted_node(journals: Journals, query: Query) -> None:
     assert query.run(failOnDataLoss="false") == [[]]
     journals.write(JOBS, 10, first=10)
     assert query.run() == [[*range(10, 20)]]
+
+
+def test_a_log(journals: Journals, query: Query) -> None:
+    """Of the log there are increments too; entries that are done with are no loss, nor is a log that goes with its node."""
+    key = "sq:{jobs@ab12/0}:log"
+    for number in range(10):
+        journals.client.xadd(key, {"by": "a@x", "body": b"x", "id": f"i{number}"})
+    assert query.run("item", stream="log", maxOffsetsPerTrigger="4") == [
+        ["i0", "i1", "i2", "i3"],
+        ["i4", "i5", "i6", "i7"],
+        ["i8", "i9"],
+    ]
+    journals.client.xtrim(key, maxlen=0, approximate=False)
+    journals.client.xadd(key, {"by": "a@x", "body": b"x", "id": "new"})
+    assert query.run("item", stream="log") == [["new"]]
+    journals.client.delete(key)
+    assert all_of(query.run("item", stream="log")) == []
 
 
 @pytest.mark.parametrize(

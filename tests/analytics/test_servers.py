@@ -17,6 +17,7 @@ from broker.analytics.census import standings
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.columns import attempts
 from broker.analytics.source.fetch import Manner, fetch
+from broker.analytics.source.increments import Increments
 from broker.analytics.source.offsets import START, Offset
 from broker.analytics.source.options import Options
 from broker.analytics.source.plan import begin
@@ -147,6 +148,23 @@ def test_nobody_there(url: str, line: str) -> None:
     """Addresses where nobody is are told in one line."""
     with pytest.raises(Unreadable, match=line):
         taken(url=url)
+
+
+def test_the_distributions_redis(redis7: RedisServer) -> None:
+    """Redis 7.0 answers the scripts as Valkey does: a snapshot, increments of a size, and what is gone."""
+    with redis.Redis.from_url(redis7.url) as client:
+        client.flushall()
+        journals = written(Journals(redis7.url, client))
+        assert taken(url=redis7.url) == EXPECTED
+        increments = Increments(Options(redis7.url, max_offsets_per_trigger=30))
+        start = increments.initialOffset()
+        end = increments.latestOffset(start, increments.getDefaultReadLimit())
+        tasks = increments.partitions(start, end)
+        assert sum(rows.num_rows for task in tasks for rows in increments.read(task)) == 30
+        for partition in PARTITIONS:
+            journals.trim(partition, 10)
+        with pytest.raises(Unreadable, match=r"^journal of jobs@ab12/\d+: \d+ records after .* went before"):
+            [list(increments.read(task)) for task in increments.partitions(end, increments.reportLatestOffset())]
 
 
 def test_another_service(redis_sentinels: RedisSentinels) -> None:

@@ -19,7 +19,7 @@ from broker.analytics.source.pieces import Piece
 from broker.analytics.source.plan import begin, deal, size
 from broker.analytics.source.servers import Link, Process, Servers
 from broker.analytics.source.snapshot import Bounds, reach, snapshot
-from broker.analytics.source.tasks import rows, tasks
+from broker.analytics.source.tasks import STREAMS, rows, tasks
 from broker.journal.schema import Place
 
 Told = dict[str, str]
@@ -77,8 +77,10 @@ class Increments(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Told, end: Told) -> Sequence[InputPartition]:
         """Deal an increment out to tasks."""
         found = {str(place): bounds for place, bounds in self._snapshot().items()}
-        for name in sorted({*start, *end} - found.keys()):
-            self._gone(name, start)
+        # A log goes with its node; a journal may take along what nobody has read.
+        if STREAMS[self._options.stream].watched:
+            for name in sorted({*start, *end} - found.keys()):
+                self._gone(name, start)
         sized = []
         for name, text in end.items():
             bounds = found.get(name)
