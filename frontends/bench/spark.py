@@ -1,6 +1,6 @@
-"""`stanzaq bench spark`: reading journals with Spark, next to a bare loop of XRANGE, what the queue feels of it, and a report of a million attempts.
+"""`stanzaq bench spark`: reading journals with Spark, next to a bare loop of XRANGE, what the queue feels of it, and a report.
 
-One session on two cores, of half a gigabyte. Must not know what reports say.
+One session on two cores, of half a gigabyte. Must not know what a report says.
 """
 
 import asyncio
