@@ -21,10 +21,10 @@ from broker.analytics.source.snapshot import Bounds, snapshot
 from broker.journal.schema import Place
 
 _TOLD: Final = (
-    *("node", "incarnation", "partition", "position", "type", "attempt", "subscriber", "bytes"),
+    *("node", "incarnation", "partition", "position", "token", "type", "attempt", "subscriber", "bytes"),
     *("published", "delivered", "closed"),
 )
-"""The columns that a report speaks of: keeping the others would cost as much again."""
+"""The columns that a report speaks of, and what names an attempt: keeping the others would cost as much again."""
 
 _DAY: Final = timedelta(days=1)
 
