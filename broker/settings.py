@@ -188,7 +188,7 @@ class Settings(BaseSettings):
         default=10_000,
         ge=100,
         le=100_000_000,
-        description="records that a partition's journal keeps, about 350 bytes each, for at most a week, e.g. 10000",
+        description="records that a partition's journal keeps, about 160 bytes each, for at most a week, e.g. 10000",
     )
     watchdog_seconds: float = Field(
         default=10.0, gt=0, le=3600, description="seconds of standstill after which the process is killed, e.g. 10"

@@ -10,14 +10,14 @@ from tests.analytics.conftest import Journals
 
 
 def test_while_items_flow(spark: SparkSession, journals: Journals) -> None:
-    """Each of three snapshots has all records from the first up to some instant after it was asked for."""
+    """Each of two snapshots has all records from the first up to some instant after it was asked for."""
     load = Load(journals.url)
     key = "sq:{flow@bench/0}:journal"
     with load.running():
         while load.done < 2_000:
             time.sleep(0.01)
         taken = []
-        for _ in range(3):
+        for _ in range(2):
             before: Any = journals.client.xlen(key)
             frame = spark.read.format("stanzaq").option("url", journals.url).load()
             rows = [row["offset"] for row in frame.select("offset").collect()]
@@ -28,4 +28,4 @@ def test_while_items_flow(spark: SparkSession, journals: Journals) -> None:
     for before, rows, after in taken:
         assert rows == written[: len(rows)]
         assert before <= len(rows) <= after + 1_000
-    assert taken[0][2] < taken[2][2], "nothing flowed meanwhile"
+    assert taken[0][2] < taken[1][2], "nothing flowed meanwhile"
