@@ -7,16 +7,21 @@ PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint bench soak
+.PHONY: help install demo report-demo test check lint bench soak
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 install: .venv/.dev ## Make .venv with everything for work on the project
 
 demo: .venv/.embedded ## Run a whole queue: Redis, ejabberd, frontends, publishers and workers
 	@$(SETUP) packages ejabberd
 	$(BIN)/stanzaq demo $(ARGS)
+
+report-demo: .venv/.spark ## Make a capacity report of a fresh demo, and the picture of it in README
+	@$(SETUP) packages ejabberd java
+	$(BIN)/stanzaq demo --items 8000 --report report $(ARGS)
+	@$(SETUP) picture report/capacity.html docs/report.png
 
 test: lint ## Run lint, types, import rules and every test but the long ones
 	@$(SETUP) packages ejabberd redis-server faketime java
@@ -49,6 +54,10 @@ lint: .venv/.dev
 	@$(SETUP) venv embedded
 	@touch $@
 
+.venv/.spark: pyproject.toml
+	@$(SETUP) venv embedded,spark
+	@touch $@ .venv/.embedded
+
 .venv/.dev: pyproject.toml
 	@$(SETUP) venv embedded,spark,dev
-	@touch $@ .venv/.embedded
+	@touch $@ .venv/.embedded .venv/.spark

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version as installed_version
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, NoReturn, TypeVar
 
 import typer
@@ -25,16 +26,20 @@ _Settings = TypeVar("_Settings", bound=RedisSettings)
 app = typer.Typer(help="A distributed work queue kept in Redis, spoken to over XMPP.", no_args_is_help=True)
 serve = typer.Typer(help="Run a frontend.", no_args_is_help=True)
 bench = typer.Typer(help="Measure, next to the native ceiling of the same server.", no_args_is_help=True)
+report = typer.Typer(help="Say what the queues' journals tell.", no_args_is_help=True)
 app.add_typer(serve, name="serve")
 app.add_typer(bench, name="bench")
+app.add_typer(report, name="report")
 
+Config = Annotated[Path | None, typer.Option(help="TOML file with settings; the environment wins over it.")]
+Master = Annotated[str | None, typer.Option(help="Spark's master, e.g. spark://host:7077; else this machine.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A short run: shows that it works, says little about speed.")]
 
 
 @serve.command("xmpp")
 def serve_xmpp(
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings; the environment wins over it.")] = None,
+    config: Config = None,
     *,
     check: Annotated[bool, typer.Option("--check", help="Check the settings and exit.")] = False,
 ) -> None:
@@ -63,6 +68,9 @@ def demo(  # noqa: PLR0913  (an argument is an option of the command line)
     workers: Annotated[int, typer.Option(min=1, help="Workers that take them.")] = 6,
     credit: Annotated[int, typer.Option(min=1, help="Items that a worker may hold at once.")] = 5,
     frontends: Annotated[int, typer.Option(min=1, help="Frontends of the one component domain.")] = 2,
+    out: Annotated[
+        Path | None, typer.Option("--report", help="A directory for a capacity report of the run; else none is made.")
+    ] = None,
     *,
     kill: Annotated[bool, typer.Option("--kill", help="Kill one frontend with SIGKILL half-way.")] = False,
     as_json: Json = False,
@@ -74,6 +82,9 @@ def demo(  # noqa: PLR0913  (an argument is an option of the command line)
     from frontends.demo import run  # noqa: PLC0415
 
     work = partial(run.main, items, workers, credit, frontends, kill=kill, as_json=as_json)
+    if out is not None:
+        made = _reports()
+        work = partial(work, afterwards=lambda url: made.capacity(made.Asked("redis", url, out=out)))
     raise typer.Exit(_served("The demo", work))
 
 
@@ -115,6 +126,56 @@ def bench_xmpp(
     raise typer.Exit(_served("The benchmark", partial(measure, as_json=as_json, quick=quick)))
 
 
+@report.command("capacity")
+def report_capacity(  # noqa: PLR0913, PLR0917  (an argument is an option of the command line)
+    source: Annotated[
+        str, typer.Option(help="redis: the one of the settings; or the folder that `stanzaq report collect` fills.")
+    ] = "redis",
+    begin: Annotated[
+        str, typer.Option("--from", help="Since when, e.g. 2026-01-31T12:00 (UTC); else all there is.")
+    ] = "",
+    end: Annotated[str, typer.Option("--to", help="Until when, e.g. 2026-02-01 (UTC); else up to now.")] = "",
+    out: Annotated[Path, typer.Option(help="The directory for the files; an earlier report there is replaced.")] = Path(
+        "report"
+    ),
+    formats: Annotated[
+        str, typer.Option("--format", help="Any of html,parquet,csv,json, with commas between.")
+    ] = "html",
+    target: Annotated[
+        str, typer.Option("--target-wait-p95", help="What 95 % of the items may wait at most, e.g. 500ms, 2s, 5min.")
+    ] = "2s",
+    master: Master = None,
+    config: Config = None,
+) -> None:
+    """Report demand, latency, capacity, backlog, waste, fairness, and what more workers would bring.
+
+    Example: stanzaq report capacity --from 2026-01-31 --out report --format html,csv --target-wait-p95 2s
+    """
+    made = _reports()
+    url = _settings(config, load_redis).redis_url if source == "redis" else None
+    raise typer.Exit(made.capacity(made.Asked(source, url, out, formats, begin, end, target, master)))
+
+
+@report.command("collect")
+def report_collect(
+    out: Annotated[
+        Path, typer.Option(help="The folder of the history; the first time one that is not there or empty.")
+    ],
+    *,
+    lossy: Annotated[
+        bool, typer.Option("--lossy", help="Go on when records went before they were collected, and note the gap.")
+    ] = False,
+    master: Master = None,
+    config: Config = None,
+) -> None:
+    """Add what the journals have had since the last time to a history, so that it outlives them.
+
+    Example: stanzaq report collect --out history
+    """
+    made = _reports()
+    raise typer.Exit(made.collect(_settings(config, load_redis).redis_url, str(out), master, lossy=lossy))
+
+
 @bench.command("spark")
 def bench_spark(*, as_json: Json = False, quick: Quick = False) -> None:
     """Measure how fast Spark reads the journals, against a bare XRANGE loop, and what the queue feels of it.
@@ -151,6 +212,15 @@ def version() -> None:
     Example: stanzaq version
     """
     Console().print(installed_version("stanzaq"), highlight=False)
+
+
+def _reports() -> ModuleType:
+    """Import what needs the extra `spark`, which not everybody has."""
+    try:
+        from frontends import report  # noqa: PLC0415
+    except ModuleNotFoundError as fault:
+        _refuse("A report cannot be made", f"{fault.name} is missing: pip install 'stanzaq[spark]'")
+    return report
 
 
 def _served(what: str, work: Callable[[], int]) -> int:

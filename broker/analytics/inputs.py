@@ -20,6 +20,12 @@ from broker.analytics.source.servers import Servers
 from broker.analytics.source.snapshot import Bounds, snapshot
 from broker.journal.schema import Place
 
+_TOLD: Final = (
+    *("node", "incarnation", "partition", "position", "token", "type", "attempt", "subscriber", "bytes"),
+    *("published", "delivered", "closed"),
+)
+"""The columns that a report speaks of, and what names an attempt: keeping the others would cost as much again."""
+
 _DAY: Final = timedelta(days=1)
 
 
@@ -107,7 +113,7 @@ def _within(first: datetime | None, last: datetime | None, column: str = "closed
 
 def _kept(attempts: DataFrame, first: datetime | None, last: datetime | None) -> DataFrame:
     """Read all rows now, and keep them; refuses when there are none."""
-    kept = attempts.persist(StorageLevel.MEMORY_AND_DISK)
+    kept = attempts.select(*_TOLD).persist(StorageLevel.MEMORY_AND_DISK)
     if not _read(kept):
         span = " and ".join(f"{what} {at:%Y-%m-%dT%H:%M:%SZ}" for what, at in (("from", first), ("before", last)) if at)
         msg = f"no attempt was closed {span or 'yet'}: choose another interval, or wait until work is done"

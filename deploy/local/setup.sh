@@ -1,6 +1,7 @@
 #!/bin/sh
 # What `make demo` and `make test` need, on a Debian or Ubuntu machine that has Python, git and make.
 #   setup.sh venv EXTRAS      make .venv and install the project with these extras, editable
+#   setup.sh picture HTML PNG take a picture of a page, if there is a Chromium
 #   setup.sh packages NAME…   bring in ejabberd, redis-server, faketime, java where missing
 # It installs packages only as root or with a sudo that asks nothing; else it says in one line what to install.
 set -eu
@@ -63,6 +64,18 @@ venv() {
 
 java_serves() {
     command -v java >/dev/null && [ "$(java -version 2>&1 | sed -n '1s/.*version "\([0-9]*\).*/\1/p')" -ge 17 ] 2>/dev/null
+}
+
+picture() {
+    for name in chromium chromium-browser google-chrome; do
+        command -v "$name" >/dev/null || continue
+        # As root it refuses to run with its sandbox; the page is our own and has no scripts.
+        "$name" --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1000,980 \
+            --screenshot="$2" "file://$PWD/$1" >/dev/null 2>&1
+        say "the picture is $2"
+        return
+    done
+    say "for a picture of $1 install a Chromium   (on Debian and Ubuntu: apt-get install chromium)"
 }
 
 packages() {

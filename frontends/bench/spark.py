@@ -1,11 +1,12 @@
-"""`stanzaq bench spark`: reading journals with Spark, next to a bare loop of XRANGE, and what the queue feels of it.
+"""`stanzaq bench spark`: reading journals with Spark, next to a bare loop of XRANGE, what the queue feels of it, and a report.
 
-One session on two cores, of half a gigabyte. Must not know what reports say of what was read.
+One session on two cores, of half a gigabyte. Must not know what a report says.
 """
 
 import asyncio
 import os
 import statistics
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,10 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from broker import keys
+from broker.analytics.facts import measure
+from broker.analytics.inputs import of_redis
+from broker.analytics.render import files
+from broker.analytics.report import report
 from broker.analytics.session import session
 from broker.model.names import Partition
 from broker.redis_core.server import Server
@@ -153,6 +158,15 @@ def _speed(spark: SparkSession, client: "redis.Redis", url: str, rows: int, roun
     ]
 
 
+def _report(spark: SparkSession, url: str) -> Row:
+    """Make a report of all that is there, from the first read to the files; gives the seconds that it took."""
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as directory:
+        made = report(measure(of_redis(url, spark=spark), lambda _: None), "Redis", 2.0)
+        files.write(made, Path(directory) / "report", ["html", "json"])
+    return at_most("report", "s", time.perf_counter() - began, 90.0)
+
+
 class Load:
     """A queue at work at a steady rate, in a thread of its own; notes how long each call took."""
 
@@ -229,6 +243,8 @@ def main(*, as_json: bool, quick: bool) -> int:
     ):
         status.update("measuring the read")
         found = _speed(spark, client, server.url, rows, 1 if quick else _ROUNDS)
+        status.update(f"making a report of {rows * 11 // 10:,} attempts")
+        found.append(_report(spark, server.url))
         client.flushall()
         status.update("measuring the read while items flow")
         found += _flow(spark, server.url, 1 if quick else 10)

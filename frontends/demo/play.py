@@ -5,7 +5,7 @@ What happens goes into the tally, which is the demo's evidence.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -53,13 +53,16 @@ class Wish:
 
 
 class Play:
-    """One run; `step` is called often, with the tally, by whoever shows or disturbs it."""
+    """One run; `step` is called often, with the tally, by whoever shows or disturbs it, `done` before the workers leave."""
 
-    def __init__(self, place: Place, wish: Wish, step: Callable[[Tally], None]) -> None:
+    def __init__(
+        self, place: Place, wish: Wish, step: Callable[[Tally], None], done: Callable[[], Awaitable[None]]
+    ) -> None:
         """Prepare a run; must run inside the event loop."""
         self._place = place
         self._wish = wish
         self._step = step
+        self._done = done
         self._tally = Tally()
         # Twice what the workers may hold: they never want for work, and no item ages in a queue that only grows.
         self._room = asyncio.Semaphore(2 * wish.workers * wish.credit)
@@ -73,6 +76,7 @@ class Play:
                 numbers = iter(range(1, self._wish.items + 1))
                 cast += [group.create_task(self._publish(numbers)) for _ in range(_PUBLISHERS)]
                 await self._watch()
+                await self._done()
                 for task in cast:
                     task.cancel()
             return self._tally.summary(*await self._compare(owner))

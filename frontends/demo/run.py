@@ -3,8 +3,9 @@
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Final
 
 import uvloop
@@ -24,8 +25,20 @@ _INTERRUPTED: Final = 130
 """What a shell makes of SIGINT."""
 
 
-def main(items: int, workers: int, credit: int, frontends: int, *, kill: bool, as_json: bool) -> int:  # noqa: PLR0913
-    """Run the demo; 1 when anything was lost or left undone. Raises ServerError when its servers cannot be had."""
+def main(  # noqa: PLR0913
+    items: int,
+    workers: int,
+    credit: int,
+    frontends: int,
+    *,
+    kill: bool,
+    as_json: bool,
+    afterwards: Callable[[str], int] = lambda _: 0,
+) -> int:
+    """Run the demo; 1 when anything was lost or left undone. Raises ServerError when its servers cannot be had.
+
+    `afterwards` gets the URL of its Redis when all is done and the workers are still there; an answer but 0 is the answer.
+    """
     if kill and frontends == 1:
         msg = "after --kill at least one frontend must be left: --frontends 2"
         raise ServerError(msg)
@@ -35,21 +48,22 @@ def main(items: int, workers: int, credit: int, frontends: int, *, kill: bool, a
     try:
         with ExitStack() as stack:
             with console.status(f"starting Redis, ejabberd and {frontends} frontends"):
-                place, running = stack.enter_context(_servers(frontends))
+                place, url, running = stack.enter_context(_servers(frontends))
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                summary = runner.run(_played(place, wish, running, console, kill=kill))
+                looked = partial(afterwards, url)
+                summary, failed = runner.run(_played(place, wish, running, console, looked, kill=kill))
     except KeyboardInterrupt:
         return _INTERRUPTED
     if as_json:
         print(json.dumps(summary.record()))  # noqa: T201  (its purpose)
     else:
         Console().print(_table(summary))
-    return 1 if summary.lost or summary.queued else 0
+    return 1 if summary.lost or summary.queued else failed
 
 
 @contextmanager
-def _servers(frontends: int) -> Iterator[tuple[Place, list[Frontend]]]:
-    """Run all servers; they end in the reverse order, or with this process if it is killed."""
+def _servers(frontends: int) -> Iterator[tuple[Place, str, list[Frontend]]]:
+    """Run all servers, with the URL of the Redis; they end in the reverse order, or with this process if it is killed."""
     with ExitStack() as stack:
         ejabberd = stack.enter_context(Ejabberd())
         redis = stack.enter_context(RedisServer(options={"appendonly": "yes"}))
@@ -60,11 +74,26 @@ def _servers(frontends: int) -> Iterator[tuple[Place, list[Frontend]]]:
             "XMPP_SECRET": ejabberd.secret,
         }
         running = [stack.enter_context(Frontend(settings)) for _ in range(frontends)]
-        yield Place(ejabberd.domain, ejabberd.anonymous, ejabberd.host, ejabberd.c2s_port), running
+        yield Place(ejabberd.domain, ejabberd.anonymous, ejabberd.host, ejabberd.c2s_port), redis.url, running
 
 
-async def _played(place: Place, wish: Wish, running: Sequence[Frontend], console: Console, *, kill: bool) -> Summary:
+async def _played(  # noqa: PLR0913
+    place: Place,
+    wish: Wish,
+    running: Sequence[Frontend],
+    console: Console,
+    afterwards: Callable[[], int],
+    *,
+    kill: bool,
+) -> tuple[Summary, int]:
     alive = list(running)
+    failed = 0
+
+    async def at_the_end() -> None:
+        nonlocal failed
+        progress.stop()
+        failed = await asyncio.to_thread(afterwards)
+
     with _progress(console) as progress:
         bars = [progress.add_task(name, total=wish.items) for name in ("published", "acknowledged")]
 
@@ -79,7 +108,7 @@ async def _played(place: Place, wish: Wish, running: Sequence[Frontend], console
                 progress.console.print("one frontend is killed")
 
         try:
-            return await Play(place, wish, step).run()
+            return await Play(place, wish, step, at_the_end).run(), failed
         except* (ServerError, Unanswered) as faults:
             fault = faults.exceptions[0]
             while isinstance(fault, BaseExceptionGroup):

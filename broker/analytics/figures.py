@@ -1,0 +1,202 @@
+"""What a report says, as values: one for each theme, all units in the names. Must not know how they are got or shown.
+
+None stands for what the records do not tell.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from broker.analytics.quantities import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What is asked: `burstiness` is 0 for a clock, 1 for chance alone."""
+
+    rate_per_s: float
+    bytes_per_s: float
+    peak_per_s: float | None
+    peak_to_mean: float | None
+    peak_width_s: float
+    burstiness: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """Mean, percentiles and greatest of some durations, in ms."""
+
+    mean_ms: float
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    most_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How long items wait, are worked on, and take in all."""
+
+    wait: Durations | None
+    service: Durations | None
+    end_to_end: Durations | None
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What could be done: a worker is one unit of credit."""
+
+    attempts_per_s: float
+    service_variation: float
+    busy: float
+    busiest: float
+    credit: int | None
+    credit_use: float | None
+    most_per_s: float | None
+    target_per_s: float | None
+    headroom: float | None
+    workers_needed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is not done yet."""
+
+    waiting: int
+    in_flight: int
+    oldest_s: float | None
+    waiting_mean: float
+    waiting_most: float
+    growth_per_s: float | None
+    drain_s: float | None
+    drains: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """What became of deliveries, and the worker-seconds that came to nothing."""
+
+    attempts: int
+    items: int
+    acknowledged: int
+    released: int
+    expired: int
+    bounced: int
+    dead_lettered: int
+    redelivered: int
+    lost_s: float
+    lost_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fairness:
+    """How evenly deliveries are spread: Jain's index is 1 for evenly, 1/n when one has all."""
+
+    subscribers: int
+    subscribers_jain: float
+    partitions: int
+    partitions_jain: float
+    partitions_skew: float
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What the wait would be with so many workers; None: it would grow without end."""
+
+    workers: int
+    use: float
+    wait_p95_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What comes if it goes on like this."""
+
+    rate_growth_per_day: float | None
+    target_missed_days: float | None
+    memory_full_days: float | None
+    journal_reach_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """How far the numbers can be trusted."""
+
+    seen: datetime | None
+    open_attempts: int
+    waits_unknown: int
+    little_in_system: float
+    little_by_law: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One subscriber's or partition's part in the work."""
+
+    name: str
+    attempts: int
+    acknowledged: int
+    share: float
+    wait_ms: float | None
+    held_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One step of the timeline: counts in it, and mean levels."""
+
+    begin: datetime
+    length_s: float
+    arrived: int
+    delivered: int
+    acknowledged: int
+    waiting: float
+    in_flight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """All about one node."""
+
+    node: str
+    demand: Demand
+    latency: Latency
+    capacity: Capacity
+    backlog: Backlog
+    waste: Waste
+    fairness: Fairness | None
+    forecast: Forecast
+    quality: Quality
+    what_if: tuple[WhatIf, ...]
+    waits: tuple[tuple[float, float], ...]
+    subscribers: tuple[Share, ...]
+    partitions: tuple[Share, ...]
+    moments: tuple[Moment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Records that a journal lacks between two ids; None: from its beginning, to its end, an unknown number."""
+
+    node: str
+    partition: int
+    after: str | None
+    before: str | None
+    records: int | None
+
+    def __str__(self) -> str:
+        """Say what is missing, and where."""
+        many = "records" if self.records is None else counted(self.records, "record")
+        where = [f"{word} {offset}" for word, offset in (("after", self.after), ("before", self.before)) if offset]
+        return f"{many} of {self.node}, partition {self.partition}, {' and '.join(where)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All nodes in which something happened, the busiest first."""
+
+    source: str
+    begin: datetime
+    end: datetime
+    target_wait_p95_s: float
+    gaps: tuple[Gap, ...]
+    nodes: tuple[Node, ...]

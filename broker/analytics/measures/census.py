@@ -1,0 +1,34 @@
+"""What the queues say of themselves: what waits and is in flight now, credit, and how full Redis and the journal are."""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+_PARTITION = ("node", "incarnation", "partition")
+
+
+def present(census: DataFrame) -> DataFrame:
+    """Give per node the last of what its partitions said, summed up."""
+    newest = Window.partitionBy(*_PARTITION).orderBy(F.desc("at"))
+    free = F.when(F.col("maxmemory") > 0, F.col("maxmemory") - F.col("used_memory"))
+    return (
+        census.withColumn("age", F.row_number().over(newest))
+        .where("age = 1")
+        .groupBy("node")
+        .agg(
+            F.max(F.unix_millis("at")).alias("at"),
+            F.count("*").alias("partitions"),
+            *(F.sum(name).alias(name) for name in ("waiting", "in_flight", "credit")),
+            # A subscriber of a node is one in each of its partitions.
+            F.max("subscribers").alias("subscribers"),
+            (F.max(F.unix_millis("at") - F.unix_millis("oldest")) / 1000).alias("oldest_s"),
+            F.min(free).alias("free_bytes"),
+            F.sum("journal_max").alias("journal_max"),
+        )
+    )
+
+
+def memory(census: DataFrame) -> DataFrame:
+    """Give per node how fast the memory of its Redis fills, in bytes a second; null from a single look."""
+    slope: Column = F.regr_slope("used_memory", F.unix_millis("at") / 1000)
+    fills = census.groupBy(*_PARTITION).agg(slope.alias("slope"))
+    return fills.groupBy("node").agg(F.max("slope").alias("memory_per_s"))

@@ -1,0 +1,68 @@
+"""A report on a console. Must not know files."""
+
+from typing import Final
+
+from rich import box
+from rich.columns import Columns
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from broker.analytics.figures import Node, Report
+from broker.analytics.quantities import duration, share
+from broker.analytics.render.themes import Theme, themes
+from broker.analytics.verdict import State, verdict
+
+_STYLES: Final = {
+    State.ENOUGH: "green",
+    State.TIGHT: "yellow",
+    State.SHORT: "red",
+    State.UNSTABLE: "bold red",
+    State.IDLE: "red",
+    State.GONE: "dim",
+}
+
+
+def show(report: Report, console: Console) -> None:
+    """Print all nodes with their themes."""
+    console.print(
+        f"[bold]Capacity[/bold]  {report.begin:%Y-%m-%d %H:%M:%S} to {report.end:%Y-%m-%d %H:%M:%S} UTC"
+        f" ({duration((report.end - report.begin).total_seconds())})"
+    )
+    for gap in report.gaps:
+        console.print(Text(f"missing: {gap}", "red"))
+    for node in report.nodes:
+        console.print(_node(node, report.target_wait_p95_s))
+
+
+def _node(node: Node, target_s: float) -> Panel:
+    judged = verdict(node, target_s)
+    style = _STYLES[judged.state]
+    tables = Columns(
+        [*(_theme(theme) for theme in themes(node)), *([_what_if(node)] if node.what_if else [])], padding=(1, 3)
+    )
+    # Text, not markup: a node's name may hold square brackets.
+    head = Text.assemble((judged.state.value, style), "  ", judged.words, "\n")
+    return Panel(Group(head, tables), title=Text(node.node, "bold"), title_align="left", border_style=style)
+
+
+def _theme(theme: Theme) -> Table:
+    table = Table(title=theme.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for label, value in theme.lines:
+        table.add_row(label, value)
+    return table
+
+
+def _what_if(node: Node) -> Table:
+    table = Table(title="What if", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for name in ("workers", "busy", "p95 wait"):
+        table.add_column(name, justify="right")
+    for row in node.what_if:
+        wait = "unstable" if row.wait_p95_s is None else duration(row.wait_p95_s)
+        table.add_row(
+            f"{row.workers:,}", share(row.use), wait, style="bold" if row.workers == node.capacity.credit else None
+        )
+    return table

@@ -1,0 +1,140 @@
+"""A report as one HTML file without scripts, for screens of any size and for paper. Knows markup; takes figures as they are."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from broker.analytics.figures import Node, Report, Share
+from broker.analytics.quantities import duration, milliseconds, number, rate, share
+from broker.analytics.render.charts import charts
+from broker.analytics.render.themes import Theme, themes
+from broker.analytics.verdict import verdict
+
+_DRAWN: Final = 20
+"""Nodes, the busiest first, that get charts: each makes the file 60 kB larger."""
+
+_LISTED: Final = 12
+"""Subscribers and partitions that are listed; the tables for programs have more."""
+
+
+def write(report: Report, directory: Path) -> None:
+    """Write capacity.html."""
+    (directory / "capacity.html").write_text(page(report), encoding="utf-8")
+
+
+def page(report: Report) -> str:
+    """Write the page."""
+    style = files(__package__).joinpath("report.css").read_text(encoding="utf-8")
+    nodes = "".join(
+        _node(node, number, report.target_wait_p95_s, drawn=number < _DRAWN) for number, node in enumerate(report.nodes)
+    )
+    return (
+        "<!DOCTYPE html>\n"
+        '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Capacity report</title><style>\n{style}</style></head><body>\n{_head(report)}{nodes}</body></html>\n"
+    )
+
+
+def _head(report: Report) -> str:
+    lasted = duration((report.end - report.begin).total_seconds())
+    gaps = "".join(f'<p class="missing">Missing: {escape(str(gap))}.</p>' for gap in report.gaps)
+    cards = "".join(_card(node, number, report.target_wait_p95_s) for number, node in enumerate(report.nodes))
+    return (
+        "<header><h1>Capacity</h1>"
+        f'<p class="soft">{report.begin:%Y-%m-%d %H:%M:%S} to {report.end:%Y-%m-%d %H:%M:%S} UTC ({lasted}), '
+        f"from {escape(report.source)}. Target: 95 % of waits ≤ {duration(report.target_wait_p95_s)}.</p>"
+        f'{gaps}<div class="grid wide">{cards}</div></header>\n'
+    )
+
+
+def _card(node: Node, number_: int, target_s: float) -> str:
+    judged = verdict(node, target_s)
+    wait = node.latency.wait
+    key = (
+        ("arrivals", rate(node.demand.rate_per_s)),
+        ("p95 wait", milliseconds(wait.p95_ms if wait else None)),
+        ("credit in use", share(node.capacity.credit_use)),
+        ("waiting now", number(node.backlog.waiting)),
+        ("work lost", share(node.waste.lost_share)),
+    )
+    return (
+        f'<a class="card {_class(judged.state.value)}" href="#node-{number_}">'
+        f'<span class="state">{escape(judged.state.value)}</span> <span class="name">{escape(node.node)}</span>'
+        f"<p>{escape(_sentence(judged.words))}</p>"
+        f'<dl class="key">{"".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in key)}</dl></a>'
+    )
+
+
+def _node(node: Node, number_: int, target_s: float, *, drawn: bool) -> str:
+    judged = verdict(node, target_s)
+    figures = "".join(
+        f'<figure class="card"><figcaption>{caption}</figcaption>{svg}</figure>'
+        for caption, svg in (charts(node, target_s) if drawn else ())
+    )
+    return (
+        f'<section class="{_class(judged.state.value)}"><h2 id="node-{number_}">{escape(node.node)}</h2>'
+        f'<p><span class="state">{escape(judged.state.value)}</span>: {escape(judged.words)}</p>'
+        f'<div class="grid wide">{figures}</div>'
+        f'<div class="grid">{"".join(map(_theme, themes(node)))}{_what_if(node)}</div>'
+        f'<div class="grid wide">{_shares("Subscribers", node.subscribers)}{_shares("Partitions", node.partitions)}</div>'
+        "</section>\n"
+    )
+
+
+def _theme(theme: Theme) -> str:
+    rows = "".join(f"<tr><th>{escape(label)}</th><td>{escape(value)}</td></tr>" for label, value in theme.lines)
+    return (
+        f'<div class="card"><h3>{theme.title}</h3><p class="about">{escape(theme.about)}</p>'
+        f'<div class="scroll"><table><tbody>{rows}</tbody></table></div></div>'
+    )
+
+
+def _what_if(node: Node) -> str:
+    if not node.what_if:
+        return ""
+    rows = [
+        (
+            "now" if row.workers == node.capacity.credit else "",
+            (number(row.workers), share(row.use), "unstable" if row.wait_p95_s is None else duration(row.wait_p95_s)),
+        )
+        for row in node.what_if
+    ]
+    about = "What Allen and Cunneen's formula expects. The credit of now is in bold."
+    return _table("What if", about, ("workers", "busy", "p95 wait"), rows)
+
+
+def _shares(title: str, rows: Sequence[Share]) -> str:
+    if not rows:
+        return ""
+    listed = [
+        ("", (row.name, number(row.attempts), share(row.share), milliseconds(row.wait_ms), milliseconds(row.held_ms)))
+        for row in rows[:_LISTED]
+    ]
+    about = f"The busiest {_LISTED}." if len(rows) > _LISTED else ""
+    return _table(
+        title, about, (title[:-1].lower(), "deliveries", "share", "mean wait", "mean service"), listed, "long"
+    )
+
+
+def _table(
+    title: str, about: str, head: Iterable[str], rows: Iterable[tuple[str, Sequence[str]]], kind: str = ""
+) -> str:
+    names = "".join(f"<th>{name}</th>" for name in head)
+    body = "".join(
+        f'<tr class="{of}"><th>{escape(first)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
+        for of, (first, *cells) in rows
+    )
+    return (
+        f'<div class="card {kind}"><h3>{title}</h3><p class="about">{about}</p><div class="scroll">'
+        f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div></div>"
+    )
+
+
+def _class(state: str) -> str:
+    return state.replace(" ", "-")
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:] + "."

@@ -1,0 +1,67 @@
+"""A report as flat tables, for programs: what stands nested in a node's figures becomes columns such as `demand_rate_per_s`.
+
+Knows the figures' classes, whose annotations give the columns, so that a table has them all even when it has no rows.
+"""
+
+from dataclasses import dataclass, is_dataclass
+from types import NoneType
+from typing import Any, Final, get_args, get_origin, get_type_hints
+
+from broker.analytics.figures import Gap, Moment, Node, Report, Share, WhatIf
+from broker.analytics.verdict import verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns with their types, and rows."""
+
+    columns: dict[str, type]
+    rows: list[dict[str, Any]]
+
+
+_LISTS: Final = {
+    "what_if": ("what_if", WhatIf),
+    "subscribers": ("subscribers", Share),
+    "partitions": ("partitions", Share),
+    "timeline": ("moments", Moment),
+}
+
+
+def tables(report: Report) -> dict[str, Table]:
+    """Give every table by its name."""
+    nodes = Table({"node": str, "state": str, "verdict": str, **_columns(Node)}, [])
+    for node in report.nodes:
+        judged = verdict(node, report.target_wait_p95_s)
+        words = {"state": judged.state.value, "verdict": judged.words}
+        nodes.rows.append({"node": node.node, **words, **_values(Node, node)})
+    lists = {name: _listed(report, attribute, kind) for name, (attribute, kind) in _LISTS.items()}
+    return {"nodes": nodes, **lists, "gaps": Table(_columns(Gap), [_values(Gap, gap) for gap in report.gaps])}
+
+
+def _listed(report: Report, attribute: str, kind: type) -> Table:
+    rows = [{"node": node.node, **_values(kind, row)} for node in report.nodes for row in getattr(node, attribute)]
+    return Table({"node": str, **_columns(kind)}, rows)
+
+
+def _columns(kind: type, prefix: str = "") -> dict[str, type]:
+    found: dict[str, type] = {}
+    for name, held in _parts(kind).items():
+        found |= _columns(held, f"{prefix}{name}_") if is_dataclass(held) else {prefix + name: held}
+    return found
+
+
+def _values(kind: type, value: object, prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, held in _parts(kind).items():
+        part = None if value is None else getattr(value, name)
+        found |= _values(held, part, f"{prefix}{name}_") if is_dataclass(held) else {prefix + name: part}
+    return found
+
+
+def _parts(kind: type) -> dict[str, type]:
+    """Name the fields and what they hold, `None` aside; lists are tables of their own."""
+    hints = {
+        name: next((one for one in get_args(hint) if one is not NoneType), hint) if NoneType in get_args(hint) else hint
+        for name, hint in get_type_hints(kind).items()
+    }
+    return {name: hint for name, hint in hints.items() if get_origin(hint) is not tuple}

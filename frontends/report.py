@@ -1,0 +1,133 @@
+"""`stanzaq report`: from the words of the command line to a report, with progress. Must not know what is measured, or how.
+
+Imported when a report is asked for: nothing else needs Spark.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from broker.analytics import facts, history, inputs
+from broker.analytics.faults import Unreadable, told
+from broker.analytics.render import console as on_console
+from broker.analytics.render import files
+from broker.analytics.report import report
+from broker.analytics.session import session
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+_MORE_STEPS: Final = 4
+"""Starting, looking, reading and writing."""
+
+_DURATION: Final = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line asks for, as it was written; a URL only where the source is a Redis."""
+
+    source: str
+    url: str | None
+    out: Path
+    formats: str = "html"
+    begin: str = ""
+    end: str = ""
+    target: str = "2s"
+    master: str | None = None
+
+
+def capacity(asked: Asked) -> int:
+    """Make a report of a Redis or of a history, print it and write it; 1 with one line when that cannot be."""
+    return _told(partial(_capacity, asked))
+
+
+def collect(url: str, out: str, master: str | None, *, lossy: bool) -> int:
+    """Add to a history; 1 with one line when that cannot be."""
+    return _told(partial(_collect, url, out, master, lossy=lossy))
+
+
+def _told(work: Callable[[Console], None]) -> int:
+    """Work, and say of what cannot be done why, and of a fault of ours everything."""
+    # What is told on the way is for people, and goes where it disturbs no pipe.
+    talk = Console(stderr=True, highlight=False)
+    try:
+        work(talk)
+    except Exception as fault:
+        line = told(fault)
+        if line is None:
+            raise
+        # As it is: what it names may hold square brackets, and a pipe wants it in one line.
+        talk.print(f"stanzaq report: {line}", style="red", markup=False, soft_wrap=True)
+        return 1
+    return 0
+
+
+def _collect(url: str, out: str, master: str | None, talk: Console, *, lossy: bool) -> None:
+    with talk.status("starting Spark") as status, session(master) as spark:
+        collected = history.collect(url, out, spark=spark, lossy=lossy, tell=status.update)
+    lost = "" if collected.lost == 0 else f"; lost: {'unknown' if collected.lost is None else f'{collected.lost:,}'}"
+    Console(highlight=False).print(f"collected: {collected.records:,}{lost}")
+
+
+def _capacity(asked: Asked, talk: Console) -> None:
+    formats = [name.strip() for name in asked.formats.split(",") if name.strip()]
+    files.check(asked.out, formats)
+    target_s = _seconds("--target-wait-p95", asked.target)
+    first, last = _time("--from", asked.begin), _time("--to", asked.end)
+    with _progress(talk, _MORE_STEPS + len(facts.STEPS)) as step:
+        step("starting Spark")
+        with session(asked.master) as spark:
+            if asked.url is None:
+                given = inputs.of_history(asked.source, first, last, spark=spark, tell=step)
+            else:
+                given = inputs.of_redis(asked.url, first, last, spark=spark, tell=step)
+            made = report(facts.measure(given, step), "Redis" if asked.url else asked.source, target_s)
+        step("writing")
+        written = files.write(made, asked.out, formats)
+    on_console.show(made, Console())
+    for path in written:
+        talk.print(str(path), style="dim", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _progress(talk: Console, steps: int) -> Iterator[Callable[[str], None]]:
+    """Show a bar; each step is told when it begins."""
+    bar = Progress(
+        SpinnerColumn(),
+        BarColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=talk,
+        transient=True,
+    )
+    with bar:
+        # The first step to be told is none that is done.
+        task = bar.add_task("", total=steps, completed=-1)
+        yield lambda name: bar.update(task, advance=1, description=name)
+
+
+def _time(option: str, text: str) -> datetime | None:
+    """Read a time; one without a zone is UTC, as everything in a report."""
+    if not text:
+        return None
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        msg = f"{option} {text[:60]!r} is no time: write e.g. 2026-01-31 or 2026-01-31T12:00"
+        raise Unreadable(msg) from None
+    return read if read.tzinfo else read.replace(tzinfo=UTC)
+
+
+def _seconds(option: str, text: str) -> float:
+    found = _DURATION.fullmatch(text.replace(" ", ""))
+    if found is None:
+        msg = f"{option} {text[:60]!r} is no duration: write e.g. 500ms, 2s, 5min or 1h"
+        raise Unreadable(msg)
+    return float(found[1]) * _UNITS[found[2]]

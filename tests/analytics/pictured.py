@@ -1,0 +1,57 @@
+"""One node's figures, made up: enough of everything to be shown."""
+
+from datetime import UTC, datetime, timedelta
+
+from broker.analytics import figures
+
+_BEGAN = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def node(name: str = "jobs") -> figures.Node:
+    """Give a node that has what it needs."""
+    some = figures.Durations(300.5, 200, 1_200, 1_900, 4_000)
+    return figures.Node(
+        node=name,
+        demand=figures.Demand(10.0, 2_000.0, 14.0, 1.4, 30.0, 1.1),
+        latency=figures.Latency(some, some, some),
+        capacity=figures.Capacity(10.4, 0.6, 3.1, 5.2, 6, 0.52, 20.0, 17.0, 0.63, 4),
+        backlog=figures.Backlog(12, 4, 3.5, 4.0, 31.0, -0.001, 1.2, drains=True),
+        waste=figures.Waste(1_040, 1_000, 1_000, 20, 10, 10, 0, 40, 70.5, 0.13),
+        fairness=figures.Fairness(2, 0.98, 2, 1.0, 1.02),
+        forecast=figures.Forecast(None, None, 12.0, 1_900.0),
+        quality=figures.Quality(_BEGAN + timedelta(hours=1), 4, 0, 7.1, 7.0),
+        what_if=tuple(
+            figures.WhatIf(workers, 3.1 / workers, wait) for workers, wait in ((3, None), (4, 1.4), (5, 0.4), (6, 0.1))
+        ),
+        waits=tuple((share / 10, share * 100.0) for share in range(1, 11)),
+        subscribers=tuple(figures.Share(f"worker{n}@example.org/<&>", 520, 500, 0.5, 300.0, 310.0) for n in range(2)),
+        partitions=tuple(figures.Share(str(number), 520, 500, 0.5, None, 310.0) for number in range(2)),
+        moments=tuple(
+            figures.Moment(_BEGAN + timedelta(seconds=30 * step), 30.0, 300, 300, 290, 4.0, 3.1) for step in range(20)
+        ),
+    )
+
+
+def idle(name: str = "idle") -> figures.Node:
+    """Give a node of which only that items wait is known."""
+    return figures.Node(
+        node=name,
+        demand=figures.Demand(0.0, 0.0, None, None, 30.0, None),
+        latency=figures.Latency(None, None, None),
+        capacity=figures.Capacity(0.0, 1.0, 0.0, 0.0, 0, None, None, None, None, None),
+        backlog=figures.Backlog(3, 0, 90.0, 3.0, 3.0, None, None, drains=False),
+        waste=figures.Waste(0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0),
+        fairness=None,
+        forecast=figures.Forecast(None, None, None, None),
+        quality=figures.Quality(None, 0, 0, 3.0, None),
+        what_if=(),
+        waits=(),
+        subscribers=(),
+        partitions=(),
+        moments=node().moments,
+    )
+
+
+def report(*nodes: figures.Node, gaps: tuple[figures.Gap, ...] = ()) -> figures.Report:
+    """Give a report of these nodes."""
+    return figures.Report("Redis", _BEGAN, _BEGAN + timedelta(minutes=10), 2.0, gaps, nodes)

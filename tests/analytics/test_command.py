@@ -1,0 +1,177 @@
+"""`stanzaq report` on real servers: what it makes of a demo and of a history, and the one line for what cannot be."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from pyspark.sql import SparkSession
+
+from broker.journal.schema import record
+from frontends import report
+from frontends.demo import run as demo
+from frontends.report import Asked
+from tests.analytics.conftest import Journals
+from tests.analytics.simulator import Attempt, Laws, Mishaps, Run, entries, exponential, simulate
+from tests.analytics.truth import Truth, percentile, truth
+
+LAWS = Laws(exponential(100), exponential(400), (3, 3), Mishaps(0.02, 0.02, 0.02), partitions=2)
+
+
+@pytest.fixture(autouse=True)
+def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command use the session of all tests: to start one takes longer than a test."""
+
+    @contextmanager
+    def session(_master: str | None) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(report, "session", session)
+
+
+@pytest.fixture
+def played(journals: Journals) -> Run:
+    """Write the journals of a queue that was played through, in the form of the scripts."""
+    run = simulate(LAWS, 1_500, seed=2)
+    pipe = journals.client.pipeline(transaction=False)
+    for key, offset, fields in entries(run):
+        pipe.xadd(key, fields, id=offset)
+    pipe.execute()
+    return run
+
+
+def _agrees(made: Path, true: Truth) -> None:
+    """Compare a report in JSON with what was computed from the records in plain Python."""
+    [node] = json.loads((made / "capacity.json").read_text())["nodes"]
+    waste = node["waste"]
+    assert {kind: waste[kind.replace("-", "_")] for kind in true.kinds} == true.kinds
+    assert (waste["attempts"], waste["items"], waste["redelivered"]) == (true.attempts, true.items, true.redelivered)
+    assert sum(moment["arrived"] for moment in node["moments"]) == true.arrived
+    for leg, values in (("wait", true.waits), ("service", true.held), ("end_to_end", true.end_to_end)):
+        found = [node["latency"][leg][f"p{share}_ms"] for share in (50, 95, 99)]
+        assert found == pytest.approx([percentile(values, share / 100) for share in (50, 95, 99)], rel=0.01)
+    assert node["quality"]["little_in_system"] == pytest.approx(true.in_system)
+    assert node["quality"]["little_by_law"] == pytest.approx(true.in_system, rel=0.05)
+
+
+def test_report(journals: Journals, played: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is in Redis becomes a report in every format, which agrees with plain Python, with progress on the way."""
+    out = tmp_path / "report"
+    assert report.capacity(Asked("redis", journals.url, out, "html,json,csv,parquet")) == 0
+    _agrees(out, truth(played.attempts))
+    shown = capsys.readouterr()
+    assert re.search(r"needs \d+ workers for p95 wait ≤ 2 s; is not there any more", re.sub(r"[│\s]+", " ", shown.out))
+    assert str(out / "capacity.html") in shown.err
+
+
+def test_history(journals: Journals, played: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was collected makes the same report when Redis has forgotten it."""
+    history, out = tmp_path / "history", tmp_path / "report"
+    assert report.collect(journals.url, str(history), None, lossy=False) == 0
+    assert capsys.readouterr().out == f"collected: {len(played.attempts):,}\n"
+    journals.client.flushall()
+    assert report.capacity(Asked(str(history), None, out, "json")) == 0
+    _agrees(out, truth(played.attempts))
+
+
+def test_demo(tmp_path: Path) -> None:
+    """The report of a real demo agrees with what plain Python makes of its journal."""
+    found: list[Truth] = []
+
+    def afterwards(url: str) -> int:
+        with redis.Redis.from_url(url) as client:
+            found.append(truth(_attempts(client)))
+        return report.capacity(Asked("redis", url, tmp_path / "report", "json"))
+
+    assert demo.main(600, 3, 4, 1, kill=False, as_json=True, afterwards=afterwards) == 0
+    assert found[0].kinds == {"acknowledged": 600}
+    _agrees(tmp_path / "report", found[0])
+    [node] = json.loads((tmp_path / "report" / "capacity.json").read_text())["nodes"]
+    assert (node["node"], node["capacity"]["credit"], node["backlog"]["waiting"]) == ("demo", 12, 0)
+
+
+def _attempts(client: Any) -> list[Attempt]:  # noqa: ANN401  (what redis-py has)
+    """Read a journal as its schema says."""
+    [key] = client.keys("sq:*:journal")
+    rows = []
+    for _, stored in client.xrange(key):
+        read = record(stored)
+        position = stored[b"lock"].split(b" ")[5].decode()
+        place = {"node": "demo", "incarnation": "", "partition": 0, "position": position, "ready": 0}
+        rows.append(Attempt(**place, **read))  # type: ignore[arg-type]
+    return rows
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path) -> Iterator[Path]:
+    """Name a directory that must not come into being, nor anything beside it."""
+    (tmp_path / "out").mkdir()
+    yield tmp_path / "out" / "report"
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            {"begin": "2026-02-01", "end": "2026-01-01"},
+            "--from 2026-02-01T00:00:00Z is not before --to 2026-01-01T00:00:00Z",
+        ),
+        ({"begin": "yesterday"}, "--from 'yesterday' is no time: write e.g. 2026-01-31 or 2026-01-31T12:00"),
+        ({"end": "2026-13-01"}, "--to '2026-13-01' is no time"),
+        ({"begin": "2031-01-01"}, "no attempt was closed from 2031-01-01T00:00:00Z: choose another interval"),
+        ({"target": "soon"}, "--target-wait-p95 'soon' is no duration: write e.g. 500ms, 2s, 5min or 1h"),
+        ({"formats": "html,pdf"}, "--format 'pdf' is none of html, csv, parquet, json"),
+        ({"formats": ","}, "--format names nothing: write one or more of html, csv, parquet, json"),
+        ({"url": "redis://127.0.0.1:1/0"}, "Redis at 127.0.0.1:1 cannot be reached"),
+        ({"url": "redis://nobody:secret@127.0.0.1:1/0"}, "Redis at 127.0.0.1:1 cannot be reached"),
+        ({"url": "embedded://"}, "the url of Redis"),
+        ({"source": "no/such/folder", "url": None}, "no/such/folder is no history of stanzaq's"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+)
+def test_bad_input(  # noqa: PLR0917  (fixtures and cases)
+    played: Run, journals: Journals, nowhere: Path, words: dict[str, Any], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What cannot be done is one line that says why and what to do, code 1, and nothing written."""
+    asked: dict[str, Any] = {"source": "redis", "url": journals.url, "out": nowhere, **words}
+    assert report.capacity(Asked(**asked)) == 1
+    shown = capsys.readouterr()
+    [told] = [row for row in shown.err.splitlines() if row.startswith("stanzaq report: ")]
+    assert line in told
+    assert "secret" not in shown.err
+    assert "Traceback" not in shown.err
+    assert shown.out == ""
+
+
+def test_folder_of_something_else(nowhere: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder of somebody else's Parquet files is no history, and no report is made of it."""
+    (tmp_path / "mine" / "attempts").mkdir(parents=True)
+    (tmp_path / "mine" / "attempts" / "part-0.parquet").write_bytes(b"PAR1")
+    assert report.capacity(Asked(str(tmp_path / "mine"), None, nowhere)) == 1
+    assert "name a folder that `stanzaq report collect` has made" in capsys.readouterr().err
+
+
+def test_empty_redis(journals: Journals, nowhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where nothing was ever worked on there is no report."""
+    assert report.capacity(Asked("redis", journals.url, nowhere)) == 1
+    assert "no attempt was closed yet" in capsys.readouterr().err
+
+
+def test_torn_record(journals: Journals, played: Run, nowhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A record that nobody can read is named, and no report is made without it."""
+    journals.client.xadd("sq:{jobs@8e71964d/0}:journal", {"type": "released"})
+    assert report.capacity(Asked("redis", journals.url, nowhere)) == 1
+    assert re.search(r"journal of jobs@8e71964d/0: the record \d+-\d+ is torn", capsys.readouterr().err)
+
+
+def test_out_is_a_file(journals: Journals, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a file stands no directory is made; this is said before anything is read."""
+    (tmp_path / "report").write_text("mine")
+    assert report.capacity(Asked("redis", "redis://127.0.0.1:1/0", tmp_path / "report")) == 1
+    assert "is a file: name a directory" in capsys.readouterr().err
+    assert (tmp_path / "report").read_text() == "mine"

@@ -1,0 +1,48 @@
+"""Since when an item waited: for its first delivery, for another, and where the record of the one before is gone."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from broker.analytics.measures.attempts import waiting_since, with_waits
+from tests.analytics import tables
+from tests.analytics.simulator import Attempt, Item
+
+T = 1_767_225_600_000
+FIRST = Attempt(
+    *("jobs", "8e71964d", 0, f"{T}-0", "released", "job", T, T, T + 100, T + 300, 1),
+    *("w@example.org/a", "f1", 200, 1, "told so"),
+)
+SECOND = replace(FIRST, delivered=T + 1_300, closed=T + 1_500, attempt=2, token=2, type="acknowledged", reason="")
+
+
+def _waits(spark: SparkSession, path: Path, *attempts: Attempt) -> dict[tuple[str, int, int], int | None]:
+    rows = with_waits(tables.attempts(spark, path / "attempts.parquet", attempts)).collect()
+    return {(row.incarnation, row.partition, row.attempt): row.wait_ms for row in rows}
+
+
+def test_again(spark: SparkSession, tmp_path: Path) -> None:
+    """A second delivery has been waited for since the first was closed, any delay included."""
+    assert _waits(spark, tmp_path, FIRST, SECOND) == {("8e71964d", 0, 1): 100, ("8e71964d", 0, 2): 1_000}
+
+
+def test_unknown(spark: SparkSession, tmp_path: Path) -> None:
+    """Without the record of the one before, nobody knows; the row is there all the same."""
+    assert _waits(spark, tmp_path, SECOND) == {("8e71964d", 0, 2): None}
+
+
+@pytest.mark.parametrize("other", [{"incarnation": "00000000"}, {"partition": 1}, {"node": "mail"}])
+def test_others(spark: SparkSession, tmp_path: Path, other: dict[str, object]) -> None:
+    """The same position in another partition, or in another life of the node, is another item."""
+    waits = _waits(spark, tmp_path, replace(FIRST, **other), SECOND)  # type: ignore[arg-type]
+    assert sorted(waits.values(), key=str) == [100, None]
+
+
+def test_what_waits(spark: SparkSession, tmp_path: Path) -> None:
+    """What came back waits since it did, and is no new arrival; what was never delivered since its publish."""
+    attempts = with_waits(tables.attempts(spark, tmp_path / "attempts.parquet", [FIRST]))
+    items = [Item("jobs", "8e71964d", 0, f"{T}-{number}", "job", T, 200) for number in (0, 1)]
+    rows = waiting_since(tables.waiting(spark, tmp_path / "waiting.parquet", items), attempts).collect()
+    assert {(row.ready - T, row.first) for row in rows} == {(300, False), (0, True)}
