@@ -7,10 +7,10 @@ PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint bench soak
+.PHONY: help install demo test check lint bench soak helm-docs image-test
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 install: .venv/.dev ## Make .venv with everything for work on the project
 
@@ -18,8 +18,8 @@ demo: .venv/.embedded ## Run a whole queue: Redis, ejabberd, frontends, publishe
 	@$(SETUP) packages ejabberd
 	$(BIN)/stanzaq demo $(ARGS)
 
-test: lint ## Run lint, types, import rules and every test but the long ones
-	@$(SETUP) packages ejabberd redis-server faketime
+test: lint .venv/.tools ## Run lint, types, import rules and every test but the long ones
+	@$(SETUP) packages ejabberd redis-server faketime promtool
 	$(PYTEST) -m "not soak" $(ARGS)
 
 check: lint ## Run lint, types, import rules and the tests of the house
@@ -33,6 +33,12 @@ bench: .venv/.dev ## Measure the core and the XMPP door next to their native cei
 	  echo "stanzaq bench $$what --json $(ARGS) > $$file"; \
 	  $(BIN)/stanzaq bench $$what --json $(ARGS) > $$file || missed=1; \
 	done; exit $$missed
+
+helm-docs: .venv/.dev ## Write the table of values into the chart's README
+	$(BIN)/python deploy/helm/values_table.py
+
+image-test: .venv/.dev ## Build the image on a local base and run it, where buildah and podman are
+	deploy/image_test.sh
 
 soak: .venv/.dev ## Run the tests that take minutes
 	@$(SETUP) packages ejabberd redis-server faketime
@@ -52,3 +58,8 @@ lint: .venv/.dev
 .venv/.dev: pyproject.toml
 	@$(SETUP) venv embedded,dev
 	@touch $@ .venv/.embedded
+
+.venv/.tools: deploy/local/setup.sh .venv/.dev
+	@$(SETUP) packages npm
+	@$(SETUP) tools
+	@touch $@
