@@ -36,13 +36,13 @@ async def _through(xmpp: ClientXMPP, service: str, node: str) -> None:
         await pubsub.delete_node(service, node)
 
 
-async def _main() -> None:
+async def _main(password: str) -> None:
     host, _, port = os.environ["SERVER"].rpartition(":")
     # A resource of its own: two tests at a time are two workers.
     jid = f"{os.environ['JID']}/{secrets.token_hex(4)}"
     tls = os.environ["TLS"] == "true"
     plain = {} if tls else {"feature_mechanisms": {"unencrypted_plain": True, "unencrypted_scram": True}}
-    xmpp = ClientXMPP(jid, Path(os.environ["PASSWORD_FILE"]).read_text().rstrip("\r\n"), plugin_config=plain)
+    xmpp = ClientXMPP(jid, password, plugin_config=plain)
     xmpp.register_plugin("xep_0060")
     if not tls:
         xmpp.enable_direct_tls = xmpp.enable_starttls = False
@@ -56,7 +56,7 @@ async def _main() -> None:
 
 
 try:
-    asyncio.run(asyncio.wait_for(_main(), _SECONDS))
+    asyncio.run(asyncio.wait_for(_main(Path(os.environ["PASSWORD_FILE"]).read_text().rstrip("\r\n")), _SECONDS))
 except TimeoutError:
     sys.exit(f"no item came through {os.environ['SERVICE']} by way of {os.environ['SERVER']} within {_SECONDS} s")
 except (IqError, IqTimeout) as fault:

@@ -31,6 +31,7 @@
     summary: '{{ `{{ $value | humanize }} items became dead letters in 15 minutes` }}'
     description: Look at the reasons in the dead letter nodes, and redrive what is worth it.
 {{- range $door := include "stanzaq.doors" . | fromJsonArray }}
+{{- if gt (int (include "stanzaq.replicas" (index $.Values $door))) 0 }}
 - alert: StanzaqNoReadyFrontend
   # Without any series the maximum is nothing, and nothing is no alert.
   expr: (max(stanzaq_ready{ {{- $series }},app_kubernetes_io_component="{{ $door }}"}) or vector(0)) < 1
@@ -39,6 +40,7 @@
   annotations:
     summary: 'No frontend of the door {{ $door }} is ready'
     description: Its /readyz says why; the queue itself is safe in Redis.
+{{- end }}
 {{- end }}
 - alert: StanzaqRedisMemory
   # Without a maxmemory there is no part of it.
