@@ -43,7 +43,6 @@ def table(text: str) -> str:
     return _HEAD + "".join(
         f"| `{path}` | {'' if value in (None, '', {}, []) else f'`{json.dumps(value)}`'} | {meaning} |\n"
         for path, value, meaning in rows(text)
-        if not (isinstance(value, dict) and path == "settings")
     )
 
 

@@ -53,11 +53,10 @@ def having(name: str, *settings: str) -> list[str | Path]:
 
 def only(objects: Sequence[Object], kind: str, component: str | None = None) -> list[Object]:
     """Choose the objects of a kind, and of a component."""
-    return [
-        found
-        for found in objects
-        if found["kind"] == kind and component in {None, found["metadata"]["labels"].get("app.kubernetes.io/component")}
-    ]
+    of_kind = [found for found in objects if found["kind"] == kind]
+    if component is None:
+        return of_kind
+    return [found for found in of_kind if found["metadata"]["labels"].get("app.kubernetes.io/component") == component]
 
 
 def the(objects: Sequence[Object], kind: str, component: str | None = None) -> Object:

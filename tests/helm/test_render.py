@@ -65,7 +65,7 @@ def test_custom_resources(everything: Everything) -> None:
 
 def _judged(objects: list[Object]) -> list[str]:
     """Ask the models for what is wrong with each."""
-    command = ["node", Path(__file__).with_name("models.mjs"), TOOLS / "node_modules"]
+    command: list[str | Path] = ["node", Path(__file__).with_name("models.mjs"), TOOLS / "node_modules"]
     done = subprocess.run(command, input=json.dumps(objects), capture_output=True, text=True, check=True, timeout=60)
     complaints: list[str] = json.loads(done.stdout)
     return complaints
@@ -94,8 +94,9 @@ def test_checkov(everything: Everything, tmp_path: Path) -> None:
     """Checkov finds nothing that is not justified in its place."""
     for name in NAMES:
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump_all(everything["helm4", name]))
-    command = [TOOLS / "checkov/bin/checkov", "--framework", "kubernetes", "--skip-download", "--directory", tmp_path]
-    done = subprocess.run([*command, "--output", "json"], capture_output=True, text=True, check=False, timeout=100)
+    command: list[str | Path] = [TOOLS / "checkov" / "bin" / "checkov", "--framework", "kubernetes", "--skip-download"]
+    command += ["--directory", tmp_path, "--output", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     found = json.loads(done.stdout)
     assert [(each["check_id"], each["resource"]) for each in found["results"]["failed_checks"]] == []
     assert found["summary"]["passed"] > 100

@@ -24,12 +24,15 @@ async def _through(xmpp: ClientXMPP, service: str, node: str) -> None:
         await pubsub.retract(service, node, item["id"])
         worked.set_result(item["id"])
 
-    pubsub = xmpp["xep_0060"]
+    pubsub = xmpp.plugin["xep_0060"]
     xmpp.add_event_handler("pubsub_publish", work)
     xmpp.send_presence(pto=service)
     await pubsub.create_node(service, node)
     try:
-        await pubsub.subscribe(service, node, bare=False)
+        credit = xmpp.plugin["xep_0004"].make_form("submit")
+        credit.add_field("FORM_TYPE", "hidden", value="http://jabber.org/protocol/pubsub#subscribe_options")
+        credit.add_field("pubsub#queue_requests", value="1")
+        await pubsub.subscribe(service, node, bare=False, options=credit)
         await pubsub.publish(service, node, id="one", payload=Element("{urn:stanzaq:test}job"))
         await worked
     finally:
@@ -43,6 +46,7 @@ async def _main(password: str) -> None:
     tls = os.environ["TLS"] == "true"
     plain = {} if tls else {"feature_mechanisms": {"unencrypted_plain": True, "unencrypted_scram": True}}
     xmpp = ClientXMPP(jid, password, plugin_config=plain)
+    xmpp.register_plugin("xep_0004")
     xmpp.register_plugin("xep_0060")
     if not tls:
         xmpp.enable_direct_tls = xmpp.enable_starttls = False
