@@ -8,6 +8,7 @@ import os
 import secrets
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree.ElementTree import Element
 
 from slixmpp import ClientXMPP, Message
@@ -24,12 +25,13 @@ async def _through(xmpp: ClientXMPP, service: str, node: str) -> None:
         await pubsub.retract(service, node, item["id"])
         worked.set_result(item["id"])
 
-    pubsub = xmpp.plugin["xep_0060"]
+    forms: Any = xmpp.plugin["xep_0004"]
+    pubsub: Any = xmpp.plugin["xep_0060"]
     xmpp.add_event_handler("pubsub_publish", work)
     xmpp.send_presence(pto=service)
     await pubsub.create_node(service, node)
     try:
-        credit = xmpp.plugin["xep_0004"].make_form("submit")
+        credit = forms.make_form("submit")
         credit.add_field("FORM_TYPE", "hidden", value="http://jabber.org/protocol/pubsub#subscribe_options")
         credit.add_field("pubsub#queue_requests", value="1")
         await pubsub.subscribe(service, node, bare=False, options=credit)
