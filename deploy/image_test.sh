@@ -47,15 +47,17 @@ buildah $storage add base "$work/base.tar" >/dev/null
 buildah $storage commit --quiet base localhost/base >/dev/null
 
 say "the wheels that the build may use"
-.venv/bin/pip download --quiet --disable-pip-version-check --dest "$work/wheels" \
-    --python-version 3.11 --only-binary :all: "hatchling>=1.27" $(.venv/bin/python - <<'PYTHON'
+.venv/bin/python - >"$work/requirements" <<'PYTHON'
 import tomllib
 from pathlib import Path
 
-project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
-print(*project["dependencies"], *project["optional-dependencies"]["embedded"])
+project = tomllib.loads(Path("pyproject.toml").read_text())
+build, own = project["build-system"]["requires"], project["project"]
+# Of Python before 3.11.3, which the base has and this one may be newer than, redis asks for one more.
+print("async-timeout>=4.0.3", *build, *own["dependencies"], *own["optional-dependencies"]["embedded"], sep="\n")
 PYTHON
-)
+.venv/bin/pip download --quiet --disable-pip-version-check --dest "$work/wheels" \
+    --python-version 3.11 --only-binary :all: --requirement "$work/requirements"
 printf '[global]\nno-index = true\nfind-links = /wheels\n' >"$work/pip.conf"
 
 say "the image"
