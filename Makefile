@@ -59,7 +59,7 @@ lint: .venv/.dev
 	@$(SETUP) venv embedded,dev
 	@touch $@ .venv/.embedded
 
-.venv/.tools: deploy/local/setup.sh .venv/.dev
+.venv/.tools: deploy/local/setup.sh | .venv/.dev
 	@$(SETUP) packages npm
 	@$(SETUP) tools
 	@touch $@

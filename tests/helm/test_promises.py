@@ -308,3 +308,27 @@ def test_reports(everything: Everything) -> None:
     assert only(operated, "CronJob") == only(operated, "PersistentVolumeClaim") == []
     without = rendered("helm4", "--values", values("spark-operator"))
     assert len(only(without, "CronJob")) == 2 and only(without, "ScheduledSparkApplication") == []
+
+
+def test_least_privilege(everything: Everything) -> None:
+    """A report has no use for the component's secret, and has it not."""
+    for job in only(everything["helm4", "report"], "CronJob"):
+        (secrets,) = [
+            each
+            for each in job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["volumes"]
+            if each["name"] == "secrets"
+        ]
+        (source,) = secrets["projected"]["sources"]
+        assert source["secret"]["name"] == "redis"
+
+
+def test_executors_meet(everything: Everything) -> None:
+    """Drivers and executors of the Spark operator reach each other and Kubernetes, and CronJobs reach neither."""
+    operated = the(everything["helm4", "spark-operator"], "NetworkPolicy", "report")["spec"]
+    own = [{"podSelector": operated["podSelector"]}]
+    assert operated["ingress"] == [{"from": own}]
+    assert {"to": own} in operated["egress"]
+    assert {443, 6443} <= {port["port"] for rule in operated["egress"] for port in rule.get("ports", [])}
+    alone = the(everything["helm4", "report"], "NetworkPolicy", "report")["spec"]
+    assert alone["ingress"] == []
+    assert {port["port"] for rule in alone["egress"] for port in rule["ports"]} == {53, 6379}

@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 
 import kubernetes_validate
-from kubernetes_validate import utils
 import pytest
 import yaml
+from kubernetes_validate import utils
 
 from tests.helm.charts import CHART, HELMS, NAMES, TOOLS, Object, helm, rendered, the, values
 from tests.helm.conftest import Everything

@@ -72,6 +72,11 @@ labels:
 {{- if and (eq .Values.xmpp.profile "prosody") (eq .Values.xmpp.prosody.mode "standby") }}true{{ end -}}
 {{- end -}}
 
+{{/* "true" where reports are applications of the Spark operator: it is wanted, and the cluster knows them. */}}
+{{- define "stanzaq.operated" -}}
+{{- if and .Values.report.sparkOperator.enabled (.Capabilities.APIVersions.Has "sparkoperator.k8s.io/v1beta2") }}true{{ end -}}
+{{- end -}}
+
 {{/* Takes (list domain number): the domain of one replica. */}}
 {{- define "stanzaq.ordinalDomain" -}}
 {{- $labels := splitList "." (index . 0) -}}

@@ -58,27 +58,31 @@ checkov.io/skip2: CKV_K8S_43=the digest is known to who builds or mirrors the im
 {{- end }}
 {{- end -}}
 
+{{/* One Secret as a source of the volume `secrets`; takes (list $ values file), the values with `existingSecret`. */}}
+{{- define "stanzaq.secretFile" -}}
+{{- $existing := (index . 1).existingSecret -}}
+- secret:
+    name: {{ $existing.name | default (include "stanzaq.fullname" (index . 0)) }}
+    items:
+      - key: {{ ternary $existing.key (index . 2) (ne $existing.name "") }}
+        path: {{ index . 2 }}
+{{- end -}}
+
+{{/* Takes (list $ xmpp): whether the pod is to have the component's secret too. */}}
 {{- define "stanzaq.volumes" -}}
+{{- $root := index . 0 -}}
 - name: secrets
   projected:
     defaultMode: 0440
     sources:
-      - secret:
-          name: {{ .Values.redis.existingSecret.name | default (include "stanzaq.fullname" .) }}
-          items:
-            - key: {{ ternary .Values.redis.existingSecret.key "redis-url" (ne .Values.redis.existingSecret.name "") }}
-              path: redis-url
-      {{- if .Values.xmpp.enabled }}
-      - secret:
-          name: {{ .Values.xmpp.existingSecret.name | default (include "stanzaq.fullname" .) }}
-          items:
-            - key: {{ ternary .Values.xmpp.existingSecret.key "xmpp-secret" (ne .Values.xmpp.existingSecret.name "") }}
-              path: xmpp-secret
+      {{- include "stanzaq.secretFile" (list $root $root.Values.redis "redis-url") | nindent 6 }}
+      {{- if index . 1 }}
+      {{- include "stanzaq.secretFile" (list $root $root.Values.xmpp "xmpp-secret") | nindent 6 }}
       {{- end }}
-{{- if .Values.redis.tls.existingSecret }}
+{{- with $root.Values.redis.tls.existingSecret }}
 - name: redis-tls
   secret:
-    secretName: {{ .Values.redis.tls.existingSecret }}
+    secretName: {{ . }}
     defaultMode: 0440
 {{- end }}
 {{- end -}}
@@ -172,5 +176,5 @@ spec:
       volumeMounts:
         {{- include "stanzaq.mounts" $root | nindent 8 }}
   volumes:
-    {{- include "stanzaq.volumes" $root | nindent 4 }}
+    {{- include "stanzaq.volumes" (list $root $root.Values.xmpp.enabled) | nindent 4 }}
 {{- end -}}
