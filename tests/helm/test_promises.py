@@ -6,8 +6,9 @@ from itertools import chain
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.helm.charts import HELMS, NAMES, Object, having, only, pods, rendered, the, values
+from tests.helm.charts import CHART, HELMS, NAMES, Object, having, helm, only, pods, rendered, the, values
 from tests.helm.conftest import Everything
 
 DOORS = {"xmpp", "rest", "amqp"}
@@ -332,3 +333,14 @@ def test_executors_meet(everything: Everything) -> None:
     alone = the(everything["helm4", "report"], "NetworkPolicy", "report")["spec"]
     assert alone["ingress"] == []
     assert {port["port"] for rule in alone["egress"] for port in rule["ports"]} == {53, 6379}
+
+
+@pytest.mark.parametrize("version", HELMS)
+def test_long_names(version: str) -> None:
+    """The longest name that a release may have makes no name that is too long, nor two that are the same."""
+    for name in ("report", "doors"):
+        done = helm(version, "template", "r" * 53, CHART, "--namespace", "work", "--values", values(name))
+        objects = [each for each in yaml.safe_load_all(done.stdout) if each]
+        names = [(each["kind"], each["metadata"]["name"]) for each in objects]
+        assert len(set(names)) == len(names) > 5
+        assert all(len(found) <= (52 if kind == "CronJob" else 63) for kind, found in names)

@@ -2,7 +2,8 @@
 
 {{- define "stanzaq.fullname" -}}
 {{- $name := ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) (contains .Chart.Name .Release.Name) -}}
-{{- $name | trunc 50 | trimSuffix "-" -}}
+{{- /* A CronJob may have 52 letters, suffix included. */ -}}
+{{- $name | trunc 42 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* Of all objects; takes (list $ component), the component "" for those that belong to all. */}}
