@@ -184,9 +184,10 @@ def test_changes_roll(changed: str) -> None:
 
 def test_settings() -> None:
     """Settings come to the frontends as the environment: lists with commas, numbers without exponents."""
-    more = ["settings.qos_total_bytes=268435456", "settings.default_queueing=false"]
+    # As JSON, a number comes as it does from a file.
+    more = ("--set-json", "settings.qos_total_bytes=268435456,settings.default_queueing=false")
     for version in HELMS:
-        data = the(rendered(version, *having("existing-secrets", *more)), "ConfigMap")["data"]
+        data = the(rendered(version, *having("existing-secrets"), *more), "ConfigMap")["data"]
         assert data["STANZAQ_ADMINS"] == "romeo@example.org,juliet@example.org"
         assert data["STANZAQ_QOS_TOTAL_BYTES"] == "268435456"
         assert data["STANZAQ_DEFAULT_QUEUEING"] == "false"
