@@ -102,8 +102,10 @@ class Masters:
 
     async def everywhere(self, line: Line) -> list[Any]:
         """Ask each master that has a slot; raises CoreUnavailable when one of them does not answer."""
-        owners = set(self._owners) - {None}
-        replies = await asyncio.gather(*(self._exchange(owner, False, [line]) for owner in owners if owner is not None))  # noqa: FBT003  (half of a key)
+        owners = {owner for owner in self._owners if owner is not None}
+        if not owners:
+            raise Unsent(_NOBODY)
+        replies = await asyncio.gather(*(self._exchange(owner, False, [line]) for owner in owners))  # noqa: FBT003  (half of a key)
         return [reply for (reply,) in replies]
 
     async def _round(self, lines: Sequence[Line], left: Sequence[_Errand], replies: list[Any]) -> list[_Errand]:

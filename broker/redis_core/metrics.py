@@ -106,4 +106,5 @@ class Metrics:
 def _memory(report: bytes) -> tuple[int, int]:
     """Read what is used, and the limit."""
     said = dict(line.split(b":", 1) for line in report.splitlines() if b":" in line)
-    return int(said[b"used_memory"]), int(said[b"maxmemory"])
+    # Not everything that speaks Redis says both.
+    return int(said.get(b"used_memory", 0)), int(said.get(b"maxmemory", 0))

@@ -22,3 +22,8 @@ def test_fullest_master() -> None:
 def test_no_limits() -> None:
     """Where no master has a limit, it is the one that has used most."""
     assert _gauges(_report(500, 0), _report(700, 0)) == (700, 0)
+
+
+def test_says_nothing() -> None:
+    """What speaks Redis and tells no memory is no reason to fail."""
+    assert _gauges(b"# Memory\r\n") == (0, 0)
