@@ -7,7 +7,7 @@ PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo report-demo test check lint bench soak
+.PHONY: help install demo report-demo test check lint bench soak helm-docs image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -23,8 +23,8 @@ report-demo: .venv/.spark ## Make a capacity report of a fresh demo, and the pic
 	$(BIN)/stanzaq demo --items 8000 --report report $(ARGS)
 	@$(SETUP) picture report/capacity.html docs/report.png
 
-test: lint ## Run lint, types, import rules and every test but the long ones
-	@$(SETUP) packages ejabberd redis-server faketime java
+test: lint .venv/.tools ## Run lint, types, import rules and every test but the long ones
+	@$(SETUP) packages ejabberd redis-server faketime java promtool
 	$(PYTEST) -m "not soak" $(ARGS)
 
 check: lint ## Run lint, types, import rules and the tests of the house
@@ -38,6 +38,12 @@ bench: .venv/.dev ## Measure the core, the XMPP door and reports next to their n
 	  echo "stanzaq bench $$what --json $(ARGS) > $$file"; \
 	  $(BIN)/stanzaq bench $$what --json $(ARGS) > $$file || missed=1; \
 	done; exit $$missed
+
+helm-docs: .venv/.dev ## Write the table of values into the chart's README
+	$(BIN)/python deploy/helm/values_table.py
+
+image-test: .venv/.dev ## Build the image on a local base and run it, where buildah and podman are
+	deploy/image_test.sh
 
 soak: .venv/.dev ## Run the tests that take minutes
 	@$(SETUP) packages ejabberd redis-server faketime java
@@ -61,3 +67,8 @@ lint: .venv/.dev
 .venv/.dev: pyproject.toml
 	@$(SETUP) venv embedded,spark,dev
 	@touch $@ .venv/.embedded .venv/.spark
+
+.venv/.tools: deploy/local/setup.sh | .venv/.dev
+	@$(SETUP) packages npm
+	@$(SETUP) tools
+	@touch $@

@@ -63,6 +63,27 @@ def serve_xmpp(
 
 
 @app.command()
+def health(
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings; the environment wins over it.")] = None,
+) -> None:
+    """Ask the frontend of these settings whether it is ready; exits 1 when it is not, and says why.
+
+    Example: STANZAQ_METRICS_BIND=127.0.0.1:9464 stanzaq health
+    """
+    from frontends.health import ask  # noqa: PLC0415
+
+    bind = _settings(config, load).metrics_bind
+    if bind is None:
+        _refuse(
+            "The frontend cannot be asked",
+            "STANZAQ_METRICS_BIND is not set: give it the address that the frontend has.",
+        )
+    ready, said = ask(*bind)
+    Console().print(said, markup=False, highlight=False)
+    raise typer.Exit(0 if ready else 1)
+
+
+@app.command()
 def demo(  # noqa: PLR0913  (an argument is an option of the command line)
     items: Annotated[int, typer.Option(min=1, help="Items to publish.")] = 2000,
     workers: Annotated[int, typer.Option(min=1, help="Workers that take them.")] = 6,

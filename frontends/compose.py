@@ -71,6 +71,9 @@ async def _serve(settings: Settings, watchdog: Watchdog) -> None:
     def reasons() -> list[str]:
         return [*core.healthy(), *([] if component.connected else ["there is no stream to the XMPP server"])]
 
+    Gauge(
+        "stanzaq_ready", "1 when /readyz has no reason against this frontend", registry=core.metrics.registry
+    ).set_function(lambda: not reasons())
     # Half of the watchdog's time: a hung loop shows in /livez before its process is killed.
     health = Health(reasons, core.metrics.registry, settings.watchdog_seconds / 2)
     stopping = _stopping()

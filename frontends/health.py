@@ -5,6 +5,8 @@ Knows when the loop last turned and a question to ask; must not know what makes 
 
 import socket
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -61,6 +63,22 @@ class Health:
 def _verdict(reasons: Sequence[str]) -> tuple[HTTPStatus, str, bytes]:
     status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
     return status, _TEXT, "".join(f"{line}\n" for line in reasons or ["ok"]).encode()
+
+
+def ask(host: str, port: int) -> tuple[bool, str]:
+    """Ask a frontend whether it is ready; gives what it says, or why it says nothing."""
+    try:
+        with urllib.request.urlopen(f"http://{_reachable(host)}:{port}/readyz", timeout=_REQUEST_SECONDS) as answer:
+            return True, answer.read().decode().strip()
+    except urllib.error.HTTPError as error:
+        with error:
+            return False, error.read().decode().strip()
+    except OSError as fault:
+        return False, f"nobody answers at {host}:{port}: {fault}"
+
+
+def _reachable(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 class HealthServer:

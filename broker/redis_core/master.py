@@ -144,6 +144,10 @@ class Master:
                 await connection.disconnect()
             await self._pool.release(connection)
 
+    async def everywhere(self, line: Line) -> list[Any]:
+        """Ask each master there is: this one."""
+        return await self.send([line])
+
     async def retire(self) -> None:
         """Close the connections, those in use when their reply has come."""
         self._retired = True

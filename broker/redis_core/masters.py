@@ -100,6 +100,14 @@ class Masters:
             raise Unsent(str(named), named.problem) if isinstance(named, CoreUnavailable) else named
         return replies
 
+    async def everywhere(self, line: Line) -> list[Any]:
+        """Ask each master that has a slot; raises CoreUnavailable when one of them does not answer."""
+        owners = {owner for owner in self._owners if owner is not None}
+        if not owners:
+            raise Unsent(_NOBODY)
+        replies = await asyncio.gather(*(self._exchange(owner, False, [line]) for owner in owners))  # noqa: FBT003  (half of a key)
+        return [reply for (reply,) in replies]
+
     async def _round(self, lines: Sequence[Line], left: Sequence[_Errand], replies: list[Any]) -> list[_Errand]:
         """Send what is left to whom it belongs; gives what has to go again."""
         groups: dict[tuple[Address, bool], list[_Errand]] = {}

@@ -1,6 +1,7 @@
 """What the core counts, as Prometheus metrics. Must not know how they are served."""
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -32,6 +33,11 @@ _GAUGES = {
     "kept_bytes": "Bytes of payload in these",
 }
 
+_MEMORY = {
+    "used": "Memory that the fullest Redis master has used",
+    "limit": "Its maxmemory; 0 is no limit",
+}
+
 
 class Metrics:
     """Counters of this process and gauges of every node, in a registry of their own."""
@@ -47,6 +53,9 @@ class Metrics:
             for name, text in _GAUGES.items()
         }
         self._measured: set[str] = set()
+        self._memory = {
+            name: Gauge(f"stanzaq_redis_{name}_bytes", text, registry=self.registry) for name, text in _MEMORY.items()
+        }
         self.turn = Histogram(
             "stanzaq_command_seconds",
             "From the submission of a command to its outcome",
@@ -84,3 +93,18 @@ class Metrics:
             for gauge in self._gauges.values():
                 gauge.remove(gone)
         self._measured &= set(nodes)
+
+    def memory(self, reports: Iterable[bytes]) -> None:
+        """Set the gauges of Redis's memory from what each master says of its own (INFO memory)."""
+        fullest = max(
+            map(_memory, reports), key=lambda used_limit: (used_limit[0] / (used_limit[1] or math.inf), used_limit)
+        )
+        for name, amount in zip(_MEMORY, fullest, strict=True):
+            self._memory[name].set(amount)
+
+
+def _memory(report: bytes) -> tuple[int, int]:
+    """Read what is used, and the limit."""
+    said = dict(line.split(b":", 1) for line in report.splitlines() if b":" in line)
+    # Not everything that speaks Redis says both.
+    return int(said.get(b"used_memory", 0)), int(said.get(b"maxmemory", 0))

@@ -30,6 +30,9 @@ class Link(Protocol):
     async def send(self, lines: Sequence[Line]) -> list[Any]:
         """Send commands, each once, in the order of each slot's; what Redis refused stands as its error among the replies."""
 
+    async def everywhere(self, line: Line) -> list[Any]:
+        """Ask each master the same; what one refused stands as its error among the replies."""
+
     async def close(self) -> None:
         """Close all connections."""
 
@@ -88,11 +91,11 @@ class Server:
 
     async def commands(self, lines: Sequence[Line]) -> list[Any]:
         """Run plain commands in one round trip; raises the fault of the first that failed."""
-        replies: list[Any] = await self._plain(self._link.send(lines))
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise fault(reply) from reply
-        return replies
+        return _answered(await self._plain(self._link.send(lines)))
+
+    async def everywhere(self, *parts: Value) -> list[Any]:
+        """Run one command that has no key on each master; raises the fault of the first that failed."""
+        return _answered(await self._plain(self._link.everywhere(parts)))
 
     async def _plain(self, work: Any) -> Any:
         # Shielded: a cancelled await would leave its reply for the next caller of the pooled connection (redis-py #2624).
@@ -104,6 +107,13 @@ class Server:
     async def close(self) -> None:
         """Close all connections."""
         await self._link.close()
+
+
+def _answered(replies: list[Any]) -> list[Any]:
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise fault(reply) from reply
+    return replies
 
 
 def _link(url: str, timeout: float, scripts: Sequence[str]) -> Link:

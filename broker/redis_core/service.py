@@ -182,8 +182,9 @@ class RedisCore:
         return reasons
 
     async def measure(self) -> None:
-        """Set the gauges of every node."""
+        """Set the gauges of every node and of Redis's memory."""
         await self._rounds.measure()
+        self.metrics.memory(await self._server.everywhere("INFO", "memory"))
 
     async def drain(self, seconds: float) -> None:
         """Let what is under way end and tell Redis what is sent; at most so many seconds."""

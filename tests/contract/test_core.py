@@ -595,6 +595,15 @@ async def test_gauges_go_with_their_node(core: RedisCore, node: str) -> None:
     assert core.metrics.registry.get_sample_value("stanzaq_node_waiting", {"node": node}) is None
 
 
+async def test_memory_of_redis(core: RedisCore, node: str) -> None:
+    """Redis's memory is measured with the nodes."""
+    await declared(core, node)
+    await core.measure()
+    used = core.metrics.registry.get_sample_value("stanzaq_redis_used_bytes")
+    assert used is not None and used > 100_000
+    assert core.metrics.registry.get_sample_value("stanzaq_redis_limit_bytes") == 0
+
+
 async def test_lost_access_ends_subscriptions(core: RedisCore, door: Door, node: str) -> None:
     """P6, P26: who may not subscribe any more is subscribed no more, and what it held goes to another."""
     await declared(core, node)

@@ -110,6 +110,8 @@ class Severed:
         """End with whoever asks."""
         raise asyncio.CancelledError
 
+    everywhere = send
+
     async def close(self) -> None:
         """Have nothing to close."""
 

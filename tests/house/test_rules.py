@@ -92,8 +92,9 @@ def test_no_machine_paths() -> None:
 
 def test_setup_is_posix_shell() -> None:
     """The scripts of the set-up are plain POSIX shell, and shellcheck, where it is installed, has nothing to say."""
-    script = ROOT / "deploy" / "local" / "setup.sh"
-    assert script.read_text().startswith("#!/bin/sh\n")
-    subprocess.run(["sh", "-n", script], check=True, timeout=30)
+    scripts = [ROOT / "deploy" / "local" / "setup.sh", ROOT / "deploy" / "image_test.sh"]
+    for script in scripts:
+        assert script.read_text().startswith("#!/bin/sh\n")
+        subprocess.run(["sh", "-n", script], check=True, timeout=30)
     if shellcheck := shutil.which("shellcheck"):
-        subprocess.run([shellcheck, script, ROOT / ".ci" / "run"], check=True, timeout=60)
+        subprocess.run([shellcheck, *scripts, ROOT / ".ci" / "run"], check=True, timeout=60)

@@ -52,6 +52,17 @@ def _get(port: int, path: str) -> tuple[int, str]:
         return 0, "nobody listens"
 
 
+def _health(port: int) -> tuple[int, str]:
+    """Run `stanzaq health`."""
+    named = {"XMPP_DOMAIN": "serve.localhost", "XMPP_SECRET": "any", "METRICS_BIND": f"127.0.0.1:{port}"}
+    environment = os.environ | {f"STANZAQ_{name}": value for name, value in named.items()}
+    command = [sys.executable, "-m", "frontends.cli", "health"]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=_PATIENCE_SECONDS
+    )
+    return done.returncode, done.stdout
+
+
 def _eventually(port: int, path: str, status: int) -> str:
     """Ask until the answer has this status, and give its text."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -68,7 +79,8 @@ def test_comes_and_goes(ejabberd: Ejabberd) -> None:
     port = free_port()
     with _frontend(ejabberd, port, REDIS_URL="embedded://") as frontend:
         assert _eventually(port, "/readyz", 200) == "ok\n"
-        assert "stanzaq_" in _eventually(port, "/metrics", 200)
+        assert "\nstanzaq_ready 1.0\n" in _eventually(port, "/metrics", 200)
+        assert _health(port) == (0, "ok\n")
         frontend.send_signal(signal.SIGTERM)
         _, log = frontend.communicate(timeout=_PATIENCE_SECONDS)
         assert frontend.returncode == 0
@@ -83,6 +95,9 @@ def test_without_redis(ejabberd: Ejabberd) -> None:
     with _frontend(ejabberd, port, REDIS_URL=f"redis://127.0.0.1:{free_port()}") as frontend:
         assert _eventually(port, "/livez", 200) == "ok\n"
         assert "there is no stream to the XMPP server" in _eventually(port, "/readyz", 503)
+        assert "\nstanzaq_ready 0.0\n" in _eventually(port, "/metrics", 200)
+        code, said = _health(port)
+        assert code == 1 and "there is no stream to the XMPP server" in said
         frontend.send_signal(signal.SIGTERM)
         assert frontend.wait(_PATIENCE_SECONDS) == 0
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from frontends.health import Health, HealthServer
+from frontends.health import Health, HealthServer, ask
+from frontends.servers.process import free_port
 
 _STALE_SECONDS = 5.0
 
@@ -95,3 +96,12 @@ def test_metrics(port: int) -> None:
 def test_unknown_path(port: int) -> None:
     """Any other path is not found."""
     assert _get(port, "/")[0] == 404
+
+
+def test_asked(port: int, reasons: list[str]) -> None:
+    """Whoever asks a frontend hears whether it is ready, why it is not, or that nobody is there."""
+    assert ask("127.0.0.1", port) == (True, "ok")
+    reasons.append("Redis does not answer")
+    assert ask("127.0.0.1", port) == (False, "Redis does not answer")
+    ready, said = ask("127.0.0.1", free_port())
+    assert not ready and "nobody answers" in said

@@ -131,6 +131,15 @@ async def test_one_round_trip_each(nodes: Nodes, masters: Masters) -> None:
     assert nodes.asked == 1
 
 
+async def test_everywhere(nodes: Nodes, masters: Masters) -> None:
+    """Each master that serves a slot is asked once, whoever serves none is not; with none known nobody can be asked."""
+    with pytest.raises(Unsent, match="no Redis serves"):
+        await masters.everywhere(("INFO", "memory"))
+    await masters.send([get(LOW)])
+    assert await masters.everywhere(("INFO", "memory")) == ["ok INFO memory"] * 2
+    assert [nodes.told[each].heard[-1:] for each in (A, B, C)] == [[["INFO memory"]], [["INFO memory"]], []]
+
+
 async def test_moved(nodes: Nodes, masters: Masters) -> None:
     """MOVED is followed at once with just what was refused; the map is learnt anew, and who left it is let go."""
     await masters.send([get(LOW), get(HIGH)])

@@ -1,0 +1,98 @@
+{{/* What the schema cannot see: values that contradict each other, and what is missing. Each fails with one sentence. */}}
+
+{{- define "stanzaq.check" -}}
+{{- $v := .Values -}}
+{{- $doors := include "stanzaq.doors" . | fromJsonArray -}}
+{{- if not $doors -}}
+{{- fail "xmpp.enabled, rest.enabled and amqp.enabled are all false: turn one door on" -}}
+{{- end -}}
+
+{{- $sources := list -}}
+{{- if $v.redis.url }}{{ $sources = append $sources "redis.url" }}{{ end -}}
+{{- if $v.redis.existingSecret.name }}{{ $sources = append $sources "redis.existingSecret.name" }}{{ end -}}
+{{- if $v.redis.development.enabled }}{{ $sources = append $sources "redis.development.enabled" }}{{ end -}}
+{{- if not $sources -}}
+{{- fail "redis.url is not set: write the URL of a Redis, or set redis.existingSecret.name or redis.development.enabled" -}}
+{{- else if gt (len $sources) 1 -}}
+{{- fail (printf "%s are both set: keep one of them" (join " and " $sources)) -}}
+{{- end -}}
+{{- if and $v.redis.url (not (regexMatch "^rediss?(\\+(cluster|sentinel))?://[^/?]" $v.redis.url)) -}}
+{{- fail "redis.url is not the URL of a Redis on the network: write redis://HOST:PORT/0, or rediss:// for TLS, with +cluster or +sentinel for several" -}}
+{{- end -}}
+{{- if and $v.redis.url $v.networkPolicy.enabled -}}
+{{- range $port := regexFindAll ":[0-9]+" (regexReplaceAll "^[a-z+]*://([^@]*@)?|[/?][^@]*$" $v.redis.url "") -1 -}}
+{{- if not (has (trimPrefix ":" $port) ($v.redis.ports | toJson | fromJsonArray | join " " | splitList " ")) -}}
+{{- fail (printf "redis.url names port %s and redis.ports does not let it through: add it there" (trimPrefix ":" $port)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and $v.redis.tls.existingSecret $v.redis.url (not (hasPrefix "rediss" $v.redis.url)) -}}
+{{- fail "redis.tls.existingSecret is set and redis.url does not ask for TLS: write rediss://" -}}
+{{- end -}}
+{{- if and $v.redis.tls.existingSecret $v.redis.development.enabled -}}
+{{- fail "redis.tls.existingSecret is set, and redis.development.enabled has no TLS: take one of them out" -}}
+{{- end -}}
+{{- if and $v.redis.tls.clientCertificate (not $v.redis.tls.existingSecret) -}}
+{{- fail "redis.tls.clientCertificate is true and redis.tls.existingSecret is not set: name the Secret that has tls.crt and tls.key" -}}
+{{- end -}}
+
+{{- if $v.xmpp.enabled -}}
+{{- if not $v.xmpp.server }}{{ fail "xmpp.server is not set: write HOST:PORT, where the XMPP server takes components" }}{{ end -}}
+{{- if not $v.xmpp.domain }}{{ fail "xmpp.domain is not set: write the component's domain" }}{{ end -}}
+{{- if and $v.xmpp.secret $v.xmpp.existingSecret.name -}}
+{{- fail "xmpp.secret and xmpp.existingSecret.name are both set: keep one of them" -}}
+{{- else if not (or $v.xmpp.secret $v.xmpp.existingSecret.name) -}}
+{{- fail "xmpp.secret is not set: write the component's secret, or set xmpp.existingSecret.name" -}}
+{{- end -}}
+{{- if and (eq $v.xmpp.profile "prosody") (include "stanzaq.autoscaler" $v.xmpp) -}}
+{{- fail (printf "xmpp.profile prosody and xmpp.autoscaling.%s.enabled contradict each other: each connection needs a domain that Prosody was told of, so set xmpp.replicas" (include "stanzaq.autoscaler" $v.xmpp)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- range $door := $doors -}}
+{{- $d := index $v $door -}}
+{{- if and $d.autoscaling.hpa.enabled $d.autoscaling.keda.enabled -}}
+{{- fail (printf "%s.autoscaling.hpa.enabled and %s.autoscaling.keda.enabled are both true: keep one autoscaler" $door $door) -}}
+{{- end -}}
+{{- with include "stanzaq.autoscaler" $d -}}
+{{- if not (kindIs "invalid" $d.replicas) -}}
+{{- fail (printf "%s.replicas and %s.autoscaling.%s.enabled are both set: an autoscaler decides the number, so take %s.replicas out" $door $door . $door) -}}
+{{- end -}}
+{{- if gt (int $d.autoscaling.minReplicas) (int $d.autoscaling.maxReplicas) -}}
+{{- fail (printf "%s.autoscaling.minReplicas is above %s.autoscaling.maxReplicas: raise one or lower the other" $door $door) -}}
+{{- end -}}
+{{- if and (eq . "hpa") (eq (int $d.autoscaling.minReplicas) 0) -}}
+{{- fail (printf "%s.autoscaling.minReplicas is 0, which a HorizontalPodAutoscaler does not start from: set 1, or %s.autoscaling.keda.enabled" $door $door) -}}
+{{- end -}}
+{{- if and (eq . "keda") (not $d.autoscaling.keda.prometheus) -}}
+{{- fail (printf "%s.autoscaling.keda.prometheus is not set: write the URL of the Prometheus that knows stanzaq_node_waiting" $door) -}}
+{{- end -}}
+{{- if eq $v.monitoring.monitor "none" -}}
+{{- fail (printf "%s.autoscaling.%s.enabled needs metrics with the labels of a monitor: set monitoring.monitor to pod or service" $door .) -}}
+{{- end -}}
+{{- if eq (int $d.autoscaling.minReplicas) 0 -}}
+{{- $others := 0 -}}
+{{- range $other := without $doors $door }}{{ $others = add $others (int (include "stanzaq.replicas" (index $v $other))) }}{{ end -}}
+{{- if eq (int $others) 0 -}}
+{{- fail (printf "%s.autoscaling.minReplicas is 0 and no other door stays up: with no frontend at all nobody counts what waits, so set 1 or turn another door on" $door) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- if $v.rest.ingress.enabled -}}
+{{- if not $v.rest.enabled }}{{ fail "rest.ingress.enabled is true and rest.enabled is not: turn the door on or its Ingress off" }}{{ end -}}
+{{- if not $v.rest.ingress.host }}{{ fail "rest.ingress.host is not set: write the host name that clients use" }}{{ end -}}
+{{- end -}}
+{{- if and $v.report.capacity.enabled (not $v.report.collect.enabled) (not $v.report.volume.existingClaim) -}}
+{{- fail "report.capacity.enabled needs a history: set report.collect.enabled, or report.volume.existingClaim to one that has it" -}}
+{{- end -}}
+{{- if and $v.monitoring.rules.enabled (eq $v.monitoring.monitor "none") -}}
+{{- fail "monitoring.rules.enabled needs metrics with the labels of a monitor: set monitoring.monitor to pod or service" -}}
+{{- end -}}
+{{- if $v.test.jid -}}
+{{- if not $v.xmpp.enabled }}{{ fail "test.jid is set and xmpp.enabled is false: the test goes through XMPP, so take test.jid out" }}{{ end -}}
+{{- if not $v.test.existingSecret.name }}{{ fail "test.existingSecret.name is not set: name the Secret that has the password of test.jid" }}{{ end -}}
+{{- if not $v.test.server }}{{ fail "test.server is not set: write HOST:PORT, where clients connect to the XMPP server" }}{{ end -}}
+{{- end -}}
+{{- end -}}

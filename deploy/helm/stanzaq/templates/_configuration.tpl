@@ -1,0 +1,38 @@
+{{/* The data of the ConfigMap and of the Secret, which pods bear as checksums: a change rolls them. */}}
+
+{{- define "stanzaq.configuration" -}}
+{{- range $name, $value := .Values.settings }}
+{{- /* As JSON a number has no exponent. */}}
+{{- $text := ternary (join "," $value) (ternary $value (toJson $value) (kindIs "string" $value)) (kindIs "slice" $value) }}
+STANZAQ_{{ upper $name }}: {{ $text | quote }}
+{{- end }}
+{{- if .Values.xmpp.enabled }}
+STANZAQ_XMPP_SERVER: {{ .Values.xmpp.server | quote }}
+STANZAQ_XMPP_DOMAIN: {{ .Values.xmpp.domain | quote }}
+{{- end }}
+{{- end -}}
+
+{{- define "stanzaq.redisUrl" -}}
+{{- if .Values.redis.development.enabled -}}
+redis://{{ include "stanzaq.fullname" . }}-redis:6379/0
+{{- else -}}
+{{- $options := list -}}
+{{- if .Values.redis.tls.existingSecret -}}
+{{- $options = append $options "ssl_ca_certs=/etc/stanzaq/redis-tls/ca.crt" -}}
+{{- if .Values.redis.tls.clientCertificate -}}
+{{- $options = concat $options (list "ssl_certfile=/etc/stanzaq/redis-tls/tls.crt" "ssl_keyfile=/etc/stanzaq/redis-tls/tls.key") -}}
+{{- end -}}
+{{- end -}}
+{{- .Values.redis.url -}}
+{{- with $options }}{{ ternary "&" "?" (contains "?" $.Values.redis.url) }}{{ join "&" . }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "stanzaq.secrets" -}}
+{{- if not .Values.redis.existingSecret.name }}
+redis-url: {{ include "stanzaq.redisUrl" . | b64enc }}
+{{- end }}
+{{- if and .Values.xmpp.enabled .Values.xmpp.secret }}
+xmpp-secret: {{ .Values.xmpp.secret | b64enc }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,53 @@
+{{/* The alerts. Each frontend tells of all nodes and of Redis, so these are a maximum over frontends; counters are each frontend's own, and are summed. */}}
+
+{{- define "stanzaq.rules" -}}
+{{- $series := include "stanzaq.series" . -}}
+{{- $limits := .Values.monitoring.rules -}}
+- alert: StanzaqBacklog
+  expr: max by (node) (stanzaq_node_waiting{ {{- $series -}} }) > {{ int $limits.backlog }}
+  for: 10m
+  labels: {severity: warning}
+  annotations:
+    summary: '{{ `{{ $value }} items wait in {{ $labels.node }}` }}'
+    description: Workers do not keep up; see whether they run and have credit, and add some.
+- alert: StanzaqItemsAge
+  expr: max by (node) (stanzaq_node_oldest_ms{ {{- $series -}} }) / 1000 > {{ int $limits.oldestSeconds }}
+  for: 5m
+  labels: {severity: warning}
+  annotations:
+    summary: '{{ `The oldest item of {{ $labels.node }} waits since {{ $value | humanizeDuration }}` }}'
+    description: Nobody takes it; see whether the node has subscribers with free credit.
+- alert: StanzaqLocksExpire
+  expr: sum(rate(stanzaq_expired_total{ {{- $series -}} }[10m])) / sum(rate(stanzaq_delivered_total{ {{- $series -}} }[10m])) > {{ $limits.expiredRatio }}
+  for: 10m
+  labels: {severity: warning}
+  annotations:
+    summary: '{{ `{{ $value | humanizePercentage }} of the deliveries end in an expired lock` }}'
+    description: Workers hang, or take longer than stanzaq#lock_seconds; raise it or let them renew.
+- alert: StanzaqDeadLetters
+  expr: sum(increase(stanzaq_dead_lettered_total{ {{- $series -}} }[15m])) > 0
+  labels: {severity: warning}
+  annotations:
+    summary: '{{ `{{ $value | humanize }} items became dead letters in 15 minutes` }}'
+    description: Look at the reasons in the dead letter nodes, and redrive what is worth it.
+{{- range $door := include "stanzaq.doors" . | fromJsonArray }}
+{{- if gt (int (include "stanzaq.replicas" (index $.Values $door))) 0 }}
+- alert: StanzaqNoReadyFrontend
+  # Without any series the maximum is nothing, and nothing is no alert.
+  expr: (max(stanzaq_ready{ {{- $series }},app_kubernetes_io_component="{{ $door }}"}) or vector(0)) < 1
+  for: 1m
+  labels: {severity: critical, door: {{ $door }}}
+  annotations:
+    summary: 'No frontend of the door {{ $door }} is ready'
+    description: Its /readyz says why; the queue itself is safe in Redis.
+{{- end }}
+{{- end }}
+- alert: StanzaqRedisMemory
+  # Without a maxmemory there is no part of it.
+  expr: max(stanzaq_redis_used_bytes{ {{- $series -}} } / (stanzaq_redis_limit_bytes{ {{- $series -}} } > 0)) > {{ $limits.redisMemoryRatio }}
+  for: 5m
+  labels: {severity: critical}
+  annotations:
+    summary: '{{ `A Redis master has used {{ $value | humanizePercentage }} of its maxmemory` }}'
+    description: Publishers are refused when it is full; let workers drain the queue, or give Redis more memory.
+{{- end -}}

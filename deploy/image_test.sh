@@ -1,0 +1,96 @@
+#!/bin/sh
+# Build the image on a base made here, and run it as a cluster would: read-only, without capabilities, as its user.
+# Needs root and Debian's buildah, podman, runc and mmdebstrap; says which are missing, and is then skipped. Takes some minutes.
+set -eu
+cd "$(dirname "$0")/.."
+
+say() { printf 'image-test: %s\n' "$*" >&2; }
+
+missing=
+for name in buildah podman runc mmdebstrap; do
+    command -v "$name" >/dev/null || missing="$missing $name"
+done
+[ "$(id -u)" = 0 ] || missing="$missing root"
+if [ -n "$missing" ]; then
+    say "skipped, for want of:$missing"
+    exit 0
+fi
+
+work=$(mktemp -d)
+storage="--root $work/storage --runroot $work/run --storage-driver vfs"
+trap 'podman_ rm --all --force >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+
+# shellcheck disable=SC2086  # a list of options
+podman_() { podman $storage --cgroup-manager cgroupfs --runtime runc "$@"; }
+
+fail() {
+    say "$*"
+    exit 1
+}
+
+# Python 3.11 is this distribution's. With ejabberd beside it, the image can run a whole queue on its own.
+say "the base: Debian with Python and ejabberd"
+mmdebstrap --quiet --variant=minbase --include=ca-certificates,ejabberd,python3,python3-pip,python3-venv \
+    bookworm "$work/base.tar"
+# shellcheck disable=SC2086
+buildah $storage from --name base scratch >/dev/null
+# shellcheck disable=SC2086
+buildah $storage add base "$work/base.tar" >/dev/null
+# shellcheck disable=SC2086
+buildah $storage commit --quiet base localhost/base >/dev/null
+
+say "the wheels that the build may use"
+.venv/bin/python - >"$work/requirements" <<'PYTHON'
+import tomllib
+from pathlib import Path
+
+project = tomllib.loads(Path("pyproject.toml").read_text())
+build, own = project["build-system"]["requires"], project["project"]
+# Of Python before 3.11.3, which the base has and this one may be newer than, redis asks for one more.
+print("async-timeout>=4.0.3", *build, *own["dependencies"], *own["optional-dependencies"]["embedded"], sep="\n")
+PYTHON
+.venv/bin/pip download --quiet --disable-pip-version-check --dest "$work/wheels" \
+    --python-version 3.11 --only-binary :all: --requirement "$work/requirements"
+printf '[global]\nno-index = true\nfind-links = /wheels\n' >"$work/pip.conf"
+
+say "the image"
+# shellcheck disable=SC2086
+buildah $storage bud --quiet --isolation chroot --format docker --target frontend --file deploy/Dockerfile \
+    --build-arg BASE=localhost/base --build-arg EXTRAS=embedded \
+    --volume "$work/wheels:/wheels:ro" --volume "$work/pip.conf:/etc/pip.conf:ro" --tag localhost/stanzaq . >/dev/null
+
+# A frontend whose XMPP server is away, with a Redis of its own. Each container is a copy of the whole image: one is enough.
+podman_ run --detach --name frontend --network none --read-only --cap-drop ALL --security-opt no-new-privileges \
+    --ulimit nofile=4096:4096 --ulimit nproc=4096:4096 --tmpfs /tmp:rw,mode=1777 --no-healthcheck \
+    --env STANZAQ_XMPP_DOMAIN=queue.example.org --env STANZAQ_XMPP_SECRET=secret \
+    --env STANZAQ_REDIS_URL=embedded:// --env STANZAQ_WATCHDOG_SECONDS=5 localhost/stanzaq >/dev/null
+inside() { podman_ exec frontend "$@"; }
+
+say "its user, its files"
+[ "$(inside id -u)" = 10001 ] || fail "it does not run as user 10001"
+for name in gcc cc g++ make; do
+    ! inside sh -c "command -v $name" || fail "$name is in it"
+done
+! inside sh -c 'touch /opt/stanzaq/x' 2>/dev/null || fail "its files can be changed"
+
+say "serve xmpp --check"
+inside stanzaq serve xmpp --check
+
+say "doctor"
+inside stanzaq doctor
+
+say "a demo inside"
+inside stanzaq demo --items 500 --json
+
+say "its health: alive, and not ready without an XMPP server"
+healthy() { inside stanzaq health; }
+! healthy || fail "it says that it is ready"
+healthy | grep -q "there is no stream to the XMPP server" || fail "it does not say what is missing"
+
+say "a frontend that hangs is ended, and its container with it"
+# The first process is tini, the frontend is its child.
+inside python -c "import os, signal; os.kill(int(open('/proc/1/task/1/children').read().split()[0]), signal.SIGSTOP)"
+code=$(podman_ wait frontend)
+[ "$code" = 137 ] || fail "it went on, or ended by $code"
+say "all is well"

@@ -1,0 +1,79 @@
+"""The chart, rendered by the two Helms. Knows their command line; must not know what is in the chart."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import yaml
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+CHART: Final = ROOT / "deploy" / "helm" / "stanzaq"
+TOOLS: Final = ROOT / ".venv" / "tools"
+HELMS: Final = ("helm3", "helm4")
+NAMES: Final = sorted(path.name.removesuffix("-values.yaml") for path in (CHART / "ci").iterdir())
+SPARK: Final = ("--api-versions", "sparkoperator.k8s.io/v1beta2")
+
+Object = dict[str, Any]
+
+
+def values(name: str) -> Path:
+    """Give a values file of `ci/`."""
+    return CHART / "ci" / f"{name}-values.yaml"
+
+
+def helm(version: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run one of the Helms."""
+    program = TOOLS / version
+    assert program.exists(), f"{program.relative_to(ROOT)} is missing: make .venv/.tools"
+    # Neither of them may find, or leave, anything of its user's.
+    own = {"PATH": os.environ["PATH"], "HOME": str(TOOLS)}
+    return subprocess.run([program, *arguments], env=own, capture_output=True, text=True, check=False, timeout=60)
+
+
+def rendered(version: str, *arguments: str | Path, chart: Path = CHART) -> list[Object]:
+    """Render the chart as the release `queues` in the namespace `work`."""
+    done = helm(version, "template", "queues", chart, "--namespace", "work", *arguments)
+    assert done.returncode == 0, done.stderr
+    return [cast("Object", document) for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def refusal(version: str, *arguments: str | Path) -> str:
+    """Give what Helm says when it refuses to render."""
+    done = helm(version, "template", "queues", CHART, "--namespace", "work", *arguments)
+    assert done.returncode != 0 and done.stdout == ""
+    return done.stderr
+
+
+def having(name: str, *settings: str) -> list[str | Path]:
+    """Write the arguments for a values file with more settings."""
+    return ["--values", values(name), *(word for setting in settings for word in ("--set", setting))]
+
+
+def only(objects: Sequence[Object], kind: str, component: str | None = None) -> list[Object]:
+    """Choose the objects of a kind, and of a component."""
+    of_kind = [found for found in objects if found["kind"] == kind]
+    if component is None:
+        return of_kind
+    return [found for found in of_kind if found["metadata"]["labels"].get("app.kubernetes.io/component") == component]
+
+
+def the(objects: Sequence[Object], kind: str, component: str | None = None) -> Object:
+    """Choose the one object of a kind."""
+    (found,) = only(objects, kind, component)
+    return found
+
+
+def pods(objects: Sequence[Object]) -> list[Object]:
+    """Give every pod that would run, whoever makes it: `metadata` and `spec`."""
+    found: list[Object] = []
+    for each in objects:
+        match each["kind"]:
+            case "Pod":
+                found.append(each)
+            case "Deployment" | "StatefulSet":
+                found.append(each["spec"]["template"])
+            case "CronJob":
+                found.append(each["spec"]["jobTemplate"]["spec"]["template"])
+    return found

@@ -1,0 +1,159 @@
+"""Values that contradict each other, are missing, unknown or of another type: Helm refuses and names the value."""
+
+import pytest
+
+from tests.helm.charts import HELMS, having, refusal
+
+CONTRADICTIONS = [
+    (
+        "two autoscalers",
+        "hpa",
+        ["xmpp.autoscaling.keda.enabled=true"],
+        "xmpp.autoscaling.hpa.enabled and xmpp.autoscaling.keda.enabled are both true: keep one autoscaler",
+    ),
+    (
+        "an autoscaler and a number",
+        "hpa",
+        ["xmpp.replicas=3"],
+        "xmpp.replicas and xmpp.autoscaling.hpa.enabled are both set: an autoscaler decides the number, so take",
+    ),
+    (
+        "fewest above most",
+        "hpa",
+        ["xmpp.autoscaling.minReplicas=9"],
+        "xmpp.autoscaling.minReplicas is above xmpp.autoscaling.maxReplicas: raise one or lower the other",
+    ),
+    (
+        "hpa from none",
+        "hpa",
+        ["xmpp.autoscaling.minReplicas=0"],
+        "xmpp.autoscaling.minReplicas is 0, which a HorizontalPodAutoscaler does not start from",
+    ),
+    ("keda alone", "keda", ["rest.enabled=false"], "xmpp.autoscaling.minReplicas is 0 and no other door stays up"),
+    ("keda nowhere", "keda", ["xmpp.autoscaling.keda.prometheus="], "xmpp.autoscaling.keda.prometheus is not set"),
+    (
+        "an autoscaler without metrics",
+        "keda",
+        ["monitoring.monitor=none"],
+        "xmpp.autoscaling.keda.enabled needs metrics with the labels of a monitor",
+    ),
+    ("no Redis", "ejabberd", ["redis.url="], "redis.url is not set: write the URL of a Redis"),
+    (
+        "two Redis",
+        "ejabberd",
+        ["redis.development.enabled=true"],
+        "redis.url and redis.development.enabled are both set: keep one of them",
+    ),
+    (
+        "a URL inline and existing",
+        "ejabberd",
+        ["redis.existingSecret.name=redis"],
+        "redis.url and redis.existingSecret.name are both set: keep one of them",
+    ),
+    ("another URL", "ejabberd", ["redis.url=http://redis:6379"], "redis.url is not the URL of a Redis on the network"),
+    (
+        "a port that the policy shuts",
+        "ejabberd",
+        ["redis.url=redis://:p:1@redis:6380/0"],
+        "redis.url names port 6380 and redis.ports does not let it through: add it there",
+    ),
+    (
+        "TLS with a plain URL",
+        "ejabberd",
+        ["redis.tls.existingSecret=ca"],
+        "redis.tls.existingSecret is set and redis.url does not ask for TLS: write rediss://",
+    ),
+    (
+        "TLS with the development Redis",
+        "development",
+        ["redis.tls.existingSecret=ca"],
+        "redis.tls.existingSecret is set, and redis.development.enabled has no TLS",
+    ),
+    (
+        "a client certificate from nowhere",
+        "ejabberd",
+        ["redis.tls.clientCertificate=true"],
+        "redis.tls.clientCertificate is true and redis.tls.existingSecret is not set",
+    ),
+    (
+        "a secret inline and existing",
+        "ejabberd",
+        ["xmpp.existingSecret.name=component"],
+        "xmpp.secret and xmpp.existingSecret.name are both set: keep one of them",
+    ),
+    ("no secret", "ejabberd", ["xmpp.secret="], "xmpp.secret is not set"),
+    ("no domain", "ejabberd", ["xmpp.domain="], "xmpp.domain is not set"),
+    ("no server", "ejabberd", ["xmpp.server="], "xmpp.server is not set"),
+    (
+        "Prosody and an autoscaler",
+        "hpa",
+        ["xmpp.profile=prosody"],
+        "xmpp.profile prosody and xmpp.autoscaling.hpa.enabled contradict each other",
+    ),
+    ("no door", "ejabberd", ["xmpp.enabled=false"], "xmpp.enabled, rest.enabled and amqp.enabled are all false"),
+    (
+        "an Ingress to nothing",
+        "doors",
+        ["rest.enabled=false"],
+        "rest.ingress.enabled is true and rest.enabled is not: turn the door on or its Ingress off",
+    ),
+    ("an Ingress without a host", "doors", ["rest.ingress.host="], "rest.ingress.host is not set"),
+    (
+        "a report of nothing",
+        "report",
+        ["report.collect.enabled=false"],
+        "report.capacity.enabled needs a history",
+    ),
+    (
+        "rules without metrics",
+        "monitoring",
+        ["monitoring.monitor=none"],
+        "monitoring.rules.enabled needs metrics with the labels of a monitor",
+    ),
+    (
+        "a test of nothing",
+        "monitoring",
+        ["xmpp.enabled=false", "rest.enabled=true"],
+        "test.jid is set and xmpp.enabled is",
+    ),
+    ("a test without a password", "monitoring", ["test.existingSecret.name="], "test.existingSecret.name is not set"),
+    ("a test of nowhere", "monitoring", ["test.server="], "test.server is not set"),
+]
+
+UNREADABLE = [
+    ("xmpp.replica=3", ["xmpp", "replica"]),
+    ("settings.node_qota=3", ["settings", "node_qota"]),
+    ("xmpp.replicas=three", ["xmpp", "replicas"]),
+    ("xmpp.replicas=0", ["xmpp", "replicas"]),
+    ("redis.ports=6379", ["redis", "ports"]),
+    ("xmpp.profile=openfire", ["xmpp", "profile"]),
+    ("xmpp.server=ejabberd", ["xmpp", "server"]),
+    ("xmpp.enabled=yes please", ["xmpp", "enabled"]),
+    ("settings.drain_seconds=-1", ["settings", "drain_seconds"]),
+    ("image.digest=sha256:12", ["image", "digest"]),
+    ("rest.resources.limits.memory=much", ["rest", "resources", "limits", "memory"]),
+    ("monitoring.rules.expiredRatio=2", ["monitoring", "rules", "expiredRatio"]),
+]
+
+
+@pytest.mark.parametrize("version", HELMS)
+@pytest.mark.parametrize(
+    ("name", "settings", "sentence"),
+    [case[1:] for case in CONTRADICTIONS],
+    ids=[case[0] for case in CONTRADICTIONS],
+)
+def test_contradictions(version: str, name: str, settings: list[str], sentence: str) -> None:
+    """Helm ends with one sentence that names the values and says what to do."""
+    said = refusal(version, *having(name, *settings))
+    (line,) = [line for line in said.splitlines() if sentence in line]
+    assert line.partition(sentence)[0].startswith("Error: execution error at (stanzaq/templates/")
+
+
+@pytest.mark.parametrize("version", HELMS)
+@pytest.mark.parametrize(("setting", "path"), UNREADABLE, ids=[case[0] for case in UNREADABLE])
+def test_unreadable(version: str, setting: str, path: list[str]) -> None:
+    """An unknown key, a wrong type and a value out of range are refused by the schema, which names the place."""
+    said = refusal(version, *having("ejabberd", setting))
+    assert "don't meet the specifications of the schema" in said
+    (line,) = [line for line in said.splitlines() if line.startswith("- ")]
+    assert all(word in line for word in path)

@@ -1,0 +1,205 @@
+"""Alerts and dashboard: what they ask for is what a running frontend exports, and each alert fires when it should."""
+
+import json
+import re
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from frontends.demo.frontend import Frontend
+from tests.helm.charts import Object, having, only, rendered, the, values
+from tests.helm.conftest import Everything
+
+SERIES = 'namespace="work",app_kubernetes_io_instance="queues"'
+NODE = f'{SERIES},node="jobs"'
+DOOR = f'{SERIES},app_kubernetes_io_component="xmpp"'
+
+# Which alert, and series under which it fires and does not: each twice, as two frontends tell the same.
+FIRING = {
+    "StanzaqBacklog": {f"stanzaq_node_waiting{{{NODE}%s}}": ("10001+0x40", "9999+0x40")},
+    "StanzaqItemsAge": {f"stanzaq_node_oldest_ms{{{NODE}%s}}": ("600001+0x40", "599999+0x40")},
+    "StanzaqLocksExpire": {
+        f"stanzaq_expired_total{{{SERIES}%s}}": ("0+11x40", "0+9x40"),
+        f"stanzaq_delivered_total{{{SERIES}%s}}": ("0+100x40", "0+100x40"),
+    },
+    "StanzaqDeadLetters": {f"stanzaq_dead_lettered_total{{{SERIES}%s}}": ("0+1x40", "7+0x40")},
+    "StanzaqNoReadyFrontend": {f"stanzaq_ready{{{DOOR}%s}}": ("0+0x40", "1+0x40")},
+    "StanzaqRedisMemory": {
+        f"stanzaq_redis_used_bytes{{{SERIES}%s}}": ("86+0x40", "84+0x40"),
+        f"stanzaq_redis_limit_bytes{{{SERIES}%s}}": ("100+0x40", "100+0x40"),
+    },
+}
+
+
+def _groups(objects: list[Object]) -> dict[str, Any]:
+    return {"groups": the(objects, "PrometheusRule")["spec"]["groups"]}
+
+
+def _promtool(*arguments: str | Path) -> None:
+    done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _tested(folder: Path, everything: Everything, tests: list[dict[str, Any]]) -> None:
+    (folder / "rules.yaml").write_text(yaml.safe_dump(_groups(everything["helm4", "monitoring"])))
+    test = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests}
+    (folder / "test.yaml").write_text(yaml.safe_dump(test))
+    _promtool("test", "rules", folder / "test.yaml")
+
+
+def _series(alert: str, which: int) -> list[dict[str, str]]:
+    pairs = [(name % f',pod="{pod}"', told[which]) for name, told in FIRING[alert].items() for pod in ("a", "b")]
+    return [{"series": name, "values": told} for name, told in pairs]
+
+
+def test_rules_are_sound(everything: Everything, tmp_path: Path) -> None:
+    """Promtool reads the rules, and each alert of the table is there."""
+    groups = _groups(everything["helm4", "monitoring"])
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(groups))
+    _promtool("check", "rules", tmp_path / "rules.yaml")
+    assert {rule["alert"] for rule in groups["groups"][0]["rules"]} == FIRING.keys()
+
+
+@pytest.mark.parametrize("alert", FIRING)
+def test_alerts(alert: str, everything: Everything, tmp_path: Path) -> None:
+    """An alert fires above its limit and not below it, whatever the number of frontends."""
+    rules = _groups(everything["helm4", "monitoring"])["groups"][0]["rules"]
+    rule = next(each for each in rules if each["alert"] == alert)
+    labels = dict(rule["labels"])
+    if alert in {"StanzaqBacklog", "StanzaqItemsAge"}:
+        labels["node"] = "jobs"
+    expected = [{"exp_labels": labels, "exp_annotations": _filled(alert, rule["annotations"])}]
+    checks = [
+        {
+            "interval": "1m",
+            "input_series": _series(alert, which),
+            "alert_rule_test": [{"eval_time": "30m", "alertname": alert, "exp_alerts": expected if which == 0 else []}],
+        }
+        for which in (0, 1)
+    ]
+    _tested(tmp_path, everything, checks)
+
+
+def _filled(alert: str, annotations: dict[str, str]) -> dict[str, str]:
+    """Write what an annotation says when the alert fires on the series above."""
+    said = {
+        "StanzaqBacklog": "10001 items wait in jobs",
+        "StanzaqItemsAge": "The oldest item of jobs waits since 10m 0s",
+        "StanzaqLocksExpire": "11% of the deliveries end in an expired lock",
+        "StanzaqDeadLetters": "30 items became dead letters in 15 minutes",
+        "StanzaqNoReadyFrontend": "No frontend of the door xmpp is ready",
+        "StanzaqRedisMemory": "A Redis master has used 86% of its maxmemory",
+    }
+    return {**annotations, "summary": said[alert]}
+
+
+def test_nobody_tells(everything: Everything, tmp_path: Path) -> None:
+    """Without a single frontend the alert of it fires, and no other."""
+    rules = _groups(everything["helm4", "monitoring"])["groups"][0]["rules"]
+    annotations = next(each["annotations"] for each in rules if each["alert"] == "StanzaqNoReadyFrontend")
+    absent = {"exp_labels": {"severity": "critical", "door": "xmpp"}, "exp_annotations": annotations}
+    expected = {alert: [absent] if alert == "StanzaqNoReadyFrontend" else [] for alert in FIRING}
+    checks = [{"eval_time": "30m", "alertname": alert, "exp_alerts": told} for alert, told in expected.items()]
+    _tested(tmp_path, everything, [{"interval": "1m", "input_series": [], "alert_rule_test": checks}])
+
+
+def test_no_limit_of_memory(everything: Everything, tmp_path: Path) -> None:
+    """A Redis without maxmemory is not full, however much it uses."""
+    told = {f"stanzaq_redis_used_bytes{{{SERIES}}}": "86+0x40", f"stanzaq_redis_limit_bytes{{{SERIES}}}": "0+0x40"}
+    series = [{"series": name, "values": numbers} for name, numbers in told.items()]
+    check = {"eval_time": "30m", "alertname": "StanzaqRedisMemory", "exp_alerts": []}
+    _tested(tmp_path, everything, [{"interval": "1m", "input_series": series, "alert_rule_test": [check]}])
+
+
+def test_waiting_is_counted_once(everything: Everything, tmp_path: Path) -> None:
+    """What autoscalers go by is the sum over nodes, not over frontends; and nothing of another release."""
+    query = the(everything["helm4", "keda"], "ScaledObject")["spec"]["triggers"][0]["metadata"]["query"]
+    other = 'namespace="work",app_kubernetes_io_instance="other",node="jobs"'
+    told = {
+        f'stanzaq_node_waiting{{{SERIES},node="{node}",pod="{pod}"}}': f"{waiting}+0x5"
+        for pod in ("a", "b", "c")
+        for node, waiting in (("jobs", 3), ("mail", 4))
+    } | {f"stanzaq_node_waiting{{{other}}}": "100+0x5"}
+    series = [{"series": name, "values": numbers} for name, numbers in told.items()]
+    check = {"expr": query, "eval_time": "3m", "exp_samples": [{"labels": "{}", "value": 7}]}
+    _tested(tmp_path, everything, [{"interval": "1m", "input_series": series, "promql_expr_test": [check]}])
+
+
+def test_a_door_that_may_be_none() -> None:
+    """A door that an autoscaler may take away altogether has no alert that it is away."""
+    settings = ["monitoring.rules.enabled=true", "amqp.enabled=true"]
+    rules = _groups(rendered("helm4", *having("keda", *settings)))["groups"][0]["rules"]
+    doors = [each["labels"]["door"] for each in rules if each["alert"] == "StanzaqNoReadyFrontend"]
+    assert doors == ["rest", "amqp"]
+
+
+@pytest.mark.parametrize("monitor", ["pod", "service"])
+def test_monitors_meet_pods(monitor: str) -> None:
+    """A monitor chooses the frontends and nothing else, at a port that they have, and carries the labels that are asked for."""
+    name = {"pod": "monitoring", "service": "hpa"}[monitor]
+    objects = rendered("helm4", *having(name, "test.jid=a@b", "test.server=c:5222", "test.existingSecret.name=d"))
+    spec = the(objects, f"{monitor.title()}Monitor")["spec"]
+    (expression,) = spec["selector"]["matchExpressions"]
+    (place,) = spec[{"pod": "podMetricsEndpoints", "service": "endpoints"}[monitor]]
+    carried = spec[{"pod": "podTargetLabels", "service": "targetLabels"}[monitor]]
+    assert carried == ["app.kubernetes.io/instance", "app.kubernetes.io/component"]
+    assert expression["values"] == ["xmpp"]
+    for found in only(objects, "Service", "xmpp"):
+        assert spec["selector"]["matchLabels"].items() <= found["metadata"]["labels"].items()
+        assert place["port"] in {each["name"] for each in found["spec"]["ports"]}
+    template = the(objects, "Deployment", "xmpp")["spec"]["template"]
+    assert spec["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert place["port"] in {each["name"] for each in template["spec"]["containers"][0]["ports"]}
+
+
+def _asked(everything: Everything) -> set[str]:
+    """Name every metric in rules, dashboard and autoscalers."""
+    objects = everything["helm4", "monitoring"]
+    queries = [rule["expr"] for rule in _groups(objects)["groups"][0]["rules"]]
+    (board,) = [each for each in only(objects, "ConfigMap") if "stanzaq.json" in each["data"]]
+    dashboard = json.loads(board["data"]["stanzaq.json"])
+    queries += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    queries += [each["query"]["query"] for each in dashboard["templating"]["list"] if each["type"] == "query"]
+    queries.append(the(everything["helm4", "keda"], "ScaledObject")["spec"]["triggers"][0]["metadata"]["query"])
+    return set(re.findall(r"stanzaq_\w+", " ".join(queries)))
+
+
+@pytest.mark.xdist_group("helm-frontend")
+def test_metrics_exist(everything: Everything, frontend: Frontend) -> None:
+    """Every metric that is asked for is one that a running frontend exports."""
+    asked = _asked(everything)
+    assert len(asked) > 15
+    with urllib.request.urlopen(f"http://127.0.0.1:{frontend._port}/metrics", timeout=5) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    # Series of nodes come with the nodes, their families are there before.
+    told = {family.name for family in families} | {sample.name for family in families for sample in family.samples}
+    assert asked - told == set()
+
+
+def test_dashboard_is_whole(everything: Everything) -> None:
+    """Panels have ids and places of their own, and say in which unit they speak."""
+    objects = everything["helm4", "monitoring"]
+    (board,) = [each for each in only(objects, "ConfigMap") if "stanzaq.json" in each["data"]]
+    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
+    panels = json.loads(board["data"]["stanzaq.json"])["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(set(cells)) == len(cells)
+    assert all(x < 24 for x, _ in cells)
+    assert all(panel["fieldConfig"]["defaults"]["unit"] for panel in panels)
+
+
+def test_rules_go_by_values() -> None:
+    """The limits of the alerts are those of the values."""
+    groups = _groups(rendered("helm4", "--values", values("monitoring"), "--set", "monitoring.rules.backlog=1000000"))
+    assert groups["groups"][0]["rules"][0]["expr"].endswith("> 1000000")

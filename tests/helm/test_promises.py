@@ -1,0 +1,347 @@
+"""What the chart promises of every pod, of their number, and of secrets, read off the rendered objects."""
+
+import base64
+import json
+from itertools import chain
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.helm.charts import CHART, HELMS, NAMES, Object, having, helm, only, pods, rendered, the, values
+from tests.helm.conftest import Everything
+
+DOORS = {"xmpp", "rest", "amqp"}
+
+
+def _doors(objects: list[Object]) -> list[Object]:
+    workloads = [*only(objects, "Deployment"), *only(objects, "StatefulSet")]
+    return [each for each in workloads if each["metadata"]["labels"]["app.kubernetes.io/component"] in DOORS]
+
+
+def _environment(pod: Object) -> dict[str, Any]:
+    return {each["name"]: each.get("value") for each in pod["spec"]["containers"][0].get("env", [])}
+
+
+def test_security(objects: list[Object]) -> None:
+    """Every pod runs as a user of its own with a read-only root, without capabilities, token or service links."""
+    assert pods(objects)
+    for pod in pods(objects):
+        spec = pod["spec"]
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["enableServiceLinks"] is False
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["runAsUser"] >= 10_000
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        (container,) = spec["containers"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["resources"]["requests"].keys() == container["resources"]["limits"].keys() == {"cpu", "memory"}
+    assert all(each["automountServiceAccountToken"] is False for each in only(objects, "ServiceAccount"))
+
+
+def test_probes(objects: list[Object]) -> None:
+    """Startup and liveness ask for the loop alone, readiness for the connections; who stands by is ready as it lives."""
+    for door in _doors(objects):
+        (container,) = door["spec"]["template"]["spec"]["containers"]
+        paths = [container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "liveness", "readiness")]
+        stands_by = "/livez" in paths[2]
+        assert paths == ["/livez", "/livez", "/livez" if stands_by else "/readyz"]
+        ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+        assert _environment(door["spec"]["template"])["STANZAQ_METRICS_BIND"] == f"0.0.0.0:{ports['metrics']}"
+
+
+def test_only_standby_is_ready_unconnected(everything: Everything) -> None:
+    """Of all profiles only Prosody's standby counts a frontend as ready that is not connected: its rollout must end."""
+    for name in NAMES:
+        for door in _doors(everything["helm4", name]):
+            path = door["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]["httpGet"]["path"]
+            assert (path == "/livez") == (name == "prosody-standby"), name
+
+
+@pytest.mark.parametrize("drain", [0, 5, 12.5, 600])
+def test_grace(drain: float) -> None:
+    """A pod has longer to go than its preStop and both halves of its drain may take."""
+    objects = rendered("helm4", *having("ejabberd"), "--set-json", f"settings.drain_seconds={drain}")
+    spec = the(objects, "Deployment")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    sleep, seconds = container["lifecycle"]["preStop"]["exec"]["command"]
+    assert sleep == "sleep"
+    assert spec["terminationGracePeriodSeconds"] >= int(seconds) + 2 * drain + 5
+    assert the(objects, "ConfigMap")["data"]["STANZAQ_DRAIN_SECONDS"] == f"{drain}"
+
+
+def test_rolling(objects: list[Object]) -> None:
+    """A rollout takes no frontend away before another is there; only where each has a domain is it replaced in place."""
+    for door in _doors(objects):
+        if door["kind"] == "Deployment":
+            strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+            assert door["spec"]["strategy"] == strategy
+        else:
+            assert door["spec"]["updateStrategy"] == {"type": "RollingUpdate"}
+
+
+def test_spread(objects: list[Object]) -> None:
+    """The frontends of a door are spread over nodes and zones, by labels that are theirs."""
+    for door in _doors(objects):
+        spread = door["spec"]["template"]["spec"]["topologySpreadConstraints"]
+        assert {each["topologyKey"] for each in spread} == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
+        chosen = door["spec"]["selector"]["matchLabels"]
+        assert all(each["labelSelector"]["matchLabels"] == chosen for each in spread)
+        assert chosen.items() <= door["spec"]["template"]["metadata"]["labels"].items()
+
+
+def test_disruptions(objects: list[Object]) -> None:
+    """A door has a budget for disruptions exactly when more than one frontend of it is sure to be there."""
+    budgets = {each["metadata"]["name"]: each for each in only(objects, "PodDisruptionBudget")}
+    for door in _doors(objects):
+        scaled = [*only(objects, "HorizontalPodAutoscaler"), *only(objects, "ScaledObject")]
+        least = door["spec"].get("replicas")
+        for each in scaled:
+            if each["spec"]["scaleTargetRef"]["name"] == door["metadata"]["name"]:
+                least = each["spec"].get("minReplicas", each["spec"].get("minReplicaCount"))
+        budget = budgets.get(door["metadata"]["name"])
+        assert (budget is not None) == (least > 1)
+        if budget:
+            assert budget["spec"]["maxUnavailable"] == 1
+            assert budget["spec"]["selector"] == door["spec"]["selector"]
+
+
+@pytest.mark.parametrize("version", HELMS)
+def test_autoscalers(version: str) -> None:
+    """Under an autoscaler the Deployment says nothing of replicas, or each upgrade would undo what was scaled."""
+    for name, kind in (("hpa", "HorizontalPodAutoscaler"), ("keda", "ScaledObject")):
+        objects = rendered(version, "--values", values(name))
+        door = the(objects, "Deployment", "xmpp")
+        assert "replicas" not in door["spec"]
+        assert the(objects, kind)["spec"]["scaleTargetRef"]["name"] == door["metadata"]["name"]
+
+
+def test_from_none() -> None:
+    """KEDA wakes a door that has no frontend at the first item that waits, with what other doors tell of it."""
+    objects = rendered("helm4", "--values", values("keda"))
+    spec = the(objects, "ScaledObject")["spec"]
+    (trigger,) = spec["triggers"]
+    assert spec["minReplicaCount"] == 0
+    assert trigger["metadata"]["activationThreshold"] == "0"
+    assert the(objects, "Deployment", "rest")["spec"]["replicas"] > 0
+    assert "component" not in trigger["metadata"]["query"]
+
+
+def test_secrets_are_files(objects: list[Object]) -> None:
+    """No pod has a secret in its environment or arguments; it reads them from files that only its group may read."""
+    for pod in pods(objects):
+        (container,) = pod["spec"]["containers"]
+        named = _environment(pod)
+        assert not {"STANZAQ_REDIS_URL", "STANZAQ_XMPP_SECRET"} & named.keys()
+        assert not any("secretKeyRef" in str(each) or "secretRef" in str(each) for each in container.get("env", []))
+        mounts = {each["mountPath"] for each in container["volumeMounts"]}
+        for path in (value for name, value in named.items() if name.endswith("_FILE")):
+            assert path.rpartition("/")[0] in mounts
+        for volume in pod["spec"]["volumes"]:
+            for source in (volume.get("secret"), volume.get("projected")):
+                assert source is None or source["defaultMode"] == 0o440
+
+
+@pytest.mark.parametrize("version", HELMS)
+def test_secrets_are_nowhere_else(version: str) -> None:
+    """A secret that stands in the values is in the chart's Secret and in no other object, the URL of Redis whole."""
+    settings = ["redis.url=redis://:hunter2@redis:6379/3", "xmpp.secret=swordfish"]
+    objects = rendered(version, *having("ejabberd", *settings))
+    secret = the(objects, "Secret")
+    shown = {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
+    assert shown == {"redis-url": "redis://:hunter2@redis:6379/3", "xmpp-secret": "swordfish"}
+    others = json.dumps([each for each in objects if each is not secret])
+    assert "hunter2" not in others and "swordfish" not in others
+
+
+def test_existing_secrets(everything: Everything) -> None:
+    """With existing Secrets the chart makes none, and pods read theirs under the keys that were named."""
+    objects = everything["helm4", "existing-secrets"]
+    assert only(objects, "Secret") == []
+    (volume,) = the(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    read = [(each["secret"]["name"], each["secret"]["items"]) for each in volume["projected"]["sources"]]
+    assert read == [
+        ("redis", [{"key": "url", "path": "redis-url"}]),
+        ("component", [{"key": "secret", "path": "xmpp-secret"}]),
+    ]
+
+
+@pytest.mark.parametrize("changed", ["settings.node_quota=7", "xmpp.domain=other.example.org", "xmpp.secret=other"])
+def test_changes_roll(changed: str) -> None:
+    """A change of the configuration or of a secret changes the pods, so that they are replaced; nothing else does."""
+
+    def annotations(*settings: str) -> object:
+        objects = rendered("helm4", *having("ejabberd", *settings))
+        return the(objects, "Deployment")["spec"]["template"]["metadata"]["annotations"]
+
+    assert annotations(changed) != annotations()
+    assert annotations("monitoring.dashboard=true") == annotations()
+
+
+def test_settings() -> None:
+    """Settings come to the frontends as the environment: lists with commas, numbers without exponents."""
+    # As JSON, a number comes as it does from a file.
+    more = ("--set-json", "settings.qos_total_bytes=268435456,settings.default_queueing=false")
+    for version in HELMS:
+        data = the(rendered(version, *having("existing-secrets"), *more), "ConfigMap")["data"]
+        assert data["STANZAQ_ADMINS"] == "romeo@example.org,juliet@example.org"
+        assert data["STANZAQ_QOS_TOTAL_BYTES"] == "268435456"
+        assert data["STANZAQ_DEFAULT_QUEUEING"] == "false"
+        assert data["STANZAQ_DRAIN_SECONDS"] == "12.5"
+
+
+@pytest.mark.parametrize("version", HELMS)
+def test_prosody_ordinals(version: str) -> None:
+    """With Prosody each replica has a domain of its own by its ordinal, set after the variable that it is made of."""
+    objects = rendered(version, "--values", values("prosody-ordinal"))
+    replicas = the(objects, "StatefulSet")
+    assert replicas["spec"]["replicas"] == 3
+    environment = replicas["spec"]["template"]["spec"]["containers"][0]["env"]
+    names = [each["name"] for each in environment]
+    assert names.index("ORDINAL") < names.index("STANZAQ_XMPP_DOMAIN")
+    domain = environment[names.index("STANZAQ_XMPP_DOMAIN")]["value"]
+    assert domain == "queue-$(ORDINAL).example.org"
+    headless = next(
+        each for each in only(objects, "Service") if each["metadata"]["name"] == replicas["spec"]["serviceName"]
+    )
+    assert headless["spec"]["clusterIP"] == "None"
+
+
+def test_prosody_standby(everything: Everything) -> None:
+    """With Prosody's standby all replicas want the one domain."""
+    objects = everything["helm4", "prosody-standby"]
+    pod = the(objects, "Deployment")["spec"]["template"]
+    assert "STANZAQ_XMPP_DOMAIN" not in _environment(pod)
+    assert the(objects, "ConfigMap")["data"]["STANZAQ_XMPP_DOMAIN"] == "queue.example.org"
+
+
+def test_redis_over_tls(everything: Everything) -> None:
+    """The URL names the certificates where the pod has them, and redis-py knows every option of it."""
+    from broker.redis_url import Kind, read_url  # noqa: PLC0415
+
+    objects = everything["helm4", "cluster-tls"]
+    url = base64.b64decode(the(objects, "Secret")["data"]["redis-url"]).decode()
+    read = read_url(url)
+    assert read.kind is Kind.CLUSTER
+    spec = the(objects, "Deployment")["spec"]["template"]["spec"]
+    place = next(each["mountPath"] for each in spec["containers"][0]["volumeMounts"] if each["name"] == "redis-tls")
+    files = {"ssl_ca_certs": "ca.crt", "ssl_certfile": "tls.crt", "ssl_keyfile": "tls.key"}
+    assert {name: read.options[name] for name in files} == {name: f"{place}/{file}" for name, file in files.items()}
+
+
+def test_development_redis(everything: Everything) -> None:
+    """The development Redis is the one of the URL, refuses rather than forgets, and only this release may reach it."""
+    objects = everything["helm4", "development"]
+    url = base64.b64decode(the(objects, "Secret")["data"]["redis-url"]).decode()
+    service = the(objects, "Service", "redis")
+    assert url == f"redis://{service['metadata']['name']}:6379/0"
+    command = the(objects, "Deployment", "redis")["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
+    (rule,) = the(objects, "NetworkPolicy", "redis")["spec"]["ingress"]
+    assert rule["from"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/instance"] == "queues"
+
+
+def test_network(objects: list[Object]) -> None:
+    """Every pod is under a policy that names its directions, and may go out to DNS and the ports it needs alone."""
+    policies = only(objects, "NetworkPolicy")
+    for pod in pods(objects):
+        labels = pod["metadata"]["labels"]
+        (policy,) = [each for each in policies if each["spec"]["podSelector"]["matchLabels"].items() <= labels.items()]
+        assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+        out = [port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]]
+        assert set(out) <= {53, 6379, 26379, 5347, 5222}
+        assert labels["app.kubernetes.io/component"] == "redis" or 53 in out
+
+
+def test_network_peers(everything: Everything) -> None:
+    """Who is named in the values is who may be spoken with, and nobody else."""
+    policy = the(everything["helm4", "sentinel"], "NetworkPolicy")["spec"]
+    (scrape,) = policy["ingress"]
+    _dns, redis, xmpp = policy["egress"]
+    names = [
+        peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
+        for peer in chain(scrape["from"], redis["to"], xmpp["to"])
+    ]
+    assert names == ["monitoring", "redis", "xmpp"]
+    assert [each["port"] for each in redis["ports"]] == [6379, 26379]
+
+
+def test_ingress(everything: Everything) -> None:
+    """The Ingress leads its host to the port of the door that speaks HTTP."""
+    objects = everything["helm4", "doors"]
+    ingress = the(objects, "Ingress")["spec"]
+    backend = ingress["rules"][0]["http"]["paths"][0]["backend"]["service"]
+    service = the(objects, "Service", "rest")
+    assert backend["name"] == service["metadata"]["name"]
+    assert backend["port"]["name"] in [each["name"] for each in service["spec"]["ports"]]
+    assert ingress["tls"] == [{"hosts": ["queue.example.org"], "secretName": "queue-tls"}]
+
+
+def test_doors(everything: Everything) -> None:
+    """Each door that is on is a Deployment whose command names it, and whose Service leads to its pods."""
+    objects = everything["helm4", "doors"]
+    for door in ("xmpp", "rest", "amqp"):
+        workload, service = the(objects, "Deployment", door), the(objects, "Service", door)
+        container = workload["spec"]["template"]["spec"]["containers"][0]
+        assert container["args"] == ["serve", door]
+        assert service["spec"]["selector"] == workload["spec"]["selector"]["matchLabels"]
+        assert {each["targetPort"] for each in service["spec"]["ports"]} == {
+            each["name"] for each in container["ports"]
+        }
+
+
+def test_reports(everything: Everything) -> None:
+    """Reports are CronJobs that share one claim, or applications of the Spark operator where the cluster knows them."""
+    objects = everything["helm4", "report"]
+    claim = the(objects, "PersistentVolumeClaim")
+    assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    jobs = only(objects, "CronJob")
+    assert len(jobs) == 2
+    for job in jobs:
+        volumes = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["volumes"]
+        assert {"claimName": claim["metadata"]["name"]} in [each.get("persistentVolumeClaim") for each in volumes]
+        assert job["spec"]["concurrencyPolicy"] == "Forbid"
+    operated = everything["helm4", "spark-operator"]
+    assert len(only(operated, "ScheduledSparkApplication")) == 2
+    assert only(operated, "CronJob") == only(operated, "PersistentVolumeClaim") == []
+    without = rendered("helm4", "--values", values("spark-operator"))
+    assert len(only(without, "CronJob")) == 2 and only(without, "ScheduledSparkApplication") == []
+
+
+def test_least_privilege(everything: Everything) -> None:
+    """A report has no use for the component's secret, and has it not."""
+    for job in only(everything["helm4", "report"], "CronJob"):
+        (secrets,) = [
+            each
+            for each in job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["volumes"]
+            if each["name"] == "secrets"
+        ]
+        (source,) = secrets["projected"]["sources"]
+        assert source["secret"]["name"] == "redis"
+
+
+def test_executors_meet(everything: Everything) -> None:
+    """Drivers and executors of the Spark operator reach each other and Kubernetes, and CronJobs reach neither."""
+    operated = the(everything["helm4", "spark-operator"], "NetworkPolicy", "report")["spec"]
+    own = [{"podSelector": operated["podSelector"]}]
+    assert operated["ingress"] == [{"from": own}]
+    assert {"to": own} in operated["egress"]
+    assert {443, 6443} <= {port["port"] for rule in operated["egress"] for port in rule.get("ports", [])}
+    alone = the(everything["helm4", "report"], "NetworkPolicy", "report")["spec"]
+    assert alone["ingress"] == []
+    assert {port["port"] for rule in alone["egress"] for port in rule["ports"]} == {53, 6379}
+
+
+@pytest.mark.parametrize("version", HELMS)
+def test_long_names(version: str) -> None:
+    """The longest name that a release may have makes no name that is too long, nor two that are the same."""
+    for name in ("report", "doors"):
+        done = helm(version, "template", "r" * 53, CHART, "--namespace", "work", "--values", values(name))
+        objects = [each for each in yaml.safe_load_all(done.stdout) if each]
+        names = [(each["kind"], each["metadata"]["name"]) for each in objects]
+        assert len(set(names)) == len(names) > 5
+        assert all(len(found) <= (52 if kind == "CronJob" else 63) for kind, found in names)

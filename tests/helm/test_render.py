@@ -1,0 +1,109 @@
+"""What Helm makes of the chart: without a complaint, the same by both, valid for every Kubernetes, Prometheus and KEDA."""
+
+import json
+import shutil
+import subprocess
+import textwrap
+from functools import cache
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+from kubernetes_validate import utils
+
+from tests.helm.charts import CHART, HELMS, NAMES, TOOLS, Object, helm, rendered, the, values
+from tests.helm.conftest import Everything
+
+KUBERNETES = [f"1.{minor}" for minor in range(28, 38)]
+CUSTOM = {"monitoring.coreos.com/v1", "keda.sh/v1alpha1", "sparkoperator.k8s.io/v1beta2"}
+
+
+@pytest.mark.parametrize("version", HELMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_lint(version: str, name: str) -> None:
+    """`helm lint --strict` has nothing to say against any values file."""
+    done = helm(version, "lint", "--strict", CHART, "--values", values(name))
+    assert done.returncode == 0, done.stdout
+
+
+def test_both_agree(everything: Everything) -> None:
+    """Helm 3.17 and Helm 4.3 make the same objects."""
+    for name in NAMES:
+        assert everything["helm3", name] == everything["helm4", name], name
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_kubernetes(version: str, everything: Everything, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All objects are valid, strictly, for each Kubernetes from 1.28 to 1.37."""
+    # It reads the same megabytes for every object.
+    monkeypatch.setattr(utils, "schema_contents", cache(utils.schema_contents))
+    # Of a version that it lacks it takes an older one, in silence.
+    assert version in {utils.major_minor(each) for each in utils.all_versions()}
+    seen = set()
+    for name in NAMES:
+        for found in everything["helm4", name]:
+            # Many files make the same object.
+            text = json.dumps(found.get("spec", found), sort_keys=True) + found["kind"]
+            if found["apiVersion"] not in CUSTOM and text not in seen:
+                seen.add(text)
+                kubernetes_validate.validate(found, version, strict=True)
+    assert seen
+
+
+def test_strictness_is_real(everything: Everything) -> None:
+    """A field that Kubernetes does not know would be found."""
+    wrong = json.loads(json.dumps(everything["helm4", "ejabberd"][0]))
+    wrong["spec"]["unheard-of"] = 1
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, "1.30", strict=True)
+
+
+def test_custom_resources(everything: Everything) -> None:
+    """Monitors, rules and scaled objects are valid by the models of their operators; a wrong one would be found."""
+    found = [each for name in NAMES for each in everything["helm4", name] if each["apiVersion"] in CUSTOM]
+    known = [each for each in found if not each["apiVersion"].startswith("sparkoperator")]
+    assert {each["kind"] for each in known} == {"PodMonitor", "ServiceMonitor", "PrometheusRule", "ScaledObject"}
+    assert _judged(known) == [""] * len(known)
+    wrong = [{**each, "spec": {**each["spec"], "selector": 1, "groups": 1, "scaleTargetRef": 1}} for each in known]
+    assert "" not in _judged(wrong)
+
+
+def _judged(objects: list[Object]) -> list[str]:
+    """Ask the models for what is wrong with each."""
+    command: list[str | Path] = ["node", Path(__file__).with_name("models.mjs"), TOOLS / "node_modules"]
+    done = subprocess.run(command, input=json.dumps(objects), capture_output=True, text=True, check=True, timeout=60)
+    complaints: list[str] = json.loads(done.stdout)
+    return complaints
+
+
+def test_hosts_of_images(objects: list[Object]) -> None:
+    """The chart names no registry of its own: a repository is what the values say."""
+    text = yaml.safe_dump(objects)
+    assert "docker.io" not in text and "ghcr.io" not in text
+
+
+@pytest.mark.parametrize("version", HELMS)
+def test_notes(version: str, tmp_path: Path) -> None:
+    """What is printed after the installation names the domains that the XMPP server must know, and how to ask for more."""
+    # Helm prints them only with a cluster at hand: here they are one more object.
+    chart = shutil.copytree(CHART, tmp_path / "stanzaq")
+    notes = (CHART / "templates" / "NOTES.txt").read_text()
+    (chart / "templates" / "notes.yaml").write_text(f"kind: Notes\ntext: |\n{textwrap.indent(notes, '  ')}")
+    text = the(rendered(version, "--values", values("prosody-ordinal"), chart=chart), "Notes")["text"]
+    assert [f"queue-{number}.example.org" in text for number in range(4)] == [True, True, True, False]
+    assert "helm -n work test queues" in text
+    assert "rollout status statefulset/queues-stanzaq-xmpp" in text
+
+
+def test_checkov(everything: Everything, tmp_path: Path) -> None:
+    """Checkov finds nothing that is not justified in its place."""
+    for name in NAMES:
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump_all(everything["helm4", name]))
+    command: list[str | Path] = [TOOLS / "checkov" / "bin" / "checkov", "--framework", "kubernetes", "--skip-download"]
+    command += ["--directory", tmp_path, "--output", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    found = json.loads(done.stdout)
+    assert [(each["check_id"], each["resource"]) for each in found["results"]["failed_checks"]] == []
+    assert found["summary"]["passed"] > 100
+    assert all(each["check_result"]["suppress_comment"] for each in found["results"]["skipped_checks"])
