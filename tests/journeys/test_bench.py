@@ -68,6 +68,7 @@ def test_spark(tmp_path: Path) -> None:
         "spark_rows",
         "spark_against_xrange",
         "spark_memory",
+        "report",
         "flow",
         "flow_latency_p50",
         "flow_latency_p95",
