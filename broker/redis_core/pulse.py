@@ -119,6 +119,9 @@ class Pulse:
             self.blinded()
             self._announced = owed
         self._beaten_at = now
+        for partition in due:
+            # Taken off the list for this visit, with whatever was announced for later.
+            self._announced.pop(partition.decode(), None)
         for name in list(self._announced):
             if self._announced[name] <= now:
                 del self._announced[name]

@@ -73,4 +73,4 @@ def test_spark(tmp_path: Path) -> None:
         "flow_latency_p50",
         "flow_latency_p95",
     ]
-    assert all(row["ceiling"] > 0 for row in rows.values())
+    assert all(row["ceiling"] > 0 for name, row in rows.items() if name != "report"), "a report has none"

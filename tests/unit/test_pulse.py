@@ -135,3 +135,17 @@ async def test_asks_for_visits() -> None:
     turns.heart.due, turns.heart.lapsed = [str(JOBS).encode()], [b"f2"]
     await turns.turn()
     assert turns.found == [Visits([JOBS], ["f2"])]
+
+
+async def test_a_visit_takes_what_was_announced_with_it() -> None:
+    """Guarantee 4: whoever takes a partition off the list must announce its next time, even if it had announced a later one."""
+    turns = Turns()
+    turns.pulse.announce(JOBS, NOW + 8_000)
+    await turns.turn()
+    # Another frontend has announced an earlier time, and this one is given the visit.
+    turns.heart.due = [str(JOBS).encode()]
+    await turns.turn()
+    turns.heart.due = []
+    turns.pulse.announce(JOBS, NOW + 9_000)
+    await turns.turn()
+    assert turns.heart.beats[-1] == [{"kind": "due", "name": str(JOBS), "at": NOW + 9_000}]
