@@ -6,11 +6,24 @@ redis-py reads the URL of one server; one of several is the same with `+cluster`
 import re
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from redis.asyncio import BlockingConnectionPool
 from redis.asyncio.connection import parse_url
+
+_SCHEMES: Final = (
+    "redis",
+    "rediss",
+    "unix",
+    "embedded",
+    "redis+cluster",
+    "rediss+cluster",
+    "redis+sentinel",
+    "rediss+sentinel",
+)
+_CERTIFICATES: Final = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"})
 
 _SEVERAL: Final = re.compile(r"(rediss?)\+(cluster|sentinel)://(?:([^@/?]*)@)?([^@/?]*)(?:/([^?]*))?(?:\?(.*))?")
 
@@ -28,6 +41,10 @@ class Address(NamedTuple):
 
     host: str
     port: int
+
+    def __str__(self) -> str:
+        """Write it as a URL has it."""
+        return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +106,26 @@ def _options(url: str) -> dict[str, Any]:
         msg = "an option in it is none that redis-py knows"
         raise ValueError(msg) from None
     return options
+
+
+def checked_url(value: object) -> object:
+    """Give back a URL that a setting may have; raises ValueError, whose text repeats nothing that may be a password."""
+    if not isinstance(value, str):
+        return value
+    scheme, there, _ = value.partition("://")
+    if scheme not in _SCHEMES or not there:
+        msg = "not the URL of a Redis"
+        raise ValueError(msg)
+    if scheme == "embedded":
+        return value
+    read = read_url(value)
+    if scheme == "unix" and not read.options.get("path"):
+        msg = "it names no socket"
+        raise ValueError(msg)
+    for name in _CERTIFICATES & read.options.keys():
+        try:
+            Path(read.options[name]).read_bytes()
+        except OSError as fault:
+            msg = f"{name} in it: {fault}"
+            raise ValueError(msg) from None
+    return value

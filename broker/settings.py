@@ -8,27 +8,20 @@ import os
 import tomllib
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, TypeVar
+from urllib.parse import quote
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from broker.address import Address, read_address
+from broker.http_settings import HttpSettings
 from broker.model.names import Jid, prepared
-from broker.redis_url import read_url
+from broker.redis_url import checked_url, read_url
 
 PREFIX: Final = "STANZAQ_"
 
-_REDIS_SCHEMES: Final = (
-    "redis",
-    "rediss",
-    "unix",
-    "embedded",
-    "redis+cluster",
-    "rediss+cluster",
-    "redis+sentinel",
-    "rediss+sentinel",
-)
-_SECRETS: Final = ("redis_url", "xmpp_secret")
+_SECRETS: Final = ("redis_url", "xmpp_secret", "http_passwords", "http_jwt_keys")
 
 
 _Kind = TypeVar("_Kind", bound=BaseSettings)
@@ -55,40 +48,6 @@ class NodeCreation(Enum):
 
     ANYONE = "anyone"
     ADMINS = "admins"
-
-
-class Address(NamedTuple):
-    """Where to listen or to connect."""
-
-    host: str
-    port: int
-
-
-def _address(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    host, colon, port = value.strip().rpartition(":")
-    if not (colon and host and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65_536):
-        msg = f"{value[:80]!r} is not HOST:PORT"
-        raise ValueError(msg)
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))
-
-
-def _redis_url(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    scheme, there, _ = value.partition("://")
-    # The text is not repeated: it may hold a password.
-    if scheme not in _REDIS_SCHEMES or not there:
-        msg = "not the URL of a Redis"
-        raise ValueError(msg)
-    if scheme == "embedded":
-        return value
-    read = read_url(value)
-    if scheme == "unix" and not read.options.get("path"):
-        msg = "it names no socket"
-        raise ValueError(msg)
-    return value
 
 
 def _domain(value: object) -> object:
@@ -139,7 +98,7 @@ class RedisSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    redis_url: Annotated[str, BeforeValidator(_redis_url)] = Field(
+    redis_url: Annotated[str, BeforeValidator(checked_url)] = Field(
         default="redis://127.0.0.1:6379/0",
         repr=False,
         description="redis://, rediss://, unix:// or embedded://[DIRECTORY], e.g. redis://127.0.0.1:6379/0;"
@@ -167,10 +126,10 @@ class RedisSettings(BaseSettings):
         return env_settings, init_settings
 
 
-class Settings(RedisSettings):
+class Settings(HttpSettings, RedisSettings):
     """Everything that can be set; the description of each says what to write."""
 
-    xmpp_server: Annotated[Address, NoDecode, BeforeValidator(_address)] = Field(
+    xmpp_server: Annotated[Address, NoDecode, BeforeValidator(read_address)] = Field(
         default=Address("127.0.0.1", 5347), description="where the XMPP server takes components, e.g. 127.0.0.1:5347"
     )
     xmpp_domain: Annotated[str, BeforeValidator(_domain)] = Field(
@@ -182,7 +141,7 @@ class Settings(RedisSettings):
     admins: Annotated[tuple[Jid, ...], NoDecode, BeforeValidator(_jids)] = Field(
         default=(), description="bare JIDs, with commas between, e.g. romeo@example.org,juliet@example.org"
     )
-    metrics_bind: Annotated[Address | None, NoDecode, BeforeValidator(_address)] = Field(
+    metrics_bind: Annotated[Address | None, NoDecode, BeforeValidator(read_address)] = Field(
         default=None, description="where to serve /livez, /readyz and /metrics, e.g. 127.0.0.1:9464; not set: nowhere"
     )
     log_format: LogFormat = Field(default=LogFormat.CONSOLE, description="console or json")
@@ -253,14 +212,32 @@ class Settings(RedisSettings):
     qos_remembered: int = Field(
         default=1_000_000, ge=1, description="most deliveries of assured messages remembered at once, e.g. 1000000"
     )
+    reservation_seconds: float = Field(
+        default=300.0, gt=0, le=86_400, description="seconds for which the place of a message may be reserved, e.g. 300"
+    )
     event_log: Annotated[Jid | None, BeforeValidator(_jid)] = Field(
         default=None, description="a JID that is told of invalid use of QoS (XEP-0337); not set: nobody"
     )
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """Give what must never be shown: the component's secret, hashes, the password of Redis as it is and as the URL has it."""
+        url = "" if self.redis_url.startswith("embedded:") else self.redis_url
+        password = str(read_url(url).options.get("password") or "") if url else ""
+        hashes = (line.rpartition(":")[2] for line in self.http_passwords.get_secret_value().split())
+        return self.xmpp_secret.get_secret_value(), password, quote(password, safe=""), *hashes
+
+    @property
     def retry(self) -> str:
         """Write the pauses of the `qos_` settings as scripts read them: the first and the longest in ms, and the number."""
         return f"{self.qos_retry_seconds * 1000:.0f} {self.qos_retry_most_seconds * 1000:.0f} {self.qos_retries}"
+
+
+class CommandSettings(Settings):
+    """The same for commands that open no door: what a door must be told may be missing."""
+
+    xmpp_domain: Annotated[str, BeforeValidator(_domain)] = "localhost"
+    xmpp_secret: SecretStr = SecretStr("")
 
 
 def load(config: Path | None = None) -> Settings:
@@ -272,6 +249,29 @@ def load_redis(config: Path | None = None) -> RedisSettings:
     """Read what concerns Redis alone, from the same sources; raises SettingsError likewise."""
     given = _given(config)
     return _read(RedisSettings, {name: given[name] for name in RedisSettings.model_fields.keys() & given.keys()})
+
+
+def load_rest(config: Path | None = None) -> CommandSettings:
+    """Read what the RESTful door needs, from the same sources; raises SettingsError likewise."""
+    settings = load_command(config)
+    lacking = []
+    if settings.http_jwt_keys and not (settings.http_jwt_issuer and settings.http_jwt_audience):
+        lacking.append(
+            f"{PREFIX}HTTP_JWT_KEYS: tokens are taken from one issuer, for one audience."
+            f" Set {PREFIX}HTTP_JWT_ISSUER and {PREFIX}HTTP_JWT_AUDIENCE."
+        )
+    if not (settings.http_jwt_keys or settings.http_anonymous or settings.http_passwords.get_secret_value()):
+        lacking.append(
+            f"Nobody may ask anything. Set {PREFIX}HTTP_PASSWORDS_FILE or {PREFIX}HTTP_JWT_KEYS, or {PREFIX}HTTP_ANONYMOUS."
+        )
+    if lacking:
+        raise SettingsError(*lacking)
+    return settings
+
+
+def load_command(config: Path | None = None) -> CommandSettings:
+    """Read what commands on nodes and items need, from the same sources; raises SettingsError likewise."""
+    return _read(CommandSettings, _given(config))
 
 
 def _given(config: Path | None) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 #!lua flags=no-writes
--- Look at items without touching them: those named by rows, or the first `limit` in order; cut at `max_bytes` of payload.
+-- Look at items without touching them: those named by rows, or the first `limit` in order after the place `after`, or with
+-- `backwards` the last ones before `before`; cut at `max_bytes` of payload. Answers how many items there are, how far it has
+-- looked if not to the end, and the items in order.
 -- KEYS: meta log index replaced parked ready delayed inflight deadlines history handover heads keyed blocked
--- ARGV: now revision number limit max_bytes | item
+-- ARGV: now revision number limit max_bytes after before backwards | item
 -- RETURNS: ok stale gone deleted
 -- WRITES:
 --- @include partition items flights standing
 local refusal = partition.load()
 if refusal then return refusal end
-local places, more, bytes, results, wanted = {}, 0, 0, {}, {}
+local places, more, bytes, results, wanted, reached = {}, 0, 0, {}, {}, ''
 if #rows > 0 then
   local ids = {}
   for i, row in ipairs(rows) do
@@ -17,9 +19,9 @@ if #rows > 0 then
   for i = 1, #ids do places[#places + 1] = found[i] or nil end
 else
   local limit = tonumber(arg.limit)
-  places = standing.first(limit + 1)
+  places = standing.page(limit + 1)
   while #places > limit do
-    places[#places], more = nil, 1
+    places[#places], more, reached = nil, 1, places[limit] and positions.item_id(places[limit]) or ''
   end
 end
 local flying = flights.at(places)
@@ -37,11 +39,13 @@ for i, position in ipairs(places) do
   if entry and (#rows == 0 or wanted[name]) then
     bytes = bytes + #entry.body
     if bytes > tonumber(arg.max_bytes) and #results > 0 then
-      more = 1
+      more, reached = 1, positions.item_id(places[i - 1])
       break
     end
-    results[#results + 1] = {name, state, entry.by,
-      tonumber((positions.split(entry.log_id))), entry.body}
+    table.insert(results, standing.back and 1 or #results + 1, {name, state, entry.by,
+      tonumber((positions.split(entry.log_id))), entry.body, positions.item_id(position)})
   end
 end
-return {'ok', results, {}, {}, {}, 0, more, partition.token}
+local count = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - redis.call('HLEN', key.parked)
+if not partition.log_only then count = count - partition.kept end
+return {'ok', {count, reached, results}, {}, {}, {}, 0, more, partition.token}

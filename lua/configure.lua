@@ -1,12 +1,17 @@
 #!lua
--- Replace a node's options, if its record is still the one that the caller read.
+-- Replace a node's options and its place in the tree, if its record is still the one that the caller read.
 -- KEYS: node options
--- ARGV: incarnation revision | name value
+-- ARGV: incarnation revision parent parent_life | name value
 -- RETURNS: ok stale
 -- WRITES: node options
 local node = redis.call('HMGET', key.node, 'incarnation', 'revision')
 if node[1] ~= arg.incarnation or node[2] ~= arg.revision then return {'stale'} end
 redis.call('UNLINK', key.options)
 for _, row in ipairs(rows) do redis.call('HSET', key.options, row.name, row.value) end
+if arg.parent ~= '' then
+  redis.call('HSET', key.node, 'parent', arg.parent, 'parent_life', arg.parent_life)
+else
+  redis.call('HDEL', key.node, 'parent', 'parent_life')
+end
 redis.call('HINCRBY', key.node, 'revision', 1)
 return {'ok'}

@@ -1,12 +1,14 @@
 #!lua
 -- Create a node's record, unless there is one.
--- KEYS: node options affiliations
--- ARGV: incarnation owner created | name value
+-- KEYS: node options affiliations children
+-- ARGV: incarnation owner created parent parent_life | name value
 -- RETURNS: ok node-exists
--- WRITES: node options affiliations
+-- WRITES: node options affiliations children
 if redis.call('EXISTS', key.node) == 1 then return {'node-exists'} end
-redis.call('UNLINK', key.options, key.affiliations)
-redis.call('HSET', key.node, 'incarnation', arg.incarnation, 'revision', '1', 'created', arg.created)
+redis.call('UNLINK', key.options, key.affiliations, key.children)
+redis.call('HSET', key.node, 'incarnation', arg.incarnation, 'revision', '1', 'created', arg.created,
+  'creator', arg.owner)
+if arg.parent ~= '' then redis.call('HSET', key.node, 'parent', arg.parent, 'parent_life', arg.parent_life) end
 for _, row in ipairs(rows) do redis.call('HSET', key.options, row.name, row.value) end
 redis.call('HSET', key.affiliations, arg.owner, 'owner')
 return {'ok'}

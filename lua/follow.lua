@@ -1,11 +1,11 @@
 #!lua
 -- Let subscribers read the log from where `start` says, without consuming anything; without a `start` they are known here
 -- and read elsewhere.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners
--- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit start
--- RETURNS: ok stale gone deleted | ok too-many-subscriptions offset-not-found
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners
---- @include finish start leave
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases
+-- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit start lease
+-- RETURNS: ok stale gone deleted | ok too-many-subscriptions offset-not-found lease-over
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases
+--- @include finish start leave leases
 local refusal = partition.load()
 if refusal then return refusal end
 
@@ -28,9 +28,14 @@ for i, row in ipairs(rows) do
     results[i] = {'offset-not-found'}
   elseif not subscriptions.get(row.subid) and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
     results[i] = {'too-many-subscriptions'}
+  elseif leases.over(row.lease) then
+    results[i] = {'lease-over'}
   else
     begin(row, position)
-    results[i] = {'ok', gap, position or ''}
+    -- The first partition alone knows until when.
+    results[i] = {'ok', gap, position or '', arg.number == '0' and leases.put(row.subid, row.lease) or 0}
   end
 end
-return finish.reply(results, {}, 0)
+local reply = finish.reply(results, {}, 0)
+reply[6] = leases.next(reply[6])
+return reply

@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
 -- Say that a frontend lives, note when partitions next need a visit, and learn who has lapsed and what is due.
 -- A due partition is taken by being removed: should its taker die, the survivors visit every partition.
--- The answer ends with the frontend's beat before: if that is another than it knows of, Redis has lost what came since.
--- KEYS: frontends due
+-- The answer tells the frontend's beat before: if that is another than it knows of, Redis has lost what came since. It ends
+-- with notices that a process which cannot send has left to be told.
+-- KEYS: frontends due notices
 -- ARGV: now frontend lapse_ms most | kind name at
 -- RETURNS: ok
--- WRITES: frontends due
+-- WRITES: frontends due notices
 --- @include clock
 local now = clock.now()
 local before = redis.call('ZSCORE', key.frontends, arg.frontend)
@@ -22,4 +23,5 @@ end
 local lapsed = redis.call('ZRANGEBYSCORE', key.frontends, '-inf', now - tonumber(arg.lapse_ms), 'LIMIT', 0, 50)
 local due = redis.call('ZRANGEBYSCORE', key.due, '-inf', now, 'LIMIT', 0, tonumber(arg.most))
 if #due > 0 then redis.call('ZREM', key.due, unpack(due)) end
-return {'ok', now, lapsed, due, before or '0'}
+local notices = redis.call('LPOP', key.notices, tonumber(arg.most))
+return {'ok', now, lapsed, due, before or '0', notices or {}}

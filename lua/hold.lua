@@ -5,18 +5,13 @@
 -- ARGV: now window_ms source_messages source_bytes total_messages total_bytes remembered name record
 -- RETURNS: ok too-much-held
 -- WRITES: assured assured_since assured_names assured_bytes claims delivered delivered_old
---- @include clock held marks
+--- @include clock quota marks
 local now = clock.now()
 held.tidy(now)
 if redis.call('HEXISTS', key.assured, arg.name) == 1 or marks.knows(arg.name, marks.digest(arg.record)) then
   return {'ok'}
 end
-local messages, bytes = held.count(arg.name)
-local size = #arg.name + #arg.record
-if messages >= tonumber(arg.source_messages)
-  or bytes + size > tonumber(arg.source_bytes)
-  or redis.call('ZCARD', key.assured_names) >= tonumber(arg.total_messages)
-  or held.bytes('') + size > tonumber(arg.total_bytes)
+if not quota.room(arg.name, #arg.name + #arg.record)
   -- Forgetting a mark early would deliver twice: rather none are taken on until the window has moved.
   or marks.count() >= tonumber(arg.remembered) then
   return {'too-much-held'}

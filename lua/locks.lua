@@ -4,14 +4,13 @@
 -- ARGV: now revision | subids
 -- RETURNS: ok stale gone deleted | ok
 -- WRITES:
---- @include partition flights jids
+--- @include partition flights names
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
   local places = {}
-  local full, bare = jids.subids(row.subids)
-  for _, subid in ipairs(full == bare and {full} or {full, bare}) do
+  for _, subid in ipairs(names.all(row.subids)) do
     for _, position in ipairs(redis.call('ZRANGEBYSCORE', key.held, subid, subid, 'LIMIT', 0, 1000)) do
       places[#places + 1] = position
     end

@@ -1,15 +1,19 @@
 #!lua flags=no-writes
--- Read what subscriptions were granted: credit and quality of service.
--- KEYS: meta subscribers shares
+-- Read what subscriptions were granted: credit, quality of service, until when, and of a collection their scope.
+-- KEYS: meta subscribers shares leases
 -- ARGV: now revision number | subid
 -- RETURNS: ok stale gone deleted | ok not-subscribed
 -- WRITES:
---- @include partition subscriptions shares
+--- @include partition subscriptions shares leases
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
   local subscriber = subscriptions.get(row.subid)
-  results[i] = subscriber and {'ok', shares.read(subscriber).total, subscriber.qos} or {'not-subscribed'}
+  results[i] = {'not-subscribed'}
+  if subscriber then
+    local share = shares.read(subscriber)
+    results[i] = {'ok', share.total, subscriber.qos, leases.of(row.subid), share.scope ~= '' and share.scope or nil}
+  end
 end
 return {'ok', results, {}, {}, {}, 0, 0, partition.token}

@@ -4,21 +4,21 @@
 -- ARGV: now revision frontend sent number retry wants | sender subids owner item token request
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
 -- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
---- @include finish judge ordering
+--- @include finish judge ordering pools
 local refusal = partition.load()
 if refusal then return refusal end
 answers.rotate()
 
-local function answer(row, holder)
+local function answer(row, holder, pool)
   answers.give(row, holder)
-  return {'ok', holder}
+  return {'ok', holder, pool}
 end
 
 local results = judge.each(rows, function(row, verdict)
   owner.met(row.subids)
   if verdict == 'held' then
     ending.acknowledge(row.flight)
-    return answer(row, row.flight.jid)
+    return answer(row, row.flight.jid, pools.of(row.flight.subid))
   elseif verdict == 'waiting' then
     items.drop(row.position, row.entry)
     ordering.done(row.position)

@@ -1,12 +1,13 @@
 #!lua
 -- Add subscribers or change what they asked for; `must` says that the subscription has to exist already, and may leave
 -- `qos` as it is: a reader, then, reads on. Who begins to share the node owns nothing any more. In a node of several
--- partitions this is the bank's script, and begins a count: an empty `credit` is for that alone.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners
--- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos must
--- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions options-invalid
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners
---- @include finish enrol counts disown
+-- partitions, and of a collection, this is the bank's script, and begins a count: an
+-- empty `credit` is for that alone.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases
+-- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos must lease scope
+-- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions options-invalid lease-over
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases
+--- @include finish enrol counts disown leases
 local refusal = partition.load()
 if refusal then return refusal end
 
@@ -17,7 +18,7 @@ local function read_on(row, subscriber)
   subscriptions.put(subscriber)
   local reader = readers.get(row.subid)
   if reader then window.settle(reader) end
-  return {'ok', subscriber.limit, subscriber.qos, '0', subscriber.jid}
+  return {'ok', subscriber.limit, subscriber.qos, '0', subscriber.jid, leases.put(row.subid, row.lease)}
 end
 
 -- An owner's credit ends with what it owns: whoever was one begins anew.
@@ -26,16 +27,16 @@ local function work(row, subscriber, owned)
   local total = tonumber(row.credit)
   subscriber = {subid = row.subid, jid = new and row.jid or subscriber.jid, limit = subscriber and subscriber.limit or total,
     bounces = total and 0 or subscriber.bounces, qos = row.qos ~= '' and row.qos or subscriber.qos}
-  local born = '0'
+  local born, scope = '0', nil
   if partition.several then
-    local share = counts.begin(subscriber, total, new or owned)
-    born, total = share.born, share.total
+    local share = counts.begin(subscriber, total, new or owned, row.scope)
+    born, total, scope = share.born, share.total, share.scope ~= '' and share.scope or nil
   else
     subscriber.limit = total
   end
   enrol.put(subscriber, new)
   ending.touched[row.subid] = true
-  return {'ok', total, subscriber.qos, born, subscriber.jid}
+  return {'ok', total, subscriber.qos, born, subscriber.jid, leases.put(row.subid, row.lease), scope}
 end
 
 local results = {}
@@ -47,6 +48,8 @@ for i, row in ipairs(rows) do
     results[i] = {'not-subscribed'}
   elseif not known and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
     results[i] = {'too-many-subscriptions'}
+  elseif leases.over(row.lease) then
+    results[i] = {'lease-over'}
   elseif row.must == '1' and subscriptions.reads(known) then
     results[i] = read_on(row, known)
   else
@@ -54,4 +57,6 @@ for i, row in ipairs(rows) do
     results[i] = work(row, enrol.known(row.subid), owns)
   end
 end
-return finish.reply(results, {}, dispatch.LIMIT)
+local reply = finish.reply(results, {}, dispatch.LIMIT)
+reply[6] = leases.next(reply[6])
+return reply

@@ -1,12 +1,16 @@
 #!lua flags=no-writes
--- List who is subscribed, in bounded parts.
--- KEYS: meta subscribers
--- ARGV: now revision scan
+-- List who is subscribed, in bounded parts, and to what of a collection.
+-- KEYS: meta subscribers shares
+-- ARGV: now revision number scan
 -- RETURNS: ok stale gone deleted
 -- WRITES:
---- @include partition subscriptions
+--- @include partition subscriptions shares
 local refusal = partition.load()
 if refusal then return refusal end
 local found, jids = redis.call('HSCAN', key.subscribers, arg.scan, 'COUNT', 200), {}
-for i = 1, #found[2], 2 do jids[#jids + 1] = subscriptions.read(found[2][i], found[2][i + 1]).jid end
-return {'ok', {found[1], jids}, {}, {}, {}, 0, 0, partition.token}
+local scopes = {}
+for i = 1, #found[2], 2 do
+  local subscriber = subscriptions.read(found[2][i], found[2][i + 1])
+  jids[#jids + 1], scopes[#scopes + 1] = subscriber.jid, shares.read(subscriber).scope
+end
+return {'ok', {found[1], jids, scopes}, {}, {}, {}, 0, 0, partition.token}

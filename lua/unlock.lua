@@ -4,7 +4,7 @@
 -- ARGV: now revision frontend sent number retry wants | sender subids owner item token request delay_ms reason dead_letter
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
 -- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover answers answers_old sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
---- @include finish judge
+--- @include finish judge pools
 local refusal = partition.load()
 if refusal then return refusal end
 answers.rotate()
@@ -15,7 +15,7 @@ local results = judge.each(rows, function(row, verdict)
     ending.release(row.flight, 'released',
       {delay_ms = tonumber(row.delay_ms), reason = row.reason, dead_letter = row.dead_letter == '1'})
     answers.give(row, row.flight.jid)
-    return {'ok', row.flight.jid}
+    return {'ok', row.flight.jid, pools.of(row.flight.subid)}
   elseif verdict == 'replayed' then
     return {'replayed', row.answered}
   elseif verdict == 'waiting' then

@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- Take credit out of this partition for another: up to `most` of what is free, whosever it is, or of one subscriber's; with
+-- Take credit out of this partition for another: up to `most` of what is free, whosever of a pool's, or of the
+-- node's own, it is, or of one subscriber's; with
 -- `recall` all of that, and what is in use ends with its locks.
 -- KEYS: meta inflight held subscribers turns resting shares
--- ARGV: now revision number | subid most recall
+-- ARGV: now revision number | subid most recall pool
 -- RETURNS: ok stale gone deleted | ok
 -- WRITES: subscribers turns resting shares
 --- @include partition allotments
@@ -11,7 +12,7 @@ if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
   local subscriber = row.subid ~= '' and subscriptions.get(row.subid)
-  local gifts = row.subid == '' and allotments.gather('', tonumber(row.most)) or {}
+  local gifts = row.subid == '' and allotments.gather('', tonumber(row.most), row.pool) or {}
   if subscriber then
     local amount, born
     if row.recall ~= '' then
@@ -19,7 +20,7 @@ for i, row in ipairs(rows) do
     else
       amount, born = allotments.withdraw(subscriber, tonumber(row.most))
     end
-    gifts = amount > 0 and {{'', row.subid, born, amount}} or {}
+    gifts = amount > 0 and {{'', row.subid, born, amount, row.pool}} or {}
   end
   results[i] = {'ok', gifts}
 end

@@ -8,8 +8,23 @@ looked for.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from broker.model.access import (
+    Affiliate,
+    Affiliations,
+    Approve,
+    ListPending,
+    ListSubscribers,
+    ManageSubscribers,
+    SendPending,
+    Subscriptions,
+)
 from broker.model.names import Jid, Partition
+from broker.model.oversight import Overview, Release, Survey, Transfer
+from broker.model.positions import Place
 from broker.model.qos import Qos, Stage
+from broker.model.reading import Commit, Partitions, Read
+from broker.model.reservations import Redeem, Reserve
+from broker.model.tree import Associate, Children, Dissociate, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +32,8 @@ class Publish:
     """Add one item, or replace the one with its id; without an id the core makes one.
 
     A `ticket` lets it take effect once, however often it is asked for with the same one (QoS assured). Without a
-    `partition` the group `key` chooses one, then the item's id, then where credit is free (E14).
+    `partition` the group `key` chooses one, then the item's id, then where credit is free (E14). `options` are fields by
+    their wire names that the node must be configured with (P18).
     """
 
     node: str
@@ -28,6 +44,7 @@ class Publish:
     ticket: str = ""
     partition: int | None = None
     key: str = ""
+    options: Mapping[str, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +120,8 @@ class Subscribe:
 
     `partitions` are the ones wished for (none: all). With a `group` or an `epoch` they are owned, which shuts others out
     (E26 to E28); with a `start` the log is read from there and nothing is consumed (E2). A stream may leave its
-    credit unsaid.
+    credit unsaid. `until_ms` of Redis's clock is when it ends by itself (P31), 0 for never. One to a
+    collection may have a `scope`.
     """
 
     node: str
@@ -115,35 +133,8 @@ class Subscribe:
     group: str = ""
     epoch: int | None = None
     start: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """Say up to which offset a stream of the sender's has come, which gives back the credit for all up to there."""
-
-    node: str
-    sender: Jid
-    partition: int
-    offset: str
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Read a partition's log from a start on, up to `limit` entries, whatever became of the items."""
-
-    node: str
-    sender: Jid
-    partition: int
-    start: str
-    limit: int
-
-
-@dataclass(frozen=True, slots=True)
-class Partitions:
-    """Tell a node's partitions and how far the log of each reaches (EX17)."""
-
-    node: str
-    sender: Jid
+    until_ms: int = 0
+    scope: Scope | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +147,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Adjust:
-    """Change a subscription that exists (XEP-0060 subscription options); `qos` None leaves it as it is."""
+    """Change a subscription that exists (XEP-0060 subscription options); `qos` and `until_ms` None leave that as it is."""
 
     node: str
     sender: Jid
@@ -164,6 +155,8 @@ class Adjust:
     subid: str
     credit: int
     qos: Qos | None = None
+    until_ms: int | None = None
+    scope: Scope | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,12 +212,18 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True)
 class Browse:
-    """Look at items without touching their locks; `item_ids` empty means the first `limit` in order."""
+    """Look at items without touching their locks; `item_ids` empty means `limit` of them in order.
+
+    These are the first, or those that follow the place `after`; with `backwards` the last, or those that lie before `before`.
+    """
 
     node: str
     sender: Jid
     item_ids: tuple[str, ...]
     limit: int
+    after: Place | None = None
+    before: Place | None = None
+    backwards: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,15 +254,6 @@ class Describe:
 
 
 @dataclass(frozen=True, slots=True)
-class Affiliate:
-    """Set affiliations by bare JID; the value `none` removes one."""
-
-    node: str
-    sender: Jid
-    changes: Mapping[Jid, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Purge:
     """Drop all items that wait; locked ones are left to their holders (P25)."""
 
@@ -273,10 +263,11 @@ class Purge:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove a node with all that is in it."""
+    """Remove a node with all that is in it; `redirect` is a URI that its subscribers are told to go to (P24)."""
 
     node: str
     sender: Jid
+    redirect: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,15 +280,26 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """List the names of the nodes that the sender may see."""
+    """Name up to `limit` nodes that the sender may see, in order of creation.
+
+    These are the first, those that follow the node `after`, or those from the number `index` on; with `backwards` the last, or
+    those that come before the node `before`.
+    """
 
     sender: Jid
+    limit: int = 1_000
+    after: str = ""
+    before: str = ""
+    backwards: bool = False
+    index: int = 0
 
 
 Command = (
     Publish
     | Hold
     | Deliver
+    | Reserve
+    | Redeem
     | Retract
     | Unlock
     | Renew
@@ -310,6 +312,13 @@ Command = (
     | Adjust
     | Options
     | Unsubscribe
+    | Subscriptions
+    | Affiliations
+    | ListSubscribers
+    | ManageSubscribers
+    | Approve
+    | ListPending
+    | SendPending
     | Presence
     | Bounce
     | Confirm
@@ -318,8 +327,15 @@ Command = (
     | Configure
     | Describe
     | Affiliate
+    | Associate
+    | Dissociate
+    | Children
     | Purge
     | Delete
     | Stats
     | Nodes
+    | Survey
+    | Transfer
+    | Release
+    | Overview
 )

@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from broker.model.names import Jid, Partition
+from broker.model.nodes import NodeRecord
+from broker.model.positions import Place
 from broker.model.qos import Stage
+from broker.model.subscriptions import Subscription
 
 XML = "application/xml"
 """Content type of an XMPP payload element, stored as UTF-8 text that stands alone."""
@@ -25,7 +28,7 @@ class Delivery:
 
     `partitioned` says that the node has several partitions. At the stage `DELIVER` its receiver has the item, so publisher,
     envelope and group key are empty. Before that the deadline of an assured item is the earliest that it can have. An
-    entry of a stream is under no lock, and its token is 0.
+    entry of a stream is under no lock, and its token is 0. With a `collection` the subscription is to that (H6).
     """
 
     partition: Partition
@@ -42,6 +45,7 @@ class Delivery:
     stage: Stage = Stage.UNACKNOWLEDGED
     key: str = ""
     partitioned: bool = False
+    collection: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +62,9 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An item as a browse shows it: state is `waiting`, `delayed`, `locked` or `dying` (on its way to the dead letters)."""
+    """An item as a browse shows it: waiting, delayed, locked, dying (on its way to another node), or kept in a log."""
 
+    place: Place
     item_id: str
     state: str
     publisher: Jid
@@ -68,13 +73,47 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
+class Grip:
+    """Who has an item under which lock, since when and until when by Redis's clock, and which frontend was to send it."""
+
+    holder: Jid
+    token: int
+    since_ms: int
+    deadline_ms: int
+    frontend: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An item as its node's owner sees it; `state` as in `Listed`, and `kept` in a log.
+
+    `attempts` are its deliveries so far. It waits until `until_ms` when it is delayed. `holders` are those who had it before,
+    the last one first, as far as they are still subscribed.
+    """
+
+    partition: int
+    position: str
+    item_id: str
+    state: str
+    publisher: Jid
+    key: str
+    published_ms: int
+    envelope: bytes
+    attempts: int
+    until_ms: int
+    grip: Grip | None
+    holders: tuple[Jid, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LockEnded:
-    """Notice to a holder that its lock ended without its asking (Q35): the deadline passed."""
+    """Notice to a holder that its lock, through a `collection` if one is named, ended without its asking (Q35)."""
 
     node: str
     subscriber: Jid
     item_id: str
     token: int
+    collection: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +159,55 @@ class OwnershipLost:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """Notice to a subscriber about the node itself: `what` is `delete` or `purge`."""
+    """Notice to a subscriber about the node itself: `what` is `delete`, perhaps with where to go instead, or `purge`."""
 
     node: str
     subscriber: Jid
     what: str
+    redirect: str = ""
 
 
-Notice = LockEnded | NodeEvent | OwnershipGained | OwnershipLost
+@dataclass(frozen=True, slots=True)
+class NodeConfigured:
+    """Notice to a subscriber that the node is configured anew (P23)."""
+
+    subscriber: Jid
+    record: NodeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionChanged:
+    """Notice to a subscriber that its subscription is in another state, without its own doing."""
+
+    subscription: Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAsked:
+    """Notice to an owner that a subscription waits for an approval."""
+
+    owner: Jid
+    subscription: Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class TreeEvent:
+    """Notice to one who subscribed to `through`, that or a collection below it, that a child of `collection` came or went."""
+
+    through: str
+    subscriber: Jid
+    collection: str
+    child: str
+    came: bool
+
+
+Notice = (
+    LockEnded
+    | SubscriptionChanged
+    | ApprovalAsked
+    | NodeEvent
+    | NodeConfigured
+    | TreeEvent
+    | OwnershipGained
+    | OwnershipLost
+)

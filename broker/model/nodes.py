@@ -5,12 +5,17 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Final
 
+from broker.model.fields import Option
 from broker.model.names import Jid, Partition
-from broker.model.options import BY_NAME, FORCED, IGNORED, OPTIONS, NodeConfig, Option
+from broker.model.options import BY_NAME, FORCED, OPTIONS, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 
 MAX_AFFILIATIONS: Final = 10_000
-MAX_SUBSCRIBERS: Final = 20_000
+MAX_SUBSCRIBERS: Final = 100_000
+
+
+_DEFAULT: Final = NodeConfig()
+_BY_ATTRIBUTE: Final = {option.attribute: option for option in OPTIONS}
 
 
 class Affiliation(Enum):
@@ -28,29 +33,68 @@ def configured(config: NodeConfig, options: Mapping[str, tuple[str, ...]]) -> No
     """Give the configuration with these fields changed; raises MalformedRequest naming the field that is wrong."""
     changes: dict[str, object] = {}
     for name, values in options.items():
-        if name in IGNORED:
-            continue
-        text = values[0] if values else ""
         if name in FORCED:
-            forced = FORCED[name]
-            if text != forced and {"true": "1", "false": "0"}.get(text) != forced:
-                raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"{name} is always {forced} on a queue")
+            if not _as_forced(name, values):
+                raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"{name} is always {FORCED[name]} on a queue")
             continue
-        option = BY_NAME.get(name)
-        if option is None:
-            raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"{name[:80]} is not a field of this service")
-        if len(values) > 1:
-            raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"{name} takes one value")
-        try:
-            changes[option.attribute] = option.read(text)
-        except ValueError:
-            raise _refusal(option) from None
+        option = _option(name)
+        changes[option.attribute] = _value(option, name, values)
     if int(changes.get("partitions", config.partitions)) < config.partitions:  # type: ignore[call-overload]
         raise MalformedRequest(
             Problem.NOT_ACCEPTABLE,
-            f"the node has {config.partitions} partitions already: there may be more, never fewer",
+            f"stanzaq#partitions: the node has {config.partitions} already: there may be more, never fewer",
         )
-    return replace(config, **changes)  # type: ignore[arg-type]
+    changed = replace(config, **changes)  # type: ignore[arg-type]
+    for attribute in changes:
+        _placed(attribute, changed)
+    return changed
+
+
+def _placed(attribute: str, config: NodeConfig) -> None:
+    """Refuse a field of the other type of node, unless it says nothing: forms come back whole."""
+    option = _BY_ATTRIBUTE[attribute]
+    if option.on not in {None, config.node_type} and getattr(config, attribute) != getattr(_DEFAULT, attribute):
+        raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"{option.name} is no field of a {config.node_type.value}")
+
+
+def unmet(record: "NodeRecord", options: Mapping[str, tuple[str, ...]]) -> str | None:
+    """Name the first of these fields in which the node is configured otherwise; None when there is none (P18).
+
+    Raises MalformedRequest naming a field that no node has, or a value that it cannot have.
+    """
+    for name, values in options.items():
+        if name in FORCED:
+            if not _as_forced(name, values):
+                return name
+            continue
+        option = _option(name)
+        is_set = getattr(record.config, option.attribute)
+        if option.attribute == "dead_letter_node":
+            is_set = record.config.dead_letters_of(record.name) or ""
+        if _value(option, name, values) != is_set:
+            return name
+    return None
+
+
+def _as_forced(name: str, values: tuple[str, ...]) -> bool:
+    text = values[0] if values else ""
+    return FORCED[name] in {text, {"true": "1", "false": "0"}.get(text)}
+
+
+def _option(name: str) -> Option:
+    option = BY_NAME.get(name)
+    if option is None:
+        raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"{name[:80]} is not a field of this service")
+    return option
+
+
+def _value(option: Option, name: str, values: tuple[str, ...]) -> object:
+    if len(values) > 1 and not option.many:
+        raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"{name} takes one value")
+    try:
+        return option.read("\n".join(values))
+    except ValueError:
+        raise _refusal(option) from None
 
 
 def _refusal(option: Option) -> MalformedRequest:
@@ -65,13 +109,20 @@ def _refusal(option: Option) -> MalformedRequest:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A node as the service keeps it; `revision` grows with every change and is what scripts check callers' knowledge by."""
+    """A node as the service keeps it; `revision` grows with every change and is what scripts check callers' knowledge by.
+
+    It is a child of the collection `parent` while that has the life `parent_life`, else of the root.
+    """
 
     name: str
     incarnation: str
     revision: int
     config: NodeConfig
     affiliations: Mapping[Jid, Affiliation] = field(default_factory=dict)
+    created_ms: int = 0
+    creator: Jid | None = None
+    parent: str = ""
+    parent_life: str = ""
 
     def partition(self, number: int) -> Partition:
         """Give one of its partitions."""
@@ -96,11 +147,10 @@ def shown(node: str, config: NodeConfig) -> dict[str, str]:
 
 def stored(config: NodeConfig) -> dict[str, str]:
     """Write the fields that differ from the default, by wire name: what the node's hash in Redis holds."""
-    default = NodeConfig()
     return {
         option.name: option.show(config)
         for option in OPTIONS
-        if getattr(config, option.attribute) != getattr(default, option.attribute)
+        if getattr(config, option.attribute) != getattr(_DEFAULT, option.attribute)
     }
 
 

@@ -3,14 +3,18 @@
 Every form, every stored record and every document is made from `OPTIONS`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from broker.model.fields import Option, boolean, text, values, whole
+from broker.model.tree import MAX_CHILDREN, Association, NodeType
+
 MAX_ITEMS: Final = 1_000_000
 MAX_PAYLOAD_BYTES: Final = 262_144
 MAX_CREDIT: Final = 1_000
+STREAM_CREDIT: Final = 100
+"""What a stream may hold uncommitted, in each partition, when its reader does not say."""
 MAX_LOCK_SECONDS: Final = 43_200
 MAX_PARTITIONS: Final = 1_024
 MAX_RETENTION_SECONDS: Final = 10 * 365 * 86_400
@@ -36,6 +40,7 @@ class AccessModel(Enum):
     """Who may subscribe."""
 
     OPEN = "open"
+    AUTHORIZE = "authorize"
     WHITELIST = "whitelist"
 
 
@@ -47,12 +52,22 @@ class PublishModel(Enum):
     OPEN = "open"
 
 
+class NodeState(Enum):
+    """What a node does: all; take items and hand none out; or hand out what it has and take no more."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DRAINING = "draining"
+
+
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
     """All configuration of a node; durations in seconds as their options are, sizes in bytes."""
 
     queueing: bool = True
     title: str = ""
+    description: str = ""
+    type: str = ""
     lock_seconds: int = 60
     max_deliveries: int = 20
     dead_letter_node: str | None = None
@@ -69,6 +84,19 @@ class NodeConfig:
     retention_items: int = 0
     retention_bytes: int = 0
     groups: str = ""
+    notify_delete: bool = True
+    notify_retract: bool = True
+    notify_config: bool = False
+    state: NodeState = NodeState.RUNNING
+    node_type: NodeType = NodeType.LEAF
+    children_max: int = MAX_CHILDREN
+    association: Association = Association.OWNERS
+    association_whitelist: str = ""
+
+    @property
+    def collects(self) -> bool:
+        """The node is a collection: it contains nodes and no items (H2)."""
+        return self.node_type is NodeType.COLLECTION
 
     @property
     def keep_items(self) -> int:
@@ -85,65 +113,9 @@ class NodeConfig:
 
     def dead_letters_of(self, node: str) -> str | None:
         """Name the node that takes the dead letters of `node`; None when there are to be none, as of a log."""
-        if not self.queueing:
+        if not self.queueing or self.collects:
             return None
         return f"{node}/dead" if self.dead_letter_node is None else self.dead_letter_node or None
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One configuration field: its name on the wire, the attribute it sets, how it is read and shown."""
-
-    name: str
-    attribute: str
-    kind: str
-    label: str
-    read: Callable[[str], object]
-    choices: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
-
-    def show(self, config: NodeConfig) -> str:
-        """Write the field's value as a form or a stored record holds it."""
-        value = getattr(config, self.attribute)
-        if isinstance(value, Enum):
-            return str(value.value)
-        if isinstance(value, bool):
-            return "1" if value else "0"
-        return "" if value is None else str(value)
-
-
-def _boolean(text: str) -> bool:
-    if text not in {"0", "1", "true", "false"}:
-        msg = "must be 0, 1, true or false"
-        raise ValueError(msg)
-    return text in {"1", "true"}
-
-
-def _whole(low: int, high: int, *words: str) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if text in words:
-            return high
-        # Bounded before int(): a form may hold megabytes of digits, and int() is quadratic in them.
-        if not (text.isascii() and text.isdigit() and len(text) <= 18 and low <= int(text) <= high):
-            msg = f"must be a whole number from {low} to {high}"
-            raise ValueError(msg)
-        return int(text)
-
-    return read
-
-
-def _text(limit: int) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if len(text.encode()) > limit:
-            msg = f"must be no longer than {limit} bytes"
-            raise ValueError(msg)
-        return text
-
-    return read
-
-
-def _values(kind: type[Enum]) -> tuple[str, ...]:
-    return tuple(str(member.value) for member in kind)
 
 
 OPTIONS: Final = (
@@ -152,30 +124,32 @@ OPTIONS: Final = (
         "queueing",
         "boolean",
         "Each item goes to one subscriber (a queue)",
-        _boolean,
+        boolean,
         aliases=("pubsub#queueing",),
     ),
-    Option("pubsub#title", "title", "text-single", "A short name for people", _text(1024)),
+    Option("pubsub#title", "title", "text-single", "A short name for people", text(1024), on=None),
+    Option("pubsub#description", "description", "text-single", "What the node is for", text(4096), on=None),
+    Option("pubsub#type", "type", "text-single", "What the payloads are, by their namespace", text(1024)),
     Option(
         "stanzaq#lock_seconds",
         "lock_seconds",
         "text-single",
         "Seconds that a worker has for an item",
-        _whole(1, MAX_LOCK_SECONDS),
+        whole(1, MAX_LOCK_SECONDS),
     ),
     Option(
         "stanzaq#max_deliveries",
         "max_deliveries",
         "text-single",
         "Deliveries of an item before it is a dead letter (0: no limit)",
-        _whole(0, 1_000),
+        whole(0, 1_000),
     ),
     Option(
         "stanzaq#dead_letter_node",
         "dead_letter_node",
         "text-single",
         "Node for dead letters (empty: items are tried for ever)",
-        _text(1023),
+        text(1023),
     ),
     Option(
         "stanzaq#dedupe",
@@ -183,21 +157,21 @@ OPTIONS: Final = (
         "list-single",
         "What a repeated item id does",
         Dedupe,
-        _values(Dedupe),
+        values(Dedupe),
     ),
     Option(
         "stanzaq#dedupe_seconds",
         "dedupe_seconds",
         "text-single",
         "Seconds for which repeated ids are ignored (with dedupe ignore)",
-        _whole(1, 604_800),
+        whole(1, 604_800),
     ),
     Option(
         "pubsub#max_items",
         "max_items",
         "text-single",
         "Most items that the node holds",
-        _whole(1, MAX_ITEMS, "max"),
+        whole(1, MAX_ITEMS, "max"),
     ),
     Option(
         "pubsub#publish_node_full",
@@ -205,7 +179,7 @@ OPTIONS: Final = (
         "list-single",
         "What a publish to a full node does",
         WhenFull,
-        _values(WhenFull),
+        values(WhenFull),
         aliases=("pubsub#publish_full_node",),
     ),
     Option(
@@ -214,7 +188,8 @@ OPTIONS: Final = (
         "list-single",
         "Who may subscribe",
         AccessModel,
-        _values(AccessModel),
+        values(AccessModel),
+        on=None,
     ),
     Option(
         "pubsub#publish_model",
@@ -222,56 +197,116 @@ OPTIONS: Final = (
         "list-single",
         "Who may publish",
         PublishModel,
-        _values(PublishModel),
+        values(PublishModel),
     ),
     Option(
         "pubsub#max_payload_size",
         "max_payload_bytes",
         "text-single",
         "Largest payload in bytes",
-        _whole(1, MAX_PAYLOAD_BYTES),
+        whole(1, MAX_PAYLOAD_BYTES),
     ),
     Option(
         "stanzaq#partitions",
         "partitions",
         "text-single",
         "Partitions that the items are spread over (never fewer than now)",
-        _whole(1, MAX_PARTITIONS),
+        whole(1, MAX_PARTITIONS),
     ),
     Option(
         "stanzaq#ordered",
         "ordered",
         "boolean",
         "Items of one group key are worked on one after another",
-        _boolean,
+        boolean,
     ),
     Option(
         "stanzaq#retention_seconds",
         "retention_seconds",
         "text-single",
         "Seconds for which items stay readable that are done with (0: no limit)",
-        _whole(0, MAX_RETENTION_SECONDS),
+        whole(0, MAX_RETENTION_SECONDS),
     ),
     Option(
         "stanzaq#retention_items",
         "retention_items",
         "text-single",
         "Most of these that each partition keeps (0: no limit)",
-        _whole(0, MAX_ITEMS),
+        whole(0, MAX_ITEMS),
     ),
     Option(
         "stanzaq#retention_bytes",
         "retention_bytes",
         "text-single",
         "Most bytes of these that each partition keeps (0: no limit)",
-        _whole(0, MAX_RETENTION_BYTES),
+        whole(0, MAX_RETENTION_BYTES),
     ),
     Option(
         "stanzaq#groups",
         "groups",
         "text-single",
         "Consumer groups that may own partitions, with blanks between (empty: any)",
-        _text(4096),
+        text(4096),
+    ),
+    Option(
+        "pubsub#notify_delete",
+        "notify_delete",
+        "boolean",
+        "Tell subscribers when the node is deleted",
+        boolean,
+        on=None,
+    ),
+    Option("pubsub#notify_retract", "notify_retract", "boolean", "Tell subscribers when the node is purged", boolean),
+    Option(
+        "pubsub#notify_config",
+        "notify_config",
+        "boolean",
+        "Tell subscribers when the configuration changes",
+        boolean,
+        on=None,
+    ),
+    Option(
+        "stanzaq#state",
+        "state",
+        "list-single",
+        "Whether the node hands items out (not while paused) and takes new ones (not while draining)",
+        NodeState,
+        values(NodeState),
+    ),
+    Option(
+        "pubsub#node_type",
+        "node_type",
+        "list-single",
+        "Whether the node contains items or nodes",
+        NodeType,
+        values(NodeType),
+        on=None,
+    ),
+    Option(
+        "pubsub#children_max",
+        "children_max",
+        "text-single",
+        "Most children of the collection",
+        whole(0, MAX_CHILDREN, "max"),
+        on=NodeType.COLLECTION,
+    ),
+    Option(
+        "pubsub#children_association_policy",
+        "association",
+        "list-single",
+        "Who may associate nodes with the collection",
+        Association,
+        values(Association),
+        on=NodeType.COLLECTION,
+    ),
+    Option(
+        "pubsub#children_association_whitelist",
+        "association_whitelist",
+        "jid-multi",
+        "Who else may, with the policy whitelist",
+        text(65_536),
+        on=NodeType.COLLECTION,
+        many=True,
     ),
 )
 
@@ -282,9 +317,9 @@ FORCED: Final = {
     "pubsub#deliver_notifications": "1",
     "pubsub#persist_items": "1",
     "pubsub#send_last_published_item": "never",
-    "pubsub#node_type": "leaf",
+    "pubsub#notification_type": "normal",
 }
-"""Fields of XEP-0060 that a queue does not let its owner choose (Q15, PX3, PX5): accepted when equal, refused otherwise."""
+"""Fields of XEP-0060 that a queue does not let its owner choose (Q15, PX3, PX5): accepted when equal, refused otherwise.
 
-IGNORED: Final = frozenset({"FORM_TYPE", "pubsub#notify_retract", "pubsub#notify_delete", "pubsub#notify_config"})
-"""Fields that are accepted and change nothing: on a queue exactly the holder is told (QX5)."""
+An item that is sent to somebody who is away has to come back, and a headline vanishes (P32, Q18).
+"""

@@ -12,7 +12,11 @@ class Problem(Enum):
     NODE_GONE = "node-gone"
     NODE_EXISTS = "node-exists"
     NODE_FULL = "node-full"
+    NODE_DRAINING = "node-draining"
     NODE_NAME_INVALID = "node-name-invalid"
+    TREE_INVALID = "tree-invalid"
+    TOO_MANY_CHILDREN = "too-many-children"
+    NOT_ASSOCIATED = "not-associated"
     PARTITION_NOT_FOUND = "partition-not-found"
     GROUP_NOT_FOUND = "group-not-found"
     PARTITION_OWNED = "partition-owned"
@@ -25,8 +29,12 @@ class Problem(Enum):
     PAYLOAD_TOO_BIG = "payload-too-big"
     OFFSET_INVALID = "offset-invalid"
     OFFSET_NOT_FOUND = "offset-not-found"
+    RESERVATION_EXPIRED = "reservation-expired"
+    RESERVATION_USED = "reservation-used"
     FORBIDDEN = "forbidden"
     CLOSED_NODE = "closed-node"
+    APPROVAL_REQUIRED = "approval-required"
+    PENDING_SUBSCRIPTION = "pending-subscription"
     LOCKED_BY_ANOTHER = "locked-by-another"
     LOCK_LOST = "lock-lost"
     JID_REQUIRED = "jid-required"
@@ -36,11 +44,16 @@ class Problem(Enum):
     SUBID_INVALID = "subid-invalid"
     OPTIONS_REQUIRED = "options-required"
     OPTIONS_INVALID = "options-invalid"
+    LEASE_OVER = "lease-over"
     ACCESS_MODEL_UNSUPPORTED = "access-model-unsupported"
     NOT_ACCEPTABLE = "not-acceptable"
+    PRECONDITION_NOT_MET = "precondition-not-met"
     TOO_MANY_SUBSCRIPTIONS = "too-many-subscriptions"
     TOO_MANY_NODES = "too-many-nodes"
     UNSUPPORTED = "unsupported"
+    PUBLISH_UNSUPPORTED = "publish-unsupported"
+    ITEMS_UNSUPPORTED = "items-unsupported"
+    PURGE_UNSUPPORTED = "purge-unsupported"
     NOT_TRUSTED = "not-trusted"
     TOO_MUCH_HELD = "too-much-held"
     OUT_OF_MEMORY = "out-of-memory"
@@ -59,6 +72,7 @@ _RETRYABLE = frozenset(
         Problem.UNAVAILABLE,
         Problem.TIMED_OUT,
         Problem.NODE_FULL,
+        Problem.NODE_DRAINING,
         Problem.LOCK_LOST,
         Problem.TOO_MUCH_HELD,
     }

@@ -1,12 +1,16 @@
 """How a command turned out: outcomes are values, a refusal is one of them. Must not know how an outcome is worded on a wire."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker.model.items import Listed, Lock, Owned
+from broker.model.items import Listed, Lock, Owned, Seen
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord
+from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.positions import Place
 from broker.model.problems import Problem
 from broker.model.qos import Qos
+from broker.model.subscriptions import State, Subscription
+from broker.model.tree import Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +30,32 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
+class Reserved:
+    """The id is the sender's to publish under until `until_ms` of Redis's clock."""
+
+    item_id: str
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Retracted:
-    """The item is gone; `holder` is whom to notify (Q20), None when nobody held it; `replayed` when it was gone before (Q27)."""
+    """The item is gone; `holder` is whom to notify (Q20), None when nobody held it; `replayed` when it was gone before (Q27).
+
+    With a `collection` it was held through that.
+    """
 
     holder: Jid | None
     replayed: bool = False
+    collection: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Unlocked:
-    """The lock is ended; `holder` is whom to notify (Q29)."""
+    """The lock is ended; `holder` is whom to notify (Q29). With a `collection` it was one through that."""
 
     holder: Jid
     replayed: bool = False
+    collection: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +119,11 @@ class Extents:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """A subscription as it stands, with the credit that was granted (Q9).
+    """A subscription as it stands, with the credit that was granted (Q9), or that is asked for while it is pending (P5).
 
-    One that `reads` is a stream's; `streams` say where it has just begun.
+    One that `reads` is a stream's; `streams` say where it has just begun. One to a collection has a `scope`.
     With a `group` it is that of an owner, and these partitions are its own (E11, E27); none while it waits for one (EX19).
+    At `until_ms` of Redis's clock it ends by itself unless it is renewed (P31); 0 is never.
     """
 
     jid: Jid
@@ -114,8 +132,11 @@ class Subscribed:
     qos: Qos = Qos.UNACKNOWLEDGED
     reads: bool = False
     streams: tuple[Stream, ...] = ()
+    scope: Scope | None = None
     group: str = ""
     owned: tuple[Owned, ...] = ()
+    until_ms: int = 0
+    state: State = State.SUBSCRIBED
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +156,15 @@ class Unsubscribed:
 
 @dataclass(frozen=True, slots=True)
 class Browsed:
-    """Items in order; `more` when the limit cut the list."""
+    """Items in order; `more` when a limit cut the list, and then `reached` is how far it was looked through.
+
+    `count` is how many there are in all.
+    """
 
     items: tuple[Listed, ...]
     more: bool
+    count: int = 0
+    reached: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +176,10 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A node's record."""
+    """A node's record, with its children if it is a collection."""
 
     record: NodeRecord
+    children: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +213,95 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Names of nodes, in order of creation."""
+    """Names of nodes, in order of creation; `more` when a limit cut the list.
+
+    `index` is the number of the first one among all nodes, also those that the asker may not see, and `count` how many these are.
+    """
 
     nodes: tuple[str, ...]
+    index: int = 0
+    count: int = 0
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionList:
+    """Subscriptions; `more` when there are others."""
+
+    subscriptions: tuple[Subscription, ...]
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AffiliationList:
+    """How one bare JID stands to nodes, by their names."""
+
+    affiliations: tuple[tuple[str, Affiliation], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unaffiliated:
+    """Affiliations could not be changed as was asked, and none was; `kept` are those that were asked for, as they are (P26)."""
+
+    detail: str
+    kept: tuple[tuple[Jid, Affiliation], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Managed:
+    """Subscriptions were changed; `failed` are those that were not, as they are (P26)."""
+
+    failed: tuple[Subscription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """Items in the order of their partitions; `scan` is where to go on, empty at the end."""
+
+    items: tuple[Seen, ...]
+    scan: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """So many items are on their way, or there already, and arrive whatever happens; `scan` is where to go on, empty at the end.
+
+    `passed` are sentences on why others have stayed, and how many each is true of.
+    """
+
+    count: int
+    passed: Mapping[str, int]
+    scan: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """So many locks were ended; `left`: the holder has so many more that were too much for one script."""
+
+    count: int
+    left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A node in an overview, without its affiliations."""
+
+    record: NodeRecord
+    counted: Counted
+
+
+@dataclass(frozen=True, slots=True)
+class Overviewed:
+    """Nodes in order of creation; there are `total`."""
+
+    nodes: tuple[Summary, ...]
+    total: int
 
 
 Result = (
     Refused
     | Published
+    | Reserved
     | Retracted
     | Unlocked
     | Renewed
@@ -210,4 +318,12 @@ Result = (
     | Done
     | Counted
     | Listing
+    | SubscriptionList
+    | AffiliationList
+    | Managed
+    | Unaffiliated
+    | Surveyed
+    | Transferred
+    | Released
+    | Overviewed
 )

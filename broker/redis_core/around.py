@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from broker.model.items import Delivery, Notice
-from broker.model.names import Partition
+from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 
 
@@ -29,6 +29,9 @@ class Surroundings(Protocol):
     def announce(self, partition: Partition, due_ms: int) -> None:
         """Note when the partition next needs a visit."""
 
+    def lapsed(self, node: str, jid: Jid) -> None:
+        """End a subscription whose lease is over."""
+
     def hand_over(self, record: NodeRecord, partition: int, letter: list[Any]) -> None:
         """Bring a dead letter of a partition to its node."""
 
@@ -37,10 +40,10 @@ class Surroundings(Protocol):
 
 
 class Neighbours(Protocol):
-    """What a lane needs to know of the other partitions of its node, and tells of its own."""
+    """What a lane needs to know of other partitions, and tells of its own."""
 
-    def wants(self, number: int) -> str:
+    def wants(self, partition: Partition) -> str:
         """Name the partitions in need of credit."""
 
-    def learned(self, number: int, partitions: int, report: list[Any]) -> None:
+    def learned(self, partition: Partition, partitions: int, report: list[Any]) -> None:
         """Hear what a script says of credit."""

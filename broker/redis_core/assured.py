@@ -1,8 +1,9 @@
-"""Assured messages (urn:xmpp:qos): held by one step, let take effect by another, once however often either is asked for.
+"""Messages in two steps, assured ones (urn:xmpp:qos) and reserved ones (RX1): once however often either step is asked for.
 
 The two steps may land on two frontends, and each may die at any point: `hold` keeps a publish, `deliver` claims it, publishes
-it under a ticket that counts once, and concludes. What was claimed and never concluded, `finish` takes up. Must not know
-what a message looks like on any wire, nor a partition's insides.
+it under a ticket that counts once, and concludes. `reserve` holds a place without a message, and `redeem` brings that and
+claims it. What was claimed and never concluded, `finish` takes up. Must not know what a message looks like on any wire, nor a
+partition's insides.
 """
 
 import hashlib
@@ -17,7 +18,8 @@ from broker import keys
 from broker.model.commands import Deliver, Hold, Publish
 from broker.model.names import Jid, bare, resource
 from broker.model.problems import Problem
-from broker.model.results import Done, Published, Refused, Result
+from broker.model.reservations import Redeem, Reserve
+from broker.model.results import Done, Published, Refused, Reserved, Result
 from broker.redis_core.server import Server, Value
 from broker.settings import Settings
 
@@ -31,6 +33,12 @@ FINISHED_AT_ONCE = 50
 _TOO_MUCH = Refused(Problem.TOO_MUCH_HELD, "as much is held for you, or for all, as may be: deliver some first")
 _UNTRUSTED = Refused(Problem.NOT_TRUSTED, "assured messages are taken from those alone whom this service trusts")
 _GONE = Refused(Problem.NODE_GONE, "there is no such node (any more)")
+_REDEEMING = {
+    b"item-not-found": Refused(Problem.ITEM_NOT_FOUND, "nothing is reserved for you under this id"),
+    b"reservation-expired": Refused(Problem.RESERVATION_EXPIRED, "the time of the reservation is over: make another"),
+    b"reservation-used": Refused(Problem.RESERVATION_USED, "another body was sent to this reservation before"),
+    b"too-much-held": _TOO_MUCH,
+}
 _UNKNOWN = Refused(Problem.ITEM_NOT_FOUND, "nothing is held under this msgId: send the message again as assured")
 
 
@@ -93,6 +101,11 @@ def name(sender: Jid, msg_id: str) -> str:
     return f"{bare(sender)}\0{resource(sender)}\0{msg_id}"
 
 
+def place(sender: Jid, node: str, item_id: str) -> str:
+    """Name what is reserved: no msgId holds a zero byte, so it is no assured message's name."""
+    return name(sender, f"{node}\0{item_id}")
+
+
 def sender_of(named: str) -> Jid:
     """Give the full JID in a name."""
     whose, at, _msg_id = named.split("\0", 2)
@@ -102,18 +115,26 @@ def sender_of(named: str) -> Jid:
 class Assured:
     """Carries out the two steps; holds nothing that is not in Redis."""
 
-    def __init__(self, server: Server, settings: Settings, publish: Callable[[Publish], Awaitable[Any]]) -> None:
-        """Publish by `publish`."""
+    def __init__(
+        self,
+        server: Server,
+        settings: Settings,
+        publish: Callable[[Publish], Awaitable[Any]],
+        admits: Callable[[Publish], Awaitable[Refused | None]],
+    ) -> None:
+        """Publish by `publish`, and reserve only for whom a node `admits`."""
         self._server = server
         self._publish = publish
+        self._admits = admits
+        self._hold_ms = int(settings.reservation_seconds * 1000)
         self._window_ms = int(settings.qos_window_seconds * 1000)
         self._limits: dict[str, Value] = {
             "source_messages": settings.qos_source_messages,
             "source_bytes": settings.qos_source_bytes,
             "total_messages": settings.qos_total_messages,
             "total_bytes": settings.qos_total_bytes,
-            "remembered": settings.qos_remembered,
         }
+        self._remembered = settings.qos_remembered
         # Without a word on it, the users of the server that the component belongs to.
         trusted = settings.qos_trusted or (settings.xmpp_domain.partition(".")[2],)
         self._trusted = frozenset((*trusted, *settings.admins)) - {""}
@@ -125,7 +146,7 @@ class Assured:
             return _UNTRUSTED
         record = begun(command).pack()
         named = name(command.sender, command.msg_id)
-        code, *_ = await self._run("hold", name=named, record=record, window_ms=self._window_ms, **self._limits)
+        code, *_ = await self._bring("hold", named, record)
         return Done() if code == b"ok" else _TOO_MUCH
 
     async def deliver(self, command: Deliver) -> Result:
@@ -136,12 +157,39 @@ class Assured:
             return await self._conclude(named, found[0])
         return Done() if code == b"replayed" else _UNKNOWN
 
+    async def reserve(self, command: Reserve) -> Result:
+        """Reserve an item's id for whoever may publish to the node."""
+        refused = await self._admits(Publish(command.node, command.sender, None, b"", 0))
+        if refused is not None:
+            return refused
+        whose = place(command.sender, command.node, "")
+        fixed: dict[str, Value] = {"name": whose, "nonce": secrets.token_hex(12), "window_ms": self._window_ms}
+        code, *made = await self._run("reserve", hold_ms=self._hold_ms, **fixed, **self._limits)
+        return Reserved(made[0].decode(), made[1]) if code == b"ok" else _TOO_MUCH
+
+    async def redeem(self, command: Redeem) -> Result:
+        """Publish what was reserved; a body that the node would not take leaves the reservation as it is."""
+        item_id = command.item_id
+        publish = Publish(command.node, command.sender, item_id, command.envelope, command.body_bytes, key=command.key)
+        refused = await self._admits(publish)
+        if refused is not None:
+            return refused
+        named = place(publish.sender, publish.node, item_id)
+        code, *found = await self._bring("redeem", named, begun(Hold(publish.sender, item_id, publish, "")).pack())
+        if code == b"replayed":
+            return Published(item_id, duplicate=True)
+        if code != b"ok":
+            return _REDEEMING[code]
+        concluded = await self._conclude(named, found[0])
+        return Published(item_id) if isinstance(concluded, Done) else concluded
+
     async def finish(self) -> None:
         """Take up what others have begun and not ended, and drop what has been held for too long."""
         _code, found = await self._run("overdue", window_ms=self._window_ms, late_ms=LATE_MS, most=FINISHED_AT_ONCE)
         for named, record in found:
             result = await self._conclude(named.decode(), record)
-            log.info("assured message taken up", sender=sender_of(named.decode()), result=result)
+            problem = result.problem.value if isinstance(result, Refused) else ""
+            log.info("assured message taken up", subscriber=sender_of(named.decode()), problem=problem)
 
     async def _conclude(self, named: str, record: bytes) -> Result:
         held = Held.unpack(sender_of(named), record)
@@ -157,6 +205,10 @@ class Assured:
             # Not to be taken for a message that is unknown: its sender would send it again, in vain and for ever.
             return _GONE if result.problem is Problem.NODE_NOT_FOUND else result
         return Done()
+
+    async def _bring(self, script: str, named: str, record: bytes) -> list[Any]:
+        fixed: dict[str, Value] = {"name": named, "record": record, "window_ms": self._window_ms}
+        return await self._run(script, remembered=self._remembered, **fixed, **self._limits)
 
     async def _run(self, script: str, **fixed: Value) -> list[Any]:
         names = [keys.of_qos(key) for key in self._server.header(script).keys]

@@ -10,9 +10,11 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from broker.model.commands import Presence, Subscribe, Unsubscribe
+from broker.model.items import Notice, SubscriptionChanged
 from broker.model.names import Jid, bare
 from broker.model.problems import Problem
 from broker.model.results import Done, Refused, Result, Subscribed, Unsubscribed
+from broker.model.subscriptions import State, Subscription
 from broker.redis_core.calls.call import subid
 from broker.redis_core.directory import Directory, Seat
 from broker.redis_core.internal import Ask, Leave, Left
@@ -21,17 +23,25 @@ from broker.redis_core.internal import Ask, Leave, Left
 class Attendance:
     """Carries out what concerns a worker's coming and going."""
 
-    def __init__(self, directory: Directory, ask: Ask, gone: Callable[[str, Jid], Awaitable[bool]]) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        ask: Ask,
+        gone: Callable[[str, Jid], Awaitable[bool]],
+        notify: Callable[[Notice], None],
+    ) -> None:
         """Change subscriptions by `ask`.
 
         `gone` lets others have what one who has left a node owned there, and tells whether it took part in a group.
         """
+        self._notify = notify
         self._gone = gone
         self._directory = directory
         self._ask = ask
         # Each call has a connection of its own: without a queue, coming and going of one JID could change places. One for
         # all JIDs would add up their waits when Redis hangs.
         self._queues: WeakValueDictionary[Jid, asyncio.Lock] = WeakValueDictionary()
+        self._lapsing: set[Seat] = set()
 
     async def subscribe(self, command: Subscribe, outcome: asyncio.Future[Any]) -> Result:
         """Finish a subscription whose step in the partition is under way."""
@@ -67,16 +77,32 @@ class Attendance:
         """Note who came or went, and end what went with it (Q33)."""
         kind = "available" if command.available else "unavailable"
         for seat in await self._attend(kind, command.sender) or ():
-            await self._leave(seat)
+            await self.remove(seat.node, seat.jid)
         return Done()
 
-    async def _leave(self, seat: Seat) -> None:
-        left = await self._ask(Leave(seat.node, seat.jid))
+    async def lapse(self, seat: Seat) -> None:
+        """End a subscription whose lease is over, and tell whose it was (P31); every visit asks for it until that is done."""
+        if seat in self._lapsing:
+            return
+        self._lapsing.add(seat)
+        try:
+            if await self.remove(seat.node, seat.jid, lapsed=True):
+                ended = Subscription(seat.node, seat.jid, subid(seat.jid), State.NONE)
+                self._notify(SubscriptionChanged(ended))
+        finally:
+            self._lapsing.discard(seat)
+
+    async def remove(self, node: str, jid: Jid, *, lapsed: bool = False) -> bool:
+        """End a subscription without its owner's doing, with all that it holds; gives whether there was one."""
+        left = await self._ask(Leave(node, jid, lapsed))
+        was = isinstance(left, Left) and left.was_subscribed
         while isinstance(left, Left) and left.held > 0:
-            left = await self._ask(Leave(seat.node, seat.jid))
+            left = await self._ask(Leave(node, jid, lapsed))
         if isinstance(left, Left) or (isinstance(left, Refused) and left.problem is Problem.NODE_NOT_FOUND):
-            await self._attend("left", seat.jid, seat.node)
-            await self._gone(seat.node, seat.jid)
+            await self._attend("left", jid, node)
+            # A member that owns nothing just now is known to no partition.
+            was = await self._gone(node, jid) or was
+        return was
 
     async def _attend(self, kind: str, jid: Jid, node: str = "") -> tuple[Seat, ...] | None:
         queue = self._queues.setdefault(bare(jid), asyncio.Lock())

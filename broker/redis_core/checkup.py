@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.cluster import Cluster
-from broker.redis_core.master import Master
+from broker.redis_core.info import read_info
+from broker.redis_core.master import ALONE, Master
 from broker.redis_core.server import way
 
 OLDEST: Final = (7, 0)
@@ -50,21 +51,20 @@ async def examine(url: str, seconds: float) -> list[Finding]:
     """Look at every master, each answer due within `seconds`; one that cannot be reached is a finding like others."""
     if url.startswith("embedded:"):
         remedy = "look while a frontend runs, by the socket in its directory: unix://DIRECTORY/redis.sock"
-        return [Finding(Level.WARNING, "Redis", "connection", "it is inside a frontend", remedy)]
+        return [Finding(Level.WARNING, ALONE, "connection", "it is inside a frontend", remedy)]
     try:
         async with _masters(url, seconds) as masters:
             return [finding for each in await asyncio.gather(*_examined(masters)) for finding in each] + await _clocks(
                 masters
             )
     except CoreUnavailable as error:
-        return [_unreached("Redis", error)]
+        return [_unreached(ALONE, error)]
 
 
-async def evicting(url: str, seconds: float) -> list[Finding]:
-    """Find the masters that drop keys when memory is short; those that do not say are not among them."""
-    async with _masters(url, seconds) as masters:
-        told = [(where, await _told(master)) for where, master in masters.items()]
-    found = [_eviction(where, info) for where, info in told if info.get("maxmemory_policy")]
+def evicting(reports: Mapping[str, bytes]) -> list[Finding]:
+    """Find the masters that drop keys when memory is short, by what each says of its memory; who does not say is none of them."""
+    told = {where: read_info(report) for where, report in reports.items()}
+    found = [_eviction(where, info) for where, info in told.items() if "maxmemory_policy" in info]
     return [finding for finding in found if finding.level is Level.PROBLEM]
 
 
@@ -72,7 +72,7 @@ async def evicting(url: str, seconds: float) -> list[Finding]:
 async def _masters(url: str, seconds: float) -> AsyncIterator[Mapping[str, Master]]:
     found = way(url, seconds)
     if isinstance(found, Master):
-        masters = {"Redis": found}
+        masters = {ALONE: found}
     else:
         try:
             owners = sorted({address for _first, _last, address in await found.find()})
@@ -80,7 +80,7 @@ async def _masters(url: str, seconds: float) -> AsyncIterator[Mapping[str, Maste
             # Of a cluster it is known now who the masters are; sentinels are asked again with each new connection.
             if isinstance(found, Cluster):
                 await found.close()
-        masters = {f"{address.host}:{address.port}": found.meet(address) for address in owners}
+        masters = {str(address): found.meet(address) for address in owners}
     try:
         yield masters
     finally:
@@ -122,9 +122,7 @@ def _unreached(where: str, error: CoreUnavailable) -> Finding:
 async def _told(master: Master) -> dict[str, str]:
     """Give what INFO says; nothing when the user may not ask."""
     (reply,) = await master.send([("INFO",)])
-    text = reply if isinstance(reply, bytes) else b""
-    lines = (line.partition(":") for line in text.decode(errors="replace").splitlines() if not line.startswith("#"))
-    return {name: value for name, _, value in lines if name}
+    return read_info(reply) if isinstance(reply, bytes) else {}
 
 
 async def _asked(master: Master, *command: str) -> str:

@@ -16,7 +16,7 @@ from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig, PublishModel
 from broker.model.problems import CorruptRecord
-from broker.model.results import Published
+from broker.model.results import Published, Refused
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import DeadLetter, Handed
 from broker.redis_core.nodes import NodeWork
@@ -64,12 +64,15 @@ class DeadLetters:
         # Unique for ever: an id that was used twice in the queue must not overwrite the first dead letter.
         item_id = f"{record.incarnation}-{partition}-{position.decode()}"
         if not await self._taken_by_owners(record, target):
-            log.warning("dead letter kept back: its node is another's, or one too many", node=record.name, to=target)
+            about = {"node": record.name, "item": told["item"], "to": target}
+            log.warning("dead letter kept back: its node is another's, or one too many", **about)
             return False
         command = DeadLetter(target, item_id, key.decode(), Jid(publisher.decode()), lettered(envelope, told))
         result = await self._ask(command)
         if not isinstance(result, Published):
-            log.warning("dead letter not delivered yet", node=record.name, to=target, result=result)
+            problem = result.problem.value if isinstance(result, Refused) else type(result).__name__
+            about = {"node": record.name, "item": told["item"], "to": target}
+            log.warning("dead letter not delivered yet", **about, problem=problem)
             return False
         await self._ask(Handed(record.name, record.incarnation, position.decode(), partition))
         return True

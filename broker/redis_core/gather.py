@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from broker.model.commands import Browse, Locks, Purge, Stats, Unsubscribe
-from broker.model.results import Browsed, Counted, Held, Purged, Refused
+from broker.model.oversight import Release
+from broker.model.results import Browsed, Counted, Held, Purged, Refused, Released
 from broker.redis_core.internal import Leave, Left, Outcome
 
 LOCKS_SHOWN: Final = 1_000
@@ -40,6 +41,10 @@ def _purged(_command: Purge, outcomes: Sequence[Purged]) -> Purged:
     return Purged(sum(outcome.count for outcome in outcomes), more=any(outcome.more for outcome in outcomes))
 
 
+def _released(_command: Release, outcomes: Sequence[Released]) -> Released:
+    return Released(sum(outcome.count for outcome in outcomes), sum(outcome.left for outcome in outcomes))
+
+
 def _held(_command: Locks, outcomes: Sequence[Held]) -> Held:
     told = (replace(lock, partition=number) for number, outcome in enumerate(outcomes) for lock in outcome.locks)
     locks = sorted(told, key=lambda lock: lock.deadline_ms)
@@ -47,9 +52,19 @@ def _held(_command: Locks, outcomes: Sequence[Held]) -> Held:
 
 
 def _browsed(command: Browse, outcomes: Sequence[Browsed]) -> Browsed:
-    items = sorted((item for outcome in outcomes for item in outcome.items), key=lambda item: item.published_ms)
-    most = len(items) if command.item_ids else command.limit
-    return Browsed(tuple(items[:most]), more=len(items) > most or any(outcome.more for outcome in outcomes))
+    back = command.backwards
+    items = sorted((item for outcome in outcomes for item in outcome.items), key=lambda item: item.place, reverse=back)
+    count = sum(outcome.count for outcome in outcomes)
+    if command.item_ids:
+        return Browsed(tuple(items), more=any(outcome.more for outcome in outcomes), count=count)
+    # Beyond how far a partition was looked through, what others have does not come next.
+    ends = [outcome.reached for outcome in outcomes if outcome.reached]
+    reached = (max if back else min)(ends, default=None)
+    found = [item for item in items if reached is None or (item.place >= reached if back else item.place <= reached)]
+    shown = found[: command.limit]
+    if shown and len(shown) < len(found):
+        reached = shown[-1].place
+    return Browsed(tuple(shown[::-1] if back else shown), reached is not None, count, reached)
 
 
 def _left(_command: Any, outcomes: Sequence[Left]) -> Left:
@@ -59,6 +74,7 @@ def _left(_command: Any, outcomes: Sequence[Left]) -> Left:
 _MERGED: Final[dict[type, Callable[[Any, Any], Outcome]]] = {
     Stats: _counted,
     Purge: _purged,
+    Release: _released,
     Locks: _held,
     Browse: _browsed,
     Unsubscribe: _left,

@@ -5,12 +5,27 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker.model import commands
+from broker.model import commands, oversight, reading
 from broker.model.items import Owned
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.qos import Qos
 from broker.model.results import Refused, Result, Subscribed
+from broker.model.tree import Scope
+from broker.redis_core.credit import (
+    Deposit,
+    Join,
+    Reach,
+    Reached,
+    Recount,
+    Sat,
+    Settle,
+    Settled,
+    Sit,
+    Withdraw,
+    Withdrawn,
+)
+from broker.redis_core.parts import Admit, SurveyedPart, SurveyPart, TransferPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +50,19 @@ class Resend:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Remove a subscription and give back all that it holds."""
+    """Remove a subscription and, if it is to `release`, give back all that it holds; `lapsed`: only if its lease is over still.
+
+    With a `pool` it is the one through a collection, of that life of the node; with `born` it is out of that count of it.
+    """
 
     node: str
     jid: Jid
+    lapsed: bool = False
+    release: bool = True
+    pool: str = ""
+    subid: str = ""
+    born: str = ""
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +108,7 @@ class Follow:
     qos: Qos
     start: str
     partition: int
+    until_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,59 +118,6 @@ class Extent:
     node: str
     sender: Jid
     partition: int
-
-
-@dataclass(frozen=True, slots=True)
-class Recount:
-    """Count anew what a subscriber has in the partitions of a node, so that credit lost on its way comes back."""
-
-    node: str
-    subid: str
-
-
-@dataclass(frozen=True, slots=True)
-class Sit:
-    """Let a partition know a subscription, as part of the count `born`; it answers what credit lies there.
-
-    With `forgive` what is held beyond that is credit again.
-    """
-
-    node: str
-    subid: str
-    jid: Jid
-    qos: Qos
-    born: str
-    forgive: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Settle:
-    """End the count `born` in the bank: the other partitions have `lent`."""
-
-    node: str
-    subid: str
-    born: str
-    lent: int
-
-
-@dataclass(frozen=True, slots=True)
-class Withdraw:
-    """Take free credit out of a partition: of anyone when `subid` is empty; with `recall` what is in use ends with its locks."""
-
-    node: str
-    subid: str
-    most: int
-    recall: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Deposit:
-    """Put credit that was taken out elsewhere into a partition."""
-
-    node: str
-    subid: str
-    born: str
-    amount: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +176,10 @@ Internal = (
     Expire
     | Resend
     | Leave
+    | Reach
     | DeadLetter
     | Handed
+    | Admit
     | Find
     | Recount
     | Sit
@@ -225,6 +199,7 @@ class Scanned:
     scan: str
     upto: int = 0
     jids: tuple[Jid, ...] = ()
+    scopes: tuple[Scope | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,37 +219,6 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class Sat:
-    """So much of a subscriber's credit lies in a partition, or is held there beyond it when it `owes`."""
-
-    credit: int
-    owes: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """A count has ended; the other partitions have `excess` more than the subscriber may hold beside what it has in the bank."""
-
-    excess: int
-
-
-@dataclass(frozen=True, slots=True)
-class Gift:
-    """Credit of one subscriber on its way between partitions; it belongs to the count `born`."""
-
-    subid: str
-    born: str
-    amount: int
-
-
-@dataclass(frozen=True, slots=True)
-class Withdrawn:
-    """What was taken out."""
-
-    gifts: tuple[Gift, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Found:
     """What a partition knows of an item: held by whoever asks, or there at all."""
 
@@ -284,28 +228,32 @@ class Found:
 
 LaneCommand = (
     Internal
+    | Join
     | Follow
     | Extent
     | Attach
+    | SurveyPart
+    | TransferPart
     | commands.Publish
     | commands.Retract
     | commands.Unlock
     | commands.Renew
     | commands.Locks
     | commands.Subscribe
-    | commands.Commit
-    | commands.Read
-    | commands.Partitions
+    | reading.Commit
+    | reading.Read
+    | reading.Partitions
     | commands.Adjust
     | commands.Options
     | commands.Unsubscribe
     | commands.Browse
     | commands.Purge
+    | oversight.Release
     | commands.Stats
 )
 """What a partition's lane carries out by one script; a `Bounce` or a `Confirm` too, which name their partition in full."""
 
-Outcome = Result | Scanned | Left | Owned | Found | Begun | Sat | Settled | Withdrawn
+Outcome = Result | Scanned | Left | Owned | Found | Begun | Sat | Settled | Withdrawn | Reached | SurveyedPart
 """How any of these turns out."""
 
 GONE: Final = Refused(Problem.NODE_NOT_FOUND, "there is no such node")

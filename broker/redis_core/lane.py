@@ -18,26 +18,32 @@ from broker import keys
 from broker.model.items import LockEnded, NodeEvent
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
+from broker.model.oversight import Release
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
 from broker.model.results import Refused
 from broker.redis_core.around import Neighbours, Surroundings
 from broker.redis_core.batches import Batch, Ticket, batched
 from broker.redis_core.calls import OF
-from broker.redis_core.calls.call import Reply, delivery, ownership_lost
+from broker.redis_core.calls.call import Reply, collection, delivery, ownership_lost
 from broker.redis_core.directory import Directory
-from broker.redis_core.internal import FAILED, GONE, Expire, Handed, Internal, Outcome, Resend, Scanned, ignored
+from broker.redis_core.internal import FAILED, GONE, DeadLetter, Expire, Internal, Outcome, Resend, Scanned, ignored
 from broker.redis_core.known import Known
 from broker.redis_core.marks import Marks
+from broker.redis_core.parts import Admit, TransferPart
 from broker.redis_core.policy import refusal
 from broker.redis_core.server import Arguments, Server
 
 log = structlog.get_logger()
 
+_COLLECTS = Refused(Problem.PUBLISH_UNSUPPORTED, "a collection takes no items")
 _CHANGING = Refused(Problem.UNAVAILABLE, "the node is being changed")
 _RETRIES = 5
 _RESIGNED = "-"
 
 _INTERNAL = get_args(Internal)
+
+_HANDING_OUT = (Expire, Release, TransferPart)
+"""Commands that go alone and hand items out."""
 
 
 class Lane:
@@ -155,7 +161,7 @@ class Lane:
             return []
         except Exception:
             # Ours or a record's fault: whoever asked gets an answer all the same, and the lane goes on.
-            log.exception("lane failed", node=self.node)
+            log.exception("lane failed", node=self.node, partition=self.number)
             self._answer(tickets, FAILED)
             return []
         again: list[Ticket] = []
@@ -182,10 +188,11 @@ class Lane:
                 return None
             # The partition is deleted and its record is not: whoever deleted the node did not come to the end of it.
             if record and record.incarnation == old.incarnation:
-                for jid in await self._directory.delete(record):
+                jids = await self._directory.delete(record)
+                for jid in jids if record.config.notify_delete else ():
                     self._around.notify(NodeEvent(self.node, jid, "delete"))
         except (CoreUnavailable, ScriptDefect, CorruptRecord) as error:
-            log.warning("record not renewed", node=self.node, error=str(error))
+            log.warning("record not renewed", node=self.node, partition=self.number, error=str(error))
             self._known.forget()
             return FAILED
         self._known.forget()
@@ -201,8 +208,11 @@ class Lane:
         for ticket in tickets:
             command = ticket[0]
             reason = None if isinstance(command, _INTERNAL) else refusal(command, record)
-            if isinstance(command, Handed) and command.incarnation != record.incarnation:
+            if getattr(command, "incarnation", "") not in {"", record.incarnation}:
+                # Of another life of the node.
                 reason = GONE
+            if isinstance(command, DeadLetter | Admit) and record.config.collects:
+                reason = _COLLECTS
             if reason is None:
                 allowed.append(ticket)
             else:
@@ -221,7 +231,7 @@ class Lane:
             "number": self.number,
             "once_ms": self._around.once_ms,
             "retry": self._around.retry,
-            "wants": self._neighbours.wants(self.number),
+            "wants": self._neighbours.wants(record.partition(self.number)) if "wants" in header.arguments else None,
         }
         fixed = {name: value for name, value in shared.items() if name in header.arguments} | dict(
             call.fixed(first, record)
@@ -248,7 +258,8 @@ class Lane:
         """Answer a batch and hand out what its script gave; gives its tickets back when the record was old."""
         if isinstance(reply, Exception):
             problem = reply.problem if isinstance(reply, CoreUnavailable) else Problem.UNAVAILABLE
-            log.error("script failed", node=self.node, kind=batch.kind.__name__, error=str(reply))
+            about = {"node": self.node, "partition": self.number, "command": batch.kind.__name__}
+            log.error("script failed", **about, problem=problem.value, error=str(reply))
             self._answer(batch.tickets, Refused(problem, str(reply) if isinstance(reply, CoreUnavailable) else ""))
             return []
         if reply[0] != b"ok":
@@ -260,14 +271,14 @@ class Lane:
             results = [call.result(ticket[0], part, record) for ticket, part in zip(batch.tickets, parts, strict=True)]
         except Exception:
             # What cannot be read is a defect of ours: the rest of the round trip is settled all the same.
-            log.exception("reply not understood", node=self.node, kind=batch.kind.__name__)
+            log.exception("reply not understood", node=self.node, partition=self.number, command=batch.kind.__name__)
             self._answer(batch.tickets, FAILED)
             return []
         for ticket, result in zip(batch.tickets, results, strict=True):
             self._reply(ticket, result)
         self._hand_out(record, read)
         # A door that has much to write is left alone: the pulse visits again, since what was handed out is not marked yet.
-        if read.more and (call.row is not None or batch.kind is Expire) and not self._around.congested():
+        if read.more and (call.row is not None or batch.kind in _HANDING_OUT) and not self._around.congested():
             self.submit(Expire(self.node, self.number), ignored)
         return []
 
@@ -284,9 +295,12 @@ class Lane:
         for kind, *values in read.notices:
             if kind == b"lost":
                 self._around.notify(ownership_lost(values, partition))
+            elif kind == b"lapsed":
+                self._around.lapsed(self.node, Jid(values[0].decode()))
             else:
-                jid, item, token = values
-                self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token))
+                jid, item, token, *pool = values
+                through = collection(*pool)
+                self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token, through))
                 if kind == b"unlocked":
                     self._around.count("expired")
         for row in read.deliveries:
@@ -294,7 +308,7 @@ class Lane:
             self._around.deliver(made)
             self._marks.received = max(self._marks.received, made.sequence)
         if read.lending:
-            self._neighbours.learned(self.number, record.config.partitions, read.lending)
+            self._neighbours.learned(partition, record.config.partitions, read.lending)
         for letter in read.handovers:
             self._around.hand_over(record, self.number, letter)
         if read.due_ms:

@@ -19,7 +19,8 @@ from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Refused
 from broker.redis_core.calls.workers import gift
-from broker.redis_core.internal import Deposit, Gift, Leave, Outcome, Recount, Withdraw, Withdrawn
+from broker.redis_core.credit import Deposit, Gift, Recount, Withdraw, Withdrawn
+from broker.redis_core.internal import Leave, Outcome
 from broker.redis_core.places import BANK
 from broker.redis_core.seats import Ask
 
@@ -78,13 +79,13 @@ class Lending:
         self._stirred = False
         self._partitions = 1
 
-    def wants(self, number: int) -> str:
-        """Name those in need to a script of the partition `number`, with what is locked there."""
+    def wants(self, number: int, tag: str) -> str:
+        """Name those in need to a script of the partition `number`, with what is locked there and the `tag` of whose they are."""
         if not (self._wanting or self._others):
             return ""
         needs = {**self._others, **self._wanting}
         needs.pop(number, None)
-        return " ".join(f"{to} {needs[to].locked}" for to in sorted(needs, key=needs.__getitem__)[:TOLD])
+        return " ".join(f"{to} {needs[to].locked} {tag}" for to in sorted(needs, key=needs.__getitem__)[:TOLD])
 
     def freest(self, partitions: int) -> int:
         """Choose a partition where credit is free as far as is known, else the next in turn."""

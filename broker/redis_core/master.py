@@ -3,6 +3,7 @@
 Nothing is sent again here: what timed out may have run. Must not know of other processes, nor what any command means.
 """
 
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,7 +12,14 @@ from redis.asyncio import BlockingConnectionPool
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import BusyLoadingError, NoScriptError, OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    NoScriptError,
+    OutOfMemoryError,
+    RedisError,
+    ResponseError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.maint_notifications import MaintNotificationsConfig
@@ -22,6 +30,9 @@ from broker.redis_url import Address
 Value = str | int | bytes
 Line = Sequence[Value]
 """A command as it is sent, word by word."""
+
+ALONE: Final = "Redis"
+"""What the only process is called where several would be told apart by their addresses."""
 
 _CONNECTIONS: Final = 64
 
@@ -58,7 +69,7 @@ def fault(error: Exception) -> Exception:
     if isinstance(error, (RedisTimeoutError, TimeoutError)):
         return CoreUnavailable("Redis did not answer in time", Problem.TIMED_OUT)
     if isinstance(error, (RedisConnectionError, OSError)):
-        return CoreUnavailable("Redis cannot be reached")
+        return CoreUnavailable(_unreached(error))
     # redis-py takes the code word off those answers that it knows.
     code = getattr(error, "status_code", None) or str(error).partition(" ")[0]
     if isinstance(error, OutOfMemoryError) or code == "OOM":
@@ -69,6 +80,23 @@ def fault(error: Exception) -> Exception:
         # Redis names file and line as the script's sha and a line of the expanded text.
         return ScriptDefect(str(error)[:500])
     return error
+
+
+def _unreached(error: BaseException) -> str:
+    """Say why there is no connection, as far as its settings are to blame; nothing is repeated that may be a secret."""
+    cause: BaseException | None = error
+    while cause is not None:
+        match cause:
+            case ssl.SSLCertVerificationError():
+                return (
+                    f"the certificate of Redis is not trusted ({cause.verify_message}): see ssl_ca_certs in REDIS_URL"
+                )
+            case ssl.SSLError():
+                return f"TLS with Redis fails ({cause.reason}): see REDIS_URL"
+            case AuthenticationError():
+                return "Redis refuses the user or password of REDIS_URL"
+        cause = cause.__cause__ or cause.__context__
+    return "Redis cannot be reached"
 
 
 class Master:
@@ -97,6 +125,8 @@ class Master:
             retry_on_error=[],
             health_check_interval=0,
             redis_connect_func=greet,
+            # Which library asks is nothing that a user of Redis should need a command for.
+            driver_info=None,
             # With them the pool hands out connections that Redis has closed, and each costs somebody an error (redis-py 8.1).
             maint_notifications_config=MaintNotificationsConfig(enabled=False),
             **{**options, **place},
@@ -144,9 +174,10 @@ class Master:
                 await connection.disconnect()
             await self._pool.release(connection)
 
-    async def everywhere(self, line: Line) -> list[Any]:
+    async def everywhere(self, line: Line) -> dict[str, Any]:
         """Ask each master there is: this one."""
-        return await self.send([line])
+        (reply,) = await self.send([line])
+        return {ALONE: reply}
 
     async def retire(self) -> None:
         """Close the connections, those in use when their reply has come."""

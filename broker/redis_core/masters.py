@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-import structlog
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, ReadOnlyError, ResponseError, TryAgainError
 
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.master import Line, Master, Unsent, fault
+from broker.redis_core.trouble import Trouble
 from broker.redis_url import Address
-
-log = structlog.get_logger()
 
 Found = list[tuple[int, int, Address]]
 """Who serves what: first slot, last slot, master."""
@@ -68,7 +66,7 @@ class Masters:
         self._masters: dict[Address, Master] = {}
         self._learning: asyncio.Task[None] | None = None
         self._learnt_at = -math.inf
-        self._trouble = ""
+        self._trouble = Trouble("masters not found")
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
         """Send commands in one round trip to each master; what was refused to the end stands as its error among the replies.
@@ -100,13 +98,13 @@ class Masters:
             raise Unsent(str(named), named.problem) if isinstance(named, CoreUnavailable) else named
         return replies
 
-    async def everywhere(self, line: Line) -> list[Any]:
-        """Ask each master that has a slot; raises CoreUnavailable when one of them does not answer."""
+    async def everywhere(self, line: Line) -> dict[str, Any]:
+        """Ask each master that has a slot, by its address; raises CoreUnavailable when one of them does not answer."""
         owners = {owner for owner in self._owners if owner is not None}
         if not owners:
             raise Unsent(_NOBODY)
         replies = await asyncio.gather(*(self._exchange(owner, False, [line]) for owner in owners))  # noqa: FBT003  (half of a key)
-        return [reply for (reply,) in replies]
+        return {str(owner): reply for owner, (reply,) in zip(owners, replies, strict=True)}
 
     async def _round(self, lines: Sequence[Line], left: Sequence[_Errand], replies: list[Any]) -> list[_Errand]:
         """Send what is left to whom it belongs; gives what has to go again."""
@@ -181,13 +179,11 @@ class Masters:
             found = await self._finder.find()
         except CoreUnavailable as error:
             # What was known may still serve, or else says so itself.
-            if not self._trouble:
-                log.warning("masters not found", error=str(error))
-            self._trouble = str(error)
+            self._trouble.met(error)
             return
         finally:
             self._learning = None
-        self._trouble = ""
+        self._trouble.over()
         owners: list[Address | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
         for first, last, address in found:
             owners[first : last + 1] = [address] * (last + 1 - first)

@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from broker.model.commands import Bounce, Command
-from broker.model.results import Counted, Done, Published, Refused, Result, Retracted, Unlocked
+from broker.model.reservations import Redeem
+from broker.model.results import Counted, Done, Published, Refused, Result, Retracted, Unaffiliated, Unlocked
+from broker.redis_core.info import read_info
 
 _COUNTERS = {
     "published": "Items accepted from publishers",
@@ -70,8 +72,11 @@ class Metrics:
     def tally(self, command: Command, result: Result) -> None:
         """Count how a command turned out."""
         match result:
-            case Refused():
+            case Refused() | Unaffiliated():
                 self.count("refused")
+            case Published(duplicate=False) if isinstance(command, Redeem):
+                # Counted as the publish that it led to.
+                pass
             case Published(duplicate=duplicate):
                 self.count("duplicates" if duplicate else "published")
             case Retracted(replayed=False):
@@ -105,6 +110,6 @@ class Metrics:
 
 def _memory(report: bytes) -> tuple[int, int]:
     """Read what is used, and the limit."""
-    said = dict(line.split(b":", 1) for line in report.splitlines() if b":" in line)
+    said = read_info(report)
     # Not everything that speaks Redis says both.
-    return int(said.get(b"used_memory", 0)), int(said.get(b"maxmemory", 0))
+    return int(said.get("used_memory", 0)), int(said.get("maxmemory", 0))

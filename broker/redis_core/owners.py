@@ -207,13 +207,19 @@ class Owners:
         """Let a member have a partition; False when there is nothing to be gained by thinking of it anew."""
         if not move.given:
             await self._take_away(record.name, move)
-            return False
+            # Another group may have a member who waits for it.
+            return True
         outcome = await self._ask(handing_over(record.name, move))
         match outcome:
             case Owned():
                 self._core.notify(OwnershipGained(record.name, move.member.jid, outcome))
                 return True
-            case Refused(problem=Problem.FORBIDDEN | Problem.CLOSED_NODE | Problem.TOO_MANY_SUBSCRIPTIONS):
+            case Refused(
+                problem=Problem.FORBIDDEN
+                | Problem.CLOSED_NODE
+                | Problem.APPROVAL_REQUIRED
+                | Problem.TOO_MANY_SUBSCRIPTIONS
+            ):
                 await self._roster.strike(record, move.member.jid)
                 return True
         # It has changed hands meanwhile, or it is another's now.

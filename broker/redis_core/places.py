@@ -10,8 +10,11 @@ from enum import Enum, auto
 from typing import Any
 from zlib import crc32
 
-from broker.model.commands import Bounce, Commit, Confirm, Options, Publish, Read, Renew, Retract, Unlock
+from broker.model.commands import Bounce, Confirm, Options, Publish, Renew, Retract, Unlock
+from broker.model.reading import Commit, Read
+from broker.redis_core.credit import Reach
 from broker.redis_core.internal import Attach, DeadLetter, Detach, Expire, Find, Handed, KeepOne, Resend, Subscribers
+from broker.redis_core.parts import Admit, SurveyPart, TransferPart
 
 BANK = 0
 """The partition that knows every subscription, and what of its credit lies elsewhere."""
@@ -76,13 +79,15 @@ def place(command: Any, count: int) -> int | Home | Place:
             | Detach(partition=number)
             | KeepOne(partition=number)
             | Subscribers(partition=number)
+            | SurveyPart(partition=number)
+            | TransferPart(partition=number)
         ):
             pass
         case Bounce() | Confirm():
             number = command.partition.number
-        case DeadLetter():
+        case DeadLetter() | Admit():
             number = hashed(command.key, count) if command.key else home(command.item_id, count)
-        case Options():
+        case Options() | Reach():
             number = BANK
         case _:
             return Place.ALL

@@ -3,48 +3,72 @@
 The record may be a cached one: the script that follows is told its revision and refuses to act on an old one.
 """
 
+from collections.abc import Mapping
+
 from broker.model import offsets
+from broker.model.access import Affiliate, Approve, ListSubscribers, ManageSubscribers, SendPending
 from broker.model.commands import (
     Adjust,
-    Affiliate,
     Bounce,
     Browse,
     Command,
-    Commit,
     Configure,
     Confirm,
     Delete,
     Describe,
+    Locks,
     Options,
     Publish,
     Purge,
-    Read,
+    Renew,
+    Retract,
     Subscribe,
+    Unlock,
     Unsubscribe,
 )
 from broker.model.names import bare
-from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.options import AccessModel, PublishModel
+from broker.model.nodes import Affiliation, NodeRecord, unmet
+from broker.model.options import AccessModel, NodeState, PublishModel
+from broker.model.oversight import Release
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
+from broker.model.reading import Commit, Read
 from broker.model.results import Refused
 from broker.redis_core.calls.workers import subid_refusal
+from broker.redis_core.credit import Join
 from broker.redis_core.internal import Attach, Extent, Follow
+from broker.redis_core.parts import SurveyPart, TransferPart
 
 _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
 _READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
 _CLOSED = Refused(Problem.CLOSED_NODE, "the node admits only those on its list")
+_UNAPPROVED = Refused(Problem.APPROVAL_REQUIRED, "the node's owners have to approve your subscription first")
 _OUTCAST = Refused(Problem.FORBIDDEN, "the node's owners have barred you from it")
 _OWNERS_ONLY = Refused(Problem.FORBIDDEN, "only the node's owners may do this")
 
 
-def refusal(  # noqa: PLR0911  (a table of cases)
-    command: Command | Follow | Extent | Attach, record: NodeRecord
+_NO_WORK = Refused(Problem.UNSUPPORTED, "the node is a log: nothing of it is work")
+_OF_LEAVES = {
+    Publish: Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf"),
+    Browse: Refused(Problem.ITEMS_UNSUPPORTED, "a collection holds no items: ask its leaves for theirs"),
+    Purge: Refused(Problem.PURGE_UNSUPPORTED, "a collection holds no items: purge its leaves"),
+    **dict.fromkeys(
+        (Retract, Unlock, Renew, Locks, Attach, Commit, Read, Follow),
+        Refused(Problem.UNSUPPORTED, "a collection holds no items: name the leaf"),
+    ),
+}
+"""What is refused to a collection: it contains nodes (H2)."""
+
+
+def refusal(  # noqa: C901, PLR0911, PLR0912  (a table of cases)
+    command: Command | Follow | Extent | Attach | Join | SurveyPart | TransferPart, record: NodeRecord
 ) -> Refused | None:
     """Refuse a command that its sender's standing does not allow; None lets it pass on to its script."""
     standing = record.affiliation(bare(command.sender))
     if standing is Affiliation.OUTCAST:
         return _OUTCAST
+    if record.config.collects and type(command) in _OF_LEAVES:
+        return _OF_LEAVES[type(command)]
     match command:
         case Publish():
             return _publishing(command, record, standing)
@@ -52,13 +76,30 @@ def refusal(  # noqa: PLR0911  (a table of cases)
             if bare(command.jid) != bare(command.sender):
                 return Refused(Problem.JID_MISMATCH, "you may act for your own JID only")
             if isinstance(command, Subscribe | Attach):
-                return _reading(record, standing) or _working(command, record)
+                return _complete(_reading(record, standing), _working(command, record))
             return subid_refusal(command)
         case Browse() | Extent():
             return _reading(record, standing)
-        case Read() | Commit() | Follow():
+        case Join():
+            return _reading(record, standing) or (None if record.config.queueing else _NO_WORK)
+        case Follow():
+            return _complete(_reading(record, standing), _streaming(command, record))
+        case Read() | Commit():
             return _reading(record, standing) or _streaming(command, record)
-        case Configure() | Affiliate() | Purge() | Delete() | Describe(as_owner=True):
+        case (
+            Configure()
+            | Affiliate()
+            | Purge()
+            | Delete()
+            | Release()
+            | SurveyPart()
+            | TransferPart()
+            | Describe(as_owner=True)
+            | ListSubscribers()
+            | ManageSubscribers()
+            | Approve()
+            | SendPending()
+        ):
             return None if standing is Affiliation.OWNER else _OWNERS_ONLY
         case Bounce() | Confirm():
             alive = command.partition.incarnation == record.incarnation
@@ -67,21 +108,59 @@ def refusal(  # noqa: PLR0911  (a table of cases)
             return None
 
 
+def visible(standing: str, access_model: str) -> bool:
+    """Tell whether a node is in the lists of one who stands to it like this, by the words that are stored (P9).
+
+    An empty word is the default. To be asked for admission a node has to be seen, so only a whitelist hides it.
+    """
+    if standing in {"", Affiliation.NONE.value}:
+        return access_model != AccessModel.WHITELIST.value
+    return standing != Affiliation.OUTCAST.value
+
+
 def _publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> Refused | None:
     if record.config.publish_model is PublishModel.PUBLISHERS and standing not in _PUBLISHERS:
         return Refused(Problem.FORBIDDEN, "only the node's publishers may publish to it")
+    if record.config.state is NodeState.DRAINING:
+        return Refused(Problem.NODE_DRAINING, "the node is being drained: it takes no new items for now")
     if command.body_bytes > record.config.max_payload_bytes:
         return Refused(
             Problem.PAYLOAD_TOO_BIG,
             f"the payload has {command.body_bytes} bytes, the node takes {record.config.max_payload_bytes}",
         )
-    return None
+    return None if command.options is None else _preconditions(command.options, record)
+
+
+def _preconditions(options: Mapping[str, tuple[str, ...]], record: NodeRecord) -> Refused | None:
+    try:
+        name = unmet(record, options)
+    except MalformedRequest as wrong:
+        return Refused(wrong.problem, wrong.detail)
+    if name is None:
+        return None
+    return Refused(Problem.PRECONDITION_NOT_MET, f"the node is configured otherwise in {name}")
+
+
+def _complete(refused: Refused | None, wrong: Refused | None) -> Refused | None:
+    """Judge a subscription: what waits for an approval is complete, for no owner is asked about what could not be made."""
+    return wrong or refused if refused in {None, _UNAPPROVED} else refused
 
 
 def _working(command: Subscribe | Attach, record: NodeRecord) -> Refused | None:
     if not record.config.queueing:
         return Refused(Problem.UNAVAILABLE, "the node is being changed")
+    if isinstance(command, Subscribe) and record.config.collects:
+        return _collecting(command)
+    if isinstance(command, Subscribe) and command.scope is not None:
+        return Refused(Problem.OPTIONS_INVALID, "a leaf has nothing below it: type and depth are of collections")
     return Refused(Problem.OPTIONS_REQUIRED) if command.credit is None else None
+
+
+def _collecting(command: Subscribe) -> Refused | None:
+    if command.partitions or command.group or command.epoch is not None or command.start:
+        return Refused(Problem.OPTIONS_INVALID, "partitions, groups and starts are of leaves")
+    works = command.scope.works if command.scope else command.credit is not None
+    return Refused(Problem.OPTIONS_REQUIRED) if works and command.credit is None else None
 
 
 def _streaming(command: Read | Commit | Follow, record: NodeRecord) -> Refused | None:
@@ -107,6 +186,6 @@ def _streaming(command: Read | Commit | Follow, record: NodeRecord) -> Refused |
 def _reading(record: NodeRecord, standing: Affiliation) -> Refused | None:
     if standing is Affiliation.PUBLISH_ONLY:
         return Refused(Problem.FORBIDDEN, "you may only publish to this node")
-    if record.config.access_model is AccessModel.WHITELIST and standing not in _READERS:
-        return _CLOSED
-    return None
+    if record.config.access_model is AccessModel.OPEN or standing in _READERS:
+        return None
+    return _UNAPPROVED if record.config.access_model is AccessModel.AUTHORIZE else _CLOSED

@@ -14,8 +14,9 @@ import structlog
 
 from broker import keys
 from broker.model.names import Partition
-from broker.model.problems import CoreUnavailable
+from broker.model.problems import CoreUnavailable, ScriptDefect
 from broker.redis_core.server import Server, Value
+from broker.redis_core.trouble import Trouble
 
 log = structlog.get_logger()
 
@@ -28,7 +29,7 @@ DUE_AT_ONCE = 200
 
 @dataclass(slots=True)
 class Visits:
-    """What the pulse asks for: partitions that are due, frontends that have lapsed.
+    """What the pulse asks for: partitions that are due, frontends that have lapsed, notices that others could not tell.
 
     After a beat whose answer was lost it is `blind`: what that beat took from the list of due partitions, nobody knows. So it is
     when Redis does not know of the beat before: a replica has taken over that had not heard of it.
@@ -37,6 +38,7 @@ class Visits:
     due: list[Partition] = field(default_factory=list)
     lapsed: list[str] = field(default_factory=list)
     blind: bool = False
+    notices: list[bytes] = field(default_factory=list)
 
 
 Act = Callable[[Visits], Awaitable[None]]
@@ -58,7 +60,12 @@ class Pulse:
         self._blind = False
         self.beating = True
         self.last_turn = time.monotonic()
-        self.failure = ""
+        self._trouble = Trouble("heartbeat failed")
+
+    @property
+    def failure(self) -> str:
+        """Why the last turn failed; empty when it did not."""
+        return self._trouble.reason
 
     def now_ms(self) -> float:
         """Give Redis's time by the last heartbeat: good enough to decide what to announce, nothing else."""
@@ -87,15 +94,16 @@ class Pulse:
         """Beat once and act on what it finds; a fault is noted and the next turn tries again."""
         try:
             await act(await self._beat())
-        except CoreUnavailable as error:
-            if not self.failure:
-                log.warning("heartbeat failed", error=str(error))
-            self.failure = str(error)
+        except (CoreUnavailable, ScriptDefect) as error:
+            self._trouble.met(error)
         except Exception as error:
-            log.exception("turn failed")
-            self.failure = str(error)
+            # A defect of ours, so the place is wanted; the same one twice a second is not.
+            reason = str(error) or type(error).__name__
+            if reason != self.failure:
+                log.exception("turn failed")
+            self._trouble.reason = reason
         else:
-            self.failure = ""
+            self._trouble.over()
             self.last_turn = time.monotonic()
 
     def blinded(self) -> None:
@@ -106,8 +114,8 @@ class Pulse:
         owed, rescued = self._owed, self._rescued
         self._owed, self._rescued = {}, []
         try:
-            now, lapsed, due, before = await self._call(owed, rescued, DUE_AT_ONCE)
-        except CoreUnavailable:
+            now, lapsed, due, before, notices = await self._call(owed, rescued, DUE_AT_ONCE)
+        except (CoreUnavailable, ScriptDefect):
             self.blinded()
             # A Redis that comes back may have lost what it was told last: all that the visits find is told anew.
             self._announced = {}
@@ -126,19 +134,20 @@ class Pulse:
             if self._announced[name] <= now:
                 del self._announced[name]
         blind, self._blind = self._blind, False
-        return Visits([Partition.parse(name.decode()) for name in due], [name.decode() for name in lapsed], blind)
+        partitions = [Partition.parse(name.decode()) for name in due]
+        return Visits(partitions, [name.decode() for name in lapsed], blind, notices)
 
     async def _call(
         self, owed: Mapping[str, int], rescued: Iterable[str], most: int
-    ) -> tuple[int, list[bytes], list[bytes], int]:
+    ) -> tuple[int, list[bytes], list[bytes], int, list[bytes]]:
         rows: list[dict[str, Value]] = [{"kind": "due", "name": name, "at": at} for name, at in owed.items()]
         rows += [{"kind": "rescued", "name": name, "at": 0} for name in rescued]
         fixed: dict[str, Value] = {"now": "", "frontend": self._frontend, "lapse_ms": LAPSE_MS, "most": most}
-        names = [keys.of_service("frontends"), keys.of_service("due")]
-        _code, now, lapsed, due, before = await self._server.run(
+        names = [keys.of_service(name) for name in ("frontends", "due", "notices")]
+        _code, now, lapsed, due, before, notices = await self._server.run(
             self._server.arguments("heartbeat", names, fixed, rows)
         )
-        return now, lapsed, due, int(before)
+        return now, lapsed, due, int(before), notices
 
     async def resign(self) -> None:
         """Tell for the last time what will be due, and leave the list: nothing of this one is to be taken over."""

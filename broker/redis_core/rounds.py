@@ -10,9 +10,12 @@ from typing import Any, Protocol
 import structlog
 
 from broker.model.commands import Stats
+from broker.model.items import Notice
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Counted, Refused
+from broker.redis_core import proxy
+from broker.redis_core.approvals import Approvals
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import Ask, Expire, Outcome, Resend, Scanned, ignored
 from broker.redis_core.lane import Lane
@@ -36,6 +39,7 @@ class Lanes(Protocol):
     frontend: str
     metrics: Metrics
     owners: Owners
+    approvals: Approvals
 
     def routes(self, node: str) -> Routes:
         """Give the lanes of a node's partitions."""
@@ -45,6 +49,9 @@ class Lanes(Protocol):
 
     def lanes(self) -> list[Lane]:
         """Give the lanes there are."""
+
+    def notify(self, notice: Notice) -> None:
+        """Hand a notice to the door."""
 
     def background(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run something that nobody waits for."""
@@ -71,6 +78,8 @@ class Rounds:
         """Do what one turn of the pulse has found."""
         for partition in visits.due:
             self._visit(partition, partial(self._visited, partition))
+        for notice in proxy.understood(visits.notices):
+            self._core.notify(notice)
         if visits.blind:
             self._core.background(self.visit_all())
         for frontend in visits.lapsed:
@@ -106,6 +115,9 @@ class Rounds:
             self._visit(partition, ignored)
             if partition.number == 0:
                 self._core.background(self._core.owners.settle(partition.node))
+                self._core.background(self._core.routes(partition.node).recount_pool())
+                # What an owner has approved and a frontend that died has not made.
+                self._core.background(self._core.approvals.settle(partition.node))
             if partition.number == BANK + 1:
                 # Credit that a crash has lost between two partitions, or that a failover has brought back, is counted anew.
                 self._core.background(self._core.routes(partition.node).recount())
@@ -118,6 +130,8 @@ class Rounds:
                 await self._ask(Expire(partition.node, partition.number))
                 if partition.number == BANK + 1:
                     await self._core.routes(partition.node).recount()
+                elif partition.number == BANK:
+                    await self._core.routes(partition.node).recount_pool()
         except CoreUnavailable:
             self._pulse.blinded()
             raise

@@ -10,12 +10,14 @@ from typing import Any, Protocol
 
 import structlog
 
-from broker.model.commands import Adjust, Partitions, Renew, Retract, Subscribe, Unlock, Unsubscribe
+from broker.model.commands import Adjust, Renew, Retract, Subscribe, Unlock, Unsubscribe
 from broker.model.problems import CoreUnavailable, Problem
+from broker.model.reading import Partitions
 from broker.model.results import Refused, Subscribed
 from broker.redis_core import streams
 from broker.redis_core.around import Neighbours
 from broker.redis_core.calls.call import subid
+from broker.redis_core.credit import Recount
 from broker.redis_core.gather import gathered
 from broker.redis_core.internal import (
     FAILED,
@@ -25,7 +27,6 @@ from broker.redis_core.internal import (
     Found,
     Leave,
     Outcome,
-    Recount,
     Scanned,
     Subscribers,
     fulfil,
@@ -35,7 +36,9 @@ from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
 from broker.redis_core.lending import Lending
 from broker.redis_core.places import BANK, Home, Place, place
+from broker.redis_core.pools import Gates, Pool, Vicinity
 from broker.redis_core.seats import Seats
+from broker.redis_core.tree import Tree
 
 log = structlog.get_logger()
 
@@ -58,13 +61,19 @@ class MakeLane(Protocol):
 class Routes:
     """The lanes of one node."""
 
-    def __init__(self, known: Known, make: MakeLane, background: Background) -> None:
-        """Make lanes by `make` when they are first needed; run by `background` what nobody waits for."""
+    def __init__(self, known: Known, make: MakeLane, background: Background, tree: Tree, gates: Gates) -> None:
+        """Make lanes by `make` when they are first needed; run by `background` what nobody waits for.
+
+        What is below a node that is a collection is read from `tree`, and asked through the `gates` of other nodes.
+        """
         self.known = known
         self._make = make
         self._background = background
-        self._seats = Seats(self.ask, lambda: self._count)
+        self._seats = Seats(self.ask, self._others)
         self.lending = Lending(known.node, self.ask, self._order, self._board, background)
+        self.pool = Pool(known, tree, gates, background)
+        self._vicinity = Vicinity(self.lending, gates, lambda: self.pool.size if self._collects else None)
+        self._collected = False
         self._lanes: dict[int, Lane] = {}
         self._queued: list[tuple[Any, Reply]] = []
         self._reading: asyncio.Task[None] | None = None
@@ -78,7 +87,9 @@ class Routes:
             self._queue(command, reply)
 
     def ask(self, number: int, command: Any) -> asyncio.Future[Any]:
-        """Give a command to one partition."""
+        """Give a command to one partition, of a collection to one below it."""
+        if number != BANK and self._collects:
+            return self.pool.ask(number, command)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.lane(number).submit(command, partial(fulfil, future))
         return future
@@ -86,7 +97,7 @@ class Routes:
     async def recount(self) -> None:
         """Count the credit of all who are subscribed, a part of them at a time: what crashes have lost comes back."""
         scan = "0"
-        while self._count > 1:
+        while self._count > 1 or self._collects:
             part = await self.ask(BANK, Subscribers(self.known.node, scan))
             if not isinstance(part, Scanned):
                 return
@@ -97,6 +108,23 @@ class Routes:
             if scan == "0":
                 return
 
+    async def recount_pool(self) -> None:
+        """Count the credit of those who are subscribed to a collection, and to nothing else."""
+        record = await self.known.read()
+        if record is not None and record.config.collects:
+            await self.recount()
+
+    async def _others(self, partitions: int) -> Sequence[int]:
+        """Give the numbers of those partitions besides the bank that have a part in credit."""
+        return await self.pool.numbers() if self._collects else range(BANK + 1, max(partitions, self._count))
+
+    @property
+    def _collects(self) -> bool:
+        """The node is a collection, or was one when it was last read."""
+        if self.known.record is not None:
+            self._collected = self.known.record.config.collects
+        return self._collected
+
     @property
     def _count(self) -> int:
         record = self.known.record
@@ -106,7 +134,7 @@ class Routes:
         """Give the lane of a partition."""
         lane = self._lanes.get(number)
         if lane is None:
-            lane = self._lanes[number] = self._make(number=number, neighbours=self.lending)
+            lane = self._lanes[number] = self._make(number=number, neighbours=self._vicinity)
         return lane
 
     def lanes(self) -> list[Lane]:
@@ -183,13 +211,13 @@ class Routes:
             self.lane(self.lending.freest(partitions)).submit(command, reply)
         elif isinstance(command, Subscribe | Adjust | Recount):
             self._seat(command, reply, partitions)
-        elif isinstance(command, Unsubscribe | Leave) and partitions > 1:
+        elif isinstance(command, Unsubscribe | Leave) and (partitions > 1 or self._collects):
             self._background(self._answered(self._left(command, partitions), reply))
         else:
             self._everywhere(command, reply, partitions)
 
     def _seat(self, command: Subscribe | Adjust | Recount, reply: Reply, partitions: int) -> None:
-        if partitions > 1:
+        if partitions > 1 or self._collects:
             self._background(self._answered(self._seated(command, partitions), reply))
             return
 
@@ -236,7 +264,9 @@ class Routes:
 
     async def _seated(self, command: Subscribe | Adjust | Recount, partitions: int) -> Outcome:
         outcome = await self._seats.take(command, partitions)
-        if isinstance(outcome, Subscribed) and not outcome.reads and not isinstance(command, Recount):
+        shared = isinstance(outcome, Subscribed) and not (outcome.reads or self._collects)
+        # Below a collection credit goes where it is asked for.
+        if isinstance(outcome, Subscribed) and shared and not isinstance(command, Recount):
             await self.lending.spread(outcome.subid, outcome.credit, max(partitions, self._count))
         return outcome
 

@@ -5,7 +5,8 @@ know how credit moves to where it is wanted.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -14,19 +15,8 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Done, Refused, Subscribed
 from broker.redis_core import streams
 from broker.redis_core.calls.call import subid
-from broker.redis_core.internal import (
-    Begun,
-    Deposit,
-    Leave,
-    Outcome,
-    Recount,
-    Sat,
-    Settle,
-    Settled,
-    Sit,
-    Withdraw,
-    Withdrawn,
-)
+from broker.redis_core.credit import Deposit, Recount, Sat, Settle, Settled, Sit, Withdraw, Withdrawn
+from broker.redis_core.internal import Begun, Leave, Outcome
 from broker.redis_core.places import BANK
 
 Ask = Callable[[int, Any], asyncio.Future[Any]]
@@ -36,10 +26,10 @@ Ask = Callable[[int, Any], asyncio.Future[Any]]
 class Seats:
     """Carries out what concerns one subscription in all partitions, one thing at a time for each."""
 
-    def __init__(self, ask: Ask, known: Callable[[], int]) -> None:
-        """Ask partitions by `ask`; by how many are `known` a script that has run tells that the node has grown."""
+    def __init__(self, ask: Ask, others: Callable[[int], Awaitable[Sequence[int]]]) -> None:
+        """Ask partitions by `ask`; `others` gives those besides the bank, of so many or more if the node has grown since."""
         self._ask = ask
-        self._known = known
+        self._others = others
         # Two counts of one subscription would disturb each other, and an unsubscribe in between would leave a seat behind.
         self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._recounting: set[str] = set()
@@ -54,14 +44,15 @@ class Seats:
         async with self._queues.setdefault(whose, asyncio.Lock()):
             self._recounting.discard(whose)
             begun: Begun | Outcome = await self._ask(BANK, command)
-            partitions = max(partitions, self._known())
             if isinstance(begun, Subscribed) and begun.reads:
                 # Each partition that is read has all of a reader's credit.
-                others = await self._all(range(BANK + 1, partitions), [command] * (partitions - 1))
-                return next((outcome for outcome in others if isinstance(outcome, Refused)), begun)
+                others = await self._others(partitions)
+                outcomes = await self._all(others, [command] * len(others))
+                return next((outcome for outcome in outcomes if isinstance(outcome, Refused)), begun)
             if not isinstance(begun, Begun):
                 return begun
-            return await self._count(command.node, begun, partitions)
+            # Asked now that the count has begun: whatever comes later is of a later one.
+            return await self._count(command.node, begun, await self._others(partitions))
 
     async def follow(self, command: Subscribe, partitions: int) -> Outcome:
         """Begin a stream where it reads, and only when that is done let the other partitions know of it."""
@@ -79,21 +70,44 @@ class Seats:
                 begun = [*await self._all(others_read, asked), *begun]
             outcome = streams.followed(begun)
             if isinstance(outcome, Subscribed):
-                await self._all(others, [streams.follow(command, number, reading=False) for number in others])
+                told = await self._all(others, [streams.follow(command, number, reading=False) for number in others])
+                # The bank knows until when, whether it is read or not.
+                ends = [each.until_ms for each in told if isinstance(each, Subscribed)]
+                outcome = replace(outcome, until_ms=max(outcome.until_ms, *ends, 0))
             return outcome
 
     async def leave(self, command: Unsubscribe | Leave, partitions: int) -> list[Outcome]:
         """End a subscription in every partition; gives their outcomes in their order."""
-        outcomes: list[Outcome] = []
+        if isinstance(command, Leave) and command.lapsed:
+            return await self._lapse(command, partitions)
         async with self._queues.setdefault(subid(command.jid), asyncio.Lock()):
-            while more := range(len(outcomes), max(partitions, self._known())):
+            # The bank judges, and what it refuses is not begun.
+            outcomes: list[Outcome] = [await self._ask(BANK, command)]
+            asked: set[int] = set()
+            while not isinstance(outcomes[0], Refused) and (
+                more := [number for number in await self._others(partitions) if number not in asked]
+            ):
                 outcomes += await self._all(more, [command] * len(more))
+                asked.update(more)
         return outcomes
 
-    async def _count(self, node: str, begun: Begun, partitions: int) -> Outcome:
+    async def _lapse(self, command: Leave, partitions: int) -> list[Outcome]:
+        """End a subscription whose lease is over in the bank last of all, which knows of it until then."""
+        async with self._queues.setdefault(subid(command.jid), asyncio.Lock()):
+            others = await self._others(partitions)
+            outcomes = await self._all(others, [Leave(command.node, command.jid)] * len(others))
+            if any(isinstance(outcome, Refused) for outcome in outcomes):
+                return outcomes
+            ended = await self._ask(BANK, command)
+        if isinstance(ended, Refused) and ended.problem is Problem.SUPERSEDED:
+            # It was renewed while it was taken out of the others: they are to know it again.
+            await self.take(Recount(command.node, subid(command.jid)), partitions)
+        return [ended, *outcomes]
+
+    async def _count(self, node: str, begun: Begun, others: Sequence[int]) -> Outcome:
         seat = begun.subscribed
-        others = range(BANK + 1, partitions)
-        sits = await self._all(others, [Sit(node, seat.subid, seat.jid, seat.qos, begun.born)] * len(others))
+        sit = Sit(node, seat.subid, seat.jid, seat.qos, begun.born, scope=seat.scope)
+        sits = await self._all(others, [sit] * len(others))
         for outcome in sits:
             if isinstance(outcome, Refused):
                 # Another count has begun since, or Redis is away: then a later one ends what this one has left.
@@ -106,8 +120,7 @@ class Seats:
                 await self._recall(node, seat.subid, settled.excess, parts)
             else:
                 owing = [number for number, part in parts.items() if part.owes]
-                forgiving = Sit(node, seat.subid, seat.jid, seat.qos, begun.born, forgive=True)
-                await self._all(owing, [forgiving] * len(owing))
+                await self._all(owing, [replace(sit, forgive=True)] * len(owing))
             return seat
         if isinstance(settled, Refused) and settled.problem is Problem.NOT_SUBSCRIBED:
             # It ended while it was counted: no partition may go on knowing it.

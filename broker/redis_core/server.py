@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from broker.model.problems import ScriptDefect
+from broker.model.problems import CoreUnavailable, ScriptDefect
 from broker.redis_core.cluster import Cluster
 from broker.redis_core.master import Line, Master, Value, fault
 from broker.redis_core.masters import Masters
@@ -30,8 +30,8 @@ class Link(Protocol):
     async def send(self, lines: Sequence[Line]) -> list[Any]:
         """Send commands, each once, in the order of each slot's; what Redis refused stands as its error among the replies."""
 
-    async def everywhere(self, line: Line) -> list[Any]:
-        """Ask each master the same; what one refused stands as its error among the replies."""
+    async def everywhere(self, line: Line) -> dict[str, Any]:
+        """Ask each master the same, by its name; what one refused stands as its error among the replies."""
 
     async def close(self) -> None:
         """Close all connections."""
@@ -43,6 +43,8 @@ class Server:
     def __init__(self, link: Link, scripts: Mapping[str, Script]) -> None:
         """Serve scripts over a link."""
         self._link = link
+        self._open: set[asyncio.Future[Any]] = set()
+        self._closed = False
         self._scripts = scripts
 
     @classmethod
@@ -91,29 +93,44 @@ class Server:
 
     async def commands(self, lines: Sequence[Line]) -> list[Any]:
         """Run plain commands in one round trip; raises the fault of the first that failed."""
-        return _answered(await self._plain(self._link.send(lines)))
+        replies: list[Any] = await self._plain(self._link.send(lines))
+        _demand(replies)
+        return replies
 
-    async def everywhere(self, *parts: Value) -> list[Any]:
+    async def everywhere(self, *parts: Value) -> dict[str, Any]:
         """Run one command that has no key on each master; raises the fault of the first that failed."""
-        return _answered(await self._plain(self._link.everywhere(parts)))
+        replies: dict[str, Any] = await self._plain(self._link.everywhere(parts))
+        _demand(replies.values())
+        return replies
 
     async def _plain(self, work: Any) -> Any:
+        if self._closed:
+            work.close()
+            msg = "the connections to Redis are closed"
+            raise CoreUnavailable(msg)
         # Shielded: a cancelled await would leave its reply for the next caller of the pooled connection (redis-py #2624).
         task = asyncio.ensure_future(work)
-        # Whoever asked may be gone when it fails.
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._open.add(task)
+        task.add_done_callback(self._heard)
         return await asyncio.shield(task)
 
+    def _heard(self, task: "asyncio.Future[Any]") -> None:
+        self._open.discard(task)
+        # Whoever asked may be gone when it fails.
+        if not task.cancelled():
+            task.exception()
+
     async def close(self) -> None:
-        """Close all connections."""
+        """Take no more, wait for what is under way, and close all connections: nothing is to open one again."""
+        self._closed = True
+        await asyncio.gather(*self._open, return_exceptions=True)
         await self._link.close()
 
 
-def _answered(replies: list[Any]) -> list[Any]:
+def _demand(replies: Iterable[Any]) -> None:
     for reply in replies:
         if isinstance(reply, Exception):
             raise fault(reply) from reply
-    return replies
 
 
 def _link(url: str, timeout: float, scripts: Sequence[str]) -> Link:

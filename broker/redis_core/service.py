@@ -13,52 +13,31 @@ from typing import Any
 
 import structlog
 
-from broker.model.commands import (
-    Affiliate,
-    Bounce,
-    Command,
-    Configure,
-    Confirm,
-    Declare,
-    Delete,
-    Deliver,
-    Describe,
-    Hold,
-    Keep,
-    Nodes,
-    Options,
-    Presence,
-    Purge,
-    Subscribe,
-    Unsubscribe,
-)
+from broker.model.commands import Bounce, Command, Confirm
 from broker.model.core import Outlet, Reply
 from broker.model.items import Delivery, Notice, OwnershipLost
-from broker.model.names import Partition
+from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable
 from broker.model.qos import Stage
-from broker.model.results import (
-    Refused,
-    Result,
-)
-from broker.redis_core.assured import Assured
-from broker.redis_core.attendance import Attendance
+from broker.model.results import Refused, Result
 from broker.redis_core.deadletters import DeadLetters
-from broker.redis_core.directory import Directory
+from broker.redis_core.directory import Directory, Seat
 from broker.redis_core.internal import FAILED, LaneCommand, Outcome, fulfil
 from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
+from broker.redis_core.memory import Memory
 from broker.redis_core.metrics import Metrics
-from broker.redis_core.nodes import NodeWork, Rules
-from broker.redis_core.owners import Owners, owns
+from broker.redis_core.proxy import Proxy
 from broker.redis_core.pulse import Pulse
-from broker.redis_core.roster import Roster
 from broker.redis_core.rounds import Rounds
 from broker.redis_core.routes import Routes
 from broker.redis_core.server import Server
+from broker.redis_core.transfers import MARK
+from broker.redis_core.tree import Tree
+from broker.redis_core.works import Calls, Works
 from broker.scripts.location import lua_directory
-from broker.settings import NodeCreation, Settings
+from broker.settings import Settings
 
 log = structlog.get_logger()
 
@@ -71,31 +50,29 @@ _LOOK_SECONDS = 0.01
 class RedisCore:
     """The queue over one Redis, as one frontend process runs it."""
 
-    def __init__(self, settings: Settings, outlet: Outlet) -> None:
-        """Make a core that hands deliveries and notices to `outlet`; nothing runs before `start`."""
-        self.frontend = secrets.token_hex(4)
+    def __init__(self, settings: Settings, outlet: Outlet | None) -> None:
+        """Make a core that hands deliveries and notices to `outlet`; nothing runs before `start`.
+
+        Without an outlet it is no frontend and never started: whatever there is to send is left to those that are.
+        """
+        self.frontend = secrets.token_hex(4) if outlet else ""
         self.admins = frozenset(settings.admins)
         self.once_ms = int(settings.qos_window_seconds * 1000)
         self.retry = settings.retry
         self.metrics = Metrics()
-        self._outlet = outlet
         self._server = Server.connect(settings.redis_url, lua_directory(), settings.redis_timeout)
+        self.memory = Memory(self._server, self.metrics)
+        proxy = Proxy(self._server, self.background)
+        self._outlet: Outlet = outlet or proxy
         self._directory = Directory(self._server, settings.journal_records, settings.node_quota)
-        rules = Rules(self.admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing)
-        self._nodes = NodeWork(
-            self._directory,
-            rules=rules,
-            ask=self._ask,
-            changed=self._changed,
-            recount=self._recount,
-            notify=outlet.notify,
-        )
-        self._letters = DeadLetters(self._directory, self._nodes, self._ask)
-        self.owners = Owners(self, Roster(self._server), self._directory, self._ask, self._forget)
-        self._attendance = Attendance(self._directory, self._ask, self.owners.left)
+        self._tree = Tree(self._server, self._directory)
+        calls = Calls(self._begin, self._ask, self.ask, self._changed, self._forget, self._recount)
+        self._works = Works(self._server, self._directory, self._tree, settings, self, calls, self._outlet.notify)
+        self.owners, self.approvals = self._works.owners, self._works.approvals
+        self._letters = DeadLetters(self._directory, self._works.nodes, self._ask)
         self._pulse = Pulse(self._server, self.frontend)
-        self._assured = Assured(self._server, settings, self.ask)
-        self._rounds = Rounds(self, self._directory, self._pulse, self._ask, self._assured.finish)
+        self._announce = self._pulse.announce if outlet else proxy.announce
+        self._rounds = Rounds(self, self._directory, self._pulse, self._ask, self._works.assured.finish)
         self._routes: dict[str, Routes] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._carrying: set[tuple[str, int, bytes]] = set()
@@ -103,7 +80,7 @@ class RedisCore:
 
     # What the doors see.
 
-    def submit(self, command: Command, reply: Reply) -> None:  # noqa: C901, PLR0912  (a table of cases)
+    def submit(self, command: Command, reply: Reply) -> None:
         """Take a command; see `broker.model.core.Core`."""
         began = time.monotonic()
 
@@ -112,41 +89,12 @@ class RedisCore:
             self.metrics.tally(command, result)
             reply(result)
 
-        match command:
-            case Hold():
-                self._spawn(self._assured.hold(command), answer)
-            case Deliver():
-                self._spawn(self._assured.deliver(command), answer)
-            case Subscribe() if owns(command):
-                self._spawn(self.owners.subscribe(command, self._attendance.subscribe), answer)
-            case Options():
-                self._spawn(self.owners.options(command, self._begin(command)), answer)
-            case Keep():
-                self._spawn(self.owners.keep(command), answer)
-            case Subscribe():
-                self._spawn(self._attendance.subscribe(command, self._begin(command)), answer)
-            case Unsubscribe():
-                self._spawn(self._attendance.unsubscribe(command, self._begin(command)), answer)
-            case Presence():
-                self._spawn(self._attendance.presence(command), answer)
-            case Declare():
-                self._spawn(self._nodes.declare(command), answer)
-            case Configure():
-                self._spawn(self._nodes.configure(command), answer)
-            case Affiliate():
-                self._spawn(self._nodes.affiliate(command), answer)
-            case Describe():
-                self._spawn(self._nodes.describe(command), answer)
-            case Delete():
-                self._spawn(self._nodes.delete(command), answer)
-            case Purge():
-                self._spawn(self._nodes.purge(command), answer)
-            case Nodes():
-                self._spawn(self._nodes.nodes(command), answer)
-            case Bounce() | Confirm():
-                self.routes(command.partition.node).submit(command, answer)
-            case _:
-                self.routes(command.node).submit(command, answer)
+        asked: Any = command
+        if work := self._works.of.get(type(asked)):
+            self._spawn(work(asked), answer)
+        else:
+            node = asked.partition.node if isinstance(asked, Bounce | Confirm) else asked.node
+            self.routes(node).submit(asked, answer)
 
     async def ask(self, command: Command) -> Result:
         """Submit a command and wait for its outcome."""
@@ -181,10 +129,14 @@ class RedisCore:
             reasons.append(f"the dispatch loop has not turned for {LATE_SECONDS:.0f} s")
         return reasons
 
+    async def tend(self) -> None:
+        """Take up publishes in two steps that were left half-way, as one that beats does; raises CoreUnavailable."""
+        await self._works.assured.finish()
+
     async def measure(self) -> None:
         """Set the gauges of every node and of Redis's memory."""
         await self._rounds.measure()
-        self.metrics.memory(await self._server.everywhere("INFO", "memory"))
+        await self.memory.measure()
 
     async def drain(self, seconds: float) -> None:
         """Let what is under way end and tell Redis what is sent; at most so many seconds."""
@@ -214,7 +166,7 @@ class RedisCore:
         """Leave the list of frontends and close the connection."""
         for task in (*self._running, *self._tasks):
             task.cancel()
-        if all(not lane.unmarked and lane.quiet for lane in self.lanes()):
+        if self.frontend and all(not lane.unmarked and lane.quiet for lane in self.lanes()):
             try:
                 await self._pulse.resign()
             except CoreUnavailable as error:
@@ -245,11 +197,15 @@ class RedisCore:
 
     def announce(self, partition: Partition, due_ms: int) -> None:
         """Note when a partition next needs a visit."""
-        self._pulse.announce(partition, due_ms)
+        self._announce(partition, due_ms)
 
     def count(self, what: str, amount: int = 1) -> None:
         """Count for the metrics."""
         self.metrics.count(what, amount)
+
+    def lapsed(self, node: str, jid: Jid) -> None:
+        """End a subscription whose lease is over."""
+        self.background(self._works.attendance.lapse(Seat(node, jid)))
 
     def hand_over(self, record: NodeRecord, partition: int, letter: list[Any]) -> None:
         """Bring a dead letter to its node, unless it is on its way already."""
@@ -272,7 +228,9 @@ class RedisCore:
 
     async def _carry(self, name: tuple[str, int, bytes], record: NodeRecord, partition: int, letter: list[Any]) -> None:
         try:
-            if await self._letters.carry(record, partition, letter):
+            if letter[5].startswith(MARK):
+                await self._works.transfers.carry(record, partition, letter)
+            elif await self._letters.carry(record, partition, letter):
                 self.metrics.count("dead_lettered")
         finally:
             self._carrying.discard(name)
@@ -283,7 +241,7 @@ class RedisCore:
         if routes is None:
             known = Known(node, self._directory, self.admins)
             lane = partial(Lane, known, server=self._server, directory=self._directory, around=self)
-            routes = self._routes[node] = Routes(known, lane, self.background)
+            routes = self._routes[node] = Routes(known, lane, self.background, self._tree, self.routes)
         return routes
 
     def every(self) -> list[Routes]:

@@ -4,18 +4,15 @@ Each partition that is read keeps the reader's place of its own, with all of its
 subscription, so that whoever asks any partition hears of it.
 """
 
-from typing import Final
-
 from broker.model import offsets
-from broker.model.commands import Partitions, Subscribe
+from broker.model.commands import Subscribe
 from broker.model.nodes import NodeRecord
+from broker.model.options import STREAM_CREDIT
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.reading import Partitions
 from broker.model.results import Extents, Refused, Replay, Subscribed
 from broker.redis_core.internal import Extent, Follow, Outcome
 from broker.redis_core.places import hashed
-
-CREDIT: Final = 100
-"""What a stream may hold uncommitted, in each partition, when its reader does not say."""
 
 
 def reads(command: Subscribe, record: NodeRecord) -> bool:
@@ -41,8 +38,8 @@ def chosen(command: Subscribe, count: int) -> tuple[int, ...]:
 def follow(command: Subscribe, partition: int, *, reading: bool) -> Follow:
     """Tell a partition of the stream; when it is not told otherwise it begins with what comes after (E3)."""
     start = (command.start or offsets.LATEST) if reading else ""
-    credit = CREDIT if command.credit is None else command.credit
-    return Follow(command.node, command.sender, command.jid, credit, command.qos, start, partition)
+    credit = STREAM_CREDIT if command.credit is None else command.credit
+    return Follow(command.node, command.sender, command.jid, credit, command.qos, start, partition, command.until_ms)
 
 
 def followed(outcomes: list[Outcome]) -> Outcome:
@@ -52,7 +49,8 @@ def followed(outcomes: list[Outcome]) -> Outcome:
         return next(outcome for outcome in outcomes if not isinstance(outcome, Subscribed))
     first = granted[0]
     streams = tuple(stream for outcome in granted for stream in outcome.streams)
-    return Subscribed(first.jid, first.subid, first.credit, reads=True, streams=streams)
+    until_ms = max(outcome.until_ms for outcome in granted)
+    return Subscribed(first.jid, first.subid, first.credit, reads=True, streams=streams, until_ms=until_ms)
 
 
 def extents(command: Partitions, count: int) -> list[Extent]:

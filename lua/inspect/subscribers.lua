@@ -10,7 +10,9 @@ for _, where in ipairs({'turns', 'resting'}) do
   for _, subid in ipairs(redis.call('ZRANGE', prefix .. where, 0, most - #lines - 1)) do
     local line = redis.call('HGET', prefix .. 'subscribers', subid)
     if line and #lines < most then
-      local credit, bounces, qos, jid = string.match(line, '^(%d+) (%d+) (%a+) (.*)$')
+      local credit, bounces, qos, length, jid = string.match(line, '^(%d+) (%d+) (%a+):?(%d*) (.*)$')
+      -- Of one that comes through a collection the pool follows the JID.
+      if length ~= '' then jid = string.sub(jid, 1, length) .. ' through ' .. string.match(string.sub(jid, length + 2), '^%d+:(.*)$') end
       lines[#lines + 1] = string.format('%d of %s, %s bounces, %s, ', redis.call('ZCOUNT', prefix .. 'held', subid, subid),
         credit, bounces, qos) .. jid
     end

@@ -1,6 +1,6 @@
 -- A delivery that is sent again, or goes on to its next stage: same token, a new sequence, another frontend to send it.
 -- NEEDS: deadlines
---- @include partition entries flights unconfirmed owner
+--- @include partition entries flights unconfirmed owner pools
 local again = {NOTHING = {by = '', body = '', key = ''}}
 
 -- Puts the delivery into the caller's hands and gives the row that says what to send. Nothing past the deadline: that is
@@ -15,5 +15,5 @@ function again.row(flight)
   partition.token = partition.token + 1
   flights.entrust(position, flight.line, arg.frontend, string.format('%d', partition.token))
   return {flight.jid, position, flight.item, tonumber(flight.token), tonumber(flight.attempt), deadline, entry.by,
-    entry.body, partition.token, stage, entry.key}
+    entry.body, partition.token, stage, entry.key, pools.of(flight.subid)}
 end

@@ -1,16 +1,16 @@
 -- Allotments on their way: credit is taken out of one partition and put into another, each in a script of its own.
 -- NEEDS: turns
---- @include subscriptions credit shares owner
-local allotments = {MOST = 32}
+--- @include partition subscriptions credit shares owner
+local allotments = {MOST = 32, POOLED = 200}
 
 -- Takes out up to `most` of what is free; gives how much, and the count that it belongs to.
 function allotments.withdraw(subscriber, most)
   local share = shares.read(subscriber)
   local amount = math.min(most, subscriber.limit - credit.held(subscriber.subid))
   if amount <= 0 or share.counting then return 0, share.born end
-  if shares.bank then
+  if shares.banks(subscriber) then
     share.lent = share.lent + amount
-    shares.write(subscriber.subid, share)
+    shares.write(subscriber, share)
   end
   subscriber.limit = subscriber.limit - amount
   subscriptions.put(subscriber)
@@ -33,27 +33,28 @@ function allotments.deposit(subscriber, born, amount)
   if not share or tonumber(share.born) < tonumber(born) then return nil end
   if share.born ~= born then return false end
   subscriber.limit = subscriber.limit + amount
-  if shares.bank then
+  if shares.banks(subscriber) then
     share.lent = math.max(0, share.lent - amount)
     subscriber.limit = math.max(0, math.min(subscriber.limit, share.total - share.lent))
-    shares.write(subscriber.subid, share)
+    shares.write(subscriber, share)
   end
   subscriptions.put(subscriber)
   credit.settle(subscriber.subid)
   return true
 end
 
--- Takes up to `most` free credit out of this partition, from the least recently served on; gives rows of gifts.
-function allotments.gather(to, most)
-  local gifts = {}
-  local who = owner.get()
-  for _, subid in ipairs(redis.call('ZRANGE', key.turns, 0, allotments.MOST - 1)) do
-    local amount, born = 0, nil
+-- Takes up to `most` free credit of a pool, or of the node's own if that is empty, from the least recently served on.
+function allotments.gather(to, most, pool)
+  local gifts, who = {}, owner.get()
+  local count = partition.pools and allotments.POOLED or allotments.MOST
+  for _, subid in ipairs(redis.call('ZRANGE', key.turns, 0, count - 1)) do
+    local amount, born, subscriber = 0, nil, subscriptions.get(subid)
     -- An owner's credit lies where it owns, and nowhere else.
-    if not who or who.subid ~= subid then amount, born = allotments.withdraw(subscriptions.get(subid), most) end
-    if amount > 0 then gifts[#gifts + 1] = {to, subid, born, amount} end
+    local theirs = (subscriber.pool or '') == pool and not (who and who.subid == subid)
+    if theirs then amount, born = allotments.withdraw(subscriber, most) end
+    if amount > 0 then gifts[#gifts + 1] = {to, subid, born, amount, pool} end
     most = most - amount
-    if most <= 0 then break end
+    if most <= 0 then return gifts end
   end
   return gifts
 end

@@ -11,7 +11,7 @@ function bounces.count(subid, gone)
   subscriptions.put(subscriber)
   if gone or subscriber.bounces >= tonumber(arg.max_bounces) then
     leave.remove(subid, true, 'gone')
-    ending.ended[#ending.ended + 1] = subscriber.jid
+    ending.ended[#ending.ended + 1] = {subscriber.jid, subscriber.pool or ''}
     leave.release(subid, 'bounced', 'gone')
   end
 end

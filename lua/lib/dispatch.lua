@@ -24,7 +24,7 @@ local function lock(entry, subscriber, deliveries)
   writes.add('ZADD', key.deadlines, schedule.begin(position, subscriber.qos), position)
   writes.add('ZADD', key.held, subscriber.subid, position)
   deliveries[#deliveries + 1] = {subscriber.jid, position, item, token, attempt, partition.deadline, entry.by, entry.body,
-    token, subscriber.qos, entry.key}
+    token, subscriber.qos, entry.key, subscriber.pool}
   subscriber.held, subscriber.served = subscriber.held + 1, text
 end
 
@@ -64,6 +64,8 @@ end
 function dispatch.run(hint)
   local deliveries, bytes = {}, 0
   waiting.promote()
+  -- Who has no name among the frontends cannot send.
+  if partition.paused or arg.frontend == '' then return deliveries, 0 end
   while #deliveries < dispatch.LIMIT and bytes < dispatch.BYTES do
     local want = math.min(math.max(hint, 1), most(#deliveries, bytes))
     -- One candidate more than items, so that a releaser can be avoided.

@@ -1,6 +1,6 @@
 -- How a worker's subscription enters a partition.
 -- NEEDS: resting
---- @include partition subscriptions window
+--- @include partition subscriptions window pools
 local enrol = {}
 
 -- A reader's subscription is none of a worker's: it ends when a worker's begins.
@@ -14,6 +14,7 @@ function enrol.put(subscriber, new)
   if new then
     window.forget(subscriber.subid)
     redis.call('ZADD', key.resting, 0, subscriber.subid)
+    if subscriber.pool then pools.seat(subscriber.pool, 1) end
   end
   subscriptions.put(subscriber)
   if subscriber.qos ~= 'unacknowledged' then partition.turn_on('confirms') end

@@ -1,4 +1,5 @@
 -- The last act of every operation that may hand items out: settle credit, dispatch, let readers read, trim, save, answer.
+-- A caller without a name (`frontend` empty) cannot send: it is handed nothing, and a frontend is to visit at once.
 -- NEEDS:
 --- @include partition sent ending dispatch stream trim due handover lending
 local finish = {}
@@ -12,6 +13,7 @@ function finish.reply(results, notices, hint)
   local deliveries, more = dispatch.run(hint)
   more = math.max(more, stream.run(deliveries), trim.excess())
   partition.save()
-  return {'ok', results, deliveries, notices, handover.made, due.next(), more, partition.token,
+  local next_due = arg.frontend == '' and partition.now or due.next()
+  return {'ok', results, deliveries, notices, handover.made, next_due, more, partition.token,
     lending.report()}
 end

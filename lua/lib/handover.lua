@@ -1,5 +1,6 @@
--- Dead letters on their way to another node: recorded here until `handed` says that they have arrived there, so that a
--- crash between the two steps repeats the hand-over and loses nothing. Record: `at attempts jid-length jid reason`.
+-- Items on their way to another node, dead letters and those that an owner sends: recorded here until `handed` says that they
+-- have arrived there, so that a crash between the two steps repeats the hand-over and loses nothing. Record: `at attempts
+-- jid-length jid reason`; of what is sent `>NODE` stands in the place of the JID, and no JID begins so.
 -- NEEDS: handover index history
 --- @include due partition writes positions entries ordering
 local handover = {made = {}}

@@ -1,15 +1,15 @@
 -- Messages held between the two steps of an assured delivery. A name is the sender's bare JID, its resource and the
--- msgId with zero bytes between; a record begins `nonce digest `.
+-- msgId with zero bytes between; a record begins `nonce digest `. EMPTY is that of a reservation, whose message is yet to come.
 -- NEEDS: assured assured_since assured_names assured_bytes claims
-local held = {TIDY = 20}
+local held = {TIDY = 20, EMPTY = '- - '}
 
-local function source(name)
+function held.source(name)
   return string.sub(name, 1, string.find(name, '\0', 1, true) - 1)
 end
 
 -- Bytes change with the sets and nowhere else, so that they cannot drift from what is there.
 local function weigh(name, bytes)
-  for _, whose in ipairs({source(name), ''}) do
+  for _, whose in ipairs({held.source(name), ''}) do
     if redis.call('HINCRBY', key.assured_bytes, whose, bytes) <= 0 then redis.call('HDEL', key.assured_bytes, whose) end
   end
 end
@@ -41,6 +41,6 @@ end
 
 -- Counted in the order of the names: a source's stand together, whatever its resources (S19, SX11).
 function held.count(name)
-  local whose = source(name)
-  return redis.call('ZLEXCOUNT', key.assured_names, '[' .. whose .. '\0', '(' .. whose .. '\1'), held.bytes(whose)
+  local whose = held.source(name)
+  return redis.call('ZLEXCOUNT', key.assured_names, '[' .. whose .. '\0', '(' .. whose .. '\1')
 end

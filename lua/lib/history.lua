@@ -14,9 +14,11 @@ function history.of(position)
   return history.read(redis.call('HGET', key.history, position))
 end
 
-function history.knows(past, a, b)
+-- Whether one of these was a holder; names are digits, so none is in another between blanks.
+function history.knows(past, subids)
+  local among = ' ' .. table.concat(subids, ' ') .. ' '
   for _, subid in ipairs(past.holders) do
-    if subid == a or subid == b then return true end
+    if string.find(among, ' ' .. subid .. ' ', 1, true) then return true end
   end
   return false
 end

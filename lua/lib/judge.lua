@@ -1,6 +1,6 @@
 -- The decision table of requirements §1.7 (rows 4 to 11; the rows before it need no item and are judged by the frontend).
 -- NEEDS:
---- @include writes entries flights history items answers jids owner
+--- @include writes entries flights history items answers jids owner names
 local judge = {}
 
 -- Looks up what a batch of rows names with one call per key.
@@ -23,7 +23,7 @@ function judge.prepare(rows)
 end
 
 local function was_holder(row)
-  return history.knows(history.of(row.position), jids.subids(row.subids))
+  return history.knows(history.of(row.position), names.all(row.subids))
 end
 
 -- Gives a word: `held`, `waiting` (not locked, and the requester may delete it), `replayed`, or the problem's code.

@@ -1,6 +1,6 @@
 -- How a subscriber leaves, and how all that it holds is given back at once.
--- NEEDS: subscribers turns resting held shares
---- @include writes flights credit ending window disown
+-- NEEDS: subscribers turns resting held shares leases
+--- @include writes flights credit ending window disown pools
 local leave = {CHUNK = 300}
 
 function leave.stop_working(subid)
@@ -14,6 +14,9 @@ function leave.remove(subid, kept, reason)
   disown.of(subid, kept, reason)
   leave.stop_working(subid)
   window.forget(subid)
+  local pool = pools.of(subid)
+  if pool then pools.seat(pool, -1) end
+  redis.call('ZREM', key.leases, subid)
   return redis.call('HDEL', key.subscribers, subid) == 1
 end
 

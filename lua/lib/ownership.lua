@@ -23,7 +23,8 @@ function ownership.clear(reason)
     if flight then
       ending.release(flight, 'released', {reason = reason})
       if not told[flight.jid] then
-        disown.notices[#disown.notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token)}
+        disown.notices[#disown.notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token),
+          pools.of(flight.subid)}
       end
     else
       writes.add('ZREM', key.held, places[i])

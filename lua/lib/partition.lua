@@ -13,7 +13,7 @@ function partition.load()
   local meta = redis.call('HMGET', key.meta, 'revision', 'state', 'lock_ms', 'max_deliveries', 'dead_letters',
     'cursor', 'tail', 'token', 'journal_max', 'confirms', 'partitions', 'ordered', 'queueing', 'keep_ms', 'keep_items',
     'keep_bytes', 'kept', 'kept_bytes', 'trim', 'lost', 'streams',
-    'fence', 'owner')
+    'fence', 'owner', 'pools', 'paused')
   if meta[2] == 'deleted' then return {'deleted'} end
   if not meta[1] then return {'gone'} end
   if arg.revision ~= '' and arg.revision ~= meta[1] then return {'stale', meta[1]} end
@@ -30,7 +30,9 @@ function partition.load()
   partition.confirms = meta[10] == '1'
   partition.several = meta[11] and meta[11] ~= '1'
   partition.ordered = meta[12] == '1'
-  partition.fence, partition.owner = tonumber(meta[22] or 0), meta[23]
+  partition.fence, partition.owner, partition.pools = tonumber(meta[22] or 0), meta[23], meta[24]
+  -- Its owners want nothing handed out for now; what is held may be ended all the same.
+  partition.paused = meta[25] == '1'
   partition.before = meta[6] .. ' ' .. meta[7] .. ' ' .. meta[8]
   -- The log as a stream: what is kept of it (0: no limit of this kind), how much that is, up to where it was looked
   -- through for what may go, and the last that went.

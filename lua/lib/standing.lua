@@ -1,26 +1,70 @@
--- The first positions of a partition at which items stand, in order.
+-- The positions of a partition at which items stand, in order and a page of them at a time: those after a place, or the last
+-- ones before one. A place is `partition-ms-sequence`; of equal positions that of the lower partition comes first.
 -- NEEDS: log ready delayed deadlines handover
 --- @include partition positions ordering
-local standing = {}
+local standing = {back = arg.backwards == '1', MOST = 5000}
 
--- As long as nothing is kept that is done, these are the first entries of the log. Else they are looked for where items
--- stand, so many in each place, and then past the cursor.
-function standing.first(count)
-  local found = {}
-  local function log(from, to)
-    for _, raw in ipairs(redis.call('XRANGE', key.log, from, to, 'COUNT', count)) do found[#found + 1] = raw[1] end
+-- The end of a range of the log: the position of the place, or what lies beyond it; with that position.
+local function bound(place, beyond)
+  local number, position = string.match(place, '^(%d+)%-(%d+%-%d+)$')
+  if not position then return beyond, nil end
+  local ours, theirs = tonumber(arg.number), tonumber(number)
+  local with = beyond == '-' and ours > theirs or beyond == '+' and ours < theirs
+  return (with and '' or '(') .. position, position
+end
+
+standing.from, standing.after = bound(arg.after, '-')
+standing.to, standing.before = bound(arg.before, '+')
+
+local function within(position)
+  local after, before = standing.after, standing.before
+  return (not after or positions.after(position, after) or (position == after and standing.from == after))
+    and (not before or positions.after(before, position) or (position == before and standing.to == before))
+end
+
+local function log(from, count)
+  local raws = standing.back and redis.call('XREVRANGE', key.log, standing.to, from, 'COUNT', count)
+    or redis.call('XRANGE', key.log, from, standing.to, 'COUNT', count)
+  for i, raw in ipairs(raws) do raws[i] = raw[1] end
+  return raws
+end
+
+local function ready(count)
+  if standing.back then
+    local most = standing.before and positions.place(standing.before) or '+inf'
+    return redis.call('ZREVRANGEBYSCORE', key.ready, most, '-inf', 'LIMIT', 0, count)
   end
-  if partition.kept == 0 or partition.log_only then
-    log('-', '+')
-    return found
+  local least = standing.after and positions.place(standing.after) or '-inf'
+  return redis.call('ZRANGEBYSCORE', key.ready, least, '+inf', 'LIMIT', 0, count)
+end
+
+-- Where items stand that have left the order of the log. Times and keys have another order than positions, so of these MOST
+-- are looked through each time: of more than so many, beside what is kept, a page may pass some over.
+local function elsewhere(count)
+  local found = {ready(count), redis.call('ZRANGE', key.delayed, 0, standing.MOST - 1),
+    redis.call('ZRANGE', key.deadlines, 0, standing.MOST - 1), ordering.waiting(standing.MOST), {}}
+  local dying = redis.call('HSCAN', key.handover, 0, 'COUNT', standing.MOST)[2]
+  for i = 1, #dying, 2 do found[5][#found[5] + 1] = dying[i] end
+  return found
+end
+
+-- Up to `count`, in the direction in which they are looked for. As long as nothing is kept that is done, these are entries of
+-- the log. Else they are looked for where items stand, and past the cursor.
+function standing.page(count)
+  if partition.kept == 0 or partition.log_only then return log(standing.from, count) end
+  local found, started = {}, standing.after and positions.after(standing.after, partition.cursor)
+  for _, places in ipairs(elsewhere(count)) do
+    for _, position in ipairs(places) do
+      if within(position) then found[#found + 1] = position end
+    end
   end
-  for _, name in ipairs({key.ready, key.delayed, key.deadlines}) do
-    for _, position in ipairs(redis.call('ZRANGE', name, 0, count - 1)) do found[#found + 1] = position end
+  for _, position in ipairs(log(started and standing.from or '(' .. partition.cursor, count)) do
+    found[#found + 1] = position
   end
-  local dying = redis.call('HSCAN', key.handover, 0, 'COUNT', count)[2]
-  for i = 1, #dying, 2 do found[#found + 1] = dying[i] end
-  for _, position in ipairs(ordering.waiting(count)) do found[#found + 1] = position end
-  table.sort(found, function(a, b) return positions.after(b, a) end)
-  if #found < count then log('(' .. partition.cursor, '+') end
+  table.sort(found, function(a, b)
+    if standing.back then return positions.after(a, b) end
+    return positions.after(b, a)
+  end)
+  for i = #found, count + 1, -1 do found[i] = nil end
   return found
 end

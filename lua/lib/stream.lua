@@ -50,7 +50,7 @@ end
 
 -- Adds to the deliveries and gives 1 when more could be made at once. All that lag have an equal share.
 function stream.run(deliveries)
-  local behind = partition.streams and lagging() or {}
+  local behind = partition.streams and not partition.paused and arg.frontend ~= '' and lagging() or {}
   local share, more = math.ceil(stream.LIMIT / math.max(#behind, 1)), #behind == stream.LIMIT
   for _, subid in ipairs(behind) do
     if stream.made >= stream.LIMIT or stream.bytes >= stream.BYTES then return 1 end

@@ -1,10 +1,13 @@
--- Subscriptions: subid -> `credit bounces qos jid`.
+-- Subscriptions: subid -> `credit bounces qos jid`; of one that comes through a collection `credit bounces qos:length jid pool`,
+-- where the length is the JID's (see `pools`).
 -- NEEDS: subscribers
 local subscriptions = {}
 
 function subscriptions.read(subid, line)
-  local limit, bounces, qos, jid = string.match(line, '^(%d+) (%d+) (%a+) (.*)$')
-  return {subid = subid, limit = tonumber(limit), bounces = tonumber(bounces), qos = qos, jid = jid}
+  local limit, bounces, qos, length, jid = string.match(line, '^(%d+) (%d+) (%a+):?(%d*) (.*)$')
+  local found = {subid = subid, limit = tonumber(limit), bounces = tonumber(bounces), qos = qos, jid = jid}
+  if length ~= '' then found.jid, found.pool = string.sub(jid, 1, length), string.sub(jid, length + 2) end
+  return found
 end
 
 -- Whether it is a reader's, who is handed no items to work on: then `stream` stands in the place of its quality of service.
@@ -26,6 +29,8 @@ end
 
 -- Writes a subscription; `bounces` are those since something last reached it.
 function subscriptions.put(subscriber)
+  local qos, whose = subscriber.qos, subscriber.jid
+  if subscriber.pool then qos, whose = qos .. ':' .. #whose, whose .. ' ' .. subscriber.pool end
   redis.call('HSET', key.subscribers, subscriber.subid,
-    string.format('%d %d %s %s', subscriber.limit, subscriber.bounces, subscriber.qos, subscriber.jid))
+    string.format('%d %d %s ', subscriber.limit, subscriber.bounces, qos) .. whose)
 end

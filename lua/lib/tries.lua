@@ -6,7 +6,7 @@ local tries = {LIMIT = 200, BYTES = 1048576}
 
 -- Gives the rows to send and whether more are due.
 function tries.run()
-  local due = partition.confirms
+  local due = partition.confirms and arg.frontend ~= ''
     and redis.call('ZRANGEBYSCORE', key.retries, '-inf', partition.now, 'LIMIT', 0, tries.LIMIT) or {}
   local made, bytes = {}, 0
   for i, position in ipairs(due) do

@@ -1,10 +1,8 @@
 """The streams of a cluster, of what sentinels watch, and of replicas: the rows are the same, and each comes once."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,8 +29,8 @@ from frontends.servers.process import awaited
 from frontends.servers.redis import RedisServer
 from frontends.servers.sentinels import RedisSentinels
 from tests.analytics.conftest import Journals, numbers, taken
+from tests.operations import as_user, make_user
 
-DOCS = Path(__file__).parents[2] / "docs"
 PARTITIONS = [Partition("jobs", "ab12", number) for number in range(12)]
 EXPECTED = [1_000 * number + record for number in range(12) for record in range(50)]
 
@@ -190,12 +188,11 @@ def test_a_user_that_may_not(journals: Journals) -> None:
 
 
 def test_a_user_that_only_reads(journals: Journals) -> None:
-    """What docs/reports.md allows a user for reports is enough to read, and not to write."""
+    """What docs/operations.md allows a user for reports is enough to read, and not to write."""
     written(journals)
-    (rule,) = re.findall(r"ACL SETUSER reports on >PASSWORD (.*?)`", (DOCS / "reports.md").read_text())
-    journals.client.execute_command("ACL", "SETUSER", "reports", "on", ">pass", *rule.split())
+    make_user(journals.url, "reports")
     try:
-        url = f"{journals.url}?username=reports&password=pass"
+        url = as_user(journals.url, "reports")
         assert taken(url=url) == EXPECTED
         assert standings(Servers(url), Options(url)) == {}
         with redis.Redis.from_url(url) as client, pytest.raises(redis.exceptions.NoPermissionError):

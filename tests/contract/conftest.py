@@ -16,6 +16,7 @@ from broker.model.commands import Command
 from broker.model.items import Delivery, Notice
 from broker.redis_core.service import RedisCore
 from broker.settings import Settings
+from tests.operations import as_user, make_user
 
 
 class Door:
@@ -83,7 +84,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A Redis of any kind: where cores find it, and a client that sees all of it behind their backs."""
+    """A Redis of any kind: where cores find it, as a user who may do no more than they need, and a client that sees all of it."""
 
     url: str
     client: Callable[[], Any]
@@ -110,7 +111,8 @@ def store(request: pytest.FixtureRequest) -> Store:
             return Store(sentinels.url, partial(aioredis.Redis.from_url, sentinels.master().url))
         case _:
             valkey = request.getfixturevalue("valkey")
-            return Store(valkey.url, partial(aioredis.Redis.from_url, valkey.url))
+            make_user(valkey.url, "stanzaq")
+            return Store(as_user(valkey.url, "stanzaq"), partial(aioredis.Redis.from_url, valkey.url))
 
 
 EVERYWHERE = pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 import redis
 
 from broker import keys
-from broker.model.commands import Affiliate, Browse, Configure, Declare, Delete, Deliver, Hold, Publish, Retract
+from broker.model.access import Affiliate
+from broker.model.commands import Browse, Configure, Declare, Delete, Deliver, Hold, Publish, Retract
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Done, Refused, Result, Retracted
@@ -135,7 +136,7 @@ async def test_death_in_the_middle(
     dying, _ = await make_core()
     await dying.ask(Declare(node, ALICE, {}))
     await dying.ask(hold(node))
-    unhindered = dying._assured._publish
+    unhindered = dying._works.assured._publish
 
     async def publish(command: Publish) -> None:
         if published:
@@ -143,7 +144,7 @@ async def test_death_in_the_middle(
         detail = "dead"
         raise CoreUnavailable(detail)
 
-    monkeypatch.setattr(dying._assured, "_publish", publish)
+    monkeypatch.setattr(dying._works.assured, "_publish", publish)
     monkeypatch.setattr(dying._rounds, "_finish", lambda: asyncio.sleep(0))
     assert problem(await dying.ask(Deliver(ALICE, "m1"))).retryable
     # A worker is done with it before anybody looks: the id of a waiting item must not be what saves it.

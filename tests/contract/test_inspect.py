@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from broker.redis_core.service import RedisCore
 from broker.settings import Settings
 from frontends.servers.redis import RedisServer
 from tests.contract.conftest import Door
+from tests.operations import PASSWORD, make_user
 
 ALICE, WORKER = Jid("alice@x/home"), Jid("worker@x/a b")
 FOLDER = Path(__file__).parents[2] / "lua" / "inspect"
@@ -36,13 +38,19 @@ def server(request: pytest.FixtureRequest) -> RedisServer:
 
 @pytest.fixture
 def inspect(server: RedisServer) -> Inspect:
-    """Give a way to run a script of lua/inspect by redis-cli; gives the lines that it prints."""
+    """Give a way to run a script of lua/inspect by redis-cli, as the user for it; gives the lines that it prints."""
+    make_user(server.url, "inspector")
 
     def run(name: str, key: str, *given: str) -> list[str]:
         command = [
             "redis-cli",
             "-s",
             str(server.socket),
+            "--user",
+            "inspector",
+            "--pass",
+            PASSWORD,
+            "--no-auth-warning",
             "--raw",
             "--eval",
             str(FOLDER / f"{name}.lua"),
@@ -165,3 +173,14 @@ def test_reads_only(server: RedisServer, name: str) -> None:
         with pytest.raises(redis.ResponseError, match="name "):
             client.eval(text, *((1, "something") if name != "frontends" else (0,)))
         assert client.keys() == []
+
+
+def test_envelopes_alike() -> None:
+    """What redis-cli runs cannot include a fragment: the two that open an envelope do it by the same lines."""
+    opened = [
+        re.search(r"^local function opened.*?^end$", (FOLDER / f"{name}.lua").read_text(), re.DOTALL | re.MULTILINE)
+        for name in ("dead", "item")
+    ]
+    assert opened[0] is not None
+    assert opened[1] is not None
+    assert opened[0][0] == opened[1][0]

@@ -10,8 +10,8 @@ import redis
 
 from broker import keys
 from broker.journal.schema import record
+from broker.model.access import Affiliate
 from broker.model.commands import (
-    Affiliate,
     Configure,
     Declare,
     Keep,
@@ -390,6 +390,17 @@ async def spread_so(core: RedisCore, node: str, **sizes: int) -> None:
     async with asyncio.timeout(10):
         while {name: len(await numbers(core, node, jids[name])) for name in sizes} != sizes:  # noqa: ASYNC110  (no notice is the last)
             await asyncio.sleep(0.02)
+
+
+async def test_less_credit_is_another_groups_gain(pair: Pair, node: str) -> None:
+    """EX19: what a member gives up for want of credit is not free while a member of another group waits for it."""
+    (one, _), (two, _) = pair
+    await declared(one, node, 3)
+    await attach(one, node, A, credit=9)
+    assert (await attach(two, node, B, group="h", credit=9)).owned == ()
+    await attach(one, node, A, credit=1)
+    assert len(await numbers(one, node, A)) == 1
+    assert len(await numbers(two, node, B)) == 2
 
 
 async def test_growth_and_bans(pair: Pair, node: str) -> None:

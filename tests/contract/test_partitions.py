@@ -43,7 +43,7 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.redis_core.calls.call import subid
-from broker.redis_core.internal import Deposit, Withdraw, Withdrawn
+from broker.redis_core.credit import Deposit, Withdraw, Withdrawn
 from broker.redis_core.places import hashed
 from broker.redis_core.service import RedisCore
 from tests.contract.conftest import Door, MakeCore

@@ -29,7 +29,6 @@ from broker.model.commands import (
     Presence,
     Publish,
     Purge,
-    Read,
     Renew,
     Retract,
     Stats,
@@ -40,6 +39,7 @@ from broker.model.commands import (
 from broker.model.items import Delivery, Envelope, Notice
 from broker.model.names import Jid
 from broker.model.problems import Problem
+from broker.model.reading import Read
 from broker.model.results import (
     Counted,
     Declared,
@@ -55,7 +55,8 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.redis_core.internal import Expire, Withdraw
+from broker.redis_core.credit import Withdraw
+from broker.redis_core.internal import Expire
 from broker.redis_core.server import Server
 from broker.redis_core.service import RedisCore
 from broker.settings import Settings

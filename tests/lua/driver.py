@@ -15,7 +15,7 @@ from redis.crc import key_slot
 from broker import keys
 from broker.journal.schema import record
 from broker.model.names import Partition
-from broker.redis_core.calls.call import subid, subids
+from broker.redis_core.calls.call import below, subid, subids
 from broker.scripts.location import lua_directory
 from broker.scripts.source import Script, operations, script
 
@@ -30,7 +30,7 @@ PARTITIONED: Final = frozenset(
 )
 """Scripts that answer in the shape that `broker.redis_core.calls.call.Reply` reads."""
 
-NOTICES: Final = {"unlocked": 4, "ended": 4, "lost": 6}
+NOTICES: Final = {"unlocked": 4, "ended": 4, "lost": 6, "lapsed": 2}
 """How long each kind of notice is."""
 
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -43,7 +43,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "max_items": "1000",
     "node_full": "reject",
     "max_bounces": "3",
-    "max_subscribers": "20000",
+    "max_subscribers": "100000",
     "max_bytes": "262144",
     "limit": "100",
     "scan": "0",
@@ -51,8 +51,16 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "lapse_ms": "3000",
     "after": "",
     "upto": "",
+    "past": "0-0",
+    "till": "+",
     "retry": "5000 20000 3",
+    "before": "",
+    "backwards": "",
+    "index": "0",
+    "count": "100",
     "wants": "",
+    "parent": "",
+    "parent_life": "",
 }
 
 # Every key of the holder as text that does not depend on how Redis encodes it.
@@ -96,6 +104,7 @@ class Delivered(NamedTuple):
     sequence: int
     stage: str
     key: str
+    pool: str = ""
 
 
 class Handover(NamedTuple):
@@ -249,6 +258,7 @@ class Queue:
             "keep_ms": 0,
             "keep_items": 0,
             "keep_bytes": 0,
+            "paused": "0",
         }
         return self.run("open", **{**options, **fixed})
 
@@ -259,14 +269,25 @@ class Queue:
         rows = [{"item": item, "by": by, "body": body or f"{item} at {self.now - T0}", **columns} for item in items]
         return self.run("publish", *rows, **more)
 
-    def subscribe(self, jid: str, credit: int, qos: str = "unacknowledged", *, must: str = "", **fixed: Any) -> Answer:
+    def subscribe(
+        self,
+        jid: str,
+        credit: int,
+        qos: str = "unacknowledged",
+        *,
+        must: str = "",
+        lease: int | str = 0,
+        scope: str = "",
+        **fixed: Any,
+    ) -> Answer:
         """Subscribe a JID, or change what it asked for."""
-        row = {"subid": subid(jid), "jid": jid, "credit": credit, "qos": qos, "must": must}
+        row = {"subid": subid(jid), "jid": jid, "credit": credit, "qos": qos, "must": must, "lease": lease}
+        row["scope"] = scope
         return self.run("subscribe", row, **fixed)
 
-    def follow(self, jid: str, credit: int, start: str = "@latest") -> Answer:
+    def follow(self, jid: str, credit: int, start: str = "@latest", *, lease: int = 0) -> Answer:
         """Let a JID read the log."""
-        return self.run("follow", {"subid": subid(jid), "jid": jid, "credit": credit, "start": start})
+        return self.run("follow", {"subid": subid(jid), "jid": jid, "credit": credit, "start": start, "lease": lease})
 
     def commit(self, jid: str, position: str) -> Answer:
         """Let a reader say up to where it has the log."""
@@ -300,12 +321,13 @@ class Queue:
 
     def recount(self, jid: str) -> str:
         """Begin a count of a subscription in the bank; gives its name."""
-        row = {"subid": subid(jid), "jid": "", "credit": "", "qos": "", "must": "1"}
+        row = {"subid": subid(jid), "jid": "", "credit": "", "qos": "", "must": "1", "lease": "", "scope": ""}
         return str(self.run("subscribe", row).rows[0][3])
 
-    def sit(self, jid: str, born: str, qos: str = "unacknowledged", *, forgive: str = "") -> list[Any]:
-        """Make a subscription known as part of a count; gives the answer."""
-        row = {"subid": subid(jid), "jid": jid, "qos": qos, "born": born, "forgive": forgive}
+    def sit(self, jid: str, born: str, qos: str = "unacknowledged", *, forgive: str = "", pool: str = "") -> list[Any]:
+        """Make a subscription known as part of a count, through a collection if of a `pool`; gives the answer."""
+        whose = below(pool, subid(jid)) if pool else subid(jid)
+        row = {"subid": whose, "jid": jid, "qos": qos, "born": born, "forgive": forgive, "pool": pool}
         found: list[Any] = self.run("sit", row).rows[0]
         return found
 
@@ -313,23 +335,28 @@ class Queue:
         """End a count."""
         return self.run("settle", {"subid": subid(jid), "born": born, "lent": lent})
 
-    def withdraw(self, most: int, jid: str = "", *, recall: str = "") -> list[list[Any]]:
+    def withdraw(self, most: int, jid: str = "", *, recall: str = "", pool: str = "") -> list[list[Any]]:
         """Take credit out; gives whose, of which count and how much."""
-        row = {"subid": jid and subid(jid), "most": most, "recall": recall}
-        return [gift[1:] for gift in self.run("withdraw", row).rows[0][1]]
+        row = {"subid": jid and subid(jid), "most": most, "recall": recall, "pool": pool}
+        return [gift[1:4] for gift in self.run("withdraw", row).rows[0][1]]
 
     def deposit(self, jid: str, born: str, amount: int, **fixed: Any) -> Answer:
-        """Put credit in."""
-        return self.run("deposit", {"subid": subid(jid), "born": born, "amount": amount}, **fixed)
+        """Put credit in, of a `pool` if one is named."""
+        pool = fixed.pop("pool", "")
+        whose = below(pool, subid(jid)) if pool else subid(jid)
+        return self.run("deposit", {"subid": whose, "born": born, "amount": amount}, **fixed)
 
     def credit(self, jid: str) -> int:
         """Give what of a subscriber's credit lies here."""
         line: Any = self.client.hget(self.key("subscribers"), subid(jid))
         return int(line.split()[0])
 
-    def unsubscribe(self, jid: str, *, release: str = "", kept: str = "", reason: str = "") -> Answer:
-        """Remove a subscription."""
-        return self.run("unsubscribe", {"subid": subid(jid), "release": release, "kept": kept, "reason": reason})
+    def unsubscribe(self, jid: str, *, release: str = "", kept: str = "", **more: str) -> Answer:
+        """Remove a subscription, of a `pool` if one is named."""
+        pool = more.pop("pool", "")
+        whose = below(pool, subid(jid)) if pool else subid(jid)
+        columns = {"reason": "", "lapsed": "", "born": "", **more}
+        return self.run("unsubscribe", {"subid": whose, "release": release, "kept": kept, **columns})
 
     def retract(self, jid: str, item: str, token: Any = "", **more: Any) -> Answer:
         """Retract an item."""
@@ -383,12 +410,18 @@ class Queue:
 
     def browse(self, *items: str, **fixed: Any) -> dict[str, str]:
         """Give the state of each item, in order."""
+        return {row[0]: row[1] for row in self.page(*items, **fixed)[0]}
+
+    def page(self, *items: str, **fixed: Any) -> tuple[list[Any], str]:
+        """Give the rows of a browse, and how far it has looked if that was not to the end."""
         answer = self.run("browse", *({"item": item} for item in items), **fixed)
-        return {row[0]: row[1] for row in answer.rows}
+        _count, reached, rows = answer.rows
+        assert bool(answer.more) == bool(reached)
+        return rows, reached
 
     def bodies(self) -> dict[str, str]:
         """Give the payload of each item."""
-        return {row[0]: row[4] for row in self.run("browse").rows}
+        return {row[0]: row[4] for row in self.page()[0]}
 
     def stats(self) -> dict[str, int]:
         """Count what the partition holds."""

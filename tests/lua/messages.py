@@ -1,5 +1,7 @@
 """Says the steps of an assured message in one line each. Knows the scripts' arguments; must not know what they decide."""
 
+from typing import Any
+
 from tests.lua.driver import T0
 from tests.lua.records import Records
 
@@ -27,4 +29,21 @@ def conclude(records: Records, name: str, nonce: str = "n1", *, after: int = 0, 
 def claimed(records: Records, name: str, *, after: int = 0) -> list[str]:
     """Begin a delivery."""
     found: list[str] = records.run("claim", now=T0 + after, name=name)
+    return found
+
+
+def reserve(records: Records, whose: str, nonce: str, *, after: int = 0, hold_ms: int = HOUR) -> list[Any]:
+    """Reserve an item of the node `jobs`."""
+    fixed = {name: limit for name, limit in LIMITS.items() if name != "remembered"}
+    name = named(whose, "jobs\0", "")
+    found: list[Any] = records.run(
+        "reserve", now=T0 + after, window_ms=HOUR, name=name, nonce=nonce, hold_ms=hold_ms, **fixed
+    )
+    return found
+
+
+def redeem(records: Records, name: str, record: str = "n1 d1 body", *, after: int = 0, **limits: int) -> list[str]:
+    """Bring the message of a reservation."""
+    fixed = {**LIMITS, **limits}
+    found: list[str] = records.run("redeem", now=T0 + after, window_ms=HOUR, name=name, record=record, **fixed)
     return found

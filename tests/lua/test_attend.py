@@ -68,3 +68,13 @@ def test_known_before(records: Records) -> None:
     assert attend(records, "subscribed", "1", "jobs") == ["ok", ["1 jobs"]]
     attend(records, "left", "1", "jobs")
     assert attend(records, "subscribed", "1", "jobs") == ["ok", []]
+
+
+def test_what_waits_for_approval(records: Records) -> None:
+    """P10, guarantee 6: what waits is listed apart, so that nobody leaves it with its presence, and within a bound."""
+    assert attend(records, "asked", "1", "a", most=1) == ["ok", []]
+    assert attend(records, "asked", "1", "a", most=1) == ["ok", []]
+    assert attend(records, "asked", "1", "b", most=1) == ["too-many"]
+    assert attend(records, "unavailable", "1") == ["ok", []]
+    attend(records, "answered", "1", "a")
+    assert attend(records, "asked", "1", "b", most=1) == ["ok", []]

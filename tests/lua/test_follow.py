@@ -85,11 +85,11 @@ def test_gap(unopened: Queue) -> None:
     unopened.open(queueing="0", keep_items=2)
     unopened.publish("a", "b", "c", "d")
     answer = unopened.follow(W1, 9, f">{T0}-0")
-    assert answer.rows == [["ok", 1, f"{T0}-0"]]
+    assert answer.rows == [["ok", 1, f"{T0}-0", 0]]
     assert [(one.item, one.stage) for one in answer.deliveries] == [("c", "gap"), ("d", "stream")]
     # What went was of before this one: nothing that it asks for is missing.
     answer = unopened.follow(W2, 9, f">{T0}-1")
-    assert answer.rows == [["ok", 0, f"{T0}-1"]]
+    assert answer.rows == [["ok", 0, f"{T0}-1", 0]]
     assert [(one.item, one.stage) for one in answer.deliveries] == [("c", "stream"), ("d", "stream")]
 
 
@@ -136,7 +136,7 @@ def test_known_and_reads_elsewhere(queue: Queue) -> None:
     """Without a start it is subscribed here and gets nothing; as a worker it does."""
     assert queue.follow(W1, 5, "").words == ["ok"]
     assert queue.publish("a").given == []
-    assert queue.run("options", {"subid": subid(W1)}).rows == [["ok", 5, "stream"]]
+    assert queue.run("options", {"subid": subid(W1)}).rows == [["ok", 5, "stream", 0]]
     assert queue.subscribe(W1, 1).given == [(W1, "a")]
 
 
@@ -150,7 +150,7 @@ def test_adjusted(log: Queue) -> None:
 def test_too_many(log: Queue) -> None:
     """The bound of subscribers is one for workers and readers."""
     log.follow(W1, 1)
-    row = {"subid": subid(W2), "jid": W2, "credit": 1, "start": "@latest"}
+    row = {"subid": subid(W2), "jid": W2, "credit": 1, "start": "@latest", "lease": 0}
     assert log.run("follow", row, max_subscribers=1).words == ["too-many-subscriptions"]
 
 

@@ -9,7 +9,7 @@ from tests.lua.records import Records
 def beat(records: Records, frontend: str, after_ms: int, *rows: tuple[str, str, int]) -> list[Any]:
     """Beat once, so long after the beginning; gives who has lapsed and what is due."""
     lines = [{"kind": kind, "name": name, "at": at} for kind, name, at in rows]
-    code, now, lapsed, due, _before = records.run(
+    code, now, lapsed, due, _before, _notices = records.run(
         "heartbeat", *lines, now=T0 + after_ms, frontend=frontend, lapse_ms=3_000, most=2
     )
     assert (code, now) == ("ok", T0 + after_ms)
@@ -54,3 +54,13 @@ def test_the_beat_before(records: Records) -> None:
         for at, frontend in ((0, "f1"), (500, "f1"), (600, "f2"), (1_000, "f1"))
     ]
     assert seen == ["0", str(T0), "0", str(T0 + 500)]
+
+
+def test_notices(records: Records) -> None:
+    """What others could not tell is taken by one frontend, bounded, the oldest first."""
+    records.client.rpush(records.key("notices"), "one", "two", "three")
+    taken = [
+        records.run("heartbeat", now=T0, frontend=frontend, lapse_ms=3_000, most=2)[5]
+        for frontend in ("f1", "f2", "f1")
+    ]
+    assert taken == [["one", "two"], ["three"], []]

@@ -13,7 +13,8 @@ from tests.lua.worded import W1, W2
 GIVE_BACK = frozenset(
     {"retract", "unlock", "renew", "expire", "bounce", "confirm", "unsubscribe", "handed", "purge", "resend", "delete", "attend",
      "heartbeat", "forget", "own", "claim", "conclude", "overdue",
-     "commit", "settle", "deposit", "withdraw", "hunger", "keep", "enlist"}
+     "commit", "settle", "deposit", "withdraw", "hunger", "keep", "enlist",
+     "consider", "dismiss", "stand", "release"}
 )  # fmt: skip
 """Operations that free memory or keep what is there alive: they run without any left."""
 

@@ -98,7 +98,7 @@ def test_locks_beyond_the_credit_are_not_replaced(parts: Parts) -> None:
     assert parted(parts, W1) == [0, 0, 0]
     for held in (2, 1):
         answer = one.run("retract", one.asked(W1, one.locks(W1)[0][0]))
-        assert answer.given == [] and answer.lending[5] == [subid(W1)], "whoever hears of it counts anew"
+        assert answer.given == [] and answer.lending[5] == [[subid(W1), ""]], "whoever hears of it counts anew"
         assert lowered(parts, 2) == [["ok", held]]
     two.retract(W1, two.locks(W1)[0][0])
     assert lowered(parts, 2) == [["ok", 0]]

@@ -45,14 +45,14 @@ def test_yields_what_is_freed(parts: Parts) -> None:
     born = seated(parts, W1, 1)
     bank.publish("a", "b")
     one.publish("c")
-    answer = bank.run("retract", bank.asked(W1, "a"), wants="1 0")
-    wanted, spare, locked, gifts, ended, owing = answer.lending
+    answer = bank.run("retract", bank.asked(W1, "a"), wants="1 0 -")
+    wanted, spare, locked, gifts, ended, owing, _ = answer.lending
     assert answer.given == [] and (wanted, spare, locked, ended, owing) == (1, 0, 0, [], [])
-    assert [(to, count, amount) for to, _, count, amount in gifts] == [("1", born, 1)]
+    assert [(to, count, amount) for to, _, count, amount, _ in gifts] == [("1", born, 1)]
     assert one.deposit(W1, born, 1).given == [(W1, "c")]
     # And back again, the other way.
-    answer = one.run("retract", one.asked(W1, "c"), wants="0 0")
-    assert [(to, amount) for to, _, _, amount in answer.lending[3]] == [("0", 1)]
+    answer = one.run("retract", one.asked(W1, "c"), wants="0 0 -")
+    assert [(to, amount) for to, _, _, amount, _ in answer.lending[3]] == [("0", 1)]
 
 
 def test_keeps_as_much_as_the_others_have(parts: Parts) -> None:
@@ -60,9 +60,9 @@ def test_keeps_as_much_as_the_others_have(parts: Parts) -> None:
     bank, _, _ = parts
     seated(parts, W1, 2)
     bank.publish(*"abcd")
-    kept = bank.run("retract", bank.asked(W1, "a"), wants="1 1")
+    kept = bank.run("retract", bank.asked(W1, "a"), wants="1 1 -")
     assert kept.lending[3] == [] and kept.given == [(W1, "c")]
-    given = bank.run("retract", bank.asked(W1, "b"), wants="0 0 1 0")
+    given = bank.run("retract", bank.asked(W1, "b"), wants="0 0 - 1 0 -")
     assert [gift[0] for gift in given.lending[3]] == ["1"]
 
 
@@ -70,5 +70,5 @@ def test_plain_nodes_say_nothing(queue: Queue) -> None:
     """A node of one partition has nothing to say of credit, and gives none away."""
     queue.subscribe(W1, 1)
     assert queue.publish("a", "b").lending == []
-    answer = queue.run("retract", queue.asked(W1, "a"), wants="1 0")
+    answer = queue.run("retract", queue.asked(W1, "a"), wants="1 0 -")
     assert answer.lending == [] and answer.given == [(W1, "b")]

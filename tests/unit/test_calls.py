@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from broker.model import commands, offsets
+from broker.model import commands, offsets, oversight, reading
 from broker.model.commands import Publish, Retract, Subscribe, Unlock
 from broker.model.names import Jid, Partition
 from broker.model.nodes import Affiliation, NodeRecord
@@ -16,11 +16,11 @@ from broker.model.qos import Qos, Stage
 from broker.model.results import Published, Refused, Retracted
 from broker.redis_core.calls import OF
 from broker.redis_core.calls.call import Reply, refused, subid
+from broker.redis_core.credit import Deposit, Join, Reach, Recount, Settle, Sit, Withdraw
 from broker.redis_core.internal import (
     EPOCH_NEXT,
     Attach,
     DeadLetter,
-    Deposit,
     Detach,
     Expire,
     Extent,
@@ -29,13 +29,10 @@ from broker.redis_core.internal import (
     Handed,
     KeepOne,
     Leave,
-    Recount,
     Resend,
-    Settle,
-    Sit,
     Subscribers,
-    Withdraw,
 )
+from broker.redis_core.parts import Admit, SurveyPart, TransferPart
 from broker.scripts.location import lua_directory
 from broker.scripts.source import script
 
@@ -56,14 +53,16 @@ SAMPLES: tuple[Any, ...] = (
     commands.Browse("n", ME, ("i",), 5),
     commands.Purge("n", ME),
     commands.Stats("n", ME),
-    commands.Commit("n", ME, 0, offsets.written(RECORD.partition(0), "5-0")),
-    commands.Read("n", ME, 0, "@earliest", 5),
+    reading.Commit("n", ME, 0, offsets.written(RECORD.partition(0), "5-0")),
+    reading.Read("n", ME, 0, "@earliest", 5),
     Follow("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "@latest", 0),
     Extent("n", ME, 0),
     DeadLetter("n", "i", "k", ME, b"e"),
     Find("n", ME, "i", 5, 1),
     Handed("n", "i1", "1-0"),
     Leave("n", ME),
+    Join("n", ME, "1", ME, Qos.ASSURED, "7", forgive=False, pool="5:all@i", incarnation="i"),
+    Reach("n", (Partition("n", "i", 0),), ()),
     Attach("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "g", EPOCH_NEXT, 0, 7, "moved"),
     Detach("n", ME, 0),
     KeepOne("n", ME, 0),
@@ -75,6 +74,10 @@ SAMPLES: tuple[Any, ...] = (
     Settle("n", "1", "7", 3),
     Withdraw("n", "", 3, recall=True),
     Deposit("n", "1", "7", 3),
+    oversight.Release("n", ME, ("i",)),
+    SurveyPart("n", ME, 0, ("i",), 5),
+    TransferPart("n", ME, 0, (("1-0", "i", "m"),)),
+    Admit("n", "i", "t", "k", ME, b"e"),
 )
 SHARED = {"now", "revision", "frontend", "sent", "number", "once_ms", "retry", "wants"}
 
@@ -85,7 +88,9 @@ def test_samples_are_all() -> None:
     elsewhere = set(get_args(commands.Command)) - OF.keys()
     assert {kind.__name__ for kind in elsewhere} == {
         "Presence", "Declare", "Configure", "Describe", "Affiliate", "Delete", "Nodes", "Hold", "Deliver", "Keep",
-        "Partitions",
+        "Partitions", "Subscriptions", "Affiliations", "ListSubscribers", "ManageSubscribers", "Approve", "ListPending",
+        "SendPending", "Survey", "Transfer", "Overview",
+        "Associate", "Dissociate", "Children", "Reserve", "Redeem",
     }  # fmt: skip
 
 
@@ -95,9 +100,9 @@ def test_arguments(sample: Any) -> None:
     call = OF[type(sample)]
     found = script(lua_directory(), call.script)
     fixed = call.fixed(sample, RECORD)
-    # A dead letter has its node's window and not the service's.
+    # A dead letter has its node's window, what is sent elsewhere one of its own, and not the service's.
     assert fixed.keys() - {"once_ms"} == set(found.arguments) - SHARED
-    assert ("once_ms" in fixed) == isinstance(sample, DeadLetter)
+    assert ("once_ms" in fixed) == isinstance(sample, DeadLetter | Admit)
     rows = [call.row(sample, RECORD)] if call.row else call.rows(sample, RECORD) if call.rows else []
     assert all(row.keys() == set(found.columns) for row in rows)
     assert bool(found.columns) == bool(rows)

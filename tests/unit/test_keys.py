@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from broker import keys
 from broker.model.names import Partition
 
-KINDS = {"hash", "stream", "zset", "set"}
+KINDS = {"hash", "stream", "zset", "set", "list"}
 HOLDERS = {"partition", "life", "node", "jid", "service", "qos"}
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.redis_core.internal import Deposit, Gift, Outcome, Withdraw, Withdrawn
+from broker.redis_core.credit import Deposit, Gift, Withdraw, Withdrawn
+from broker.redis_core.internal import Outcome
 from broker.redis_core.lending import DOUBTED, Lending
 
 COUNT = 300

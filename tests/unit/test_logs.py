@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 _PROGRAM = """
 import logging
 import structlog
@@ -20,9 +22,50 @@ except ZeroDivisionError:
 """
 
 
-def _lines(*, as_json: bool) -> list[str]:
+_LEAKS = """
+import structlog
+from frontends import logs
+
+logs.set_up(as_json={as_json}, secrets=["mellon", "s", "m\\u00e4\\"rz"])
+log = structlog.get_logger("stanzaq")
+
+
+def read(payload):
+    password = payload
+    return int(payload)
+
+
+try:
+    try:
+        read("PAYLOAD")
+    except ValueError as error:
+        raise ConnectionError("redis://u:mellon@h refuses mellon") from error
+except ConnectionError:
+    log.exception("failed", error="mellon", detail="m\\u00e4\\"rz")
+"""
+
+_FLOOD = """
+import structlog
+from frontends import logs
+
+logs.set_up(as_json={as_json})
+log = structlog.get_logger("stanzaq")
+clock = [1.0]
+logs.time.monotonic = lambda: clock[0]
+for _ in range(1_000):
+    log.info("refused", subscriber="mallory@x/a")
+for number in range(1_000):
+    log.info("refused", subscriber="mallory" + str(number))
+log.info("refused")
+log.info("something else")
+clock[0] = 2.5
+log.info("refused", subscriber="alice@x/a")
+"""
+
+
+def _lines(*, as_json: bool, program: str = _PROGRAM) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM.format(as_json=as_json)], capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", program.format(as_json=as_json)], capture_output=True, text=True, check=True, timeout=30
     )
     assert done.stdout == ""
     return done.stderr.splitlines()
@@ -42,3 +85,26 @@ def test_console() -> None:
     assert "serving" in lines[0]
     assert "domain=queue.example.org" in lines[0]
     assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_nothing_that_is_secret(as_json: bool) -> None:  # noqa: FBT001  (a parameter)
+    """A traceback has no values of variables and no text that quotes what could not be read; no secret is ever written."""
+    text = "\n".join(_lines(as_json=as_json, program=_LEAKS))
+    assert (
+        "ConnectionError" in text
+        and "refuses ***" in text
+        and "ValueError" in text
+        and "in read" in text.replace('"name": "read"', "in read")
+    )
+    assert "PAYLOAD" not in text and "mellon" not in text and "rz" not in text
+
+
+def test_a_flood() -> None:
+    """Of one event there are so many lines a second, fewer of one subscriber; the next line says how many were left out."""
+    lines = [json.loads(line) for line in _lines(as_json=True, program=_FLOOD)]
+    assert sum(line.get("subscriber") == "mallory@x/a" for line in lines) == 5
+    refused = [line for line in lines if line["event"] == "refused"]
+    assert len(refused) == 20 + 1
+    assert sum(line.get("suppressed", 0) for line in refused) == 2_001 - 20
+    assert any(line["event"] == "something else" for line in lines)

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.model.nodes import configured, restored, shown, stored
+from broker.model.fields import Option
+from broker.model.nodes import NodeRecord, configured, restored, shown, stored, unmet
 from broker.model.options import FORCED, MAX_ITEMS, OPTIONS, AccessModel, Dedupe, NodeConfig, PublishModel, WhenFull
 from broker.model.problems import MalformedRequest, Problem
 
@@ -12,6 +13,9 @@ configs = st.builds(
     NodeConfig,
     queueing=st.just(value=True),
     title=st.text(max_size=50),
+    description=st.text(max_size=50),
+    notify_delete=st.booleans(),
+    notify_config=st.booleans(),
     lock_seconds=st.integers(1, 43_200),
     max_deliveries=st.integers(0, 1_000),
     dead_letter_node=st.sampled_from(["", "n/dead", "elsewhere"]),
@@ -75,9 +79,57 @@ def test_refused(name: str, values: tuple[str, ...], problem: Problem) -> None:
 def test_accepted() -> None:
     """P23, PX2: forced fields at their value, both spellings of node-full, `max`, and what changes nothing."""
     fields = {name: (value,) for name, value in FORCED.items()}
-    fields |= {"FORM_TYPE": ("x",), "pubsub#notify_retract": ("0",), "pubsub#max_items": ("max",)}
+    fields |= {"pubsub#notify_retract": ("0",), "pubsub#max_items": ("max",)}
     fields |= {"pubsub#publish_full_node": ("retract-oldest",), "pubsub#deliver_payloads": ("true",)}
-    assert configured(NodeConfig(), fields) == NodeConfig(node_full=WhenFull.RETRACT_OLDEST)
+    assert configured(NodeConfig(), fields) == NodeConfig(node_full=WhenFull.RETRACT_OLDEST, notify_retract=False)
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+@pytest.mark.parametrize("values", [("\0" * 5_000,), ("-1" + "0" * 5_000,), ("a", "b")])
+def test_a_refusal_names_its_field(option: Option, values: tuple[str, ...]) -> None:
+    """P23: whatever is out of its range, no field fits it, and the sentence says which it is."""
+    for name in (option.name, *option.aliases):
+        with pytest.raises(MalformedRequest) as refused:
+            configured(NodeConfig(), {name: values})
+        assert option.name in refused.value.detail or name in refused.value.detail
+
+
+def test_partitions_are_never_fewer() -> None:
+    """E5: the reason is told."""
+    with pytest.raises(MalformedRequest, match="stanzaq#partitions: the node has 4 already") as refused:
+        configured(NodeConfig(partitions=4), {"stanzaq#partitions": ("3",)})
+    assert refused.value.problem is Problem.NOT_ACCEPTABLE
+
+
+@given(configs)
+def test_preconditions(config: NodeConfig) -> None:
+    """P18: a node as it is shown meets what is shown of it."""
+    record = NodeRecord("n", "i", 1, config)
+    assert unmet(record, {name: (value,) for name, value in shown("n", config).items()}) is None
+    assert unmet(record, {name: (value,) for name, value in FORCED.items()}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("pubsub#access_model", "whitelist"),
+        ("stanzaq#partitions", "1"),
+        ("stanzaq#dead_letter_node", ""),
+        ("pubsub#persist_items", "0"),
+        ("pubsub#queueing", "false"),
+    ],
+)
+def test_unmet_preconditions(name: str, value: str) -> None:
+    """P18: what a node is not is named."""
+    record = NodeRecord("n", "i", 1, NodeConfig(partitions=2))
+    assert unmet(record, {"stanzaq#ordered": ("0",), name: (value,)}) == name
+
+
+@pytest.mark.parametrize(("name", "value"), [("pubsub#nothing", "1"), ("pubsub#access_model", "roster")])
+def test_preconditions_that_nothing_meets(name: str, value: str) -> None:
+    """P18: a field that no node has is refused, and so is a value that it cannot have."""
+    with pytest.raises(MalformedRequest, match=name):
+        unmet(NodeRecord("n", "i", 1, NodeConfig()), {name: (value,)})
 
 
 def test_a_log_keeps_what_it_is_told() -> None:

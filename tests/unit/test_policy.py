@@ -3,9 +3,9 @@
 import pytest
 
 from broker.model import offsets
+from broker.model.access import Affiliate, Approve, ListSubscribers, ManageSubscribers, SendPending
 from broker.model.commands import (
     Adjust,
-    Affiliate,
     Bounce,
     Browse,
     Command,
@@ -17,7 +17,6 @@ from broker.model.commands import (
     Options,
     Publish,
     Purge,
-    Read,
     Renew,
     Retract,
     Stats,
@@ -30,8 +29,9 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, NodeConfig, PublishModel
 from broker.model.problems import Problem
 from broker.model.qos import Qos, Stage
+from broker.model.reading import Read
 from broker.redis_core.internal import Extent, Follow
-from broker.redis_core.policy import refusal
+from broker.redis_core.policy import refusal, visible
 
 ME, OTHER = Jid("me@x/1"), Jid("other@x/1")
 COMMANDS: dict[str, Command] = {
@@ -46,6 +46,10 @@ COMMANDS: dict[str, Command] = {
     "locks": Locks("n", ME),
     "browse": Browse("n", ME, (), 5),
     "stats": Stats("n", ME),
+    "list subscribers": ListSubscribers("n", ME),
+    "manage subscribers": ManageSubscribers("n", ME, ()),
+    "approve": Approve("n", ME, OTHER, "", allow=True),
+    "send pending": SendPending("n", ME),
     "describe": Describe("n", ME, as_owner=False),
     "configure": Configure("n", ME, {}),
     "affiliate": Affiliate("n", ME, {}),
@@ -53,7 +57,10 @@ COMMANDS: dict[str, Command] = {
     "delete": Delete("n", ME),
     "describe as owner": Describe("n", ME, as_owner=True),
 }
-OWNERS = {"configure", "affiliate", "purge", "delete", "describe as owner"}
+OWNERS = {
+    "configure", "affiliate", "purge", "delete", "describe as owner", "list subscribers", "manage subscribers", "approve",
+    "send pending",
+}  # fmt: skip
 READING = {"subscribe", "browse"}
 
 
@@ -73,11 +80,27 @@ def test_matrix() -> None:
     assert allowed(Affiliation.OUTCAST) == set()
 
 
+@pytest.mark.parametrize("model", [AccessModel.WHITELIST, AccessModel.AUTHORIZE])
 @pytest.mark.parametrize("standing", Affiliation)
-def test_whitelist(standing: Affiliation) -> None:
-    """P5, P6: on a whitelist node members, publishers and owners read, nobody else."""
-    reads = allowed(standing, NodeConfig(access_model=AccessModel.WHITELIST)) >= READING
+def test_closed_nodes(standing: Affiliation, model: AccessModel) -> None:
+    """P5, P6: where not everybody may, members, publishers and owners read, nobody else."""
+    reads = allowed(standing, NodeConfig(access_model=model)) >= READING
     assert reads == (standing in {Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER})
+
+
+def test_approval() -> None:
+    """P5: a subscription that only lacks an approval says so, and what else is wrong with it comes first."""
+    record = NodeRecord("n", "i", 1, NodeConfig(access_model=AccessModel.AUTHORIZE), {})
+    for command, problem in (
+        (Subscribe("n", ME, ME, 1), Problem.APPROVAL_REQUIRED),
+        (Subscribe("n", ME, ME, None), Problem.OPTIONS_REQUIRED),
+        (Subscribe("n", ME, OTHER, 1), Problem.JID_MISMATCH),
+        (Follow("n", ME, ME, 1, Qos.UNACKNOWLEDGED, "", 0), Problem.APPROVAL_REQUIRED),
+        (Follow("n", ME, ME, 1, Qos.UNACKNOWLEDGED, "", 1), Problem.PARTITION_NOT_FOUND),
+        (Browse("n", ME, (), 5), Problem.APPROVAL_REQUIRED),
+    ):
+        refused = refusal(command, record)
+        assert refused and refused.problem is problem
 
 
 @pytest.mark.parametrize("model", [PublishModel.OPEN, PublishModel.SUBSCRIBERS])
@@ -93,6 +116,27 @@ def test_payload() -> None:
     record = NodeRecord("n", "i", 1, NodeConfig(max_payload_bytes=4), {Jid("me@x"): Affiliation.OWNER})
     refused = refusal(COMMANDS["publish"], record)
     assert refused and refused.problem is Problem.PAYLOAD_TOO_BIG and "5" in refused.detail and "4" in refused.detail
+
+
+def test_preconditions() -> None:
+    """P18: a publish is refused when the node is configured otherwise, or nowhere like that, with the field's name."""
+    record = NodeRecord("n", "i", 1, NodeConfig(), {Jid("me@x"): Affiliation.OWNER})
+    for options, problem in (
+        ({"pubsub#access_model": ("open",)}, None),
+        ({"pubsub#access_model": ("whitelist",)}, Problem.PRECONDITION_NOT_MET),
+        ({"pubsub#none": ("1",)}, Problem.NOT_ACCEPTABLE),
+    ):
+        refused = refusal(Publish("n", ME, None, b"", 5, options=options), record)
+        assert (refused.problem if refused else None) is problem
+        assert refused is None or next(iter(options)) in refused.detail
+
+
+@pytest.mark.parametrize("standing", ["", *(member.value for member in Affiliation)])
+def test_lists_of_nodes(standing: str) -> None:
+    """P9: an outcast sees no node; a whitelist is seen by those who are on it."""
+    for model in ("", "open", "whitelist", "authorize"):
+        hidden = standing == "outcast" or (model == "whitelist" and standing in {"", "none"})
+        assert visible(standing, model) != hidden
 
 
 def test_streams() -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.settings import Address, LogFormat, NodeCreation, SettingsError, load
+from broker.address import Address
+from broker.settings import LogFormat, NodeCreation, SettingsError, load
 
 
 @pytest.fixture(autouse=True)

@@ -176,6 +176,7 @@ class Servers:
             "socket_timeout": _ANSWER_SECONDS,
             **options,
             "retry": Retry(NoBackoff(), 0),
+            "driver_info": None,
             "protocol": 2,
         }
         # redis_url reads for asyncio: whether there is a class of its own says whether it is TLS.

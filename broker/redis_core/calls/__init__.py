@@ -3,7 +3,7 @@
 A call that has a `row` is batched: commands of one batch share the fixed arguments and each has its own row and result.
 """
 
-from broker.model import commands
+from broker.model import commands, oversight, reading
 from broker.redis_core.calls.call import Call
 from broker.redis_core.calls.items import (
     bounce,
@@ -17,15 +17,18 @@ from broker.redis_core.calls.items import (
     retract,
     unlock,
 )
+from broker.redis_core.calls.owned import admit, release, survey, transfer
 from broker.redis_core.calls.owners import attach, detach, keep
 from broker.redis_core.calls.streams import commit, extent, follow, read
 from broker.redis_core.calls.sweeps import expire, purge, resend, stats, subscribers
 from broker.redis_core.calls.workers import (
     adjust,
     deposit,
+    join,
     leave,
     locks,
     options,
+    reach,
     recount,
     settle,
     sit,
@@ -33,10 +36,10 @@ from broker.redis_core.calls.workers import (
     unsubscribe,
     withdraw,
 )
+from broker.redis_core.credit import Deposit, Join, Reach, Recount, Settle, Sit, Withdraw
 from broker.redis_core.internal import (
     Attach,
     DeadLetter,
-    Deposit,
     Detach,
     Expire,
     Extent,
@@ -45,13 +48,10 @@ from broker.redis_core.internal import (
     Handed,
     KeepOne,
     Leave,
-    Recount,
     Resend,
-    Settle,
-    Sit,
     Subscribers,
-    Withdraw,
 )
+from broker.redis_core.parts import Admit, SurveyPart, TransferPart
 
 OF: dict[type, Call] = {
     commands.Publish: publish,
@@ -62,17 +62,21 @@ OF: dict[type, Call] = {
     commands.Bounce: bounce,
     commands.Confirm: confirm,
     commands.Subscribe: subscribe,
-    commands.Commit: commit,
-    commands.Read: read,
+    reading.Commit: commit,
+    reading.Read: read,
     commands.Adjust: adjust,
     commands.Options: options,
     commands.Unsubscribe: unsubscribe,
     commands.Locks: locks,
     commands.Purge: purge,
+    oversight.Release: release,
     commands.Stats: stats,
     Follow: follow,
     Extent: extent,
     DeadLetter: dead_letter,
+    Admit: admit,
+    SurveyPart: survey,
+    TransferPart: transfer,
     Find: find,
     Handed: handed,
     Leave: leave,
@@ -81,6 +85,8 @@ OF: dict[type, Call] = {
     KeepOne: keep,
     Recount: recount,
     Sit: sit,
+    Join: join,
+    Reach: reach,
     Settle: settle,
     Withdraw: withdraw,
     Deposit: deposit,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from broker import keys
 from broker.model.items import Delivery, OwnershipLost
 from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import NodeRecord
@@ -65,7 +66,7 @@ class Reply:
 
 def delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Delivery:
     """Read one of a reply's deliveries."""
-    jid, position, item, token, attempt, deadline, by, body, sequence, stage, key = row
+    jid, position, item, token, attempt, deadline, by, body, sequence, stage, key, *pool = row
     return Delivery(
         partition,
         position.decode(),
@@ -81,6 +82,7 @@ def delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Delive
         _STAGES[stage],
         key.decode(),
         partitioned=config.partitions > 1,
+        collection=collection(*pool),
     )
 
 
@@ -117,6 +119,30 @@ def subid(jid: str) -> str:
 def subids(jid: str) -> str:
     """Name the subscriptions that a sender may have: by its full JID, and by its bare one."""
     return f"{subid(jid)} {subid(bare(jid))}"
+
+
+_NAMES = 2**52
+
+
+def pool(collection: Partition) -> str:
+    """Name the pool of a collection, given its own partition, as scripts know it (lua/lib/pools.lua)."""
+    life = f"{collection.node}@{collection.incarnation}"
+    return f"{subid(life)}:{keys.escaped(life)}"
+
+
+def collection(pool: bytes = b"") -> str:
+    """Give the name of the collection that a pool is of, as a script names it; empty when it names none."""
+    return keys.unescaped(pool.decode().partition(":")[2].rpartition("@")[0])
+
+
+def below(pool: str, whose: str) -> str:
+    """Name in the leaves a subscription that `whose` names in the bank."""
+    return str((int(whose) + int(pool.partition(":")[0])) % _NAMES)
+
+
+def above(pool: str, whose: str) -> str:
+    """Name in the bank a subscription that `whose` names in the leaves."""
+    return str((int(whose) - int(pool.partition(":")[0])) % _NAMES)
 
 
 def token_text(token: int | None) -> str:

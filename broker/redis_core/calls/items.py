@@ -7,9 +7,10 @@ from broker.model.items import Listed
 from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, PublishModel
+from broker.model.positions import Place
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Done, Published, Refused, Renewed, Result, Retracted, Unlocked
-from broker.redis_core.calls.call import Call, Reply, Values, refused, subids, token_text
+from broker.redis_core.calls.call import Call, Reply, Values, collection, refused, subids, token_text
 from broker.redis_core.internal import DeadLetter, Find, Found
 
 _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
@@ -36,13 +37,14 @@ def _refused(code: bytes) -> Refused:
 
 def _denied(command: Retract | Unlock | Renew, code: bytes, record: NodeRecord) -> Refused:
     """Refuse what a holder may do; whoever has no access at all is not told what exists (§1.7 row 3)."""
-    closed = record.config.access_model is AccessModel.WHITELIST
+    closed = record.config.access_model is not AccessModel.OPEN
     if closed and code == b"item-not-found" and record.affiliation(bare(command.sender)) is Affiliation.NONE:
         return _refused(b"forbidden")
     return _refused(code)
 
 
-def _intake(_command: Any, record: NodeRecord) -> Values:
+def intake(_command: Any, record: NodeRecord) -> Values:
+    """Give the arguments that say what a node does with what comes in."""
     config = record.config
     return {
         "dedupe": config.dedupe.value,
@@ -67,7 +69,8 @@ def _publish_row(command: Publish, record: NodeRecord) -> Values:
     }
 
 
-def _published(_command: Any, reply: list[bytes], _record: NodeRecord) -> Result:
+def published(_command: Any, reply: list[bytes], _record: NodeRecord) -> Result:
+    """Read how an item was taken in."""
     code = reply[0]
     if code in {b"ok", b"duplicate"}:
         return Published(reply[1].decode(), duplicate=code == b"duplicate")
@@ -77,7 +80,7 @@ def _published(_command: Any, reply: list[bytes], _record: NodeRecord) -> Result
 
 
 def _dead_letter_intake(command: DeadLetter, record: NodeRecord) -> Values:
-    return {**_intake(command, record), "once_ms": record.config.dedupe_seconds * 1000}
+    return {**intake(command, record), "once_ms": record.config.dedupe_seconds * 1000}
 
 
 def _dead_letter_row(command: DeadLetter, _record: NodeRecord) -> Values:
@@ -115,13 +118,14 @@ def _unlock_row(command: Unlock, record: NodeRecord) -> Values:
 
 def _retracted(command: Retract, reply: list[bytes], record: NodeRecord) -> Result:
     if reply[0] in {b"ok", b"replayed"}:
-        return Retracted(Jid(reply[1].decode()) or None, replayed=reply[0] == b"replayed")
+        replayed = reply[0] == b"replayed"
+        return Retracted(Jid(reply[1].decode()) or None, replayed, collection(*reply[2:]))
     return _denied(command, reply[0], record)
 
 
 def _unlocked(command: Unlock, reply: list[bytes], record: NodeRecord) -> Result:
     if reply[0] in {b"ok", b"replayed"}:
-        return Unlocked(Jid(reply[1].decode()), replayed=reply[0] == b"replayed")
+        return Unlocked(Jid(reply[1].decode()), reply[0] == b"replayed", collection(*reply[2:]))
     return _denied(command, reply[0], record)
 
 
@@ -154,16 +158,27 @@ def _browse_rows(command: Browse, _record: NodeRecord) -> list[Values]:
     return [{"item": item_id} for item_id in command.item_ids]
 
 
+def _browse_page(command: Browse, _record: NodeRecord) -> Values:
+    return {
+        "limit": command.limit,
+        "max_bytes": BROWSE_BYTES,
+        "after": str(command.after or ""),
+        "before": str(command.before or ""),
+        "backwards": "1" if command.backwards else "",
+    }
+
+
 def _browsed(_command: Browse, reply: Reply, _record: NodeRecord) -> Result:
+    count, reached, rows = reply.rows
     items = tuple(
-        Listed(item.decode(), state.decode(), Jid(by.decode()), published, body)
-        for item, state, by, published, body in reply.rows
+        Listed(Place.parse(place.decode()), item.decode(), state.decode(), Jid(by.decode()), published, body)
+        for item, state, by, published, body, place in rows
     )
-    return Browsed(items, reply.more)
+    return Browsed(items, reply.more, count, Place.parse(reached.decode()) if reached else None)
 
 
-publish = Call("publish", _published, _intake, _publish_row)
-dead_letter = Call("publish", _published, _dead_letter_intake, _dead_letter_row)
+publish = Call("publish", published, intake, _publish_row)
+dead_letter = Call("publish", published, _dead_letter_intake, _dead_letter_row)
 retract = Call("retract", _retracted, row=_request_row)
 unlock = Call("unlock", _unlocked, row=_unlock_row)
 renew = Call("renew", _renewed, row=_holder_row)
@@ -174,6 +189,6 @@ find = Call("find", _found, row=_holder_row)
 browse = Call(
     "browse",
     _browsed,
-    lambda command, _record: {"limit": command.limit, "max_bytes": BROWSE_BYTES},
+    _browse_page,
     rows=_browse_rows,
 )

@@ -48,7 +48,7 @@ def _attached(command: Attach, reply: list[Any], _record: NodeRecord) -> Owned |
 
 
 def _detach_row(command: Detach, _record: NodeRecord) -> Values:
-    return {"subid": subid(command.jid), "release": "1", "kept": "", "reason": command.reason}
+    return {"subid": subid(command.jid), "release": "1", "kept": "", "reason": command.reason, "lapsed": "", "born": ""}
 
 
 def _detached(_command: Detach, reply: list[Any], _record: NodeRecord) -> Left:

@@ -3,11 +3,12 @@
 from typing import Any
 
 from broker.model import offsets
-from broker.model.commands import Commit, Read
 from broker.model.names import Jid
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
+from broker.model.reading import Commit, Read
 from broker.model.results import Done, Event, Refused, Replay, Result, Stream, Subscribed
 from broker.redis_core.calls.call import Call, Reply, Values, refused, subid, subids
+from broker.redis_core.calls.workers import LEASE_OVER
 from broker.redis_core.internal import Extent, Follow
 
 READ_BYTES = 262_144
@@ -16,6 +17,7 @@ READ_BYTES = 262_144
 _DETAILS = {
     b"not-subscribed": "you read no stream there",
     b"too-many-subscriptions": f"the node has {MAX_SUBSCRIBERS} subscribers, the most it may",
+    b"lease-over": LEASE_OVER,
     b"offset-not-found": "the offset lies in the future, or is of what was not sent to you",
 }
 
@@ -29,6 +31,7 @@ def _follow_row(command: Follow, record: NodeRecord) -> Values:
         "subid": subid(command.jid),
         "jid": command.jid,
         "credit": command.credit,
+        "lease": command.until_ms,
         "start": command.start and offsets.spelled(command.start, record.partition(command.partition)),
     }
 
@@ -40,7 +43,7 @@ def _followed(command: Follow, reply: list[Any], record: NodeRecord) -> Result:
     if command.start:
         offset = offsets.written(record.partition(command.partition), reply[2].decode())
         streams = (Stream(command.partition, offset, gap=bool(reply[1])),)
-    return Subscribed(command.jid, subid(command.jid), command.credit, reads=True, streams=streams)
+    return Subscribed(command.jid, subid(command.jid), command.credit, reads=True, streams=streams, until_ms=reply[3])
 
 
 def _commit_row(command: Commit, record: NodeRecord) -> Values:

@@ -5,6 +5,7 @@ from typing import Any
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.results import Counted, Done, Purged
+from broker.model.tree import Scope
 from broker.redis_core.calls.call import Call, Reply, Values
 from broker.redis_core.calls.items import MAX_BOUNCES
 from broker.redis_core.internal import Resend, Scanned, Subscribers
@@ -36,7 +37,12 @@ def _counted(_command: Any, reply: Reply, _record: NodeRecord) -> Counted:
 
 
 def _listed(_command: Subscribers, reply: Reply, _record: NodeRecord) -> Scanned:
-    return Scanned(reply.rows[0].decode(), jids=tuple(Jid(jid.decode()) for jid in reply.rows[1]))
+    scan, jids, scopes = reply.rows
+    return Scanned(
+        scan.decode(),
+        jids=tuple(Jid(jid.decode()) for jid in jids),
+        scopes=tuple(Scope.parse(scope.decode()) if scope else None for scope in scopes),
+    )
 
 
 expire = Call("expire", _expired, lambda _command, _record: {"max_bounces": MAX_BOUNCES})

@@ -4,18 +4,19 @@ from typing import Any
 
 from broker.model.commands import Adjust, Locks, Options, Subscribe, Unsubscribe
 from broker.model.items import Lock
-from broker.model.names import Jid
+from broker.model.names import Jid, Partition
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.problems import Problem
 from broker.model.qos import Qos
 from broker.model.results import Done, Held, Refused, Result, Subscribed
-from broker.redis_core.calls.call import Call, Values, refused, subid, subids
-from broker.redis_core.internal import (
-    Begun,
+from broker.model.tree import Kind, Scope
+from broker.redis_core.calls.call import Call, Reply, Values, refused, subid, subids
+from broker.redis_core.credit import (
     Deposit,
     Gift,
-    Leave,
-    Left,
+    Join,
+    Reach,
+    Reached,
     Recount,
     Sat,
     Settle,
@@ -24,15 +25,25 @@ from broker.redis_core.internal import (
     Withdraw,
     Withdrawn,
 )
+from broker.redis_core.internal import Begun, Leave, Left
+
+MOST_REACHED = 1_024
+"""Most partitions below a collection that its subscribers work on: each count of credit asks all of them."""
+
+WORK = Scope(Kind.ITEMS, 1)
+NEWS = Scope(Kind.NODES, 1)
+
+LEASE_OVER = "pubsub#expire lies in the past"
 
 DETAILS = {
     b"not-subscribed": "there is no such subscription",
+    b"lease-over": LEASE_OVER,
     b"options-invalid": "a stream is not confirmed by quality of service but by commits",
     b"too-many-subscriptions": f"the node has {MAX_SUBSCRIBERS} subscribers, the most it may",
 }
 
 
-def _row(command: Subscribe | Adjust, _record: NodeRecord) -> Values:
+def _row(command: Subscribe | Adjust, record: NodeRecord) -> Values:
     return {
         "subid": subid(command.jid),
         "jid": command.jid,
@@ -40,40 +51,58 @@ def _row(command: Subscribe | Adjust, _record: NodeRecord) -> Values:
         "credit": command.credit or 0,
         "qos": "" if command.qos is None else command.qos.value,
         "must": "1" if isinstance(command, Adjust) else "",
+        "scope": _scope(command, record),
+        "lease": "" if command.until_ms is None else command.until_ms,
     }
 
 
 def _recount_row(command: Recount, _record: NodeRecord) -> Values:
-    return {"subid": command.subid, "jid": "", "credit": "", "qos": "", "must": "1"}
+    return {"subid": command.subid, "jid": "", "credit": "", "qos": "", "must": "1", "lease": "", "scope": ""}
+
+
+def _scope(command: Subscribe | Adjust, record: NodeRecord) -> str:
+    """Say what of a collection is subscribed to: work for whoever gives credit, else news of its nodes (XEP-0248 §5.1)."""
+    if not record.config.collects:
+        return ""
+    if command.scope is None and isinstance(command, Subscribe):
+        return str(WORK if command.credit else NEWS)
+    return "" if command.scope is None else str(command.scope)
 
 
 def _subscribed(_command: Any, reply: list[Any], record: NodeRecord) -> Result | Begun:
     if reply[0] != b"ok":
         return refused(reply[0], DETAILS.get(reply[0], ""))
-    _code, credit, qos, born, jid = reply
-    subscribed = _granted(Jid(jid.decode()), credit, qos)
-    return subscribed if subscribed.reads or record.config.partitions == 1 else Begun(subscribed, born.decode())
+    _code, credit, qos, born, jid, until_ms, *scope = reply
+    subscribed = _granted(Jid(jid.decode()), credit, qos, until_ms, *scope)
+    alone = record.config.partitions == 1 and not record.config.collects
+    return subscribed if subscribed.reads or alone else Begun(subscribed, born.decode())
 
 
-def _granted(jid: Jid, credit: int, qos: bytes) -> Subscribed:
+def _granted(jid: Jid, credit: int, qos: bytes, until_ms: int, scope: bytes = b"") -> Subscribed:
     if qos == b"stream":
-        return Subscribed(jid, subid(jid), credit, reads=True)
-    return Subscribed(jid, subid(jid), credit, Qos(qos.decode()))
+        return Subscribed(jid, subid(jid), credit, reads=True, until_ms=until_ms)
+    within = Scope.parse(scope.decode()) if scope else None
+    return Subscribed(jid, subid(jid), credit, Qos(qos.decode()), scope=within, until_ms=until_ms)
 
 
 def _options(command: Options, reply: list[Any], _record: NodeRecord) -> Result:
     if reply[0] == b"ok":
-        return _granted(command.jid, reply[1], reply[2])
+        return _granted(command.jid, *reply[1:])
     return refused(reply[0], DETAILS.get(reply[0], ""))
 
 
 def _unsubscribe_row(command: Unsubscribe | Leave, _record: NodeRecord) -> Values:
-    gone = "1" if isinstance(command, Leave) else ""
+    gone = "1" if isinstance(command, Leave) and command.release else ""
+    whose = command.subid if isinstance(command, Leave) and command.subid else subid(command.jid)
+    born = command.born if isinstance(command, Leave) else ""
     # Whoever leaves in order closes what it owned; a connection that is lost is not closed by its owner (EX11).
-    return {"subid": subid(command.jid), "release": gone, "kept": gone, "reason": ""}
+    lapsed = "1" if isinstance(command, Leave) and command.lapsed else ""
+    return {"subid": whose, "release": gone, "kept": gone, "reason": "", "lapsed": lapsed, "born": born}
 
 
-def _left(_command: Unsubscribe | Leave, reply: list[Any], _record: NodeRecord) -> Left:
+def _left(_command: Unsubscribe | Leave, reply: list[Any], _record: NodeRecord) -> Left | Refused:
+    if reply[0] == b"superseded":
+        return refused(reply[0], "the subscription was renewed")
     return Left(reply[0] == b"ok", reply[1])
 
 
@@ -86,17 +115,18 @@ def _held(_command: Locks, reply: list[Any], record: NodeRecord) -> Held:
     return Held(tuple(Lock(item.decode(), token, attempt, of, deadline) for item, token, attempt, deadline in reply[1]))
 
 
-def _sit_row(command: Sit, _record: NodeRecord) -> Values:
+def _sit_row(command: Sit | Join, _record: NodeRecord) -> Values:
     return {
         "subid": command.subid,
         "jid": command.jid,
         "qos": command.qos.value,
         "born": command.born,
         "forgive": "1" if command.forgive else "",
+        "pool": command.pool if isinstance(command, Join) else "",
     }
 
 
-def _sat(_command: Sit, reply: list[Any], _record: NodeRecord) -> Sat | Refused:
+def _sat(_command: Sit | Join, reply: list[Any], _record: NodeRecord) -> Sat | Refused:
     return Sat(reply[1], owes=bool(reply[2])) if reply[0] == b"ok" else refused(reply[0])
 
 
@@ -109,7 +139,7 @@ def _settled(_command: Settle, reply: list[Any], _record: NodeRecord) -> Settled
 
 
 def _withdraw_row(command: Withdraw, _record: NodeRecord) -> Values:
-    return {"subid": command.subid, "most": command.most, "recall": "1" if command.recall else ""}
+    return {"subid": command.subid, "most": command.most, "recall": "1" if command.recall else "", "pool": command.pool}
 
 
 def _withdrawn(_command: Withdraw, reply: list[Any], _record: NodeRecord) -> Withdrawn:
@@ -117,8 +147,8 @@ def _withdrawn(_command: Withdraw, reply: list[Any], _record: NodeRecord) -> Wit
 
 
 def gift(row: list[Any]) -> Gift:
-    """Read one row of gifts; its first column, for whom, is the caller's."""
-    _to, whose, born, amount = row
+    """Read one row of gifts; its first column, for whom, and its last, of which pool, are the caller's."""
+    _to, whose, born, amount, _pool = row
     return Gift(whose.decode(), born.decode(), amount)
 
 
@@ -128,6 +158,16 @@ def _deposit_row(command: Deposit, _record: NodeRecord) -> Values:
 
 def _deposited(_command: Deposit, reply: list[Any], _record: NodeRecord) -> Done | Refused:
     return Done() if reply[0] == b"ok" else refused(reply[0])
+
+
+def _reach_rows(command: Reach, _record: NodeRecord) -> list[Values]:
+    gone = [{"partition": str(each), "gone": "1"} for each in command.gone]
+    return [*gone, *({"partition": str(each), "gone": ""} for each in command.partitions)]
+
+
+def _reached(_command: Reach, reply: Reply, _record: NodeRecord) -> Reached:
+    found = zip(reply.rows[::2], reply.rows[1::2], strict=True)
+    return Reached({int(number): Partition.parse(partition.decode()) for partition, number in found})
 
 
 def subid_refusal(command: Adjust | Options | Unsubscribe) -> Refused | None:
@@ -146,6 +186,8 @@ subscribe = Call("subscribe", _subscribed, bound, _row)
 adjust = Call("subscribe", _subscribed, bound, _row)
 recount = Call("subscribe", _subscribed, bound, _recount_row)
 sit = Call("sit", _sat, row=_sit_row)
+join = Call("sit", _sat, row=_sit_row)
+reach = Call("reach", _reached, lambda _command, _record: {"most": MOST_REACHED}, rows=_reach_rows)
 settle = Call("settle", _settled, row=_settle_row)
 withdraw = Call("withdraw", _withdrawn, row=_withdraw_row)
 deposit = Call("deposit", _deposited, row=_deposit_row)

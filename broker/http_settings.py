@@ -1,0 +1,80 @@
+"""The settings of the RESTful door: where it listens, whom it believes, how much it takes. Must not know the other settings."""
+
+import re
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic_settings import BaseSettings, NoDecode
+
+from broker.address import Address, read_address
+from broker.model.names import Jid, prepared
+from broker.model.options import MAX_PAYLOAD_BYTES
+
+_LINE: Final = re.compile(r"[^:\s/]+@[^:\s/]+:\$2[aby]\$[0-3][0-9]\$[./A-Za-z0-9]{53}")
+
+
+def _anonymous(value: object) -> object:
+    if isinstance(value, str) and ("@" not in value or any(mark in value for mark in "/ ")):
+        msg = f"{value[:80]!r} is not a bare JID"
+        raise ValueError(msg)
+    return prepared(value) if isinstance(value, str) else value
+
+
+def _passwords(value: SecretStr) -> SecretStr:
+    for number, line in enumerate(value.get_secret_value().splitlines(), 1):
+        # The line is not repeated: who writes a password by mistake must not find it in a log.
+        if line.strip() and not _LINE.fullmatch(line.strip()):
+            msg = f"line {number} is not JID:HASH with a bcrypt hash"
+            raise ValueError(msg)
+    return value
+
+
+def _keys(value: str) -> str:
+    if "://" in value[:8]:
+        url = urlsplit(value)
+        if url.scheme != "https" and url.hostname not in {"127.0.0.1", "::1", "localhost"}:
+            msg = "keys are fetched over https alone"
+            raise ValueError(msg)
+    elif value and not value.lstrip().startswith(("{", "-----BEGIN PUBLIC KEY-----")):
+        msg = "neither a URL nor a JWKS nor a public key in PEM"
+        raise ValueError(msg)
+    return value
+
+
+class HttpSettings(BaseSettings):
+    """All of them; the description of each says what to write."""
+
+    http_bind: Annotated[Address, NoDecode, BeforeValidator(read_address)] = Field(
+        default=Address("127.0.0.1", 8080), description="where to serve HTTP, e.g. 127.0.0.1:8080"
+    )
+    http_passwords: Annotated[SecretStr, AfterValidator(_passwords)] = Field(
+        default=SecretStr(""), description="lines of JID:HASH with hashes of `htpasswd -B`; not set: no passwords"
+    )
+    http_jwt_keys: Annotated[str, AfterValidator(_keys)] = Field(
+        default="",
+        description="what tokens are signed with: the https URL of a JWKS, or a JWKS or a public key in PEM itself; not"
+        " set: no tokens",
+    )
+    http_jwt_issuer: str = Field(default="", description="who issues the tokens, e.g. https://login.example.org")
+    http_jwt_audience: str = Field(default="", description="for whom the tokens are, e.g. stanzaq")
+    http_jwt_claim: str = Field(default="sub", description="the claim that has the bare JID, e.g. sub")
+    http_anonymous: Annotated[Jid | None, BeforeValidator(_anonymous)] = Field(
+        default=None, description="a bare JID for requests without credentials; not set: they are refused"
+    )
+    http_body_bytes: int = Field(
+        default=4_194_304, ge=MAX_PAYLOAD_BYTES, description="most bytes of a request's body, e.g. 4194304"
+    )
+    http_header_bytes: int = Field(
+        default=16_384, ge=1_024, le=1_048_576, description="most bytes of a request's headers, e.g. 16384"
+    )
+    http_slow_seconds: float = Field(
+        default=10.0,
+        gt=0,
+        le=3600,
+        description="seconds for the headers of a request, and as many for its body, e.g. 10",
+    )
+    http_rate: float = Field(
+        default=1000.0, ge=0, description="requests a second of one JID at one frontend, 0 for no limit, e.g. 1000"
+    )
+    http_connections: int = Field(default=1_000, ge=1, description="most connections at once, e.g. 1000")

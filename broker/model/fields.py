@@ -1,0 +1,74 @@
+"""What a configuration field is, and how each kind of value is read and shown. Pure; must not know any one field."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from broker.model.tree import NodeType
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One configuration field: its name on the wire, the attribute it sets, how it is read and shown.
+
+    It is of nodes of the type `on`, None: of all. One that takes `many` values has them with line ends between.
+    """
+
+    name: str
+    attribute: str
+    kind: str
+    label: str
+    read: Callable[[str], object]
+    choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    on: NodeType | None = NodeType.LEAF
+    many: bool = False
+
+    def show(self, config: object) -> str:
+        """Write the field's value as a form or a stored record holds it."""
+        value = getattr(config, self.attribute)
+        if isinstance(value, Enum):
+            return str(value.value)
+        if isinstance(value, bool):
+            return "1" if value else "0"
+        return "" if value is None else str(value)
+
+
+def boolean(text: str) -> bool:
+    """Read a yes or no."""
+    if text not in {"0", "1", "true", "false"}:
+        msg = "must be 0, 1, true or false"
+        raise ValueError(msg)
+    return text in {"1", "true"}
+
+
+def whole(low: int, high: int, *words: str) -> Callable[[str], int]:
+    """Make a reader of whole numbers between two bounds; any of these words is the upper one."""
+
+    def read(text: str) -> int:
+        if text in words:
+            return high
+        # Bounded before int(): a form may hold megabytes of digits, and int() is quadratic in them.
+        if not (text.isascii() and text.isdigit() and len(text) <= 18 and low <= int(text) <= high):
+            msg = f"must be a whole number from {low} to {high}"
+            raise ValueError(msg)
+        return int(text)
+
+    return read
+
+
+def text(limit: int) -> Callable[[str], str]:
+    """Make a reader of texts of up to so many bytes."""
+
+    def read(text: str) -> str:
+        if len(text.encode()) > limit:
+            msg = f"must be no longer than {limit} bytes"
+            raise ValueError(msg)
+        return text
+
+    return read
+
+
+def values(kind: type[Enum]) -> tuple[str, ...]:
+    """List what a field may be that is one of a kind."""
+    return tuple(str(member.value) for member in kind)

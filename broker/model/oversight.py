@@ -1,0 +1,54 @@
+"""What administrators and owners ask of the core beside what everybody may: commands like those of `broker.model.commands`."""
+
+from dataclasses import dataclass
+
+from broker.model.names import Jid
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Look closely at items as an owner: those named, or up to `limit` of all in the order of each partition's log.
+
+    `scan` is where an earlier survey has come to; empty begins.
+    """
+
+    node: str
+    sender: Jid
+    item_ids: tuple[str, ...]
+    limit: int
+    scan: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Send items that wait to another node, a step of them: those named, or of the next `limit` from `scan` on.
+
+    Without a `to` dead letters go back to where they died, and what is none stays; with a `reason` those alone that died of it.
+    """
+
+    node: str
+    sender: Jid
+    to: str | None
+    item_ids: tuple[str, ...]
+    reason: str
+    limit: int
+    scan: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """End locks as an owner, and tell who had them: of the items named, or of all that `holder` has, a bare or a full JID."""
+
+    node: str
+    sender: Jid
+    item_ids: tuple[str, ...]
+    holder: Jid | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Look at nodes in bulk, in order of creation: up to `limit` from the `first` on."""
+
+    sender: Jid
+    first: int
+    limit: int

@@ -1,0 +1,118 @@
+"""The tree of nodes (XEP-0248): collections contain nodes, leaves contain items. Pure rules; must not know how either is kept."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from broker.model.names import Jid
+from broker.model.problems import MalformedRequest, Problem
+
+DEPTH: Final = 8
+"""Most collections above a node: what is asked of a tree is asked of every level of it."""
+
+MAX_CHILDREN: Final = 500
+"""Most children of a collection: with the longest names their list is as large as a reply may be."""
+
+COLLECTION: Final = "pubsub#collection"
+CHILDREN: Final = "pubsub#children"
+
+
+class NodeType(Enum):
+    """What a node contains."""
+
+    LEAF = "leaf"
+    COLLECTION = "collection"
+
+
+class Kind(Enum):
+    """What a subscription to a collection is for (XEP-0248 §5.1)."""
+
+    ITEMS = "items"
+    NODES = "nodes"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What of a collection a subscription is for, and how many levels below it; `depth` None: all of them."""
+
+    kind: Kind
+    depth: int | None
+
+    def __str__(self) -> str:
+        """Write it as scripts keep it."""
+        return f"{self.kind.value} {'all' if self.depth is None else self.depth}"
+
+    @staticmethod
+    def parse(text: str) -> "Scope":
+        """Read what `str` wrote."""
+        kind, depth = text.split(" ")
+        return Scope(Kind(kind), None if depth == "all" else int(depth))
+
+    @property
+    def works(self) -> bool:
+        """It is for items, each of which goes to one subscriber."""
+        return self.kind is not Kind.NODES
+
+    def reaches(self, level: int) -> bool:
+        """Tell whether it is for nodes so many levels below the collection."""
+        return self.depth is None or level <= self.depth
+
+
+class Association(Enum):
+    """Who may associate nodes with a collection."""
+
+    ALL = "all"
+    OWNERS = "owners"
+    WHITELIST = "whitelist"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Where a node is to stand in the tree: below which collection (empty: the root) and above which nodes; None: as it does."""
+
+    parent: str | None = None
+    children: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Associate:
+    """Make a node the child of a collection, wherever it has been until now (XEP-0248 §6.4)."""
+
+    node: str
+    sender: Jid
+    child: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dissociate:
+    """Make a child of a collection one of the root (XEP-0248 §6.5)."""
+
+    node: str
+    sender: Jid
+    child: str
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """List the children of a collection; a leaf has none."""
+
+    node: str
+    sender: Jid
+
+
+def wished(options: Mapping[str, tuple[str, ...]]) -> tuple[Mapping[str, tuple[str, ...]], Wish]:
+    """Part what configures a node from where it is to stand; raises MalformedRequest."""
+    parent: str | None = None
+    if COLLECTION in options:
+        # The service shows the root as an empty value, and takes no value for the same.
+        parents = [name for name in options[COLLECTION] if name]
+        if len(parents) > 1:
+            raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"{COLLECTION} takes one value: the graph is a tree")
+        parent = parents[0] if parents else ""
+    children = None
+    if CHILDREN in options:
+        children = tuple(dict.fromkeys(name for name in options[CHILDREN] if name))
+    rest = {name: values for name, values in options.items() if name not in {COLLECTION, CHILDREN}}
+    return rest, Wish(parent, children)

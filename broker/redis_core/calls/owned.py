@@ -1,0 +1,92 @@
+"""Calls of a node's owners about its items: survey, transfer, release; and admit, a transfer's second step."""
+
+from typing import Any
+
+from broker.model.items import Grip, Seen
+from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
+from broker.model.oversight import Release
+from broker.model.results import Released, Transferred
+from broker.redis_core.calls.call import Call, Reply, Values, subid
+from broker.redis_core.calls.items import BROWSE_BYTES, intake, published
+from broker.redis_core.parts import Admit, SurveyedPart, SurveyPart, TransferPart
+
+TICKET_MS = 24 * 3_600_000
+"""For so long a transfer that was cut between its steps is known where it has arrived."""
+
+
+def _survey_arguments(command: SurveyPart, _record: NodeRecord) -> Values:
+    return {"past": command.after, "till": command.upto, "limit": command.limit, "max_bytes": BROWSE_BYTES}
+
+
+def _seen(row: list[Any], partition: int) -> Seen:
+    position, item, state, by, key, published_ms, body, attempts, until_ms, lock, holders = row
+    grip = None
+    if lock:
+        jid, token, since_ms, deadline_ms, frontend = lock
+        grip = Grip(Jid(jid.decode()), token, since_ms, deadline_ms, frontend.decode())
+    return Seen(
+        partition,
+        position.decode(),
+        item.decode(),
+        state.decode(),
+        Jid(by.decode()),
+        key.decode(),
+        published_ms,
+        body,
+        attempts,
+        until_ms,
+        grip,
+        tuple(Jid(jid.decode()) for jid in holders),
+    )
+
+
+def _surveyed(command: SurveyPart, reply: Reply, _record: NodeRecord) -> SurveyedPart:
+    come, found = reply.rows
+    return SurveyedPart(tuple(_seen(row, command.partition) for row in found), come.decode())
+
+
+def _transfer_rows(command: TransferPart, _record: NodeRecord) -> list[Values]:
+    return [{"position": position, "item": item, "to": to} for position, item, to in command.departures]
+
+
+def _transferred(_command: TransferPart, reply: Reply, _record: NodeRecord) -> Transferred:
+    return Transferred(sum(row[0] == b"ok" for row in reply.rows), {}, "")
+
+
+def _admit_intake(command: Admit, record: NodeRecord) -> Values:
+    return {**intake(command, record), "once_ms": TICKET_MS}
+
+
+def _admit_row(command: Admit, _record: NodeRecord) -> Values:
+    return {
+        "item": command.item_id,
+        "key": command.key,
+        "by": command.publisher,
+        "body": command.envelope,
+        "once": command.ticket,
+    }
+
+
+def _release_rows(command: Release, _record: NodeRecord) -> list[Values]:
+    return [{"item": item_id} for item_id in command.item_ids]
+
+
+def _released(_command: Release, reply: Reply, _record: NodeRecord) -> Released:
+    return Released(*reply.rows)
+
+
+survey = Call(
+    "survey",
+    _surveyed,
+    _survey_arguments,
+    rows=lambda command, _record: [{"item": item_id} for item_id in command.item_ids],
+)
+transfer = Call("transfer", _transferred, rows=_transfer_rows)
+admit = Call("admit", published, _admit_intake, _admit_row)
+release = Call(
+    "release",
+    _released,
+    lambda command, _record: {"subid": subid(command.holder) if command.holder else ""},
+    rows=_release_rows,
+)

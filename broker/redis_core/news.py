@@ -1,0 +1,65 @@
+"""What a change of a node means above it in the tree: pools count anew, and who wants news of nodes is told (XEP-0248 §4.3.2).
+
+Must not know what has changed, or how credit is counted.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from broker.model.items import Notice, TreeEvent
+from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
+from broker.model.tree import Kind, Scope
+from broker.redis_core.internal import Scanned, Subscribers
+from broker.redis_core.tree import Tree
+
+
+class News:
+    """Brings changes to where they matter."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        read: Callable[[str], Awaitable[NodeRecord | None]],
+        ask: Callable[[Any], Awaitable[Any]],
+        recount: Callable[[str], Awaitable[None]],
+        notify: Callable[[Notice], None],
+    ) -> None:
+        """Have the credit of a collection's subscribers counted by `recount`, and tell them by `notify`."""
+        self._tree = tree
+        self._read = read
+        self._ask = ask
+        self._recount = recount
+        self._notify = notify
+
+    async def recount(self, *records: NodeRecord) -> None:
+        """Let the pools of collections above have what has become of a node: now it may be a part of them, or none any more."""
+        above = {each.name: each for record in records for each in await self._tree.above(record)}
+        await self.recount_all(tuple(above.values()))
+
+    async def recount_all(self, collections: Sequence[NodeRecord]) -> None:
+        """Count the credit of all who are subscribed to these."""
+        for each in collections:
+            await self._recount(each.name)
+
+    async def tell(self, record: NodeRecord, *, came: bool) -> None:
+        """Tell those who want news of the collections above that a node came there or went."""
+        for level, collection in enumerate(await self._tree.above(record), 1):
+            for jid, scope in (await self.scopes(collection.name)).items():
+                if scope and scope.kind is not Kind.ITEMS and scope.reaches(level):
+                    self._notify(TreeEvent(collection.name, jid, record.parent, record.name, came))
+
+    async def scopes(self, node: str) -> dict[Jid, Scope | None]:
+        """List who is subscribed: who shares the node stands in every partition, an owner in its own alone."""
+        record = await self._read(node)
+        found: dict[Jid, Scope | None] = {}
+        for partition in () if record is None else record.partitions:
+            scan, ended = "0", False
+            while not ended:
+                part = await self._ask(Subscribers(node, scan, partition.number))
+                if not isinstance(part, Scanned):
+                    return found
+                found |= dict(zip(part.jids, part.scopes, strict=True))
+                scan = part.scan
+                ended = scan == "0"
+        return found

@@ -1,0 +1,79 @@
+"""What a node may be: judged before anything is made or changed. Must not know how either is done."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from broker.model.commands import Declare
+from broker.model.names import NODE_NAME_BYTES, Jid, bare
+from broker.model.nodes import Affiliation, NodeRecord, configured
+from broker.model.options import NodeConfig
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Refused
+from broker.model.tree import Wish, wished
+
+_NAMES = f"a node's name has 1 to {NODE_NAME_BYTES} printable bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Who may create nodes and what a node is when its maker does not say."""
+
+    admins: frozenset[Jid]
+    admins_only: bool
+    default_queueing: bool
+
+
+class Terms:
+    """Judges what nodes are wished to be."""
+
+    def __init__(self, rules: Rules, read: Callable[[str], Awaitable[NodeRecord | None]]) -> None:
+        """Judge by `rules`, and by the nodes that there are."""
+        self._rules = rules
+        self._read = read
+
+    def wanted(self, command: Declare, node: str) -> tuple[NodeConfig, Wish] | Refused:
+        """Judge what a new node is to be, and where it is to stand."""
+        if self._rules.admins_only and bare(command.sender) not in self._rules.admins:
+            return Refused(Problem.FORBIDDEN, "only administrators may create nodes here")
+        if not _nameable(node):
+            return Refused(Problem.NODE_NAME_INVALID, _NAMES)
+        try:
+            options, wish = wished(command.options)
+            config = configured(replace(NodeConfig(), queueing=self._rules.default_queueing), options)
+        except MalformedRequest as wrong:
+            return Refused(wrong.problem, wrong.detail)
+        # A collection is neither a queue nor a log: what it does not say is as in every other.
+        return (replace(config, queueing=True) if config.collects else config), wish
+
+    async def misdirected(self, node: str, config: NodeConfig, sender: Jid) -> Refused | None:
+        """Refuse dead letters into a node that is not the sender's: they would flood it, or tell its owner what they say."""
+        target = config.dead_letters_of(node)
+        if target == node:
+            return Refused(Problem.NOT_ACCEPTABLE, "a node cannot take its own dead letters")
+        if target is not None and not _nameable(target):
+            # The default is longer than the node's own name.
+            return Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#dead_letter_node is no name for a node: {_NAMES}")
+        taker = None if target is None else await self._read(target)
+        if taker is not None and taker.config.collects:
+            return Refused(Problem.NOT_ACCEPTABLE, f"the node for dead letters, {target!r}, is a collection")
+        if taker is None or taker.affiliation(sender) is Affiliation.OWNER:
+            return None
+        return Refused(
+            Problem.NOT_ACCEPTABLE,
+            f"the node for dead letters, {target!r}, is another's: name one of yours in stanzaq#dead_letter_node",
+        )
+
+
+def converted(before: NodeConfig, after: NodeConfig) -> Refused | None:
+    """Refuse to make events of a queue's items, or work of a log's events, or either of nodes."""
+    if before.collects is not after.collects:
+        return Refused(Problem.TREE_INVALID, "a leaf stays a leaf and a collection a collection: make another node")
+    if before.queueing == after.queueing:
+        return None
+    return Refused(
+        Problem.NOT_ACCEPTABLE, "pubsub#queueing: a queue stays a queue and a log stays a log, so make another node"
+    )
+
+
+def _nameable(node: str) -> bool:
+    return 0 < len(node.encode()) <= NODE_NAME_BYTES and node.isprintable()

@@ -1,0 +1,141 @@
+"""The commands that are not one partition's own, each with the part of the core that carries it out.
+
+Makes these parts and joins them. Must not know when a command comes, nor who waits for its outcome.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from broker.model import access, commands, oversight, reservations
+from broker.model import tree as tree_model
+from broker.model.commands import Command, Subscribe
+from broker.model.items import Notice
+from broker.model.results import Result
+from broker.redis_core.approvals import Approvals
+from broker.redis_core.assured import Assured
+from broker.redis_core.attendance import Attendance
+from broker.redis_core.browsing import browse
+from broker.redis_core.directory import Directory
+from broker.redis_core.internal import Ask, LaneCommand
+from broker.redis_core.listing import Catalogue
+from broker.redis_core.lists import Lists
+from broker.redis_core.nodes import NodeWork
+from broker.redis_core.owners import Around, Owners, owns
+from broker.redis_core.pending import PendingList
+from broker.redis_core.roster import Roster
+from broker.redis_core.server import Server
+from broker.redis_core.surveys import Surveys
+from broker.redis_core.terms import Rules
+from broker.redis_core.transfers import Transfers
+from broker.redis_core.tree import Tree
+from broker.settings import NodeCreation, Settings
+
+Work = Callable[[Any], Coroutine[Any, Any, Result]]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """What works call upon: `begin` gives a command its place among its sender's now, `ask` awaits it as well.
+
+    `submit` takes what a door might ask. `changed` hears of a node whose record is another now, `forget` of one whose record
+    is to be read anew, `recount` of one with more partitions.
+    """
+
+    begin: Callable[[LaneCommand], asyncio.Future[Any]]
+    ask: Ask
+    submit: Callable[[Command], Awaitable[Result]]
+    changed: Callable[[str], None]
+    forget: Callable[[str], None]
+    recount: Callable[[str], Awaitable[None]]
+
+
+class Works:
+    """The parts, and who does what."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  (what they work with)
+        self,
+        server: Server,
+        directory: Directory,
+        tree: Tree,
+        settings: Settings,
+        core: Around,
+        calls: Calls,
+        notify: Callable[[Notice], None],
+    ) -> None:
+        """Make them; `notify` tells those whom a change concerns."""
+        admins = frozenset(settings.admins)
+        rules = Rules(admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing)
+        roster, pending = Roster(server), PendingList(server, directory)
+        self._calls = calls
+        self.owners = Owners(core, roster, directory, calls.ask, calls.forget)
+        self.attendance = Attendance(directory, calls.ask, self.owners.left, notify)
+        lists = Lists(server, directory, roster, pending, admins=admins, ask=calls.ask)
+        self.approvals = Approvals(
+            directory,
+            pending,
+            lists,
+            admins=admins,
+            subscribe=lambda command: self._subscription(command)(),
+            remove=self.attendance.remove,
+            notify=notify,
+        )
+        self.nodes = NodeWork(
+            directory,
+            tree,
+            rules=rules,
+            ask=calls.ask,
+            changed=calls.changed,
+            recount=calls.recount,
+            notify=notify,
+            remove=self.attendance.remove,
+            pending=self.approvals,
+        )
+        self.approvals.nodes = self.nodes
+        self.assured = Assured(server, settings, calls.submit, self.nodes.admits)
+        catalogue = Catalogue(server, directory, tree, admins)
+        surveys = Surveys(directory, rules, calls.ask)
+        self.transfers = Transfers(directory, rules, calls.ask, surveys)
+        self.of: dict[type, Work] = {
+            commands.Hold: self.assured.hold,
+            commands.Deliver: self.assured.deliver,
+            reservations.Reserve: self.assured.reserve,
+            reservations.Redeem: self.assured.redeem,
+            commands.Subscribe: lambda command: self.approvals.subscribe(command, self._subscription(command)),
+            commands.Unsubscribe: lambda command: self.approvals.unsubscribe(
+                command, partial(self.attendance.unsubscribe, command, calls.begin(command))
+            ),
+            commands.Options: lambda command: self.owners.options(command, calls.begin(command)),
+            commands.Keep: self.owners.keep,
+            commands.Presence: self.attendance.presence,
+            access.Subscriptions: lists.subscriptions,
+            access.Affiliations: lists.affiliations,
+            access.ListSubscribers: lists.subscribers,
+            access.ManageSubscribers: self.approvals.manage,
+            access.Approve: self.approvals.approve,
+            access.ListPending: self.approvals.pending,
+            access.SendPending: self.approvals.send,
+            access.Affiliate: self.nodes.affiliate,
+            commands.Declare: self.nodes.declare,
+            commands.Configure: self.nodes.configure,
+            commands.Describe: self.nodes.describe,
+            commands.Delete: self.nodes.delete,
+            commands.Purge: self.nodes.purge,
+            tree_model.Associate: self.nodes.placement.associate,
+            tree_model.Dissociate: self.nodes.placement.dissociate,
+            tree_model.Children: catalogue.children,
+            commands.Nodes: catalogue.page,
+            commands.Browse: lambda command: browse(command, calls.begin(command), calls.ask),
+            oversight.Release: self.nodes.release,
+            oversight.Survey: surveys.survey,
+            oversight.Overview: surveys.overview,
+            oversight.Transfer: self.transfers.transfer,
+        }
+
+    def _subscription(self, command: Subscribe) -> Callable[[], Awaitable[Result]]:
+        """Give a subscription its place among its sender's commands, and what waits for it."""
+        if owns(command):
+            return partial(self.owners.subscribe, command, self.attendance.subscribe)
+        return partial(self.attendance.subscribe, command, self._calls.begin(command))

@@ -1,0 +1,24 @@
+#!lua
+-- Note a subscription that waits for an owner's approval, with what it asks for. Of one bare JID there are up to
+-- `most_each`: its own oldest gives way, lest one who comes back under ever new resources fills the list. Answers how many of it
+-- waited already, and who gave way.
+-- KEYS: node pending
+-- ARGV: now incarnation jid wish most most_each
+-- RETURNS: ok gone pending-subscription too-many
+-- WRITES: pending
+--- @include clock jids
+if redis.call('HGET', key.node, 'incarnation') ~= arg.incarnation then return {'gone'} end
+if redis.call('HEXISTS', key.pending, arg.jid) == 1 then return {'pending-subscription'} end
+local lines, own, oldest, age = redis.call('HGETALL', key.pending), 0, '', math.huge
+for i = 1, #lines, 2 do
+  local since = tonumber(string.match(lines[i + 1], '^%d+'))
+  if jids.bare(lines[i]) == jids.bare(arg.jid) then
+    own = own + 1
+    if since < age then oldest, age = lines[i], since end
+  end
+end
+local full = own >= tonumber(arg.most_each)
+if not full and #lines / 2 >= tonumber(arg.most) then return {'too-many'} end
+if full then redis.call('HDEL', key.pending, oldest) end
+redis.call('HSET', key.pending, arg.jid, string.format('%.0f 0 %s', clock.now(), arg.wish))
+return {'ok', own, full and oldest or ''}

@@ -1,0 +1,44 @@
+-- Leases: until when a subscription lasts that has an end. The node's first partition knows of all of them; a time is in ms, 0
+-- is no end, and the empty text leaves it as it is.
+-- NEEDS: leases
+--- @include partition subscriptions
+local leases = {MOST_MS = 2592000000, MOST = 200, AGAIN_MS = 1000}
+
+-- Whether a subscription would be over as it begins.
+function leases.over(lease)
+  return lease ~= '' and lease ~= '0' and tonumber(lease) <= partition.now
+end
+
+-- Gives until when it is granted: a wish for more than MOST_MS is cut down to that (XEP-0060 §12.18).
+function leases.put(subid, lease)
+  if lease == '0' then
+    redis.call('ZREM', key.leases, subid)
+  elseif lease ~= '' then
+    redis.call('ZADD', key.leases, math.min(tonumber(lease), partition.now + leases.MOST_MS), subid)
+  end
+  return leases.of(subid)
+end
+
+function leases.of(subid)
+  return tonumber(redis.call('ZSCORE', key.leases, subid) or 0)
+end
+
+function leases.ended(subid)
+  local ends = leases.of(subid)
+  return ends > 0 and ends <= partition.now
+end
+
+-- Notices of those that are over. They stay until whoever is told has ended them everywhere, so that a crash forgets none.
+function leases.lapsed()
+  local found = redis.call('ZRANGEBYSCORE', key.leases, '-inf', partition.now, 'LIMIT', 0, leases.MOST)
+  for i, subid in ipairs(found) do found[i] = {'lapsed', subscriptions.get(subid).jid} end
+  return found
+end
+
+-- When to look again: `due` or sooner. What is being ended is looked for again, but not all the time.
+function leases.next(due)
+  local first = redis.call('ZRANGE', key.leases, 0, 0, 'WITHSCORES')[2]
+  if not first then return due end
+  local at = tonumber(first) > partition.now and tonumber(first) or partition.now + leases.AGAIN_MS
+  return (due == 0 or at < due) and at or due
+end

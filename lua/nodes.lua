@@ -1,0 +1,23 @@
+#!lua flags=no-writes
+-- Name nodes in order of creation, `count` of them: those after one, or from the number `index` on, or with `backwards` the last
+-- before one, or of all. Answers the number of the first one, how many nodes there are, and the names.
+-- KEYS: names
+-- ARGV: after before backwards index count
+-- RETURNS: ok item-not-found
+-- WRITES:
+local function rank(name)
+  return redis.call('ZRANK', key.names, name)
+end
+
+local all, count, first, beyond = redis.call('ZCARD', key.names), tonumber(arg.count), nil, nil
+if arg.backwards == '1' then
+  beyond = arg.before == '' and all or rank(arg.before)
+  first = beyond and math.max(0, beyond - count)
+else
+  first = arg.after == '' and tonumber(arg.index) or rank(arg.after)
+  if first and arg.after ~= '' then first = first + 1 end
+  beyond = first and first + count
+end
+if not first then return {'item-not-found'} end
+-- A range that ends at -1 would be all of it.
+return {'ok', first, all, beyond > first and redis.call('ZRANGE', key.names, first, beyond - 1) or {}}

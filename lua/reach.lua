@@ -1,0 +1,20 @@
+#!lua
+-- Note in the bank of a pool the partitions that its credit may lie in, each under a number that no other has; those that are
+-- gone for good are forgotten. Answers all that are noted.
+-- KEYS: meta leaves
+-- ARGV: now revision most | partition gone
+-- RETURNS: ok stale gone deleted
+-- WRITES: meta leaves
+--- @include partition
+local refusal = partition.load()
+if refusal then return refusal end
+local room = tonumber(arg.most) - redis.call('HLEN', key.leaves)
+for _, row in ipairs(rows) do
+  if row.gone ~= '' then
+    room = room + redis.call('HDEL', key.leaves, row.partition)
+  elseif room > 0 and redis.call('HEXISTS', key.leaves, row.partition) == 0 then
+    redis.call('HSET', key.leaves, row.partition, redis.call('HINCRBY', key.meta, 'reached', 1))
+    room = room - 1
+  end
+end
+return {'ok', redis.call('HGETALL', key.leaves), {}, {}, {}, 0, 0, partition.token}

@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- End locks by an owner's word: those of the items named, or all that a subscriber holds, a bounded part of these per call.
+-- Answers how many have ended and how many of that subscriber's are left. Who held them is told, and is fenced out.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
+-- ARGV: now revision frontend sent number retry wants subid | item
+-- RETURNS: ok stale gone deleted
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
+--- @include finish
+local refusal = partition.load()
+if refusal then return refusal end
+local CHUNK, ids, notices, wanted = 300, {}, {}, {}
+for i, row in ipairs(rows) do
+  ids[i], wanted[row.item] = row.item, true
+end
+local places = {}
+if arg.subid ~= '' then
+  places = redis.call('ZRANGEBYSCORE', key.held, arg.subid, arg.subid, 'LIMIT', 0, CHUNK)
+else
+  for _, position in ipairs(items.find(ids)) do places[#places + 1] = position or nil end
+end
+for _, flight in ipairs(flights.at(places)) do
+  -- Once each, whatever ids were said twice.
+  if flight and (arg.subid ~= '' or wanted[flight.item]) then
+    wanted[flight.item] = nil
+    ending.release(flight, 'released', {reason = 'forced'})
+    notices[#notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token)}
+  end
+end
+writes.flush()
+local left = arg.subid ~= '' and credit.held(arg.subid) or 0
+return finish.reply({ending.freed, left}, notices, ending.freed)

@@ -1,0 +1,67 @@
+#!lua flags=no-writes
+-- Look at items one by one with all that is known of each: those named by rows, or those after a position up to another in
+-- the order of the log, `limit` entries of it at most and about `max_bytes` of payload. Answers up to where it has come, too;
+-- empty at the end.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines subscribers history handover keyed blocked heads
+-- ARGV: now revision number past till limit max_bytes | item
+-- RETURNS: ok stale gone deleted
+-- WRITES:
+--- @include partition items flights subscriptions history ordering
+local refusal = partition.load()
+if refusal then return refusal end
+local limit, bytes, found, come = tonumber(arg.limit), 0, {}, arg.past
+
+local function lock(flight)
+  local frontend = flights.sender(flight.line)
+  local since = string.match(flight.line, '^[^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ ([^ ]+) ')
+  return {flight.jid, tonumber(flight.token), tonumber(since),
+    tonumber(redis.call('ZSCORE', key.deadlines, flight.position) or 0), frontend}
+end
+
+-- An item that is locked or on its way has no place among those that wait.
+local function state(position, flight)
+  if flight then return entries.get(flight.log_id), 'locked', 0 end
+  if redis.call('HEXISTS', key.handover, position) == 1 then return entries.current(position), 'dying', 0 end
+  if partition.log_only then return entries.get(position), 'kept', 0 end
+  local delayed = tonumber(redis.call('ZSCORE', key.delayed, position) or 0)
+  return items.waiting(position), delayed > 0 and 'delayed' or 'waiting', delayed
+end
+
+-- Who held it before by JID, as far as they are still subscribed.
+local function holders(past)
+  local jids = {}
+  for _, subid in ipairs(past.holders) do
+    local subscriber = subscriptions.get(subid)
+    jids[#jids + 1] = subscriber and subscriber.jid or nil
+  end
+  return jids
+end
+
+local function look(position, wanted)
+  local flight = flights.at({position})[1]
+  local entry, how, until_ms = state(position, flight)
+  local name = entry and (flight and flight.item or items.name(position, entry))
+  if not entry or (wanted and name ~= wanted) then return end
+  local past = history.of(position)
+  bytes = bytes + #entry.body
+  found[#found + 1] = {position, name, how, entry.by, entry.key, tonumber((positions.split(entry.log_id))), entry.body,
+    flight and tonumber(flight.attempt) or past.attempts, until_ms, flight and lock(flight) or {}, holders(past)}
+end
+
+if #rows > 0 then
+  local ids = {}
+  for i, row in ipairs(rows) do ids[i] = row.item end
+  for i, position in ipairs(items.find(ids)) do
+    if position then look(position, ids[i]) end
+  end
+  return {'ok', {'', found}, {}, {}, {}, 0, 0, partition.token}
+end
+for _ = 1, limit do
+  if bytes >= tonumber(arg.max_bytes) then break end
+  -- One by one: what is read past the bound of bytes would be read in vain.
+  local raw = redis.call('XRANGE', key.log, '(' .. come, arg.till, 'COUNT', 1)[1]
+  come = raw and raw[1] or ''
+  if not raw then break end
+  look(come)
+end
+return {'ok', {come, found}, {}, {}, {}, 0, 0, partition.token}

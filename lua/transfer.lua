@@ -1,0 +1,33 @@
+#!lua
+-- Let items that wait leave for other nodes, each by its position and id: it is on its way (`handover`) until it has arrived.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
+-- ARGV: now revision frontend sent number retry wants | position item to
+-- RETURNS: ok stale gone deleted | ok item-not-found
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
+--- @include finish items
+local refusal = partition.load()
+if refusal then return refusal end
+local results = {}
+
+-- No JID begins with this mark: in a record of `handover` it tells a node from the last holder of a dead letter.
+local function leave(row, entry)
+  local position, attempts = row.position, history.of(row.position).attempts
+  entry.item = items.name(position, entry)
+  if positions.after(position, partition.cursor) then
+    -- The cursor has yet to come by: the item goes on as an entry that the cursor passes over.
+    position = entries.append(entry, row.position)
+    items.drop(row.position, entry)
+  else
+    writes.add('ZREM', key.ready, position)
+    writes.add('ZREM', key.delayed, position)
+  end
+  handover.start(position, entry, attempts, '>' .. row.to, '')
+  writes.flush()
+end
+
+for i, row in ipairs(rows) do
+  local entry = not flights.at({row.position})[1] and items.waiting(row.position, row.item)
+  if entry then leave(row, entry) end
+  results[i] = {entry and 'ok' or 'item-not-found'}
+end
+return finish.reply(results, {}, 0)

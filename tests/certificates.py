@@ -1,0 +1,44 @@
+"""Certificates for servers and clients of a test, made by openssl. Must not know who shows them to whom."""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+
+class Authority:
+    """One that signs certificates; all files are in a directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        """Make its own certificate."""
+        directory.mkdir()
+        self._directory = directory
+        self.certificate = directory / "ca.crt"
+        self._openssl(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=authority"
+            " -keyout ca.key -out ca.crt"
+        )
+
+    def sign(self, name: str) -> tuple[Path, Path]:
+        """Make a certificate for a server at 127.0.0.1, or a client; gives it and its key."""
+        (self._directory / f"{name}.ext").write_text("subjectAltName=IP:127.0.0.1\n")
+        self._openssl(
+            "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+            f" -subj /CN={name} -keyout {name}.key -out {name}.csr"
+        )
+        self._openssl(
+            f"x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile {name}.ext -out {name}.crt"
+        )
+        return self._directory / f"{name}.crt", self._directory / f"{name}.key"
+
+    def server(self, *, clients: bool) -> Mapping[str, str]:
+        """Give lines of redis.conf for TLS with a certificate of this authority, asking clients for theirs or not."""
+        certificate, key = self.sign("server")
+        return {
+            "tls-cert-file": str(certificate),
+            "tls-key-file": str(key),
+            "tls-ca-cert-file": str(self.certificate),
+            "tls-auth-clients": "yes" if clients else "no",
+        }
+
+    def _openssl(self, words: str) -> None:
+        subprocess.run(["openssl", *words.split()], cwd=self._directory, check=True, capture_output=True, timeout=30)

@@ -1,0 +1,328 @@
+"""`stanzaq node` and `stanzaq item`, as an administrator calls them, beside a frontend that serves."""
+
+import asyncio
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import sys
+import termios
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from broker import codec
+from broker.model.commands import Declare, Publish, Retract, Stats, Subscribe, Unlock
+from broker.model.items import Envelope, LockEnded
+from broker.model.names import Jid
+from broker.model.results import Counted, Declared, Published, Refused, Retracted, Subscribed, Unlocked
+from broker.redis_core.service import RedisCore
+from tests.contract.conftest import Door, Store
+
+ALICE, W1, W2 = Jid("alice@x/home"), Jid("w1@x/a"), Jid("w2@x/a")
+
+PROMPT_SECONDS = 1.5
+"""From the end of a command until a frontend has acted on it: a turn of its pulse, and some for a busy machine."""
+
+
+REFUSALS: Final = [
+    (("node", "show", "nothing"), 1, "there is no such node"),
+    (("node", "configure", "NODE", "lock_seconds=none"), 1, "stanzaq#lock_seconds"),
+    (("node", "configure", "NODE", "partitions=1"), 1, "never fewer"),
+    (("node", "configure", "NODE", "locks=1"), 2, "locks is no option"),
+    (("node", "configure", "NODE"), 2, "key=value"),
+    (("node", "create", "NODE"), 1, "node-exists"),
+    (("node", "purge", "NODE"), 2, "--yes"),
+    (("node", "delete", "NODE"), 2, "--yes"),
+    (("node", "move", "NODE", "NODE"), 1, "its own items"),
+    (("item", "show", "NODE", "x"), 1, "no item x"),
+    (("item", "redrive", "NODE"), 2, "--all"),
+    (("item", "redrive", "NODE", "x"), 1, "none of these"),
+    (("item", "release", "NODE"), 2, "--holder"),
+    (("item", "release", "NODE", "x"), 1, "nobody holds"),
+    (("item", "list", "NODE", "--scan", "x"), 1, "go on from"),
+    (("item", "list"), 2, "Missing argument"),
+]
+"""Words, the exit code, and what is said."""
+
+
+_SEVERAL: Final = """
+import json, sys
+from typer.testing import CliRunner
+from frontends.cli import app
+done = [CliRunner().invoke(app, words) for words in json.loads(sys.argv[1])]
+print(json.dumps([(one.exit_code, one.stdout, one.stderr) for one in done]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401  (JSON)
+        """Read the last line."""
+        assert self.code == 0, self
+        return json.loads(self.out.splitlines()[-1])
+
+
+class Shell:
+    """A shell with the settings of the service."""
+
+    def __init__(self, store: Store) -> None:
+        """Know where Redis is, and no more."""
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("STANZAQ_", "COLUMNS"))}
+        self.environment = {**own, "STANZAQ_REDIS_URL": store.url, "STANZAQ_ADMINS": "alice@x"}
+        self.command = [sys.executable, "-m", "frontends.cli"]
+
+    async def __call__(self, *words: str, stdout: int = asyncio.subprocess.PIPE) -> Done:
+        """Run a command without a terminal."""
+        running = await asyncio.create_subprocess_exec(
+            *self.command,
+            *words,
+            env=self.environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await asyncio.wait_for(running.communicate(), 60)
+        return Done(running.returncode or 0, (out or b"").decode(), err.decode())
+
+    async def several(self, *commands: Sequence[str]) -> list[Done]:
+        """Run commands one after another in one process, which is quicker to start than many."""
+        running = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            _SEVERAL,
+            json.dumps(commands),
+            env=self.environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await asyncio.wait_for(running.communicate(), 100)
+        return [Done(*done) for done in json.loads(out)]
+
+    async def on_a_screen(self, columns: int, *words: str) -> str:
+        """Run a command at a terminal so many characters wide; gives what it shows."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self.environment |= {"TERM": "xterm", "NO_COLOR": "1"}
+        try:
+            assert (await self(*words, stdout=theirs)).code == 0
+            return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", os.read(ours, 100_000).decode())
+        finally:
+            os.close(ours)
+            os.close(theirs)
+
+
+@pytest.fixture
+def shell(core: RedisCore, store: Store) -> Shell:
+    """Give a shell beside a frontend."""
+    return Shell(store)
+
+
+async def declared(core: RedisCore, node: str, **options: str) -> None:
+    """Create a node."""
+    fields = {f"stanzaq#{name}": (value,) for name, value in options.items()}
+    assert await core.ask(Declare(node, ALICE, fields)) == Declared(node)
+
+
+async def published(core: RedisCore, node: str, *items: str, body: bytes = b"<x/>") -> None:
+    """Publish items."""
+    for item in items:
+        command = Publish(node, ALICE, item, codec.pack(Envelope(body)), len(body))
+        assert isinstance(await core.ask(command), Published)
+
+
+async def died(core: RedisCore, node: str, *items: str, reason: str) -> None:
+    """Let items die."""
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 100)), Subscribed)
+    await published(core, node, *items)
+    for item in items:
+        assert isinstance(await core.ask(Unlock(node, W1, item, dead_letter=True, reason=reason)), Unlocked)
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 0)), Subscribed)
+
+
+async def test_a_node_s_life(shell: Shell, core: RedisCore, node: str) -> None:
+    """A node is made, shown, changed, emptied and removed; each tells what it did, and to programs as JSON."""
+    show = ("node", "show", node, "--json")
+    made, first, changed, then = await shell.several(
+        ("node", "create", node, "lock_seconds=30", "pubsub#title=two words", "--json"),
+        show,
+        ("node", "configure", node, "max_items=7"),
+        show,
+    )
+    assert made.json == {"node": node} and changed.code == 0
+    shown = first.json
+    assert shown["options"]["stanzaq#lock_seconds"] == "30" and shown["options"]["pubsub#title"] == "two words"
+    assert shown["affiliations"] == {"alice@x": "owner"} and shown["counts"]["waiting"] == 0
+    assert then.json["options"] == shown["options"] | {"pubsub#max_items": "7"}
+    await published(core, node, "a", "b")
+    listed, purged, deleted, gone = await shell.several(
+        ("node", "list", "--json"),
+        ("node", "purge", node, "--yes", "--json"),
+        ("node", "delete", node, "--yes"),
+        show,
+    )
+    assert (listed.json["total"], listed.json["nodes"][0]["node"], listed.json["nodes"][0]["waiting"]) == (1, node, 2)
+    assert purged.json == {"node": node, "purged": 2} and deleted.code == 0
+    assert (gone.code, gone.out) == (1, "") and "node-not-found" in gone.err
+
+
+async def test_refusals(shell: Shell, core: RedisCore, node: str) -> None:
+    """What is refused or asked wrongly ends with its exit code, a sentence on stderr, and nothing on stdout."""
+    await declared(core, node, partitions="2")
+    commands = [[node if word == "NODE" else word for word in words] for words, _, _ in REFUSALS]
+    for (words, code, said), done in zip(REFUSALS, await shell.several(*commands), strict=True):
+        assert (done.code, done.out) == (code, ""), (words, done)
+        assert said in done.err and "Traceback" not in done.err, words
+
+
+async def test_no_redis(shell: Shell) -> None:
+    """Without a Redis a command says so."""
+    shell.environment["STANZAQ_REDIS_URL"] = "redis://127.0.0.1:1/0"
+    assert (await shell("node", "list")).code == 1
+    shell.environment["STANZAQ_REDIS_URL"] = "embedded://"
+    done = await shell("node", "list")
+    assert done.code == 2 and "embedded" in done.err
+
+
+async def test_a_release_is_prompt(shell: Shell, core: RedisCore, door: Door, store: Store, node: str) -> None:
+    """A lock that a command ends is lost at once; a frontend tells the holder, and the next worker has the item in a second."""
+    await declared(core, node)
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 1)), Subscribed)
+    await published(core, node, "a")
+    assert isinstance(await core.ask(Subscribe(node, W2, W2, 1)), Subscribed)
+    token = door.deliveries[0].token
+    shown = (await shell("item", "show", node, "a", "--json")).json
+    assert (shown["state"], shown["lock"]["holder"], shown["lock"]["token"]) == ("locked", W1, token)
+    assert (await shell("item", "release", node, "a", "--json")).json == {"node": node, "released": 1}
+    ended = time.monotonic()
+    await door.until(lambda: len(door.deliveries) == 2 and bool(door.notices))
+    assert time.monotonic() - ended < PROMPT_SECONDS
+    assert door.notices == [LockEnded(node, W1, "a", token)]
+    assert (door.deliveries[1].subscriber, door.deliveries[1].attempt) == (W2, 2)
+    assert isinstance(await core.ask(Retract(node, W1, "a", token)), Refused)
+    assert isinstance(await core.ask(Retract(node, W2, "a")), Retracted)
+    async with store.client() as client:
+        # The command has never stood among those that others would have to care for.
+        assert await client.zrange("sq:{service}:frontends", 0, -1) == [core.frontend.encode()]
+
+
+async def test_pause_and_resume(shell: Shell, core: RedisCore, door: Door, node: str) -> None:
+    """Between a pause and a resume nothing is handed out; then all of it within a second."""
+    await declared(core, node, partitions="2")
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 10)), Subscribed)
+    assert (await shell("node", "pause", node, "--json")).json == {"node": node, "state": "paused"}
+    await published(core, node, "a", "b", "c", "d")
+    await asyncio.sleep(PROMPT_SECONDS)
+    assert door.deliveries == []
+    assert (await shell("node", "resume", node)).code == 0
+    ended = time.monotonic()
+    await door.until(lambda: len(door.deliveries) == 4)
+    assert time.monotonic() - ended < PROMPT_SECONDS
+
+
+async def test_drain(shell: Shell, core: RedisCore, door: Door, node: str) -> None:
+    """A drain that waits ends when the last item is acknowledged."""
+    await declared(core, node)
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 10)), Subscribed)
+    await published(core, node, "a")
+    draining = asyncio.create_task(shell("node", "drain", node, "--wait", "--json"))
+    async with asyncio.timeout(20):
+        command = Publish(node, ALICE, "b", codec.pack(Envelope(b"<x/>")), 4)
+        while isinstance(await core.ask(command), Published):
+            await core.ask(Retract(node, W1, "b"))
+            await asyncio.sleep(0.1)
+    await asyncio.sleep(0.5)
+    assert not draining.done()
+    assert isinstance(await core.ask(Retract(node, W1, "a")), Retracted)
+    assert (await draining).json == {"node": node, "left": 0}
+
+
+async def test_redrive(shell: Shell, core: RedisCore, door: Door, node: str) -> None:
+    """Dead letters are listed and shown with why they died, and go back by name, by reason or all of them."""
+    await declared(core, node)
+    await died(core, node, "a", "b", "c", reason="no-disk")
+    await died(core, node, "d", reason="other")
+    dead = f"{node}/dead"
+    async with asyncio.timeout(20):
+        counted = await core.ask(Stats(node, ALICE))
+        while not isinstance(counted, Counted) or counted.dying:
+            await asyncio.sleep(0.02)
+            counted = await core.ask(Stats(node, ALICE))
+    items = (await shell("item", "list", dead, "--json")).json["items"]
+    reasons = {one["headers"]["stanzaq-dead-item"]: one["headers"]["stanzaq-dead-reason"] for one in items}
+    assert reasons == {"a": "no-disk", "b": "no-disk", "c": "no-disk", "d": "other"}
+    by_name = next(one["item"] for one in items if one["headers"]["stanzaq-dead-item"] == "b")
+    shown, named, of_reason, rest, back = await shell.several(
+        ("item", "show", dead, by_name, "--json"),
+        ("item", "redrive", dead, by_name, "--json"),
+        ("item", "redrive", dead, "--reason", "no-disk", "--json"),
+        ("item", "redrive", dead, "--all", "--json"),
+        ("item", "list", node, "--json"),
+    )
+    assert (shown.json["payload"], shown.json["headers"]["stanzaq-dead-holder"]) == ("<x/>", W1)
+    assert [each.json["moved"] for each in (named, of_reason, rest)] == [1, 2, 1]
+    assert all(each.json["whole"] and not each.json["stayed"] for each in (named, of_reason, rest))
+    assert {one["item"]: one["attempts"] for one in back.json["items"]} == dict.fromkeys("abcd", 0)
+    assert {one["headers"]["stanzaq-moved-from"] for one in back.json["items"]} == {dead}
+
+
+async def test_move_at_a_rate(shell: Shell, core: RedisCore, node: str) -> None:
+    """Items go to another node no faster than is said, and what was begun is done when it is ended before its end."""
+    await declared(core, node)
+    await declared(core, f"{node}-2")
+    await published(core, node, *(f"i{n}" for n in range(60)))
+    done = await shell("node", "move", node, f"{node}-2", "--item", "i1", "--item", "i2", "--json")
+    assert done.json == {"moved": 2, "stayed": {}, "whole": True}
+    command = (*shell.command, "node", "move", node, f"{node}-2", "--rate", "10", "--json")
+    running = await asyncio.create_subprocess_exec(
+        *command, env=shell.environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    began = time.monotonic()
+    moved = 0
+    while moved < 10:
+        await asyncio.sleep(0.05)
+        counted = await core.ask(Stats(f"{node}-2", ALICE))
+        assert isinstance(counted, Counted)
+        moved = counted.waiting - 2
+    running.send_signal(2)
+    out, _err = await asyncio.wait_for(running.communicate(), 30)
+    told = json.loads(out.splitlines()[-1])
+    assert not told["whole"] and 10 <= told["moved"] <= 10 * (time.monotonic() - began) + 2
+    counts = {one["node"]: one["waiting"] for one in (await shell("node", "list", "--json")).json["nodes"]}
+    assert counts == {node: 58 - told["moved"], f"{node}-2": 2 + told["moved"]}
+
+
+async def test_names_are_whole(shell: Shell, core: RedisCore, node: str) -> None:
+    """In a pipe nothing is cut and columns stand between tabs; a narrow terminal shows a long name in several lines."""
+    long = f"{node}-{'n' * 90}"
+    await declared(core, long)
+    await published(core, long, "bell\x07 and\ttab")
+    head, row = (await shell("node", "list")).out.splitlines()
+    assert head.split("\t")[:2] == ["node", "state"] and row.split("\t")[:2] == [long, "running"]
+    screen = await shell.on_a_screen(60, "node", "list")
+    assert max(map(len, screen.splitlines())) <= 60
+    first = "".join(line.split(" ")[0] for line in screen.splitlines()[1:])
+    assert long in first
+    (_, row) = (await shell("item", "list", long)).out.splitlines()
+    assert row.split("\t")[0] == "bell\\x07 and\\ttab"
+
+
+async def test_completion(shell: Shell, core: RedisCore, node: str) -> None:
+    """The shell completes names of nodes."""
+    await declared(core, node)
+    words = f"stanzaq node show {node[:6]}"
+    shell.environment |= {"_STANZAQ_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "3"}
+    shell.command = [sys.executable, "-c", "from frontends.cli import app; app(prog_name='stanzaq')"]
+    assert (await shell()).out.split() == [node]

@@ -1,0 +1,175 @@
+"""The examples of keys in docs/operations.md: what a queue that uses everything has in Redis looks like them."""
+
+# ruff: noqa: ANN401  (clients of one server and of a cluster have no type in common)
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from broker import codec, keys
+from broker.model.commands import (
+    Command,
+    Declare,
+    Deliver,
+    Hold,
+    Presence,
+    Publish,
+    Retract,
+    Subscribe,
+    Unlock,
+)
+from broker.model.items import Envelope, NodeEvent
+from broker.model.names import Jid, Partition
+from broker.model.qos import Qos
+from broker.model.results import Refused
+from broker.model.tree import Kind, Scope
+from broker.redis_core import proxy
+from broker.redis_core.service import RedisCore
+from tests.contract.conftest import Door, MakeCore, Store
+from tests.operations import EXAMPLES, shape
+
+ALICE, BOB = Jid("alice@example.org/home"), Jid("bob@example.org/b")
+WORKER = Jid("worker@example.org/a")
+
+_NOTICES: Final = "sq:{service}:notices"
+
+_NAMED: Final[Mapping[str, Any]] = {
+    "partition": lambda name: keys.of_partition(name, Partition("jobs", "8e71964d", 0)),
+    "life": lambda name: keys.of_life(name, "jobs", "8e71964d"),
+    "node": lambda name: keys.of_node(name, "jobs"),
+    "service": keys.of_service,
+    "qos": keys.of_qos,
+}
+
+
+@pytest.mark.parametrize("key", keys.TABLE, ids=lambda key: key.name)
+def test_each_has_one(key: keys.Key) -> None:
+    """Every key of the table has an example, under a name as the core would give it, and of its type."""
+    if key.holder == "jid":
+        names = {keys.of_jid(key.name, jid) for jid in ("alice@example.org", "worker@example.org")} & EXAMPLES.keys()
+        (name,) = names
+    else:
+        name = _NAMED[key.holder](key.name)
+    example = EXAMPLES[name]
+    if not example.startswith("as `"):
+        marks = {"hash": "` → `", "zset": "`, `", "stream": "` → `", "set": "", "list": ""}
+        assert marks[key.type] in example and (marks[key.type] or " → " not in example)
+
+
+def item(node: str, item_id: str | None, key: str = "") -> Publish:
+    """Publish an item."""
+    return Publish(node, ALICE, item_id, codec.pack(Envelope(b"<x/>")), 4, key=key)
+
+
+async def done(core: RedisCore, *commands: Command) -> list[Any]:
+    """Ask for one thing after the other; none is refused."""
+    results = [await core.ask(command) for command in commands]
+    assert not [result for result in results if isinstance(result, Refused)]
+    return results
+
+
+async def work(core: RedisCore, door: Door) -> None:
+    """Let items wait, be held, replaced, parked, given back, delayed and acknowledged."""
+    await done(core, Presence(WORKER, available=True))
+    await done(core, Declare("jobs", ALICE, {"stanzaq#max_deliveries": ("9",)}))
+    await done(core, item("jobs", "job-1"), item("jobs", "job-1"), item("jobs", "job-2"), item("jobs", "job-3"))
+    await done(core, Subscribe("jobs", WORKER, WORKER, 3), Subscribe("jobs", BOB, BOB, 1))
+    await door.until(lambda: len(door.deliveries) == 3)
+    held = {each.item_id: each for each in door.deliveries}
+    await done(core, item("jobs", "job-1"), Retract("jobs", WORKER, "job-2", held["job-2"].token, request="r"))
+    await done(core, Unlock("jobs", WORKER, "job-3", held["job-3"].token, delay_ms=60_000, request="s"))
+    await done(core, *(item("jobs", f"more-{number}") for number in range(9)))
+    await done(core, item("jobs", "more-8"))
+
+
+async def busy(core: RedisCore, door: Door) -> None:
+    """Let nodes of every kind have something under way."""
+    await work(core, door)
+    ordered = {"stanzaq#ordered": ("true",)}
+    await done(core, Declare("ordered", ALICE, ordered), Subscribe("ordered", WORKER, WORKER, 5))
+    await done(core, item("ordered", "a", "customer-7"), item("ordered", "b", "customer-7"))
+    await done(core, Declare("left", ALICE, {}), item("left", "a"), Presence(BOB, available=True))
+    await done(core, Subscribe("left", BOB, BOB, 5), Presence(BOB, available=False))
+    await done(core, Declare("once", ALICE, {"stanzaq#dedupe": ("ignore",)}), item("once", "job-1"))
+    await done(core, Declare("sure", ALICE, {}), item("sure", "a"))
+    await done(core, Subscribe("sure", WORKER, WORKER, 5, Qos.ACKNOWLEDGED))
+    await done(core, Declare("read", ALICE, {}), item("read", None))
+    await done(core, Subscribe("read", WORKER, WORKER, 5, start="@earliest"))
+    halves = {"stanzaq#partitions": ("2",)}
+    await done(core, Declare("owned", ALICE, halves), item("owned", None))
+    await done(core, Subscribe("owned", WORKER, WORKER, 5, group="billing"))
+    await done(core, Declare("spread", ALICE, halves), Subscribe("spread", WORKER, WORKER, 1))
+    await done(core, *(item("spread", f"i{number}") for number in range(8)))
+    # A node of this name is another's: the dead letter stays where it is.
+    await done(core, Declare("stuck", ALICE, {}), Declare("stuck/dead", BOB, {}))
+    await done(core, Subscribe("stuck", WORKER, WORKER, 1), item("stuck", "job-1"))
+    await door.until(lambda: door.deliveries[-1].partition.node == "stuck")
+    await done(core, Unlock("stuck", WORKER, "job-1", None, reason="torn", dead_letter=True))
+    await done(
+        core, Declare("closed", ALICE, {"pubsub#access_model": ("authorize",)}), Subscribe("closed", WORKER, WORKER, 5)
+    )
+    await done(core, Declare("uk", ALICE, {"pubsub#node_type": ("collection",)}))
+    await done(core, Declare("books", ALICE, {"pubsub#collection": ("uk",)}))
+    await done(core, Subscribe("uk", WORKER, WORKER, 5, scope=Scope(Kind.ITEMS, None)))
+    ends = int(time.time() * 1000) + 3_600_000
+    await done(core, Declare("leased", ALICE, {}), Subscribe("leased", WORKER, WORKER, 5, until_ms=ends))
+    for name in ("m1", "m2"):
+        await done(core, Hold(ALICE, name, Publish("jobs", ALICE, None, b"payload", 7), name))
+    await done(core, Deliver(ALICE, "m2"))
+
+
+async def examples_of(client: Any) -> dict[str, list[str]]:
+    """Give what there is, by the keys' last names, each entry written as the page does."""
+    found: dict[str, list[str]] = {}
+    for key in [name.decode() async for name in client.scan_iter()]:
+        match (await client.type(key)).decode():
+            case "hash":
+                pairs = [(field, b" \xe2\x86\x92 ", value) for field, value in (await client.hgetall(key)).items()]
+            case "zset":
+                told = await client.zrange(key, 0, -1, withscores=True)
+                pairs = [(member, b", ", b"%d" % int(score)) for member, score in told]
+            case "list":
+                pairs = [(entry, b"", b"") for entry in await client.lrange(key, 0, -1)]
+            case "set":
+                pairs = [(member, b"", b"") for member in await client.smembers(key)]
+            case _:
+                pairs = [
+                    (log_id, b" \xe2\x86\x92 ", b" ".join(word for pair in fields.items() for word in pair))
+                    for log_id, fields in await client.xrange(key)
+                ]
+        entries = [b"".join(parts).decode(errors="replace") for parts in pairs]
+        found.setdefault(key.rpartition(":")[2], []).extend(entries)
+    return found
+
+
+async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
+    """Of each key that a busy service has, some entry looks like the example."""
+    core, door = await make_core(xmpp_domain="queue.example.org")
+    await busy(core, door)
+    missing = {name for name, example in EXAMPLES.items() if not example.startswith("as `")} - {
+        "sq:{qos}:claims",
+        _NOTICES,
+    }
+    seen: dict[str, list[str]] = {}
+    deadline = time.monotonic() + 15
+    async with store.client() as client:
+        # Some are there for a moment only.
+        while missing and time.monotonic() < deadline:
+            seen = await examples_of(client)
+            missing = {name for name in missing if not shown(name, seen)}
+            await asyncio.sleep(0.05)
+    assert not missing, {name: seen.get(name.rpartition(":")[2]) for name in missing}
+
+
+def test_notices() -> None:
+    """What a command has left for a frontend is gone in a moment: the example is compared with what is written."""
+    written = proxy.written(NodeEvent("jobs", WORKER, "purge")).decode()
+    assert shape(EXAMPLES[_NOTICES]).fullmatch(written)
+
+
+def shown(name: str, seen: Mapping[str, list[str]]) -> bool:
+    """Tell whether some entry of a key looks like its example."""
+    return any(shape(EXAMPLES[name]).fullmatch(entry) for entry in seen.get(name.rpartition(":")[2], []))

@@ -1,0 +1,173 @@
+"""Subscriptions that end by themselves, through a whole core."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from broker import codec
+from broker.model.commands import Adjust, Declare, Delete, Options, Publish, Stats, Subscribe
+from broker.model.items import Envelope, SubscriptionChanged
+from broker.model.names import Jid
+from broker.model.problems import Problem
+from broker.model.results import Counted, Declared, Done, Published, Refused, Result, Subscribed
+from broker.model.subscriptions import State, Subscription
+from broker.redis_core.calls.call import subid
+from broker.redis_core.internal import Leave, Subscribers
+from broker.redis_core.service import RedisCore
+from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+
+ALICE, W1, W2 = Jid("alice@x/1"), Jid("w1@x/a"), Jid("w2@x/b")
+SECOND = 1_000
+
+
+def soon(ms: int) -> int:
+    """Give a time of Redis's clock, which is this machine's here."""
+    return int(time.time() * 1000) + ms
+
+
+async def declared(core: RedisCore, node: str, partitions: int, **options: str) -> None:
+    """Create a node of Alice's."""
+    fields = {"stanzaq#partitions": (str(partitions),)} | {
+        f"pubsub#{name}": (value,) for name, value in options.items()
+    }
+    assert isinstance(await core.ask(Declare(node, ALICE, fields)), Declared)
+
+
+async def published(core: RedisCore, node: str, count: int) -> None:
+    """Publish items."""
+    for _ in range(count):
+        assert isinstance(await core.ask(Publish(node, ALICE, None, codec.pack(Envelope(b"<x/>")), 4)), Published)
+
+
+async def subscribed(core: RedisCore, node: str, jid: Jid, credit: int, until_ms: int = 0) -> Subscribed:
+    """Subscribe."""
+    result = await core.ask(Subscribe(node, jid, jid, credit, until_ms=until_ms))
+    assert isinstance(result, Subscribed)
+    return result
+
+
+async def known(core: RedisCore, node: str, partitions: int) -> list[int]:
+    """Count who is subscribed in each partition."""
+    found = []
+    for number in range(partitions):
+        part = await core._ask(Subscribers(node, "0", number))
+        found.append(len(part.jids))  # type: ignore[union-attr]
+    return found
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something is so, whichever of several doors hears of it."""
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110  (each door has an event of its own)
+            await asyncio.sleep(0.02)
+
+
+def is_refused(result: Result, problem: Problem) -> bool:
+    """Tell whether a result is this refusal."""
+    return isinstance(result, Refused) and result.problem is problem
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("partitions", [1, 4])
+async def test_it_ends(make_core: MakeCore, node: str, partitions: int) -> None:
+    """P31: it is over within a second or so, everywhere; its items go to others at once, and its owner is told once."""
+    (one, door), (_two, other_door) = await make_core(), await make_core()
+    await declared(one, node, partitions)
+    ends = soon(2 * SECOND)
+    granted = await subscribed(one, node, W1, 12, ends)
+    assert granted.until_ms == ends
+    await published(one, node, 12)
+    await subscribed(one, node, W2, 12)
+    options = await one.ask(Options(node, W1, W1, ""))
+    assert isinstance(options, Subscribed) and options.until_ms == ends
+    ended = SubscriptionChanged(Subscription(node, W1, subid(W1), State.NONE))
+    await until(lambda: ended in door.notices + other_door.notices)
+    assert soon(0) - ends < 2 * SECOND
+    await until(lambda: sum(each.subscriber == W2 for each in door.deliveries + other_door.deliveries) == 12)
+    assert await known(one, node, partitions) == [1] * partitions
+    assert is_refused(await one.ask(Options(node, W1, W1, "")), Problem.NOT_SUBSCRIBED)
+    assert is_refused(await one.ask(Adjust(node, W1, W1, "", 5, until_ms=soon(9 * SECOND))), Problem.NOT_SUBSCRIBED)
+    await asyncio.sleep(1.5)
+    assert (door.notices + other_door.notices).count(ended) == 1
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_renewed(core: RedisCore, door: Door, node: str, partitions: int) -> None:
+    """P31: it goes on as long as its options are set again in time."""
+    await declared(core, node, partitions)
+    await subscribed(core, node, W1, 3, soon(SECOND))
+    for _ in range(4):
+        await asyncio.sleep(0.5)
+        until_ms = soon(SECOND)
+        renewed = await core.ask(Adjust(node, W1, W1, "", 3, until_ms=until_ms))
+        assert isinstance(renewed, Subscribed) and renewed.until_ms == until_ms
+    assert door.notices == []
+    await core.ask(Adjust(node, W1, W1, "", 3, until_ms=0))
+    await asyncio.sleep(2)
+    await published(core, node, 3)
+    await door.until(lambda: len(door.deliveries) == 3)
+    assert door.notices == []
+
+
+async def test_streams(core: RedisCore, door: Door, node: str) -> None:
+    """A reader's lease is known whichever partitions it reads."""
+    await declared(core, node, 4, queueing="0")
+    for number in (0, 3):
+        jid = Jid(f"r{number}@x/a")
+        ends = soon(2 * SECOND)
+        granted = await core.ask(Subscribe(node, jid, jid, 5, partitions=(number,), until_ms=ends))
+        assert isinstance(granted, Subscribed) and granted.until_ms == ends
+    past = await core.ask(Subscribe(node, W1, W1, 5, partitions=(3,), until_ms=1))
+    assert is_refused(past, Problem.LEASE_OVER) and await known(core, node, 4) == [2] * 4
+    await door.until(lambda: len(door.notices) == 2)
+    assert await known(core, node, 4) == [0] * 4
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_whoever_was_to_end_it_dies(make_core: MakeCore, node: str, store: Store, partitions: int) -> None:
+    """A frontend that dies on its way from one partition to the next leaves the lease, and another ends what is left."""
+    one, _door = await make_core()
+    await declared(one, node, partitions)
+    await subscribed(one, node, W1, 3, soon(700))
+    for task in one._running:
+        task.cancel()
+    await asyncio.sleep(1)
+    if partitions > 1:
+        # As far as the dead one came: it had left the last partition.
+        await one.routes(node).ask(2, Leave(node, W1))
+        assert await known(one, node, partitions) == [1, 1, 0]
+    _two, door = await make_core()
+    await door.until(lambda: SubscriptionChanged(Subscription(node, W1, subid(W1), State.NONE)) in door.notices)
+    assert await known(one, node, partitions) == [0] * partitions
+    async with store.client() as client:
+        assert [key async for key in client.scan_iter("*:leases")] == []
+
+
+async def test_a_renewal_in_between(core: RedisCore, node: str) -> None:
+    """A lease that is renewed while it is being ended goes on, known in every partition again."""
+    await declared(core, node, 3)
+    await subscribed(core, node, W1, 9, soon(3_600 * SECOND))
+    outcome = await core._ask(Leave(node, W1, lapsed=True))
+    assert isinstance(outcome, Refused) and outcome.problem is Problem.SUPERSEDED
+    assert await known(core, node, 3) == [1] * 3
+    await published(core, node, 9)
+    async with asyncio.timeout(10):
+        while True:
+            counted = await core.ask(Stats(node, ALICE))
+            assert isinstance(counted, Counted)
+            if counted.in_flight == 9:
+                break
+            await asyncio.sleep(0.1)
+
+
+async def test_of_a_node_that_is_gone(core: RedisCore, door: Door, node: str) -> None:
+    """With its node a lease is gone."""
+    await declared(core, node, 1)
+    await subscribed(core, node, W1, 1, soon(700))
+    assert await core.ask(Delete(node, ALICE)) == Done()
+    await declared(core, node, 1)
+    await subscribed(core, node, W1, 1)
+    await asyncio.sleep(2)
+    assert not any(isinstance(notice, SubscriptionChanged) for notice in door.notices)

@@ -1,0 +1,164 @@
+"""A pool under whatever may happen to it, by chance and by frontends that work at the same time: never too much is held."""
+
+import asyncio
+import random
+import secrets
+
+import pytest
+
+from broker import codec
+from broker.model.commands import Configure, Declare, Locks, Options, Publish, Retract, Stats, Subscribe
+from broker.model.items import Delivery, Envelope
+from broker.model.names import Jid
+from broker.model.results import Counted, Declared, Held, Published, Retracted, Subscribed
+from broker.model.tree import Associate, Dissociate, Kind, Scope
+from broker.redis_core.service import RedisCore
+from tests.contract.conftest import EVERYWHERE, Door, MakeCore
+
+ALICE = Jid("alice@x/home")
+ALL = Scope(Kind.ITEMS, None)
+MOST = 5
+
+
+class Play:
+    """Two frontends, three workers, two collections, four leaves."""
+
+    def __init__(self, seed: int, *frontends: tuple[RedisCore, Door]) -> None:
+        """Choose by `seed`."""
+        self.chance = random.Random(seed)
+        self.frontends = frontends
+        tag = secrets.token_hex(3)
+        self.top, self.sub = f"all{tag}", f"sub{tag}"
+        self.leaves = {f"l{number}{tag}": 1 for number in range(4)}
+        self.jids = [Jid(f"w{number}@x/r") for number in range(3)]
+        self.held: dict[Jid, dict[tuple[str, int, int], Delivery]] = {jid: {} for jid in self.jids}
+        self.seen = [0] * len(frontends)
+        self.published = self.done = 0
+
+    @property
+    def core(self) -> RedisCore:
+        """Give either frontend."""
+        return self.chance.choice(self.frontends)[0]
+
+    @property
+    def leaf(self) -> str:
+        """Give any leaf."""
+        return self.chance.choice(list(self.leaves))
+
+    @property
+    def above(self) -> str:
+        """Give either collection."""
+        return self.chance.choice([self.top, self.sub])
+
+    async def begin(self) -> None:
+        """Make the tree, and let all work."""
+        kind = {"pubsub#node_type": ("collection",)}
+        assert await self.core.ask(Declare(self.top, ALICE, kind)) == Declared(self.top)
+        below = {**kind, "pubsub#collection": (self.top,)}
+        assert await self.core.ask(Declare(self.sub, ALICE, below)) == Declared(self.sub)
+        for leaf in self.leaves:
+            await self.core.ask(Declare(leaf, ALICE, {"pubsub#collection": (self.above,)}))
+        for jid in self.jids:
+            await self.subscribe(jid)
+
+    async def subscribe(self, jid: Jid) -> None:
+        """Subscribe, or ask for another credit."""
+        granted = await self.core.ask(Subscribe(self.top, jid, jid, self.chance.randint(1, MOST), scope=ALL))
+        assert isinstance(granted, Subscribed), granted
+
+    async def resubscribe(self) -> None:
+        """Let somebody ask for another credit."""
+        await self.subscribe(self.chance.choice(self.jids))
+
+    async def associate(self) -> None:
+        """Move a leaf."""
+        await self.core.ask(Associate(self.above, ALICE, self.leaf))
+
+    async def dissociate(self) -> None:
+        """Take a leaf out of the tree, if it is there."""
+        await self.core.ask(Dissociate(self.above, ALICE, self.leaf))
+
+    async def grow(self) -> None:
+        """Give a leaf another partition."""
+        leaf = self.leaf
+        self.leaves[leaf] = min(3, self.leaves[leaf] + 1)
+        await self.core.ask(Configure(leaf, ALICE, {"stanzaq#partitions": (str(self.leaves[leaf]),)}))
+
+    async def publish(self) -> None:
+        """Publish a few items at once."""
+        core, leaf = self.core, self.leaf
+        items = [Publish(leaf, ALICE, None, codec.pack(Envelope(b"<x/>")), 4) for _ in range(self.chance.randint(1, 6))]
+        for outcome in await asyncio.gather(*map(core.ask, items)):
+            assert isinstance(outcome, Published), outcome
+            self.published += 1
+
+    async def work(self) -> None:
+        """Take what was delivered, and finish some of it."""
+        for place, (_core, door) in enumerate(self.frontends):
+            for delivery in door.deliveries[self.seen[place] :]:
+                partition = delivery.partition
+                self.held[delivery.subscriber][partition.node, partition.number, delivery.token] = delivery
+            self.seen[place] = len(door.deliveries)
+        for jid in self.jids:
+            for key in [key for key in self.held[jid] if self.chance.random() < 0.6]:
+                delivery = self.held[jid].pop(key)
+                asked = Retract(key[0], jid, delivery.item_id, delivery.token, partition=key[1])
+                # What was held in a leaf that has left the tree is not the worker's any more.
+                self.done += isinstance(await self.core.ask(asked), Retracted)
+
+    async def judge(self) -> None:
+        """Nobody holds more than the most that was ever granted to anyone."""
+        for jid in self.jids:
+            locks = [await self.core.ask(Locks(leaf, jid)) for leaf in self.leaves]
+            assert sum(len(each.locks) for each in locks if isinstance(each, Held)) <= MOST, "credit exceeded"
+
+    async def granted(self) -> int:
+        """Give what all were granted last."""
+        options = [await self.core.ask(Options(self.top, jid, jid, "")) for jid in self.jids]
+        return sum(each.credit for each in options if isinstance(each, Subscribed))
+
+    async def free(self) -> int:
+        """Give how much credit lies free, anywhere."""
+        counted = [await self.core.ask(Stats(node, ALICE)) for node in (self.top, *self.leaves)]
+        return sum(each.credit_free for each in counted if isinstance(each, Counted))
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_happens(make_core: MakeCore, seed: int) -> None:
+    """Guarantee 3, H7: leaves move and grow, subscriptions change, and never is too much held.
+
+    At the end all that was published is worked off, and all credit is free.
+    """
+    play = Play(seed, await make_core(), await make_core())
+    await play.begin()
+    happenings = [play.associate, play.dissociate, play.grow, play.resubscribe, *[play.publish] * 4]
+    for _step in range(30):
+        # Some of it at the same moment.
+        await asyncio.gather(*(happening() for happening in play.chance.choices(happenings, k=2)))
+        await play.judge()
+        await play.work()
+    for leaf in play.leaves:
+        await play.core.ask(Associate(play.top, ALICE, leaf))
+    async with asyncio.timeout(20):
+        while play.done < play.published:
+            await play.work()
+            await asyncio.sleep(0.01)
+    async with asyncio.timeout(10):
+        while await play.free() != await play.granted():  # noqa: ASYNC110  (what moves credit tells nobody)
+            await asyncio.sleep(0.05)
+
+
+@EVERYWHERE
+async def test_nothing_waits_beside_free_credit(make_core: MakeCore) -> None:
+    """H7: wherever below a collection an item comes, through whichever frontend, free credit is there for it in a moment."""
+    play = Play(0, await make_core(), await make_core())
+    await play.begin()
+    for number in range(20):
+        began = asyncio.get_running_loop().time()
+        await play.publish()
+        async with asyncio.timeout(5):
+            while play.done < play.published:
+                await play.work()
+                await asyncio.sleep(0.005)
+        assert asyncio.get_running_loop().time() - began < 2, number

@@ -1,0 +1,384 @@
+"""One credit over all leaves below a collection: followed by items, never exceeded, and given back by whatever is lost."""
+
+import asyncio
+import secrets
+from collections import Counter
+
+import pytest
+
+from broker import codec
+from broker.model.access import Affiliate, Approve
+from broker.model.commands import (
+    Adjust,
+    Configure,
+    Declare,
+    Delete,
+    Locks,
+    Options,
+    Presence,
+    Publish,
+    Retract,
+    Stats,
+    Subscribe,
+    Unlock,
+    Unsubscribe,
+)
+from broker.model.items import Delivery, Envelope, TreeEvent
+from broker.model.names import Jid
+from broker.model.problems import Problem
+from broker.model.results import (
+    Counted,
+    Declared,
+    Done,
+    Held,
+    Published,
+    Refused,
+    Retracted,
+    Subscribed,
+    Unlocked,
+    Unsubscribed,
+)
+from broker.model.tree import Associate, Dissociate, Kind, Scope
+from broker.redis_core.calls.call import subid
+from broker.redis_core.credit import Deposit, Withdraw, Withdrawn
+from broker.redis_core.internal import Expire
+from broker.redis_core.places import BANK
+from broker.redis_core.pools import LOOK_SECONDS
+from broker.redis_core.service import RedisCore
+from tests.contract.conftest import EVERYWHERE, Door, MakeCore
+
+ALICE = Jid("alice@x/home")
+W1, W2 = Jid("w1@x/a"), Jid("w2@x/b")
+ALL = Scope(Kind.ITEMS, None)
+
+
+@pytest.fixture
+def tag() -> str:
+    """Give a text that is in no other test's names."""
+    return secrets.token_hex(3)
+
+
+def item(node: str, item_id: str | None = None, partition: int | None = None) -> Publish:
+    """Publish an item."""
+    return Publish(node, ALICE, item_id, codec.pack(Envelope(b"<x/>")), 4, partition=partition)
+
+
+async def made(core: RedisCore, name: str, parent: str = "", **options: str) -> str:
+    """Create a node; its options are those of stanzaq but for the type."""
+    fields = {("pubsub#node_type" if key == "type" else f"stanzaq#{key}"): (value,) for key, value in options.items()}
+    assert await core.ask(Declare(name, ALICE, {"pubsub#collection": (parent,), **fields})) == Declared(name)
+    return name
+
+
+async def tree(core: RedisCore, tag: str, *partitions: int) -> tuple[str, list[str]]:
+    """Create a collection and leaves below it of so many partitions each."""
+    top = await made(core, f"all{tag}", type="collection")
+    return top, [await made(core, f"l{n}{tag}", top, partitions=str(count)) for n, count in enumerate(partitions)]
+
+
+class Worker:
+    """Holds what it is handed, over all leaves, and proves that it never held more than its credit."""
+
+    def __init__(self, core: RedisCore, jid: Jid, credit: int) -> None:
+        """Hold at most `credit`."""
+        self.core, self.jid, self.credit = core, jid, credit
+        self.held: dict[tuple[str, int, int], Delivery] = {}
+        self.done: Counter[str] = Counter()
+
+    def take(self, delivery: Delivery) -> None:
+        """Take a delivery."""
+        self.held[delivery.partition.node, delivery.partition.number, delivery.token] = delivery
+        assert len(self.held) <= self.credit, "credit exceeded"
+
+    async def finish(self, delivery: Delivery) -> None:
+        """Acknowledge, naming the leaf."""
+        partition = delivery.partition
+        del self.held[partition.node, partition.number, delivery.token]
+        asked = Retract(partition.node, self.jid, delivery.item_id, delivery.token, partition=partition.number)
+        assert await self.core.ask(asked) == Retracted(self.jid, collection=delivery.collection)
+        self.done[partition.node] += 1
+
+
+@EVERYWHERE
+async def test_one_credit(core: RedisCore, door: Door, tag: str) -> None:
+    """H6, H7: one worker empties all leaves with one credit; each delivery names its leaf, and the collection beside it."""
+    top, leaves = await tree(core, tag, 1, 3, 1)
+    for leaf in leaves:
+        for _ in range(8):
+            assert isinstance(await core.ask(item(leaf)), Published)
+    granted = await core.ask(Subscribe(top, W1, W1, 2, scope=ALL))
+    assert isinstance(granted, Subscribed) and (granted.credit, granted.scope) == (2, ALL)
+    worker, taken = Worker(core, W1, 2), 0
+    for finished in range(24):
+        await door.until(lambda: len(door.deliveries) > finished)  # noqa: B023
+        for delivery in door.deliveries[taken:]:
+            assert delivery.collection == top
+            worker.take(delivery)
+        taken = len(door.deliveries)
+        await worker.finish(door.deliveries[finished])
+    assert worker.done == Counter(dict.fromkeys(leaves, 8))
+
+
+async def settled(core: RedisCore, door: Door, worker: Worker, total: int) -> None:
+    """Let a worker finish until so many are done."""
+    taken = len(door.deliveries) - len(worker.held)
+    async with asyncio.timeout(15):
+        while worker.done.total() < total:
+            for delivery in door.deliveries[taken:]:
+                worker.take(delivery)
+            taken = len(door.deliveries)
+            for delivery in list(worker.held.values()):
+                await worker.finish(delivery)
+            await asyncio.sleep(0.005)
+
+
+async def test_leaves_come_and_go(core: RedisCore, door: Door, tag: str) -> None:
+    """H7: a leaf that joins the tree is worked on; what is held in one that leaves it is given back, and its credit is free."""
+    top, (leaf,) = await tree(core, tag, 2)
+    await core.ask(Subscribe(top, W1, W1, 2, scope=ALL))
+    sub = await made(core, f"sub{tag}", top, type="collection")
+    loose = await made(core, f"loose{tag}")
+    await core.ask(item(loose, "a"))
+    await asyncio.sleep(0.1)
+    assert not door.deliveries
+    assert await core.ask(Associate(sub, ALICE, loose)) == Done()
+    await door.until(lambda: len(door.deliveries) == 1)
+    (held,) = door.deliveries
+    for number in range(4):
+        await core.ask(item(leaf, partition=number % 2))
+    await door.until(lambda: len(door.deliveries) == 2)
+    assert await core.ask(Dissociate(top, ALICE, sub)) == Done()
+    late = await core.ask(Retract(loose, W1, held.item_id, held.token))
+    assert isinstance(late, Refused) and late.problem is Problem.FORBIDDEN
+    await door.until(lambda: len(door.deliveries) == 3)
+    assert {delivery.partition.node for delivery in door.deliveries[1:]} == {leaf}
+    await core.ask(Subscribe(loose, W2, W2, 1))
+    await door.until(lambda: len(door.deliveries) == 4)
+    assert (door.deliveries[3].item_id, door.deliveries[3].collection) == ("a", "")
+
+
+async def test_depth_and_access(core: RedisCore, door: Door, tag: str) -> None:
+    """H5: no deeper than asked for; a leaf that does not admit the subscriber is passed over, from then on."""
+    top = await made(core, f"all{tag}", type="collection")
+    sub = await made(core, f"sub{tag}", top, type="collection")
+    near, far = await made(core, f"near{tag}", top), await made(core, f"far{tag}", sub)
+    await core.ask(Subscribe(top, W1, W1, 5, scope=Scope(Kind.ITEMS, 1)))
+    await core.ask(item(far))
+    await core.ask(item(near))
+    await door.until(lambda: len(door.deliveries) == 1)
+    await asyncio.sleep(0.1)
+    assert [delivery.partition.node for delivery in door.deliveries] == [near]
+    await core.ask(Subscribe(top, W1, W1, 5, scope=ALL))
+    await door.until(lambda: len(door.deliveries) == 2)
+    await core.ask(Affiliate(near, ALICE, {Jid("w1@x"): "outcast"}))
+    gone = await core.ask(Retract(near, W1, door.deliveries[0].item_id))
+    assert isinstance(gone, Refused) and gone.problem is Problem.FORBIDDEN
+    await core.ask(item(near))
+    await core.ask(item(far))
+    await door.until(lambda: len(door.deliveries) == 3)
+    await asyncio.sleep(0.1)
+    assert [delivery.partition.node for delivery in door.deliveries[1:]] == [far, far]
+    await core.ask(Affiliate(near, ALICE, {Jid("w1@x"): "none"}))
+    await door.until(lambda: len(door.deliveries) == 5)
+    assert await core.ask(Configure(near, ALICE, {"pubsub#access_model": ("whitelist",)})) == Done()
+    await core.ask(item(near))
+    await asyncio.sleep(0.2)
+    assert len(door.deliveries) == 5
+
+
+async def test_several_pools(core: RedisCore, door: Door, tag: str) -> None:
+    """H7: a subscription to each of two collections and one to the leaf have a credit each, and a lock each."""
+    top = await made(core, f"all{tag}", type="collection")
+    sub = await made(core, f"sub{tag}", top, type="collection")
+    leaf = await made(core, f"leaf{tag}", sub)
+    for node, credit in ((top, 1), (sub, 2), (leaf, 3)):
+        granted = await core.ask(Subscribe(node, W1, W1, credit, scope=None if node == leaf else ALL))
+        assert isinstance(granted, Subscribed) and granted.credit == credit
+    for number in range(9):
+        await core.ask(item(leaf, f"i{number}"))
+    await door.until(lambda: len(door.deliveries) == 6)
+    await asyncio.sleep(0.2)
+    assert Counter(delivery.collection for delivery in door.deliveries) == Counter({top: 1, sub: 2, "": 3})
+    held = await core.ask(Locks(leaf, W1))
+    assert isinstance(held, Held) and len(held.locks) == 6
+    through = next(delivery for delivery in door.deliveries if delivery.collection == top)
+    assert await core.ask(Unlock(leaf, W1, through.item_id, through.token, delay_ms=60_000)) == Unlocked(
+        W1, collection=top
+    )
+    again = await core.ask(Retract(leaf, W1, through.item_id, through.token))
+    assert isinstance(again, Refused) and again.problem is Problem.LOCK_LOST
+    await door.until(lambda: len(door.deliveries) == 7)
+    assert isinstance(await core.ask(Unsubscribe(sub, W1, W1, "")), Unsubscribed)
+    for delivery in door.deliveries[:6]:
+        await core.ask(Retract(leaf, W1, delivery.item_id, delivery.token))
+    await door.until(lambda: len(door.deliveries) == 9)
+    assert sub not in {delivery.collection for delivery in door.deliveries[7:]}
+
+
+async def test_going(core: RedisCore, door: Door, tag: str) -> None:
+    """Q33, Q34: locks outlive an unsubscribe and count when it comes back; with its presence all of them end, in every leaf."""
+    top, leaves = await tree(core, tag, 1, 2)
+    await core.ask(Presence(W1, available=True))
+    await core.ask(Subscribe(top, W1, W1, 3, scope=ALL))
+    for leaf in leaves:
+        for _ in range(3):
+            await core.ask(item(leaf))
+    await door.until(lambda: len(door.deliveries) == 3)
+    wrong = await core.ask(Unsubscribe(top, W1, W1, "7"))
+    assert isinstance(wrong, Refused) and wrong.problem is Problem.SUBID_INVALID
+    counted = await core.ask(Stats(leaves[0], ALICE))
+    assert isinstance(counted, Counted) and counted.subscribers == 1
+    assert isinstance(await core.ask(Unsubscribe(top, W1, W1, "")), Unsubscribed)
+    again = await core.ask(Unsubscribe(top, W1, W1, ""))
+    assert isinstance(again, Refused) and again.problem is Problem.NOT_SUBSCRIBED
+    await core.ask(Subscribe(top, W1, W1, 4, scope=ALL))
+    await door.until(lambda: len(door.deliveries) == 4)
+    await asyncio.sleep(0.2)
+    assert len(door.deliveries) == 4
+    lowered = await core.ask(Adjust(top, W1, W1, "", 1))
+    assert isinstance(lowered, Subscribed) and (lowered.credit, lowered.scope) == (1, ALL)
+    assert await core.ask(Options(top, W1, W1, "")) == lowered
+    first, *rest = door.deliveries[:4]
+    for delivery in rest:
+        assert isinstance(await core.ask(Retract(delivery.partition.node, W1, delivery.item_id)), Retracted)
+    await asyncio.sleep(0.7)
+    assert len(door.deliveries) == 4
+    await core.ask(Retract(first.partition.node, W1, first.item_id))
+    await door.until(lambda: len(door.deliveries) == 5)
+    await core.ask(Presence(W1, available=False))
+    for leaf in leaves:
+        held = await core.ask(Locks(leaf, W1))
+        assert isinstance(held, Held) and not held.locks
+
+
+async def test_collection_deleted(core: RedisCore, door: Door, tag: str) -> None:
+    """H7: with a collection its subscriptions end, and what is held through it is given back; its leaves go on."""
+    top, (leaf,) = await tree(core, tag, 1)
+    await core.ask(Subscribe(top, W1, W1, 1, scope=ALL))
+    await core.ask(item(leaf, "a"))
+    await door.until(lambda: len(door.deliveries) == 1)
+    assert await core.ask(Delete(top, ALICE)) == Done()
+    held = await core.ask(Locks(leaf, W1))
+    assert isinstance(held, Held) and not held.locks
+    await core.ask(Subscribe(leaf, W2, W2, 1))
+    await door.until(lambda: len(door.deliveries) == 2)
+    assert door.deliveries[1].subscriber == W2
+
+
+async def test_leaf_deleted(core: RedisCore, door: Door, tag: str) -> None:
+    """H7: credit that lay in a deleted leaf is of use in the others; a leaf of its name that comes later is another."""
+    top, (one, two) = await tree(core, tag, 1, 1)
+    await core.ask(Subscribe(top, W1, W1, 1, scope=ALL))
+    await core.ask(item(one))
+    await door.until(lambda: len(door.deliveries) == 1)
+    await core.ask(item(two))
+    await core.ask(Delete(one, ALICE))
+    await door.until(lambda: len(door.deliveries) == 2)
+    await made(core, one, top)
+    await core.ask(item(one))
+    await core.ask(Retract(two, W1, door.deliveries[1].item_id))
+    await door.until(lambda: len(door.deliveries) == 3)
+    assert door.deliveries[2].partition.node == one
+
+
+async def test_asked_wrongly(core: RedisCore, tag: str) -> None:
+    """Q5, H5: work takes credit; starts, partitions and groups are of leaves, type and depth of collections."""
+    top, (leaf,) = await tree(core, tag, 1)
+
+    async def problem(command: Subscribe) -> Problem:
+        refused = await core.ask(command)
+        assert isinstance(refused, Refused), refused
+        return refused.problem
+
+    assert await problem(Subscribe(top, W1, W1, None, scope=ALL)) is Problem.OPTIONS_REQUIRED
+    assert await problem(Subscribe(top, W1, W1, 1, start="@earliest")) is not None
+    assert await problem(Subscribe(top, W1, W1, 1, partitions=(0,))) is Problem.OPTIONS_INVALID
+    assert await problem(Subscribe(top, W1, W1, 1, group="g")) is Problem.OPTIONS_INVALID
+    assert await problem(Subscribe(leaf, W1, W1, 1, scope=ALL)) is Problem.OPTIONS_INVALID
+
+
+async def test_approved(core: RedisCore, door: Door, tag: str) -> None:
+    """P27, H5: what waits for an owner's approval is made as it was asked for; a leaf that asks for it too is passed over."""
+    top = await made(core, f"all{tag}", type="collection")
+    leaf, closed = await made(core, f"leaf{tag}", top), await made(core, f"closed{tag}", top)
+    for node in (top, closed):
+        assert await core.ask(Configure(node, ALICE, {"pubsub#access_model": ("authorize",)})) == Done()
+    await core.ask(Subscribe(top, W1, W1, 2, scope=ALL))
+    await core.ask(item(closed))
+    await core.ask(item(leaf))
+    assert await core.ask(Approve(top, ALICE, W1, subid(W1), allow=True)) == Done()
+    granted = await core.ask(Options(top, W1, W1, ""))
+    assert isinstance(granted, Subscribed) and granted.scope == ALL
+    await door.until(lambda: len(door.deliveries) == 1)
+    await asyncio.sleep(0.2)
+    assert [delivery.partition.node for delivery in door.deliveries] == [leaf]
+
+
+async def test_news_of_nodes(core: RedisCore, door: Door, tag: str) -> None:
+    """H5: who subscribes to nodes, or to all, hears of those that come and go, as deep as asked for; and gets no work of it."""
+    top = await made(core, f"all{tag}", type="collection")
+    sub = await made(core, f"sub{tag}", top, type="collection")
+    granted = await core.ask(Subscribe(top, W1, W1, None))
+    assert isinstance(granted, Subscribed) and granted.scope == Scope(Kind.NODES, 1)
+    await core.ask(Subscribe(top, W2, W2, 1, scope=Scope(Kind.ALL, None)))
+    deep = await made(core, f"deep{tag}", sub)
+    near = await made(core, f"near{tag}", top)
+    await core.ask(Associate(sub, ALICE, near))
+    await core.ask(Delete(near, ALICE))
+    told = [notice for notice in door.notices if isinstance(notice, TreeEvent)]
+    assert [notice for notice in told if notice.subscriber == W1] == [
+        TreeEvent(top, W1, top, near, came=True),
+        TreeEvent(top, W1, top, near, came=False),
+    ]
+    assert [(each.collection, each.child, each.came) for each in told if each.subscriber == W2] == [
+        (sub, deep, True),
+        (top, near, True),
+        (top, near, False),
+        (sub, near, True),
+        (sub, near, False),
+    ]
+    await core.ask(item(deep))
+    await door.until(lambda: len(door.deliveries) == 1)
+    assert door.deliveries[0].subscriber == W2
+
+
+async def test_what_gets_lost_comes_back(make_core: MakeCore, tag: str) -> None:
+    """Guarantee 3: credit that a crash lost on its way is given back by a count, and what was under way is dropped."""
+    (core, door), (other, _) = await make_core(), await make_core()
+    top, (leaf,) = await tree(core, tag, 1)
+    await core.ask(Subscribe(top, W1, W1, 3, scope=ALL))
+    lost = await core.routes(top).ask(BANK, Withdraw(top, "", 3))
+    assert isinstance(lost, Withdrawn) and [gift.amount for gift in lost.gifts] == [3]
+    await core.ask(item(leaf))
+    await asyncio.sleep(0.2)
+    assert not door.deliveries
+    await other.routes(top).recount_pool()
+    async with asyncio.timeout(5):
+        while not (door.deliveries or other._outlet.deliveries):  # type: ignore[attr-defined]  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    (gift,) = lost.gifts
+    late = await core.routes(top).ask(1, Deposit(top, gift.subid, gift.born, gift.amount))
+    assert isinstance(late, Refused) and late.problem is Problem.SUPERSEDED
+    counted = [await core.ask(Stats(node, ALICE)) for node in (top, leaf)]
+    assert sum(each.credit_free + each.in_flight for each in counted if isinstance(each, Counted)) == 3
+
+
+async def test_collection_lost(core: RedisCore, door: Door, tag: str) -> None:
+    """H7: whoever came through a collection that went in a crash is put out of its leaves when one of them is heard of."""
+    top, (leaf,) = await tree(core, tag, 1)
+    await core.ask(Subscribe(top, W1, W1, 2, scope=ALL))
+    await core.ask(item(leaf, "a"))
+    await door.until(lambda: len(door.deliveries) == 1)
+    record = await core._directory.read(top)
+    assert record is not None
+    await core._directory.delete(record)
+    await asyncio.sleep(LOOK_SECONDS)
+    await core.ask(item(leaf, "b"))
+    async with asyncio.timeout(5):
+        while True:
+            await core.routes(leaf).ask(0, Expire(leaf))
+            counted = await core.ask(Stats(leaf, ALICE))
+            assert isinstance(counted, Counted)
+            if (counted.subscribers, counted.in_flight, counted.waiting) == (0, 0, 2):
+                break
+            await asyncio.sleep(0.02)

@@ -1,0 +1,202 @@
+"""The users of Redis that docs/operations.md makes: each may do what its part needs, and nothing else.
+
+The other tests of cores and of whole services run as the user for frontends.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import redis
+from structlog.testing import capture_logs
+
+from broker import codec
+from broker.model.commands import Declare, Publish, Retract, Subscribe
+from broker.model.items import Envelope
+from broker.model.names import Jid
+from broker.model.results import Declared, Published, Retracted, Subscribed
+from broker.redis_core.checkup import Level, examine
+from broker.scripts.location import lua_directory
+from frontends.servers.cluster import RedisCluster
+from frontends.servers.redis import RedisServer
+from frontends.servers.sentinels import RedisSentinels
+from tests.contract.conftest import MakeCore
+from tests.operations import PAGE, USERS, as_user, make_user
+
+ALICE, WORKER = Jid("alice@x/home"), Jid("worker@x/a")
+BROKER: Final = Path(__file__).parents[2] / "broker"
+
+ON_A_CLUSTER: Final = ("+cluster|info", "+cluster|slots", "+asking")
+WITH_SENTINELS: Final = ("+role",)
+
+
+@pytest.fixture(params=["valkey", "redis7"])
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    """Give each server in turn, empty, with all users; they are gone at the end."""
+    found: RedisServer = request.getfixturevalue(request.param)
+    with redis.Redis.from_url(found.url) as client:
+        client.flushall()
+        for name in USERS:
+            make_user(found.url, name)
+        yield found
+        client.execute_command("ACL", "DELUSER", *USERS)
+
+
+def may(name: str) -> set[str]:
+    """Give the commands that a user may run."""
+    return {word[1:] for word in USERS[name] if word.startswith("+")}
+
+
+def commands(server: RedisServer, words: Iterable[str]) -> set[str]:
+    """Pick the commands from words, those in two words as ACLs write them."""
+    with redis.Redis.from_url(server.url, decode_responses=True) as client:
+        known: Any = client.command_list()
+    return {word.lower().replace(" ", "|") for word in words} & {name.lower() for name in known}
+
+
+def told_to_redis(*paths: Path) -> set[str]:
+    """Give the words in capitals that modules or scripts have in quotes: the commands are among them."""
+    found: set[str] = set()
+    for path in paths:
+        if path.suffix == ".lua":
+            found.update(re.findall(r"'([A-Z]+)'", re.sub("--.*", "", path.read_text())))
+            continue
+        for each in ast.walk(ast.parse(path.read_text())):
+            if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                found.update(re.findall(r"^[A-Z]+(?: [A-Z-]+)*$", each.value), re.findall(r"'([A-Z]+)'", each.value))
+    return found
+
+
+def test_frontends(redis7: RedisServer) -> None:
+    """The user of frontends may run the commands that stand in scripts and in the core, and not one more."""
+    scripts = [path for folder in (lua_directory(), lua_directory() / "lib") for path in folder.glob("*.lua")]
+    modules = set((BROKER / "redis_core").rglob("*.py"))
+    elsewhere = {BROKER / "redis_core" / f"{name}.py" for name in ("checkup", "cluster", "masters", "sentinels")}
+    # Replies that refuse: of a replica, and of a slot on its way.
+    needed = commands(redis7, told_to_redis(*scripts, *(modules - elsewhere))) - {"readonly"}
+    assert may("stanzaq") == needed
+    assert [word for word in USERS["stanzaq"] if not word.startswith("+")] == ["reset", "on", ">PASSWORD", "~sq:*"]
+
+
+def test_reports(redis7: RedisServer) -> None:
+    """So it is with the user of reports."""
+    modules = [*(BROKER / "analytics" / "source").glob("*.py"), BROKER / "analytics" / "census.py"]
+    needed = commands(redis7, told_to_redis(*modules)) | {"xinfo|stream"}
+    # Some are sent as two words of one command.
+    apart = {"readonly", "info", "cluster", "cluster|slots", "slots", "xinfo", "sentinel"}
+    assert may("reports") - {"info"} == needed - apart
+
+
+def test_others_are_named() -> None:
+    """What some need besides stands in the table."""
+    for word in (*ON_A_CLUSTER, *WITH_SENTINELS, "+select", "+readonly"):
+        assert word.replace("|", "\\|") in PAGE.split("| `stanzaq` | frontends |")[1]
+
+
+@pytest.mark.parametrize("name", USERS)
+@pytest.mark.parametrize(
+    "words",
+    [
+        "FLUSHALL",
+        "FLUSHDB",
+        "KEYS *",
+        "CONFIG SET maxmemory-policy allkeys-lru",
+        "ACL LIST",
+        "SHUTDOWN",
+        "REPLICAOF 127.0.0.1 1",
+        "SCRIPT FLUSH",
+        "FUNCTION FLUSH",
+        "GET sq:{a}:node",
+        "SET sq:{a}:node x",
+        "DEL sq:{a}:node",
+        "HGET other field",
+        "XRANGE other - +",
+        "PUBLISH sq:channel x",
+        "SUBSCRIBE sq:channel",
+        "CLIENT KILL ID 1",
+        "MONITOR",
+    ],
+)
+def test_nothing_else(server: RedisServer, name: str, words: str) -> None:
+    """Whatever else there is to Redis is refused: commands that ruin, keys of others, channels."""
+    if name == "inspector" and words.startswith("GET "):
+        pytest.skip("reading is what it is for")
+    with redis.Redis.from_url(as_user(server.url, name)) as client, pytest.raises(redis.exceptions.NoPermissionError):
+        client.execute_command(*words.split())
+
+
+@pytest.mark.parametrize("name", ["inspector", "reports"])
+def test_scripts_of_readers(server: RedisServer, name: str) -> None:
+    """A user who reads may run scripts, and no script writes for it, nor reads keys of others."""
+    with redis.Redis.from_url(as_user(server.url, name)) as client:
+        for body, key in (
+            ("return redis.call('HSET', KEYS[1], 'a', 'b')", "sq:{a}:node"),
+            ("return redis.call('XLEN', KEYS[1])", "other"),
+            ("return redis.call('XLEN', 'other')", "sq:{a}:node"),
+        ):
+            with pytest.raises(
+                redis.ResponseError, match=r"permission|can't run this command|can't access at least one of the keys"
+            ):
+                client.eval(body, 1, key)
+
+
+async def test_without_info(make_core: MakeCore, server: RedisServer) -> None:
+    """A frontend that may not ask INFO serves, and says once what it cannot measure."""
+    make_user(server.url, "stanzaq", "-info")
+    core, _door = await make_core(as_user(server.url, "stanzaq"))
+    assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
+    with capture_logs() as lines:
+        await core.measure()
+        await core.measure()
+    (line,) = lines
+    assert line["event"] == "the memory of Redis is not known" and "info" in line["error"].lower()
+
+
+async def worked(make_core: MakeCore, url: str) -> None:
+    """Let an item go all its way."""
+    core, door = await make_core(url)
+    assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
+    assert isinstance(await core.ask(Subscribe("jobs", WORKER, WORKER, 1)), Subscribed)
+    assert isinstance(await core.ask(Publish("jobs", ALICE, "a", codec.pack(Envelope(b"<a/>")), 4)), Published)
+    await door.until(lambda: len(door.deliveries) == 1)
+    assert isinstance(await core.ask(Retract("jobs", WORKER, "a", door.deliveries[0].token)), Retracted)
+    await core.measure()
+
+
+async def looked(url: str) -> None:
+    """Look at a Redis as the doctor, who is told everything."""
+    found = await examine(url, 2.0)
+    assert {"persistence", "memory", "role"} <= {each.what for each in found}
+    assert "not told" not in json.dumps([each.found for each in found])
+    assert not any(each.what in {"INFO", "connection"} and each.level is not Level.FINE for each in found)
+
+
+async def test_doctor(server: RedisServer) -> None:
+    """The doctor sees all that it looks for."""
+    await looked(as_user(server.url, "doctor"))
+
+
+@pytest.mark.xdist_group("cluster")
+@pytest.mark.parametrize("store", ["cluster"], indirect=True)
+async def test_cluster(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
+    """Of a cluster a frontend and the doctor need to know who serves what."""
+    for node in redis_cluster.nodes:
+        make_user(node.url, "stanzaq", *ON_A_CLUSTER)
+        make_user(node.url, "doctor", *ON_A_CLUSTER[:2])
+    await worked(make_core, as_user(redis_cluster.url, "stanzaq"))
+    await looked(as_user(redis_cluster.url, "doctor"))
+
+
+@pytest.mark.xdist_group("sentinels")
+@pytest.mark.parametrize("store", ["sentinels"], indirect=True)
+async def test_sentinels(make_core: MakeCore, redis_sentinels: RedisSentinels) -> None:
+    """With sentinels they ask the master whether he is one; the sentinels are asked without a user."""
+    for node in redis_sentinels.nodes:
+        make_user(node.url, "stanzaq", *WITH_SENTINELS)
+        make_user(node.url, "doctor", *WITH_SENTINELS)
+    await worked(make_core, as_user(redis_sentinels.url, "stanzaq"))
+    await looked(as_user(redis_sentinels.url, "doctor"))

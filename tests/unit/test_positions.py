@@ -1,0 +1,23 @@
+"""Where items stand: the order of a list that goes over several partitions."""
+
+import pytest
+
+from broker.model.positions import Place
+
+
+def test_written_and_read() -> None:
+    """A place is written like an id of the service's own, and read back."""
+    assert str(Place(1_700_000_000_000, 5, 12)) == "12-1700000000000-5"
+    assert Place.parse("12-1700000000000-5") == Place(1_700_000_000_000, 5, 12)
+
+
+@pytest.mark.parametrize("text", ["", "1-2", "1-2-3-4", "-1-2-3", "a-2-3", "1-٣-3", "12345-1-1", f"0-{'1' * 19}-1"])
+def test_no_place(text: str) -> None:
+    """What was never given as a place is none."""
+    with pytest.raises(ValueError, match="not a place"):
+        Place.parse(text)
+
+
+def test_order() -> None:
+    """The time decides, then the number in its ms, then the partition."""
+    assert Place(1, 0, 9) < Place(1, 1, 0) < Place(1, 1, 1) < Place(2, 0, 0) < Place(10, 0, 0)
