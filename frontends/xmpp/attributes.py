@@ -1,5 +1,6 @@
 """Attributes that many requests share, read and judged once. Knows names and limits; must not know requests."""
 
+import re
 from typing import Final
 from xml.etree.ElementTree import Element
 
@@ -16,11 +17,16 @@ _MOST_TOKEN: Final = 2**63 - 1
 _JID_BYTES: Final = 3071
 """Longest JID: three parts of 1023 bytes and their separators (RFC 7622 §3.1)."""
 _REASON_BYTES: Final = 1024
+_URI: Final = re.compile(r"(?=.{3,2048}$)[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"]+")
 
 
 def node(element: Element) -> str:
     """Read the node that a request names."""
-    name = element.get("node")
+    return node_name(element.get("node", ""))
+
+
+def node_name(name: str) -> str:
+    """Read the name of a node."""
     if not name:
         raise MalformedRequest(Problem.NODE_REQUIRED, "the request names no node")
     if _longer(name, NODE_NAME_BYTES):
@@ -99,6 +105,14 @@ def any_jid(text: str) -> Jid:
 def subid(element: Element) -> str:
     """Read the subscription's id; empty when there is none."""
     return element.get("subid", "")
+
+
+def uri(element: Element) -> str:
+    """Read where to go instead (XEP-0060 §8.4.1): all subscribers are sent it, so it is no longer than a link is."""
+    text = element.get("uri", "")
+    if not _URI.fullmatch(text):
+        raise MalformedRequest(Problem.BAD_REQUEST, "the uri of a redirect is a URI of at most 2048 characters")
+    return text
 
 
 def delay_ms(hint: Element) -> int:

@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 from xml.etree.ElementTree import Element
 
 import structlog
@@ -20,10 +20,23 @@ from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import Described, Refused, Result, Retracted, Unlocked
-from frontends.xmpp import confirmations, events, messages, presence, qos, replies, requests, stanzas
+from frontends.xmpp import (
+    adhoc,
+    authorization,
+    confirmations,
+    events,
+    messages,
+    presence,
+    qos,
+    refusals,
+    replies,
+    requests,
+    stanzas,
+)
 from frontends.xmpp.eventlog import EventLog
-from frontends.xmpp.stanzas import Answer, Iq, Question, View
+from frontends.xmpp.stanzas import Answer, Iq, Question, Stride, View
 from frontends.xmpp.stream import Stream
+from frontends.xmpp.strides import Strides
 
 _log = structlog.get_logger("stanzaq.xmpp")
 
@@ -32,6 +45,9 @@ WAITING_MOST: Final = 20_000
 
 WAITING_MOST_OF_ONE: Final = 5_000
 """And of one sender: who floods the frontend takes no more than a share from its neighbours."""
+
+Begin = Callable[[Any, Reply], None]
+"""Whatever takes a command, of one kind perhaps, and answers it."""
 
 
 class Component:
@@ -47,12 +63,16 @@ class Component:
         strict_iq_type: bool = False,
         legacy_unlock_ns: bool = False,
         event_log: Jid | None = None,
+        admins: frozenset[Jid] = frozenset(),
     ) -> None:
         """Prepare the door; `start` opens it. Must run inside the event loop."""
         self._domain = domain
         self._strict_iq_type = strict_iq_type
         self._events = events.Events(domain, secrets.token_hex(6), legacy_unlock_ns=legacy_unlock_ns)
         self._log = EventLog(domain, event_log)
+        # All frontends of a service have its secret, so each knows the sessions of the others.
+        self._desk = adhoc.Desk(admins, secret.encode())
+        self._strides = Strides(lambda: self._draining)
         self._stream = Stream(domain, secret, host, port, receive=self.receive, changed=self._changed)
         self._core: Core
         self._link: Callable[[bool], None]
@@ -79,7 +99,8 @@ class Component:
             self._stream.write(self._events.delivery(delivery))
         except CorruptRecord as fault:
             # Its lock runs out like any other; after its last attempt it is a dead letter.
-            _log.error("an item cannot be read", node=delivery.partition.node, item=delivery.item_id, fault=str(fault))
+            where = {"node": delivery.partition.node, "item": delivery.item_id, "subscriber": delivery.subscriber}
+            _log.error("an item cannot be read", **where, error=str(fault))
 
     def notify(self, notice: Notice) -> None:
         """Tell a subscriber what happened without its asking."""
@@ -126,7 +147,7 @@ class Component:
         if fault is None:
             self._guarded(iq, self._read, iq)
         else:
-            self._stream.write(replies.refused(iq, fault))
+            self._refuse(iq, fault)
 
     def _receive_answer(self, element: Element) -> None:
         answer = confirmations.answered(element)
@@ -138,11 +159,15 @@ class Component:
         try:
             step(*arguments)
         except MalformedRequest as fault:
-            self._stream.write(replies.refused(iq, fault))
+            self._refuse(iq, fault)
             self._report(iq, fault.problem, fault.detail)
         except Exception:  # noqa: BLE001  (logged, and told to the asker; its neighbours notice nothing)
-            _log.exception("a request failed", sender=iq.sender, id=iq.id[:80])
+            _log.exception("a request failed", **refusals.of_stanza(iq.element))
             self._stream.write(replies.refused(iq, MalformedRequest(Problem.UNAVAILABLE)))
+
+    def _refuse(self, iq: Iq, fault: MalformedRequest) -> None:
+        self._stream.write(replies.refused(iq, fault))
+        refusals.log(iq.element, fault.problem, fault.detail)
 
     def _read(self, iq: Iq) -> None:
         asked = self._translated(iq)
@@ -153,13 +178,17 @@ class Component:
             self.gets_for_sets += 1
             if self._strict_iq_type:
                 raise MalformedRequest(Problem.BAD_REQUEST, "a change is a set")
-        self._take(iq.sender, asked.command, partial(self._guarded, iq, self._answer, asked))
+        reply = partial(self._guarded, iq, self._answer, asked)
+        if isinstance(asked, Stride):
+            self._take(iq.sender, asked.command, reply, partial(self._strides.submit, self._core, asked.rate))
+        else:
+            self._take(iq.sender, asked.command, reply)
 
     def _translated(self, iq: Iq) -> Question | Answer:
         # QoS is below all other protocols (S1), and is spoken at the address of a node too.
         if qos.concerns(iq):
             return qos.read(iq, self._domain)
-        return requests.read(iq) if iq.service == self._domain else requests.elsewhere(iq, self._domain)
+        return requests.read(iq, self._desk) if iq.service == self._domain else requests.elsewhere(iq, self._domain)
 
     def _answer(self, question: Question, outcome: Result) -> None:
         iq = question.iq
@@ -175,6 +204,7 @@ class Component:
                 return
         self._stream.write(replies.answer(question, outcome))
         if isinstance(outcome, Refused):
+            refusals.log(iq.element, outcome.problem, outcome.detail, question.command)
             self._report(iq, outcome.problem, outcome.detail)
 
     def _answer_counted(self, iq: Iq, record: NodeRecord, outcome: Result) -> None:
@@ -192,27 +222,42 @@ class Component:
         # An error is never answered with an error, and without a sender there is nobody to tell (RFC 6120 §8.3.1).
         elif message.get("type") != "error" and message.get("from"):
             if fault is None:
-                self._publish(message)
+                self._hear(message)
             else:
-                self._stream.write(messages.refused(message, fault))
+                self._refuse_message(message, fault)
 
-    def _publish(self, message: Element) -> None:
-        """Publish what a plain message brings; its sender hears of it only if that fails (S2, S13)."""
+    def _hear(self, message: Element) -> None:
+        """Do what a plain message asks for; its sender hears of it only if that fails (S2, S13)."""
         sender = Jid(message.get("from", ""))
-        node = messages.node_at(message.get("to", ""), self._domain)
         try:
-            sent = None if node is None else messages.read(message, node)
-            if sent is not None:
-                self._take(sender, sent.once(sender), partial(self._published, message))
+            command = self._said(message, sender)
+            if command is not None:
+                self._take(sender, command, partial(self._heard, message, command))
         except MalformedRequest as refusal:
-            self._stream.write(messages.refused(message, refusal))
+            self._refuse_message(message, refusal)
         except Exception:  # noqa: BLE001  (logged and told, as for an IQ)
-            _log.exception("a message failed", sender=sender, id=message.get("id", "")[:80])
+            _log.exception("a message failed", **refusals.of_stanza(message))
             self._stream.write(messages.refused(message, MalformedRequest(Problem.UNAVAILABLE)))
 
-    def _published(self, message: Element, outcome: Result) -> None:
+    def _said(self, message: Element, sender: Jid) -> Command | None:
+        """Read what a plain message brings: an owner's answer to a form, or an item for a node."""
+        node = messages.node_at(message.get("to", ""), self._domain)
+        if node is None:
+            return None
+        # Forms are for the service itself: at a node's address any element is an item.
+        answer = None if node else authorization.answered(message, sender)
+        if answer is not None:
+            return answer
+        sent = messages.read(message, node)
+        return None if sent is None else sent.once(sender)
+
+    def _heard(self, message: Element, command: Command, outcome: Result) -> None:
         if isinstance(outcome, Refused):
-            self._stream.write(messages.refused(message, MalformedRequest(outcome.problem, outcome.detail)))
+            self._refuse_message(message, MalformedRequest(outcome.problem, outcome.detail), command)
+
+    def _refuse_message(self, message: Element, fault: MalformedRequest, command: Command | None = None) -> None:
+        self._stream.write(messages.refused(message, fault))
+        refusals.log(message, fault.problem, fault.detail, command)
 
     def _receive_presence(self, element: Element) -> None:
         heard = presence.heard(element)
@@ -226,23 +271,24 @@ class Component:
         try:
             self._submit(command.sender, command, _ignore)
         except MalformedRequest as fault:
-            _log.warning("passed over", sender=command.sender, what=type(command).__name__, why=fault.detail)
+            what = {"subscriber": command.sender, "command": type(command).__name__}
+            _log.warning("passed over", **what, problem=fault.problem.value, detail=fault.detail)
 
-    def _take(self, sender: Jid, command: Command, reply: Reply) -> None:
+    def _take(self, sender: Jid, command: Command, reply: Reply, begin: Begin | None = None) -> None:
         """Hand what somebody asks for to the core, unless this frontend is about to stop."""
         if self._draining:
             raise MalformedRequest(Problem.UNAVAILABLE, "this frontend is stopping: ask again, another one answers")
-        self._submit(sender, command, reply)
+        self._submit(sender, command, reply, begin)
 
-    def _submit(self, sender: Jid, command: Command, reply: Reply) -> None:
-        """Hand a command to the core, unless too many wait already."""
+    def _submit(self, sender: Jid, command: Command, reply: Reply, begin: Begin | None = None) -> None:
+        """Hand a command to the core, or to what `begin` makes of it, unless too many wait already."""
         waiting = self._waiting_of.get(sender, 0)
         if waiting >= WAITING_MOST_OF_ONE or self._waiting >= WAITING_MOST:
             raise MalformedRequest(Problem.OUT_OF_MEMORY, "too many requests wait for an answer")
         self._waiting += 1
         self._waiting_of[sender] = waiting + 1
         try:
-            self._core.submit(command, partial(self._ended, sender, reply))
+            (begin or self._core.submit)(command, partial(self._ended, sender, reply))
         except Exception:
             self._release(sender)
             raise

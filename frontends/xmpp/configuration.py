@@ -4,6 +4,8 @@ from typing import Final
 
 from broker.model.nodes import NodeRecord, shown
 from broker.model.options import OPTIONS, NodeConfig
+from broker.model.results import Described
+from broker.model.tree import CHILDREN, COLLECTION, NodeType
 from frontends.xmpp import forms
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped
@@ -11,26 +13,46 @@ from frontends.xmpp.markup import escaped
 _DEAD_LETTER_NODE: Final = "stanzaq#dead_letter_node"
 
 
-def current(record: NodeRecord) -> bytes:
-    """Write the form in which an owner finds what is in force (XEP-0060 §8.2.2)."""
-    form = forms.written("form", ns.PUBSUB_NODE_CONFIG, _fields(shown(record.name, record.config)))
+def current(described: Described) -> bytes:
+    """Write the form in which an owner finds what is in force (XEP-0060 §8.2.2), and where the node stands (XEP-0248 §6.2)."""
+    record = described.record
+    fields = _fields(shown(record.name, record.config), record.config.node_type)
+    # The root has no name, and is shown as an empty value (XEP-0248 §7.1).
+    fields.append(forms.Field(COLLECTION, (record.parent,), "text-multi", "The collection that the node is a child of"))
+    if record.config.collects:
+        fields.append(forms.Field(CHILDREN, described.children, "text-multi", "The children of the collection"))
+    form = forms.written("form", ns.PUBSUB_NODE_CONFIG, fields)
     return (
         f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><configure node='{escaped(record.name)}'>{form}</configure></pubsub>"
     ).encode()
 
 
+def changed(record: NodeRecord) -> str:
+    """Write what subscribers are told when the configuration is another (XEP-0060 §8.2.5.3)."""
+    fields = _fields(shown(record.name, record.config), record.config.node_type)
+    fields = [forms.Field(field.name, field.values) for field in fields]
+    form = forms.written("result", ns.PUBSUB_NODE_CONFIG, fields)
+    return f"<configuration node='{escaped(record.name)}'>{form}</configuration>"
+
+
 def default() -> bytes:
-    """Write the form of a node that does not exist yet (XEP-0060 §8.3.2)."""
+    """Write the form of a leaf that does not exist yet (XEP-0060 §8.3.2)."""
     values = shown("", NodeConfig())
     # The default depends on the node's name; an empty field, sent back, would mean that there are no dead letters.
     del values[_DEAD_LETTER_NODE]
-    form = forms.written("form", ns.PUBSUB_NODE_CONFIG, _fields(values))
+    form = forms.written("form", ns.PUBSUB_NODE_CONFIG, _fields(values, NodeType.LEAF))
     return f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><default>{form}</default></pubsub>".encode()
 
 
-def _fields(values: dict[str, str]) -> list[forms.Field]:
+def _fields(values: dict[str, str], kind: NodeType) -> list[forms.Field]:
     return [
-        forms.Field(option.name, (values[option.name],), option.kind, option.label, option.choices)
+        forms.Field(
+            option.name,
+            tuple(values[option.name].split("\n")) if option.many else (values[option.name],),
+            option.kind,
+            option.label,
+            option.choices,
+        )
         for option in OPTIONS
-        if option.name in values
+        if option.name in values and option.on in {None, kind}
     ]

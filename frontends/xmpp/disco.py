@@ -4,11 +4,12 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Describe, Nodes
-from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.results import Counted
-from frontends.xmpp import attributes, forms
+from broker.model.nodes import Affiliation, NodeRecord, shown
+from broker.model.results import Counted, Listing
+from broker.model.tree import Children
+from frontends.xmpp import adhoc, attributes, forms, offered, rsm
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped
+from frontends.xmpp.markup import escaped, moment
 from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect
 
 # Exactly what works: a client may rely on each of these (P8).
@@ -19,20 +20,27 @@ _FEATURES: Final = (
     ns.QOS,
     ns.STANZAQ,
     ns.STREAMS,
+    ns.RSM,
     ns.SHIM,
+    ns.COMMANDS,
     ns.PUBSUB,
     *(
         f"{ns.PUBSUB}#{name}"
         for name in (
+            "access-authorize",
             "access-open",
             "access-whitelist",
+            "collections",
             "config-node",
             "create-and-configure",
             "create-nodes",
             "delete-items",
             "delete-nodes",
+            "get-pending",
             "instant-nodes",
             "item-ids",
+            "leased-subscription",
+            "manage-subscriptions",
             "member-affiliation",
             "meta-data",
             "modify-affiliations",
@@ -40,23 +48,40 @@ _FEATURES: Final = (
             "persistent-items",
             "publish",
             "publish-only-affiliation",
+            "publish-options",
             "publisher-affiliation",
             "purge-nodes",
+            "retrieve-affiliations",
             "retrieve-default",
+            "retrieve-default-sub",
             "retrieve-items",
+            "rsm",
+            "retrieve-subscriptions",
             "subscribe",
+            "subscription-notifications",
             "subscription-options",
         )
     ),
 )
+NODES_MOST: Final = 500
+"""Nodes in one reply: with the longest names it is as large as a reply may be."""
+
+_META_DATA: Final = ("title", "description", "type", "access_model", "publish_model", "max_items")
+
+_COLLECTION_FEATURES: Final = (ns.DISCO_INFO, ns.DISCO_ITEMS, ns.PUBSUB)
 _NODE_FEATURES: Final = (ns.DISCO_INFO, ns.DISCO_ITEMS, ns.QUEUEING, ns.STANZAQ, ns.STREAMS, ns.PUBSUB)
 
 
 def read_info(iq: Iq, query: Element) -> Question | Answer:
     """Translate disco#info about the service or a node."""
     expect(iq, "get")
-    if not query.get("node"):
+    node = query.get("node", "")
+    if not node:
         return Answer(iq, _info("", "service", "stanzaq", _FEATURES, ""))
+    if node == ns.COMMANDS:
+        return Answer(iq, adhoc.list_info())
+    if command := offered.COMMANDS.get(node):
+        return Answer(iq, adhoc.info(command))
     return Question(iq, Describe(attributes.node(query), iq.sender, as_owner=False), View.INFO)
 
 
@@ -67,12 +92,16 @@ def read_address(iq: Iq) -> Answer | None:
     return Answer(iq, _info("", "leaf", "", (ns.DISCO_INFO, ns.QOS), ""))
 
 
-def read_items(iq: Iq, query: Element) -> Question | Answer:
+def read_items(iq: Iq, query: Element, desk: adhoc.Desk) -> Question | Answer:
     """Translate disco#items about the service or a node."""
     expect(iq, "get")
     if not query.get("node"):
-        return Question(iq, Nodes(iq.sender))
-    return Question(iq, Describe(attributes.node(query), iq.sender, as_owner=False), View.ITEMS)
+        page = rsm.read(query, NODES_MOST)
+        backwards, index = page.before is not None, page.index or 0
+        return Question(iq, Nodes(iq.sender, page.most, page.after or "", page.before or "", backwards, index))
+    if query.get("node") == ns.COMMANDS:
+        return Answer(iq, adhoc.items(iq, offered.COMMANDS, desk))
+    return Question(iq, Children(attributes.node(query), iq.sender))
 
 
 def node_info(record: NodeRecord, counted: Counted) -> bytes:
@@ -83,7 +112,7 @@ def node_info(record: NodeRecord, counted: Counted) -> bytes:
         "result",
         ns.PUBSUB_META_DATA,
         (
-            forms.Field("pubsub#title", (title,), "text-single"),
+            *(forms.Field(name, (value,), "text-single") for name, value in _told(record).items() if value),
             forms.Field("pubsub#owner", owners, "jid-multi"),
             forms.Field("pubsub#num_subscribers", (str(counted.subscribers),), "text-single"),
             forms.Field("stanzaq#waiting", (str(counted.waiting),), "text-single"),
@@ -97,20 +126,34 @@ def node_info(record: NodeRecord, counted: Counted) -> bytes:
             forms.Field("stanzaq#kept_bytes", (str(counted.kept_bytes),), "text-single"),
         ),
     )
+    if record.config.collects:
+        return _info(record.name, "collection", title, _COLLECTION_FEATURES, form)
     # Whether a node is a queue is to be seen by this feature (Q3).
     features = tuple(name for name in _NODE_FEATURES if record.config.queueing or name != ns.QUEUEING)
     return _info(record.name, "leaf", title, features, form)
 
 
-def node_items(record: NodeRecord) -> bytes:
-    """Write a node's list of items, which on a queue is empty: its items are browsed, not listed (P9)."""
-    return f"<query xmlns='{ns.DISCO_ITEMS}' node='{escaped(record.name)}'/>".encode()
+def _told(record: NodeRecord) -> dict[str, str]:
+    """Give what XEP-0060 registers for a node's meta-data (§16.4.3), as far as the node has it."""
+    values = shown(record.name, record.config)
+    told = {f"pubsub#{name}": values[f"pubsub#{name}"] for name in _META_DATA}
+    created = moment(record.created_ms) if record.created_ms else ""
+    return told | {"pubsub#creator": record.creator or "", "pubsub#creation_date": created}
 
 
-def service_items(service: str, nodes: tuple[str, ...]) -> bytes:
-    """Write the list of nodes."""
-    items = "".join(f"<item jid='{escaped(service)}' node='{escaped(node)}'/>" for node in nodes)
-    return f"<query xmlns='{ns.DISCO_ITEMS}'>{items}</query>".encode()
+def node_items(service: str, node: str, below: tuple[str, ...]) -> bytes:
+    """Write what is below a node: of a collection its children (H3), of a leaf nothing: items are browsed, not listed (P9)."""
+    items = "".join(f"<item jid='{escaped(service)}' node='{escaped(name)}'/>" for name in below)
+    return f"<query xmlns='{ns.DISCO_ITEMS}' node='{escaped(node)}'>{items}</query>".encode()
+
+
+def service_items(iq: Iq, listing: Listing) -> bytes:
+    """Write a list of nodes, and which part of all it is unless it is all (XEP-0059 §2.2)."""
+    nodes = listing.nodes
+    items = "".join(f"<item jid='{escaped(iq.service)}' node='{escaped(node)}'/>" for node in nodes)
+    ends = (nodes[0], nodes[-1]) if nodes else None
+    page = rsm.written(ends, listing.count, listing.index) if listing.more or rsm.asked(iq.element) else ""
+    return f"<query xmlns='{ns.DISCO_ITEMS}'>{items}{page}</query>".encode()
 
 
 def _info(node: str, kind: str, name: str, features: tuple[str, ...], form: str) -> bytes:

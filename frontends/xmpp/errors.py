@@ -10,12 +10,16 @@ from frontends.xmpp.markup import escaped
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A stanza error: its type, its defined condition, XEP-0060's own condition and the feature that it names."""
+    """A stanza error: its type, its defined condition, XEP-0060's own condition and the feature that it names.
+
+    `command` is XEP-0050's own condition.
+    """
 
     kind: str
     condition: str
     pubsub: str = ""
     feature: str = ""
+    command: str = ""
 
 
 WIRE: Final = {
@@ -26,7 +30,12 @@ WIRE: Final = {
     Problem.NODE_GONE: Wire("cancel", "gone"),
     Problem.NODE_EXISTS: Wire("cancel", "conflict"),
     Problem.NODE_FULL: Wire("wait", "conflict", "node-full"),
+    Problem.NODE_DRAINING: Wire("wait", "policy-violation"),
     Problem.NODE_NAME_INVALID: Wire("modify", "bad-request"),
+    # XEP-0248 §6.2.3 and §6.4.3.
+    Problem.TREE_INVALID: Wire("cancel", "not-allowed", "invalid-options"),
+    Problem.TOO_MANY_CHILDREN: Wire("cancel", "not-allowed", "max-nodes-exceeded"),
+    Problem.NOT_ASSOCIATED: Wire("modify", "bad-request"),
     Problem.PARTITION_NOT_FOUND: Wire("cancel", "item-not-found"),
     Problem.GROUP_NOT_FOUND: Wire("cancel", "item-not-found"),
     Problem.PARTITION_OWNED: Wire("cancel", "conflict"),
@@ -39,8 +48,13 @@ WIRE: Final = {
     Problem.PAYLOAD_TOO_BIG: Wire("modify", "not-acceptable", "payload-too-big"),
     Problem.OFFSET_INVALID: Wire("modify", "bad-request"),
     Problem.OFFSET_NOT_FOUND: Wire("cancel", "item-not-found"),
+    Problem.RESERVATION_EXPIRED: Wire("cancel", "gone"),
+    Problem.RESERVATION_USED: Wire("cancel", "conflict"),
     Problem.FORBIDDEN: Wire("auth", "forbidden"),
     Problem.CLOSED_NODE: Wire("cancel", "not-allowed", "closed-node"),
+    # Of a retrieval: a subscribe that needs an approval is answered with its state (XEP-0060 §6.5.9.3).
+    Problem.APPROVAL_REQUIRED: Wire("auth", "not-authorized", "not-subscribed"),
+    Problem.PENDING_SUBSCRIPTION: Wire("auth", "not-authorized", "pending-subscription"),
     Problem.LOCKED_BY_ANOTHER: Wire("cancel", "conflict"),
     Problem.LOCK_LOST: Wire("wait", "unexpected-request"),
     Problem.JID_REQUIRED: Wire("modify", "bad-request", "jid-required"),
@@ -50,12 +64,18 @@ WIRE: Final = {
     Problem.SUBID_INVALID: Wire("modify", "not-acceptable", "invalid-subid"),
     Problem.OPTIONS_REQUIRED: Wire("modify", "not-acceptable", "configuration-required"),
     Problem.OPTIONS_INVALID: Wire("modify", "bad-request", "invalid-options"),
+    Problem.LEASE_OVER: Wire("modify", "bad-request", "invalid-options"),
     Problem.ACCESS_MODEL_UNSUPPORTED: Wire("modify", "not-acceptable", "unsupported-access-model"),
     Problem.NOT_ACCEPTABLE: Wire("modify", "not-acceptable"),
+    Problem.PRECONDITION_NOT_MET: Wire("cancel", "conflict", "precondition-not-met"),
     # A wait for the asker's own doing: it may leave a subscription, or delete a node, and ask again.
     Problem.TOO_MANY_SUBSCRIPTIONS: Wire("wait", "policy-violation", "too-many-subscriptions"),
     Problem.TOO_MANY_NODES: Wire("wait", "policy-violation"),
     Problem.UNSUPPORTED: Wire("cancel", "feature-not-implemented"),
+    # What a collection does not do, by XEP-0060's name for it (H2, H8).
+    Problem.PUBLISH_UNSUPPORTED: Wire("cancel", "feature-not-implemented", "unsupported", "publish"),
+    Problem.ITEMS_UNSUPPORTED: Wire("cancel", "feature-not-implemented", "unsupported", "retrieve-items"),
+    Problem.PURGE_UNSUPPORTED: Wire("cancel", "feature-not-implemented", "unsupported", "purge-nodes"),
     Problem.NOT_TRUSTED: Wire("cancel", "not-allowed"),
     Problem.TOO_MUCH_HELD: Wire("wait", "resource-constraint"),
     Problem.OUT_OF_MEMORY: Wire("wait", "resource-constraint"),
@@ -77,9 +97,18 @@ class Unserved(MalformedRequest):
         )
 
 
+class BadCommand(MalformedRequest):
+    """An ad-hoc command that is asked for in a way that XEP-0050 §4.4 has a word for."""
+
+    def __init__(self, condition: str, detail: str) -> None:
+        """Keep the word."""
+        super().__init__(Problem.BAD_REQUEST, detail)
+        self.wire = Wire("modify", "bad-request", command=condition)
+
+
 def wire(fault: MalformedRequest) -> Wire:
     """Give the stanza error for a fault."""
-    return fault.wire if isinstance(fault, Unserved) else WIRE[fault.problem]
+    return fault.wire if isinstance(fault, Unserved | BadCommand) else WIRE[fault.problem]
 
 
 def written(error: Wire, detail: str) -> str:
@@ -87,4 +116,5 @@ def written(error: Wire, detail: str) -> str:
     text = f"<text xmlns='{ns.STANZAS}' xml:lang='en'>{escaped(detail)}</text>" if detail else ""
     feature = f" feature='{error.feature}'" if error.feature else ""
     pubsub = f"<{error.pubsub} xmlns='{ns.PUBSUB_ERRORS}'{feature}/>" if error.pubsub else ""
-    return f"<error type='{error.kind}'><{error.condition} xmlns='{ns.STANZAS}'/>{text}{pubsub}</error>"
+    command = f"<{error.command} xmlns='{ns.COMMANDS}'/>" if error.command else ""
+    return f"<error type='{error.kind}'><{error.condition} xmlns='{ns.STANZAS}'/>{text}{pubsub}{command}</error>"

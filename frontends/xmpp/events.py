@@ -9,11 +9,34 @@ from typing import Final, assert_never
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Bounce, Retract, Unlock
-from broker.model.items import Delivery, Lock, LockEnded, NodeEvent, Notice, OwnershipGained, OwnershipLost
+from broker.model.items import (
+    ApprovalAsked,
+    Delivery,
+    Lock,
+    LockEnded,
+    NodeConfigured,
+    NodeEvent,
+    Notice,
+    OwnershipGained,
+    OwnershipLost,
+    SubscriptionChanged,
+    TreeEvent,
+)
 from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
 from broker.model.qos import Stage
 from broker.model.results import Retracted, Unlocked
-from frontends.xmpp import confirmations, delivery_ids, ownership, payloads, stanzas, streams
+from frontends.xmpp import (
+    authorization,
+    configuration,
+    confirmations,
+    delivery_ids,
+    lists,
+    ownership,
+    payloads,
+    stanzas,
+    streams,
+)
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped, moment
 
@@ -51,6 +74,7 @@ class Events:
         self._from = f"<message from='{escaped(service)}'"
         self._run = run
         self._numbers = count(1)
+        self._configured: tuple[NodeRecord | None, str] = None, ""
         self._unlock_ns = ns.QUEUEING_TYPO if legacy_unlock_ns else ns.QUEUEING
 
     def delivery(self, delivery: Delivery) -> bytes:
@@ -65,7 +89,7 @@ class Events:
         plain = delivery.stage in _PLAIN
         opening = self._opening(delivery) if plain else confirmations.opening(self._service, delivery)
         closing = _ALONE_BYTES if plain else confirmations.CLOSING[delivery.stage]
-        body, headers = payloads.told(delivery.envelope)
+        body, headers = payloads.told(delivery.envelope, _through(delivery.collection))
         partition = delivery.partition
         head = (
             f"{opening}<event xmlns='{ns.PUBSUB_EVENT}'><items node='{escaped(partition.node)}'>"
@@ -82,37 +106,69 @@ class Events:
         """Write the notification to the holder, the one subscriber who is told (Q20); nothing when nobody held the item."""
         if outcome.holder is None:
             return b""
-        return self._items(outcome.holder, command.node, f"<retract id='{escaped(command.item_id)}'/>")
+        return self._items(
+            outcome.holder, command.node, f"<retract id='{escaped(command.item_id)}'/>", outcome.collection
+        )
 
     def unlocked(self, command: Unlock, outcome: Unlocked) -> bytes:
         """Write the notification to the holder whose lock was ended (Q29)."""
-        return self._items(outcome.holder, command.node, self._unlock(command.item_id, command.token))
+        return self._items(
+            outcome.holder, command.node, self._unlock(command.item_id, command.token), outcome.collection
+        )
 
-    def notice(self, notice: Notice) -> bytes:
+    def notice(self, notice: Notice) -> bytes:  # noqa: PLR0911  (a table of cases)
         """Write what a subscriber is told without its asking (Q35, P24, P25)."""
         match notice:
-            case LockEnded(node, subscriber, item_id, token):
-                return self._items(subscriber, node, self._unlock(item_id, token))
+            case LockEnded(node, subscriber, item_id, token, collection):
+                return self._items(subscriber, node, self._unlock(item_id, token), collection)
             case OwnershipGained() | OwnershipLost():
                 return self._message(notice.subscriber, ownership.told(notice))
-            case NodeEvent(node, subscriber, what):
-                return self._message(subscriber, f"<{what} node='{escaped(node)}'/>")
+            case TreeEvent(through, subscriber, collection, child, came):
+                what = "associate" if came else "dissociate"
+                inside = f"<collection node='{escaped(collection)}'><{what} node='{escaped(child)}'/></collection>"
+                return self._message(subscriber, inside, through)
+            case SubscriptionChanged(changed):
+                # Kept for one who is away: it may wait for this for days.
+                told = f"<subscription node='{escaped(changed.node)}' {lists.subscription(changed)}/>"
+                return self._kept(changed.jid, f"<event xmlns='{ns.PUBSUB_EVENT}'>{told}</event>")
+            case ApprovalAsked(owner, waiting):
+                return self._kept(owner, authorization.asked(waiting))
+            case NodeEvent(node, subscriber, what, redirect):
+                inside = f"<redirect uri='{escaped(redirect)}'/>" if redirect else ""
+                return self._message(subscriber, f"<{what} node='{escaped(node)}'>{inside}</{what}>")
+            case NodeConfigured(subscriber, record):
+                return self._message(subscriber, self._configuration(record))
             case _:
                 assert_never(notice)
+
+    def _configuration(self, record: NodeRecord) -> str:
+        # The same to thousands, one after another.
+        if self._configured[0] is not record:
+            self._configured = record, configuration.changed(record)
+        return self._configured[1]
 
     def _unlock(self, item_id: str, token: int | None) -> str:
         # With the token a worker can tell an old lock's end from a new one's (X10).
         mark = "" if token is None else f" xmlns:q='{ns.STANZAQ}' q:token='{token}'"
         return f"<unlock xmlns='{self._unlock_ns}' id='{escaped(item_id)}'{mark}/>"
 
-    def _items(self, to: Jid, node: str, inside: str) -> bytes:
-        return self._message(to, f"<items node='{escaped(node)}'>{inside}</items>")
+    def _items(self, to: Jid, node: str, inside: str, through: str) -> bytes:
+        return self._message(to, f"<items node='{escaped(node)}'>{inside}</items>", through)
 
-    def _message(self, to: Jid, inside: str) -> bytes:
-        return (
-            f"{self._from} to='{escaped(to)}' id='{self._run}-{next(self._numbers)}'>"
-            f"<event xmlns='{ns.PUBSUB_EVENT}'>{inside}</event>{_ALONE}"
-        ).encode()
+    def _message(self, to: Jid, inside: str, through: str = "") -> bytes:
+        beside = payloads.headers(_through(through)).decode() if through else ""
+        return f"{self._begun(to)}<event xmlns='{ns.PUBSUB_EVENT}'>{inside}</event>{beside}{_ALONE}".encode()
+
+    def _kept(self, to: Jid, inside: str) -> bytes:
+        return f"{self._begun(to)}{inside}</message>".encode()
+
+    def _begun(self, to: Jid) -> str:
+        return f"{self._from} to='{escaped(to)}' id='{self._run}-{next(self._numbers)}'>"
+
+
+def _through(collection: str) -> dict[str, str]:
+    """Say in a header which subscription a notification comes of, when it is to a collection (H6)."""
+    return {"Collection": collection} if collection else {}
 
 
 def bounced(message: Element) -> Bounce | None:

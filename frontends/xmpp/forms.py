@@ -45,12 +45,25 @@ def read(form: Element, form_type: str) -> Mapping[str, tuple[str, ...]] | None:
     return fields
 
 
-def written(kind: str, form_type: str, fields: Iterable[Field]) -> str:
-    """Write a form of the kind `form` or `result`."""
+def written(kind: str, form_type: str, fields: Iterable[Field], title: str = "", instructions: str = "") -> str:
+    """Write a form of the kind `form` or `result`, with words for the person who fills it in."""
     inside = "".join(map(_field, fields))
+    words = "".join(
+        f"<{name}>{escaped(text)}</{name}>" for name, text in (("title", title), ("instructions", instructions)) if text
+    )
     return (
-        f"<x xmlns='{ns.FORM}' type='{kind}'>"
+        f"<x xmlns='{ns.FORM}' type='{kind}'>{words}"
         f"<field var='FORM_TYPE' type='hidden'><value>{form_type}</value></field>{inside}</x>"
+    )
+
+
+def table(form_type: str, columns: Iterable[Field], rows: Iterable[Mapping[str, str]], title: str) -> str:
+    """Write results as rows, each a value by the name of its column (XEP-0004 §3.4)."""
+    items = "".join(f"<item>{''.join(_field(Field(name, (row[name],))) for name in row)}</item>" for row in rows)
+    return (
+        f"<x xmlns='{ns.FORM}' type='result'><title>{escaped(title)}</title>"
+        f"<field var='FORM_TYPE' type='hidden'><value>{form_type}</value></field>"
+        f"<reported>{''.join(map(_field, columns))}</reported>{items}</x>"
     )
 
 

@@ -34,6 +34,20 @@ def escaped(text: str) -> str:
     return FORBIDDEN.sub("\ufffd", text)
 
 
+_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def since_1970_ms(text: str) -> int | None:
+    """Read a time as XEP-0082 §3.2 has it; None for anything else. Raises ValueError when there is no such moment."""
+    if len(text) > 40 or not _MOMENT.fullmatch(text):
+        return None
+    try:
+        return max(int(datetime.fromisoformat(text).timestamp() * 1000), 0)
+    except OverflowError:
+        msg = "beyond the calendar"
+        raise ValueError(msg) from None
+
+
 @lru_cache(maxsize=64)
 def _second(since_1970: int) -> str:
     return datetime.fromtimestamp(since_1970, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -4,17 +4,24 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Purge
+from broker.model.access import Affiliate
+from broker.model.commands import Configure, Declare, Delete, Describe, Purge
 from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation
 from broker.model.problems import MalformedRequest, Problem
-from frontends.xmpp import attributes, configuration, forms
+from broker.model.tree import Associate, Dissociate
+from frontends.xmpp import attributes, configuration, forms, lists
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.errors import Unserved
 from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect, only
 
 _CONFIGURE: Final = f"{{{ns.PUBSUB}}}configure"
+_REDIRECT: Final = f"{{{ns.PUBSUB_OWNER}}}redirect"
 _AFFILIATION: Final = f"{{{ns.PUBSUB_OWNER}}}affiliation"
+_NODE_TYPE: Final = "pubsub#node_type"
+_ASSOCIATIONS: Final[Mapping[str, type[Associate | Dissociate]]] = {
+    f"{{{ns.PUBSUB_OWNER}}}associate": Associate,
+    f"{{{ns.PUBSUB_OWNER}}}dissociate": Dissociate,
+}
 _AFFILIATIONS: Final = frozenset(str(member.value) for member in Affiliation)
 
 
@@ -22,18 +29,18 @@ def create(iq: Iq, pubsub: Element) -> Declare:
     """Translate `<create/>`, with the `<configure/>` that may follow it; without a name the core makes one up (P22)."""
     expect(iq, "set")
     wish = pubsub[0]
-    if wish.get("type", "leaf") != "leaf":
-        raise Unserved(feature="collections")
+    # Earlier versions of XEP-0060 said here what the form's field says now.
+    said = {} if wish.get("type") is None else {_NODE_TYPE: (wish.get("type", ""),)}
     node = None if wish.get("node") is None else attributes.node(wish)
     if len(pubsub) == 1:
-        return Declare(node, iq.sender, {})
+        return Declare(node, iq.sender, said)
     configure = pubsub[1]
     if len(pubsub) > 2 or configure.tag != _CONFIGURE or configure.get("node") is not None:
         raise MalformedRequest(Problem.BAD_REQUEST, "a create is followed by a configure without node, or by nothing")
     form = configure.find(forms.FORM)
     # Without a form, and after `cancel`, the defaults are what was asked for (XEP-0060 §8.1.3).
     fields = None if form is None else forms.read(form, ns.PUBSUB_NODE_CONFIG)
-    return Declare(node, iq.sender, fields or {})
+    return Declare(node, iq.sender, {**said, **(fields or {})})
 
 
 def read(iq: Iq, pubsub: Element) -> Question | Answer:
@@ -43,8 +50,6 @@ def read(iq: Iq, pubsub: Element) -> Question | Answer:
     tag = pubsub[0].tag
     if reader := _ACTIONS.get(tag):
         return reader(iq, pubsub)
-    if feature := _FEATURES.get(tag):
-        raise Unserved(feature=feature)
     raise MalformedRequest(Problem.UNSUPPORTED, "no such request in XEP-0060")
 
 
@@ -68,7 +73,11 @@ def _default(iq: Iq, pubsub: Element) -> Answer:
 
 
 def _delete(iq: Iq, pubsub: Element) -> Question:
-    return Question(iq, Delete(attributes.node(only(iq, pubsub, "set")), iq.sender))
+    delete = only(iq, pubsub, "set")
+    redirect = delete.find(_REDIRECT)
+    return Question(
+        iq, Delete(attributes.node(delete), iq.sender, "" if redirect is None else attributes.uri(redirect))
+    )
 
 
 def _purge(iq: Iq, pubsub: Element) -> Question:
@@ -86,7 +95,10 @@ def _affiliations(iq: Iq, pubsub: Element) -> Question:
         jid = bare(attributes.any_jid(entry.get("jid", "")))
         if not jid:
             raise MalformedRequest(Problem.JID_REQUIRED, "each affiliation names a JID")
-        affiliation = entry.get("affiliation", "")
+        # Without an affiliation it is not to be changed (XEP-0060 §8.9.2.1).
+        affiliation = entry.get("affiliation")
+        if affiliation is None:
+            continue
         if affiliation not in _AFFILIATIONS or jid in changes:
             raise MalformedRequest(
                 Problem.BAD_REQUEST, f"each JID gets one affiliation of {', '.join(sorted(_AFFILIATIONS))}"
@@ -97,11 +109,21 @@ def _affiliations(iq: Iq, pubsub: Element) -> Question:
     return Question(iq, Affiliate(node, iq.sender, changes))
 
 
+def _collection(iq: Iq, pubsub: Element) -> Question:
+    """Translate an association or a dissociation, one child at a time (XEP-0248 §6.4, §6.5)."""
+    collection = only(iq, pubsub, "set")
+    node = attributes.node(collection)
+    if len(collection) != 1 or collection[0].tag not in _ASSOCIATIONS:
+        raise MalformedRequest(Problem.BAD_REQUEST, "a collection has one associate, or one dissociate")
+    return Question(iq, _ASSOCIATIONS[collection[0].tag](node, iq.sender, attributes.node(collection[0])))
+
+
 _ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer]]] = {
     f"{{{ns.PUBSUB_OWNER}}}configure": _configure,
     f"{{{ns.PUBSUB_OWNER}}}default": _default,
     f"{{{ns.PUBSUB_OWNER}}}delete": _delete,
     f"{{{ns.PUBSUB_OWNER}}}purge": _purge,
     f"{{{ns.PUBSUB_OWNER}}}affiliations": _affiliations,
+    f"{{{ns.PUBSUB_OWNER}}}collection": _collection,
+    f"{{{ns.PUBSUB_OWNER}}}subscriptions": lists.managed,
 }
-_FEATURES: Final = {f"{{{ns.PUBSUB_OWNER}}}subscriptions": "manage-subscriptions"}

@@ -34,10 +34,11 @@ def shown(record: bytes) -> bytes:
     return _element(codec.unpack(record))
 
 
-def told(record: bytes) -> tuple[bytes, bytes]:
-    """Give that element and, to stand beside it, what the envelope's headers say (XEP-0131); raises CorruptRecord."""
+def told(record: bytes, more: Mapping[str, str]) -> tuple[bytes, bytes]:
+    """Give that element and, to stand beside it, what the envelope's headers say and `more`; raises CorruptRecord."""
     envelope = codec.unpack(record)
-    return _element(envelope), _headers(envelope.headers) if envelope.headers else b""
+    said = {**envelope.headers, **more} if more else envelope.headers
+    return _element(envelope), headers(said) if said else b""
 
 
 def _element(envelope: Envelope) -> bytes:
@@ -55,8 +56,9 @@ def _element(envelope: Envelope) -> bytes:
     return f"<data xmlns='{ns.STANZAQ}' type='{kind}'>{b64encode(envelope.body).decode()}</data>".encode()
 
 
-def _headers(headers: Mapping[str, str]) -> bytes:
-    inside = "".join(f"<header name='{escaped(name)}'>{escaped(value)}</header>" for name, value in headers.items())
+def headers(said: Mapping[str, str]) -> bytes:
+    """Write headers (XEP-0131)."""
+    inside = "".join(f"<header name='{escaped(name)}'>{escaped(value)}</header>" for name, value in said.items())
     return f"<headers xmlns='{ns.SHIM}'>{inside}</headers>".encode()
 
 

@@ -3,11 +3,18 @@
 from typing import Final, assert_never
 from xml.etree.ElementTree import Element
 
+from broker.model.access import (
+    Affiliate,
+    Affiliations,
+    ListPending,
+    ListSubscribers,
+    ManageSubscribers,
+    SendPending,
+    Subscriptions,
+)
 from broker.model.commands import (
     Adjust,
-    Affiliate,
     Browse,
-    Commit,
     Configure,
     Declare,
     Delete,
@@ -18,10 +25,8 @@ from broker.model.commands import (
     Locks,
     Nodes,
     Options,
-    Partitions,
     Publish,
     Purge,
-    Read,
     Renew,
     Retract,
     Subscribe,
@@ -30,9 +35,12 @@ from broker.model.commands import (
 )
 from broker.model.items import Listed, Lock
 from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.oversight import Overview, Release, Transfer
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
+from broker.model.reading import Commit, Partitions, Read
 from broker.model.results import (
+    AffiliationList,
     Browsed,
     Counted,
     Declared,
@@ -42,33 +50,46 @@ from broker.model.results import (
     Held,
     Kept,
     Listing,
+    Managed,
+    Overviewed,
     Published,
     Purged,
     Refused,
+    Released,
     Renewed,
     Replay,
     Result,
     Retracted,
     Subscribed,
+    SubscriptionList,
+    Transferred,
+    Unaffiliated,
     Unlocked,
     Unsubscribed,
 )
+from broker.model.subscriptions import State
+from broker.model.tree import Associate, Children, Dissociate, Kind
 from frontends.xmpp import (
+    administration,
+    authorization,
     configuration,
     disco,
     elements,
     errors,
     events,
     forms,
+    lists,
     ownership,
     payloads,
     qos,
+    redrives,
+    rsm,
     streams,
 )
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped, moment
-from frontends.xmpp.stanzas import Iq, Question, View
-from frontends.xmpp.subscriptions import CREDIT, GAP, QOS, START
+from frontends.xmpp.stanzas import Iq, Question, Stride, View
+from frontends.xmpp.subscriptions import CREDIT, DEPTH_FIELD, EXPIRE, GAP, KIND, PRESENCE, QOS, START, defaults
 
 _ECHOED: Final = (f"{{{ns.PUBSUB}}}retract", f"{{{ns.PUBSUB}}}subscribe", f"{{{ns.QUEUEING}}}unlock")
 _ECHO_BYTES: Final = 8_192
@@ -91,6 +112,12 @@ def answer(question: Question, outcome: Result) -> bytes:
     """Write the reply to a question."""
     if isinstance(outcome, Refused):
         return refused(question.iq, MalformedRequest(outcome.problem, outcome.detail))
+    match question.command, outcome:
+        case ManageSubscribers(node), Managed(failed) if failed:
+            text = "what is listed stays as it is, the rest is done"
+            return _unchanged(question.iq, lists.subscribers(node, failed), text)
+        case Affiliate(node), Unaffiliated(detail, kept):
+            return _unchanged(question.iq, lists.affiliated(node, kept), detail)
     return result(question.iq, _content(question, outcome))
 
 
@@ -127,23 +154,44 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return _subscribed(node, outcome)
         case Options(node), Subscribed():
             return _options(node, outcome)
-        case Browse(node), Browsed(items):
-            return _browsed(node, items)
+        case Browse(), Browsed():
+            return _browsed(question, question.command, outcome)
         case Read(node), Replay():
             return streams.replayed(node, outcome)
         case Partitions(node), Extents():
             return streams.extended(node, outcome)
+        case Subscriptions(_, own), SubscriptionList():
+            return lists.own(own, outcome)
+        case Affiliations(), AffiliationList():
+            return lists.standings(outcome)
+        case ListSubscribers(node), SubscriptionList(subscriptions, more):
+            return lists.subscribers(node, subscriptions, more=more)
+        case ListPending(), Listing(nodes):
+            return authorization.choice(question.iq, nodes)
+        case SendPending(), Done():
+            return authorization.sent(question.iq)
+        case Overview(), Overviewed():
+            return administration.listed(question, question.command, outcome)
+        case Configure(), Done() if question.view is View.COMMAND:
+            return administration.configured(question, question.command)
+        case Release(), Released():
+            return administration.released(question, outcome)
+        case Transfer(), Transferred() if isinstance(question, Stride):
+            return redrives.progress(question, question.command, outcome)
         case Declare(), Declared(node):
             return f"<pubsub xmlns='{ns.PUBSUB}'><create node='{escaped(node)}'/></pubsub>".encode()
-        case Describe(), Described(record):
-            return _described(record, question.view)
-        case Nodes(), Listing(nodes):
-            return disco.service_items(question.iq.service, nodes)
+        case Describe(), Described():
+            return _described(outcome, question.view)
+        case Nodes(), Listing():
+            return disco.service_items(question.iq, outcome)
+        case Children(node), Listing(nodes):
+            return disco.node_items(question.iq.service, node, nodes)
         case (
             (Adjust(), Subscribed())
             | (Unsubscribe(), Unsubscribed())
             | (Purge(), Purged())
-            | (Configure() | Affiliate() | Delete() | Commit(), Done())
+            | (ManageSubscribers(), Managed())
+            | (Configure() | Affiliate() | Associate() | Dissociate() | Delete() | Commit(), Done())
         ):
             return b""
     msg = f"{type(outcome).__name__} is no answer to {type(question.command).__name__}"
@@ -170,7 +218,17 @@ def _held(node: str, locks: tuple[Lock, ...]) -> bytes:
     return f"<locks xmlns='{ns.STANZAQ}' node='{escaped(node)}'>{inside}</locks>".encode()
 
 
+def _unchanged(iq: Iq, kept: bytes, detail: str) -> bytes:
+    """Write which entries of an owner's request stay as they are (P26, XEP-0060 §8.8.2.4, §8.9.2.4)."""
+    error = errors.written(errors.WIRE[Problem.NOT_ACCEPTABLE], detail).encode()
+    return b"%b>%b%b</iq>" % (_head(iq, "error"), kept, error)
+
+
 def _subscribed(node: str, granted: Subscribed) -> bytes:
+    if granted.state is State.PENDING:
+        return (
+            f"<pubsub xmlns='{ns.PUBSUB}'><subscription {_subscription(node, granted)} subscription='pending'/></pubsub>"
+        ).encode()
     fields = [forms.Field(CREDIT, (str(granted.credit),))]
     # Whoever has not asked for a quality of service is answered as XEP-0254 shows it.
     if granted.qos is not Qos.UNACKNOWLEDGED:
@@ -180,10 +238,14 @@ def _subscribed(node: str, granted: Subscribed) -> bytes:
         fields.append(forms.Field(ownership.PARTITION, tuple(str(stream.partition) for stream in granted.streams)))
         fields.append(forms.Field(START, tuple(f">{stream.offset}" for stream in granted.streams)))
         fields.append(forms.Field(GAP, tuple("1" if stream.gap else "0" for stream in granted.streams)))
+    if granted.until_ms:
+        fields.append(forms.Field(EXPIRE, (moment(granted.until_ms),)))
     fields += ownership.granted(granted)
+    fields += _scope(granted)
     form = forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
+    expiry = f" expiry='{moment(granted.until_ms)}'" if granted.until_ms else ""
     return (
-        f"<pubsub xmlns='{ns.PUBSUB}'><subscription {_subscription(node, granted)} subscription='subscribed'/>"
+        f"<pubsub xmlns='{ns.PUBSUB}'><subscription {_subscription(node, granted)} subscription='subscribed'{expiry}/>"
         f"<options>{form}</options></pubsub>"
     ).encode()
 
@@ -193,39 +255,58 @@ def _options(node: str, granted: Subscribed) -> bytes:
     fields = (
         forms.Field(CREDIT, (str(granted.credit),), "text-single", required=True),
         forms.Field(QOS, (granted.qos.value,), "list-single", choices=choices),
+        forms.Field(EXPIRE, (moment(granted.until_ms) if granted.until_ms else PRESENCE,), "text-single"),
         *ownership.granted(granted),
+        *_scope(granted),
     )
     form = forms.written("form", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
     return f"<pubsub xmlns='{ns.PUBSUB}'><options {_subscription(node, granted)}>{form}</options></pubsub>".encode()
+
+
+def _scope(granted: Subscribed) -> tuple[forms.Field, ...]:
+    if granted.scope is None:
+        return ()
+    kind, depth = str(granted.scope).split(" ")
+    kinds = tuple(member.value for member in Kind)
+    return (forms.Field(KIND, (kind,), "list-single", choices=kinds), forms.Field(DEPTH_FIELD, (depth,), "text-single"))
 
 
 def _subscription(node: str, granted: Subscribed) -> str:
     return f"node='{escaped(node)}' jid='{escaped(granted.jid)}' subid='{escaped(granted.subid)}'"
 
 
-def _browsed(node: str, items: tuple[Listed, ...]) -> bytes:
-    pieces = [f"<pubsub xmlns='{ns.PUBSUB}'><items node='{escaped(node)}'>".encode()]
+def _browsed(question: Question, asked: Browse, found: Browsed) -> bytes:
+    pieces: list[bytes] = []
+    shown: list[Listed] = []
     size = 0
-    for item in items:
+    for item in reversed(found.items) if asked.backwards else found.items:
         payload = payloads.shown(item.envelope)
         size += len(payload)
-        if size > _BROWSE_BYTES and len(pieces) > 1:
+        if size > _BROWSE_BYTES and pieces:
             break
         head = f"<item id='{escaped(item.item_id)}' publisher='{escaped(item.publisher)}'>".encode()
         pieces.append(b"%b%b</item>" % (head, payload))
-    pieces.append(b"</items></pubsub>")
-    return b"".join(pieces)
+        shown.append(item)
+    if asked.backwards:
+        pieces.reverse()
+        shown.reverse()
+    page = ""
+    if rsm.asked(question.iq.element) or found.more or len(shown) < len(found.items):
+        index = None if asked.after or asked.backwards else 0
+        page = rsm.written((str(shown[0].place), str(shown[-1].place)) if shown else None, found.count, index)
+    head = f"<pubsub xmlns='{ns.PUBSUB}'><items node='{escaped(asked.node)}'>".encode()
+    return b"%b%b</items>%b</pubsub>" % (head, b"".join(pieces), page.encode())
 
 
-def _described(record: NodeRecord, view: View | None) -> bytes:
+def _described(described: Described, view: View | None) -> bytes:
     match view:
         case View.CONFIGURATION:
-            return configuration.current(record)
+            return configuration.current(described)
         case View.AFFILIATIONS:
-            return _affiliations(record)
-        case View.ITEMS:
-            return disco.node_items(record)
-        case View.INFO | View.NOTHING | None:
+            return _affiliations(described.record)
+        case View.DEFAULT_SUBSCRIPTION:
+            return defaults(described.record.name, described.record.config)
+        case View.INFO | View.NOTHING | View.COMMAND | None:
             msg = "a node's info is written from its counts too (disco.node_info)"
             raise TypeError(msg)
         case _:
@@ -233,14 +314,8 @@ def _described(record: NodeRecord, view: View | None) -> bytes:
 
 
 def _affiliations(record: NodeRecord) -> bytes:
-    inside = "".join(
-        f"<affiliation jid='{escaped(jid)}' affiliation='{standing.value}'/>"
-        for jid, standing in sorted(record.affiliations.items())
-        if standing is not Affiliation.NONE
-    )
-    return (
-        f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><affiliations node='{escaped(record.name)}'>{inside}</affiliations></pubsub>"
-    ).encode()
+    standings = sorted(record.affiliations.items())
+    return lists.affiliated(record.name, [each for each in standings if each[1] is not Affiliation.NONE])
 
 
 def _head(iq: Iq, kind: str) -> bytes:

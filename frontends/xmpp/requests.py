@@ -5,14 +5,29 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.commands import Browse, Command, Keep, Locks, Publish, Renew, Retract, Unlock
+from broker.model.positions import Place
 from broker.model.problems import MalformedRequest, Problem
-from frontends.xmpp import attributes, disco, messages, owners, payloads, streams, subscriptions
+from frontends.xmpp import (
+    adhoc,
+    attributes,
+    disco,
+    forms,
+    lists,
+    messages,
+    offered,
+    owners,
+    payloads,
+    rsm,
+    streams,
+    subscriptions,
+)
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.errors import Unserved
 from frontends.xmpp.stanzas import Answer, Iq, Question, expect, only
 
 _ITEM: Final = f"{{{ns.PUBSUB}}}item"
 _CONFIGURE: Final = f"{{{ns.PUBSUB}}}configure"
+_DEFAULT: Final = f"{{{ns.PUBSUB}}}default"
 _PUBLISH_OPTIONS: Final = f"{{{ns.PUBSUB}}}publish-options"
 
 REQUEST_CHARACTERS: Final = 256
@@ -22,7 +37,7 @@ BROWSE_DEFAULT: Final = 50
 BROWSE_MOST: Final = 500
 
 
-def read(iq: Iq) -> Question | Answer:
+def read(iq: Iq, desk: adhoc.Desk = adhoc.NOBODY) -> Question | Answer:
     """Translate an IQ; raises MalformedRequest."""
     if iq.kind not in {"get", "set"}:
         raise MalformedRequest(Problem.BAD_REQUEST, "an IQ is a get or a set")
@@ -30,9 +45,14 @@ def read(iq: Iq) -> Question | Answer:
         raise MalformedRequest(Problem.BAD_REQUEST, "an IQ request has exactly one child (RFC 6120 8.2.3)")
     child = iq.element[0]
     reader = _PROTOCOLS.get(child.tag)
-    if reader is None:
-        raise Unserved(detail="this service is a queue: it speaks XEP-0060, XEP-0254 and service discovery")
-    return reader(iq, child)
+    if reader is not None:
+        return reader(iq, child)
+    guarded = _GUARDED.get(child.tag)
+    if guarded is None:
+        raise Unserved(
+            detail="this service is a queue: it speaks XEP-0060, XEP-0254, service discovery and ad-hoc commands"
+        )
+    return guarded(iq, child, desk)
 
 
 def elsewhere(iq: Iq, service: str) -> Answer:
@@ -54,17 +74,20 @@ def _pubsub(iq: Iq, pubsub: Element) -> Question | Answer:
     tag = pubsub[0].tag
     if reader := _ACTIONS.get(tag):
         return Question(iq, reader(iq, pubsub))
+    if tag == _DEFAULT:
+        return subscriptions.default(iq, pubsub)
     if tag == _CONFIGURE:
         raise MalformedRequest(Problem.BAD_REQUEST, "a configure follows a create (XEP-0060 8.1.3)")
-    if feature := _FEATURES.get(tag):
-        raise Unserved(feature=feature)
     raise MalformedRequest(Problem.UNSUPPORTED, "no such request in XEP-0060")
 
 
 def _publish(iq: Iq, pubsub: Element) -> Publish:
-    if len(pubsub) > 1 and pubsub[1].tag == _PUBLISH_OPTIONS:
-        raise Unserved(feature="publish-options")
-    publish = only(iq, pubsub, "set")
+    options = None
+    if len(pubsub) == 2 and pubsub[1].tag == _PUBLISH_OPTIONS:
+        expect(iq, "set")
+        publish, options = pubsub[0], _options(pubsub[1])
+    else:
+        publish = only(iq, pubsub, "set")
     node = attributes.node(publish)
     item = _one_item(publish)
     name = None if item.get("id") is None else attributes.item_id(item)
@@ -78,7 +101,15 @@ def _publish(iq: Iq, pubsub: Element) -> Publish:
         body_bytes,
         partition=attributes.partition(item, hint),
         key=attributes.group_key(item, hint),
+        options=options,
     )
+
+
+def _options(wish: Element) -> Mapping[str, tuple[str, ...]] | None:
+    """Read what the node must be configured with; without a form there is nothing to ask for (XEP-0060 §7.1.5)."""
+    form = wish.find(forms.FORM)
+    fields = None if form is None else forms.read(form, ns.PUBSUB_PUBLISH_OPTIONS)
+    return fields or None
 
 
 def _retract(iq: Iq, pubsub: Element) -> Retract:
@@ -125,7 +156,10 @@ def _unlock(iq: Iq, pubsub: Element) -> Unlock:
 
 
 def _browse(iq: Iq, pubsub: Element) -> Browse:
-    items = only(iq, pubsub, "get")
+    expect(iq, "get")
+    items, *others = pubsub
+    if [child for child in others if child.tag != rsm.SET]:
+        raise MalformedRequest(Problem.BAD_REQUEST, "one request at a time")
     node = attributes.node(items)
     names = tuple(attributes.item_id(item) for item in items.iterfind(_ITEM))
     if len(names) > BROWSE_MOST:
@@ -133,7 +167,21 @@ def _browse(iq: Iq, pubsub: Element) -> Browse:
     most = items.get("max_items")
     # More than fits is no fault (XEP-0060 §6.5.7: a service may return fewer), so only nonsense is refused.
     limit = BROWSE_DEFAULT if most is None else attributes.whole(most, 10**9, Problem.BAD_REQUEST, "max_items")
-    return Browse(node, iq.sender, names, min(limit, BROWSE_MOST))
+    page = rsm.read(pubsub, min(limit, BROWSE_MOST))
+    if names and others:
+        raise MalformedRequest(Problem.BAD_REQUEST, "items that are named have no pages")
+    if page.index is not None:
+        raise MalformedRequest(Problem.UNSUPPORTED, "items have no numbers: page by after and before")
+    after, before = _place(page.after), _place(page.before)
+    return Browse(node, iq.sender, names, page.most, after, before, page.before is not None)
+
+
+def _place(text: str | None) -> Place | None:
+    """Read where a page begins or ends; what was never given as such is not found (XEP-0059 §2.4)."""
+    try:
+        return Place.parse(text) if text else None
+    except ValueError:
+        raise MalformedRequest(Problem.ITEM_NOT_FOUND, "after and before are as `last` and `first` gave them") from None
 
 
 def _renew(iq: Iq, renew: Element) -> Question:
@@ -175,15 +223,9 @@ _ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Command]]] = {
     f"{{{ns.PUBSUB}}}subscribe": subscriptions.subscribe,
     f"{{{ns.PUBSUB}}}unsubscribe": subscriptions.unsubscribe,
     f"{{{ns.PUBSUB}}}options": subscriptions.options,
+    f"{{{ns.PUBSUB}}}subscriptions": lists.subscriptions,
+    f"{{{ns.PUBSUB}}}affiliations": lists.affiliations,
 }
-_FEATURES: Final = {
-    f"{{{ns.PUBSUB}}}publish-options": "publish-options",
-    f"{{{ns.PUBSUB}}}subscriptions": "retrieve-subscriptions",
-    f"{{{ns.PUBSUB}}}affiliations": "retrieve-affiliations",
-    f"{{{ns.PUBSUB}}}default": "retrieve-default-sub",
-}
-"""What XEP-0060 has and this service has not, by the feature's name there."""
-
 _PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer]]] = {
     f"{{{ns.PUBSUB}}}pubsub": _pubsub,
     f"{{{ns.PUBSUB_OWNER}}}pubsub": owners.read,
@@ -193,5 +235,9 @@ _PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer]]] = {
     f"{{{ns.STANZAQ}}}replay": streams.replay,
     f"{{{ns.STANZAQ}}}partitions": streams.partitions,
     f"{{{ns.DISCO_INFO}}}query": disco.read_info,
+}
+_GUARDED: Final[Mapping[str, Callable[[Iq, Element, adhoc.Desk], Question | Answer]]] = {
+    f"{{{ns.COMMANDS}}}command": offered.read,
     f"{{{ns.DISCO_ITEMS}}}query": disco.read_items,
 }
+"""What is not the same for everybody."""

@@ -7,6 +7,7 @@ from xml.etree.ElementTree import Element
 
 from broker.model.commands import Command
 from broker.model.names import Jid
+from broker.model.oversight import Transfer
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 
@@ -29,8 +30,9 @@ class View(Enum):
 
     CONFIGURATION = auto()
     AFFILIATIONS = auto()
+    COMMAND = auto()
+    DEFAULT_SUBSCRIPTION = auto()
     INFO = auto()
-    ITEMS = auto()
     NOTHING = auto()
 
 
@@ -41,6 +43,19 @@ class Question:
     iq: Iq
     command: Command
     view: View | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stride(Question):
+    """A request for as many steps of a transfer as fit before its answer, at most `rate` items a second.
+
+    `moved` and `stayed` are what has come of those before it.
+    """
+
+    command: Transfer
+    rate: int = 1
+    moved: int = 0
+    stayed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

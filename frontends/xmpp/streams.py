@@ -3,28 +3,24 @@
 Must not know subscriptions' forms nor how a delivery is addressed. What an offset is made of is the model's affair.
 """
 
-import re
-from datetime import datetime
 from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model import offsets
-from broker.model.commands import Commit, Partitions, Read
 from broker.model.items import Delivery
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Stage
+from broker.model.reading import Commit, Partitions, Read
 from broker.model.results import Event, Extents, Replay
 from frontends.xmpp import attributes, payloads
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped, moment
+from frontends.xmpp.markup import escaped, moment, since_1970_ms
 from frontends.xmpp.stanzas import Iq, Question, expect
 
 READ_DEFAULT: Final = 50
 READ_MOST: Final = 500
 _REPLAY_BYTES: Final = 524_288
 """Where a replay stops early: whoever asks goes on after the last event that it got."""
-
-_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def commit(iq: Iq, element: Element) -> Question:
@@ -55,12 +51,12 @@ def partitions(iq: Iq, element: Element) -> Question:
 
 def start(text: str) -> str:
     """Read where to begin: as the model has it, or a moment of XEP-0082 as ms since 1970."""
-    if len(text) <= 40 and _MOMENT.fullmatch(text):
-        try:
-            ms = int(datetime.fromisoformat(text).timestamp() * 1000)
-        except (ValueError, OverflowError):
-            raise MalformedRequest(Problem.OFFSET_INVALID, "there is no such moment") from None
-        return str(max(ms, 0))
+    try:
+        ms = since_1970_ms(text)
+    except ValueError:
+        raise MalformedRequest(Problem.OFFSET_INVALID, "there is no such moment") from None
+    if ms is not None:
+        return str(ms)
     offsets.named(text)
     return text
 

@@ -1,8 +1,9 @@
 """Requests about a subscription and its options (XEP-0254 §2.1, XEP-0060 §6.1 to §6.3). Must not know replies.
 
 The options are the credit, how many items at once, how surely each arrives (urn:xmpp:qos), which partitions they come from or
-are to be owned, and where in the log a stream starts. Up to MAX_CREDIT credit is granted as asked; up to a million the most is
-granted and the result says so (Q9); beyond that it is a mistake and refused (Q11).
+are to be owned, where in the log a stream starts, what of a collection it is to, and when the subscription ends by itself. Up
+to MAX_CREDIT credit is granted as asked; up to a million the most is granted and the result says so (Q9); beyond that it is a
+mistake and refused (Q11).
 """
 
 from collections.abc import Mapping
@@ -10,19 +11,27 @@ from dataclasses import dataclass
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.commands import Adjust, Options, Subscribe, Unsubscribe
+from broker.model import offsets
+from broker.model.commands import Adjust, Describe, Options, Subscribe, Unsubscribe
 from broker.model.names import Jid, resource
-from broker.model.options import MAX_CREDIT
+from broker.model.options import MAX_CREDIT, STREAM_CREDIT, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
+from broker.model.tree import DEPTH, Kind, Scope
 from frontends.xmpp import attributes, forms, ownership, streams
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.stanzas import Iq, expect, only
+from frontends.xmpp.markup import escaped, since_1970_ms
+from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect, only
 
 CREDIT: Final = "pubsub#queue_requests"
 QOS: Final = "stanzaq#qos"
 START: Final = "stanzaq#start"
+KIND: Final = "pubsub#subscription_type"
+DEPTH_FIELD: Final = "pubsub#subscription_depth"
 GAP: Final = "stanzaq#gap"
+EXPIRE: Final = "pubsub#expire"
+PRESENCE: Final = "presence"
+"""The lease that every subscription is under: it ends when what is subscribed becomes unavailable (P31)."""
 _CREDIT_BARE: Final = "queue_requests"
 _CREDIT_BELIEVED: Final = 1_000_000
 _OPTIONS: Final = f"{{{ns.PUBSUB}}}options"
@@ -46,7 +55,15 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     wish = _chosen(chosen, jid)
     own = wish.own
     qos = wish.qos or Qos.UNACKNOWLEDGED
-    return Subscribe(node, iq.sender, jid, wish.credit, qos, own.partitions, own.group, own.epoch, wish.start)
+    if own != ownership.Wish() and wish.until_ms:
+        raise MalformedRequest(
+            Problem.OPTIONS_INVALID,
+            f"{EXPIRE}: what is owned is leased for the node's lock time, and renewed by <renew/>",
+        )
+    until_ms = wish.until_ms or 0
+    return Subscribe(
+        node, iq.sender, jid, wish.credit, qos, own.partitions, own.group, own.epoch, wish.start, until_ms, wish.scope
+    )
 
 
 def unsubscribe(iq: Iq, pubsub: Element) -> Unsubscribe:
@@ -70,7 +87,28 @@ def options(iq: Iq, pubsub: Element) -> Options | Adjust:
         raise MalformedRequest(
             Problem.OPTIONS_INVALID, "partitions, and where a stream starts, are chosen by subscribing anew"
         )
-    return Adjust(node, iq.sender, jid, subid, wish.credit, wish.qos)
+    return Adjust(node, iq.sender, jid, subid, wish.credit, wish.qos, wish.until_ms, wish.scope)
+
+
+def default(iq: Iq, pubsub: Element) -> Question | Answer:
+    """Translate `<default/>`: what a subscription is that says nothing of itself, to one node or to any (XEP-0060 §6.4)."""
+    asked = only(iq, pubsub, "get")
+    if asked.get("node") is None:
+        return Answer(iq, defaults(None, NodeConfig()))
+    return Question(iq, Describe(attributes.node(asked), iq.sender, as_owner=False), View.DEFAULT_SUBSCRIPTION)
+
+
+def defaults(node: str | None, config: NodeConfig) -> bytes:
+    """Write these; a queue has no default for the credit, which has to be said (Q5)."""
+    if config.queueing:
+        credit = forms.Field(CREDIT, (), "text-single", "Items that are held at once", required=True)
+        last = forms.Field(QOS, (Qos.UNACKNOWLEDGED.value,), "list-single", choices=tuple(each.value for each in Qos))
+    else:
+        credit = forms.Field(CREDIT, (str(STREAM_CREDIT),), "text-single", "Entries that are not committed at once")
+        last = forms.Field(START, (offsets.LATEST,), "text-single", "Where the stream starts")
+    form = forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, (credit, last))
+    about = "" if node is None else f" node='{escaped(node)}'"
+    return f"<pubsub xmlns='{ns.PUBSUB}'><default{about}>{form}</default></pubsub>".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +119,8 @@ class _Chosen:
     qos: Qos | None
     own: ownership.Wish
     start: str
+    until_ms: int | None
+    scope: Scope | None
 
 
 def _chosen(chosen: Element, jid: Jid) -> _Chosen:
@@ -92,14 +132,34 @@ def _chosen(chosen: Element, jid: Jid) -> _Chosen:
         raise MalformedRequest(Problem.OPTIONS_INVALID, "there are no options to cancel")
     # What is not honoured must not look granted, so an unknown option is refused (XEP-0060 §6.3.5).
     for name in fields:
-        if name not in {CREDIT, _CREDIT_BARE, QOS, START} | ownership.FIELDS:
+        if name not in {CREDIT, _CREDIT_BARE, QOS, START, EXPIRE, KIND, DEPTH_FIELD} | ownership.FIELDS:
             raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name[:80]} is no option of a queue")
+    credit = _credit(fields)
     return _Chosen(
-        _credit(fields),
+        credit,
         _qos(fields[QOS], jid) if QOS in fields else None,
         ownership.wish(fields),
         _start(fields[START]) if START in fields else "",
+        _until(fields[EXPIRE]) if EXPIRE in fields else None,
+        _scope(fields, credit),
     )
+
+
+def _scope(fields: Mapping[str, tuple[str, ...]], credit: int | None) -> Scope | None:
+    """Read what of a collection is asked for: news of its nodes, or work where there is credit, one level deep (H5)."""
+    if KIND not in fields and DEPTH_FIELD not in fields:
+        return None
+    kinds = fields.get(KIND, (Kind.NODES.value if credit is None else Kind.ITEMS.value,))
+    depths = fields.get(DEPTH_FIELD, ("1",))
+    try:
+        (kind,), (depth,) = kinds, depths
+        wanted = Kind(kind)
+    except ValueError:
+        known = ", ".join(member.value for member in Kind)
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{KIND} is one of {known}, {DEPTH_FIELD} one value") from None
+    if depth == "all":
+        return Scope(wanted, None)
+    return Scope(wanted, attributes.whole(depth, DEPTH, Problem.OPTIONS_INVALID, DEPTH_FIELD))
 
 
 def _credit(fields: Mapping[str, tuple[str, ...]]) -> int | None:
@@ -116,6 +176,20 @@ def _start(values: tuple[str, ...]) -> str:
     if len(values) != 1:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{START} has one value")
     return streams.start(values[0])
+
+
+def _until(values: tuple[str, ...]) -> int:
+    text = values[0] if len(values) == 1 else ""
+    try:
+        ms = 0 if text == PRESENCE else since_1970_ms(text)
+    except ValueError:
+        ms = None
+    if ms is None:
+        raise MalformedRequest(
+            Problem.OPTIONS_INVALID, f"{EXPIRE} is a time (XEP-0082) at which the subscription ends, or {PRESENCE}"
+        )
+    # The beginning of 1970 is over, and 0 is no end.
+    return ms or int(text != PRESENCE)
 
 
 def _qos(values: tuple[str, ...], jid: Jid) -> Qos:

@@ -30,6 +30,7 @@ QUEUEING: Final = "urn:xmpp:pubsub:queueing:0"
 STANZAQ: Final = "urn:stanzaq:0"
 DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
 DISCO_ITEMS: Final = "http://jabber.org/protocol/disco#items"
+COMMANDS: Final = "http://jabber.org/protocol/commands"
 
 # Several times what it takes for each of two frontends to get at least one of them.
 _SETTLING: Final = 20

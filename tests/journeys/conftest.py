@@ -11,6 +11,7 @@ from frontends.servers.ejabberd import Ejabberd
 from frontends.servers.redis import RedisServer, redis_binary
 from tests.journeys.client import Client, Delivery
 from tests.journeys.service import DOMAIN, Frontend, Service
+from tests.operations import as_user, make_user
 
 Join = Callable[..., Awaitable[Client]]
 
@@ -20,9 +21,9 @@ def service(ejabberd: Ejabberd) -> Iterator[Service]:
     """Give a service of two frontends."""
     with contextlib.ExitStack() as stack:
         redis = stack.enter_context(RedisServer(binary=redis_binary()))
-        pair = [
-            stack.enter_context(Frontend(redis.url, ejabberd.component_port, ejabberd.secret)) for _frontend in range(2)
-        ]
+        make_user(redis.url, "stanzaq")
+        url = as_user(redis.url, "stanzaq")
+        pair = [stack.enter_context(Frontend(url, ejabberd.component_port, ejabberd.secret)) for _frontend in range(2)]
         yield Service(ejabberd, redis, tuple(pair))
 
 

@@ -60,6 +60,11 @@ class Frontend(Server):
         except OSError:
             return 0
 
+    def metrics(self) -> str:
+        """Give what it tells Prometheus."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=5) as answer:
+            return str(answer.read().decode())
+
     async def ended(self, seconds: float) -> int:
         """Wait until the process ends; give its exit code."""
         child = self.process._child

@@ -6,7 +6,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.journeys.client import FORM, OWNER, PUBSUB, QUEUEING, STANZAQ, Client, Delivery, submitted
+from tests.journeys.client import (
+    COMMANDS,
+    DISCO_ITEMS,
+    FORM,
+    OWNER,
+    PUBSUB,
+    QUEUEING,
+    STANZAQ,
+    Client,
+    Delivery,
+    submitted,
+)
 from tests.journeys.conftest import Join
 from tests.journeys.fake import FakeServer, condition
 from tests.journeys.service import DOMAIN, Frontend, Service
@@ -42,10 +53,15 @@ def _publish(payload: str, item: str = "i1") -> str:
     return _pubsub(f"<publish node='NODE'><item id='{item}'>{payload}</item></publish>")
 
 
+def _command(about: str, inside: str = "") -> str:
+    return f"<command xmlns='{COMMANDS}' node='{PUBSUB}#get-pending' {about}>{inside}</command>"
+
+
 def _nested(levels: int) -> str:
     return "<a xmlns='urn:x'>" + "<a>" * (levels - 1) + "</a>" * levels
 
 
+RSM = "http://jabber.org/protocol/rsm"
 UNLOCK = f"<unlock xmlns='{QUEUEING}'"
 
 CASES = {
@@ -73,6 +89,36 @@ CASES = {
     "two items retracted": ("set", _pubsub("<retract node='NODE'><item id='a'/><item id='b'/></retract>"), BAD),
     "two items unlocked": ("set", _pubsub(f"{UNLOCK} node='NODE'><item id='a'/><item id='b'/></unlock>"), BAD),
     "two requests at once": ("set", _pubsub("<retract node='NODE'><item id='a'/></retract>" * 2), BAD),
+    "subscriptions of an unknown node": ("get", _pubsub("<subscriptions node='?'/>"), UNKNOWN),
+    "affiliations of an unknown node": ("get", _pubsub("<affiliations node='?'/>"), UNKNOWN),
+    "affiliations without a name": ("get", _pubsub("<affiliations node=''/>"), NO_NODE),
+    "default of an unknown node": ("get", _pubsub("<default node='?'/>"), UNKNOWN),
+    "subscribers of no node": ("get", _pubsub("<subscriptions/>", OWNER), NO_NODE),
+    "subscribers of an unknown node": ("get", _pubsub("<subscriptions node='?'/>", OWNER), UNKNOWN),
+    "subscribers changed in nothing": ("set", _pubsub("<subscriptions node='NODE'/>", OWNER), BAD),
+    "a subscriber without a JID": (
+        "set",
+        _pubsub("<subscriptions node='NODE'><subscription subscription='none'/></subscriptions>", OWNER),
+        f"{BAD} jid-required",
+    ),
+    "a subscription of no state": (
+        "set",
+        _pubsub("<subscriptions node='NODE'><subscription jid='a@x' subscription='x'/></subscriptions>", OWNER),
+        BAD,
+    ),
+    "a command that is none": ("set", f"<command xmlns='{COMMANDS}' node='?'/>", UNKNOWN),
+    "a command that goes back": ("set", _command("action='prev'"), f"{BAD} bad-action"),
+    "a command that dances": ("set", _command("action='dance'"), f"{BAD} malformed-action"),
+    "what waits at an unknown node": (
+        "set",
+        _command("", submitted(f"{PUBSUB}#subscribe_authorization", {"pubsub#node": "?"})),
+        UNKNOWN,
+    ),
+    "what waits at no node": (
+        "set",
+        _command("", submitted(f"{PUBSUB}#subscribe_authorization", {})),
+        BAD_OPTIONS,
+    ),
     "credit 0": ("set", _credits("0"), BAD_OPTIONS),
     "credit -1": ("set", _credits("-1"), BAD_OPTIONS),
     "credit abc": ("set", _credits("abc"), BAD_OPTIONS),
@@ -107,6 +153,39 @@ CASES = {
         "set",
         _pubsub(f"{UNLOCK} node='NODE'><item id='i1'/><hint xmlns='{STANZAQ}' delay='-1'/></unlock>"),
         BAD,
+    ),
+    "a lease that is over": (
+        "set",
+        _credit(submitted(OPTIONS, {"pubsub#queue_requests": "1", "pubsub#expire": "2001-01-01T00:00:00Z"})),
+        BAD_OPTIONS,
+    ),
+    "a lease until no time": (
+        "set",
+        _credit(submitted(OPTIONS, {"pubsub#queue_requests": "1", "pubsub#expire": "9" * 100_000})),
+        BAD_OPTIONS,
+    ),
+    "a page of letters": ("get", _pubsub(f"<items node='NODE'/><set xmlns='{RSM}'><max>x</max></set>"), BAD),
+    "a page after what never was": (
+        "get",
+        _pubsub(f"<items node='NODE'/><set xmlns='{RSM}'><after>{'a' * 100_000}</after></set>"),
+        UNKNOWN,
+    ),
+    "a page by number": (
+        "get",
+        _pubsub(f"<items node='NODE'/><set xmlns='{RSM}'><index>2</index></set>"),
+        "cancel feature-not-implemented",
+    ),
+    "nodes after one that never was": (
+        "get",
+        f"<query xmlns='{DISCO_ITEMS}'><set xmlns='{RSM}'><before>{'a' * 100_000}</before></set></query>",
+        UNKNOWN,
+    ),
+    "publish options of no form": (
+        "set",
+        _pubsub(
+            f"<publish node='NODE'><item>{JOB}</item></publish><publish-options><x xmlns='{FORM}'/></publish-options>"
+        ),
+        BAD_OPTIONS,
     ),
     "no items at most": ("get", _pubsub("<items node='NODE' max_items='0'/>"), BAD),
     "publish by get": ("get", _publish(JOB), BAD),

@@ -38,6 +38,13 @@ def test_rows(tmp_path: Path) -> None:
     assert all(rows[name]["ceiling"] > 0 for name in ("jobs", "two_frontends"))
 
 
+def test_scale(tmp_path: Path) -> None:
+    """What few and many subscriptions and nodes cost is compared, each in a service of its own."""
+    rows = _rows(tmp_path, "scale")
+    assert list(rows) == [f"scale_{what}" for what in ("subscribe", "publish", "list_nodes", "overview")]
+    assert all(row["ceiling"] > 0 for row in rows.values())
+
+
 def test_levels(tmp_path: Path) -> None:
     """Acknowledged messages take two stanzas where a plain one takes one, assured ones four, and no more (S23)."""
     rows = _rows(tmp_path, "xmpp", "--qos")

@@ -8,7 +8,7 @@ import pytest
 
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest
-from frontends.xmpp import requests, stanzas
+from frontends.xmpp import adhoc, requests, stanzas
 from frontends.xmpp.stanzas import Answer, Iq, Question
 
 WORKER = Jid("worker@example.org/desk")
@@ -17,6 +17,7 @@ HEADER = (
     "<stream:stream xmlns='jabber:component:accept' xmlns:stream='http://etherx.jabber.org/streams'"
     " from='queue.example.org' id='s1'>"
 )
+DESK = adhoc.Desk(frozenset({Jid("admin@example.org")}), b"a secret of the frontends")
 
 MakeIq = Callable[..., Iq]
 Fault = Callable[..., MalformedRequest]
@@ -39,7 +40,7 @@ def make_iq() -> MakeIq:
 @pytest.fixture
 def read() -> Callable[..., Question | Answer]:
     """Give the translator of an IQ's payload: `read(payload, kind, sender, request)`."""
-    return lambda *arguments, **named: requests.read(_make_iq(*arguments, **named))
+    return lambda *arguments, **named: requests.read(_make_iq(*arguments, **named), DESK)
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def fault() -> Fault:
 
     def refused(*arguments: str, **named: str) -> MalformedRequest:
         with pytest.raises(MalformedRequest) as caught:
-            requests.read(_make_iq(*arguments, **named))
+            requests.read(_make_iq(*arguments, **named), DESK)
         return caught.value
 
     return refused

@@ -10,15 +10,27 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker import codec
+from broker.model.access import Approve
 from broker.model.commands import Bounce, Command, Confirm, Deliver, Describe, Hold, Presence, Publish, Retract, Stats
 from broker.model.core import Core, Outlet, Reply
 from broker.model.items import Delivery, Envelope, NodeEvent
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
+from broker.model.oversight import Overview, Transfer
 from broker.model.problems import Problem
 from broker.model.qos import Stage
-from broker.model.results import Counted, Described, Done, Published, Refused, Result, Retracted, Unlocked
+from broker.model.results import (
+    Counted,
+    Described,
+    Done,
+    Published,
+    Refused,
+    Result,
+    Retracted,
+    Transferred,
+    Unlocked,
+)
 from frontends.xmpp import component as module
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.component import Component
@@ -28,6 +40,7 @@ if TYPE_CHECKING:
 
 _DOMAIN = "queue.example.org"
 _WORKER = Jid("w@example.org/1")
+_ADMIN = Jid("admin@example.org")
 _HEADER = f"<stream:stream xmlns='{ns.COMPONENT}' xmlns:stream='{ns.STREAM}' id='s1'><handshake/>"
 _RECORD = NodeRecord("jobs", "1", 1, NodeConfig())
 _DELIVERY = Delivery(
@@ -84,7 +97,13 @@ class Door:
         self.core = PlayedCore()
         self.links: list[bool] = []
         self.component = Component(
-            domain=_DOMAIN, secret="s", host="127.0.0.1", port=1, strict_iq_type=strict, event_log=event_log
+            domain=_DOMAIN,
+            secret="s",
+            host="127.0.0.1",
+            port=1,
+            strict_iq_type=strict,
+            event_log=event_log,
+            admins=frozenset({_ADMIN}),
         )
         self.component._stream.open = lambda: None  # type: ignore[method-assign]
         self.component.start(self.core, self.links.append)
@@ -117,6 +136,7 @@ def _iq(payload: str, kind: str = "set", request: str = "r1", to: str = _DOMAIN,
 _PUBLISH = f"<pubsub xmlns='{ns.PUBSUB}'><publish node='jobs'><item><a xmlns='urn:x'/></item></publish></pubsub>"
 _RETRACT = f"<pubsub xmlns='{ns.PUBSUB}'><retract node='jobs'><item id='j1'/></retract></pubsub>"
 _UNLOCK = f"<pubsub xmlns='{ns.PUBSUB}'><unlock xmlns='{ns.QUEUEING}' node='jobs'><item id='j1'/></unlock></pubsub>"
+_REDRIVE = {"node": "jobs", "all": "1", "rate": "10000"}
 _INFO = f"<query xmlns='{ns.DISCO_INFO}' node='jobs'/>"
 
 
@@ -147,6 +167,38 @@ async def test_a_publish_is_answered_once(door: Door) -> None:
         _WORKER,
         _DOMAIN,
     )
+
+
+async def test_forbidden_before_anything_is_read(door: Door) -> None:
+    """Who is no administrator is refused what is theirs, and the core is asked nothing."""
+    form = f"<x xmlns='{ns.FORM}' type='submit'/>"
+    overview = f"<command xmlns='{ns.COMMANDS}' node='{ns.ADMIN_OVERVIEW}'>{form}</command>"
+    for asked in (overview, overview.replace(form, "")):
+        door.feed(_iq(asked))
+        (reply,) = await door.heard()
+        assert (_condition(reply), door.core.commands) == ("forbidden", [])
+    door.feed(_iq(overview, sender=f"{_ADMIN}/desk"))
+    assert door.core.commands == [Overview(Jid(f"{_ADMIN}/desk"), 0, 50)]
+
+
+async def test_a_transfer_is_answered_once(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many steps of the core are one answer, and for as long one request that waits."""
+    scans = iter(("1", ""))
+
+    async def ask(command: Command) -> Result:
+        assert isinstance(command, Transfer)
+        assert door.component._waiting == 1
+        return Transferred(1, {}, next(scans))
+
+    monkeypatch.setattr(door.core, "ask", ask)
+    fields = "".join(f"<field var='{name}'><value>{value}</value></field>" for name, value in _REDRIVE.items())
+    form = f"<x xmlns='{ns.FORM}' type='submit'>{fields}</x>"
+    door.feed(_iq(f"<command xmlns='{ns.COMMANDS}' node='{ns.ADMIN_REDRIVE}'>{form}</command>"))
+    async with asyncio.timeout(5):
+        while not (heard := await door.heard()):
+            pass
+    assert [reply[0][0].text for reply in heard] == ["moved 2"]
+    assert door.component._waiting == 0
 
 
 @pytest.mark.parametrize("space", [ns.CLIENT, ns.COMPONENT])
@@ -498,6 +550,30 @@ async def test_messages_that_nobody_answers(door: Door, stanza: str) -> None:
     """Errors are never answered, and talk to the service itself is no publish."""
     door.feed(stanza)
     assert door.core.commands == [] and await door.heard() == []
+
+
+async def test_an_owner_s_answer(door: Door) -> None:
+    """P27: a form that comes back is an answer; whoever may not give it is told, and of nothing else anybody hears."""
+    form = (
+        f"<x xmlns='{ns.FORM}' type='submit'><field var='FORM_TYPE'><value>{ns.PUBSUB_SUBSCRIBE_AUTHORIZATION}</value>"
+        "</field><field var='pubsub#node'><value>jobs</value></field>"
+        "<field var='pubsub#subscriber_jid'><value>s@x</value></field>%s</x>"
+    )
+    said = f"<message xmlns='{ns.COMPONENT}' id='f1' from='{_WORKER}' to='{_DOMAIN}'>{form}</message>"
+    allow = "<field var='pubsub#allow'><value>1</value></field>"
+    door.feed(said % allow)
+    assert door.core.commands == [Approve("jobs", _WORKER, Jid("s@x"), "", allow=True)]
+    door.core.answer(Done())
+    door.feed(said % allow)
+    door.core.answer(Refused(Problem.FORBIDDEN))
+    door.feed(said % "")
+    heard = await door.heard()
+    assert [(error.get("id"), _condition(error)) for error in heard] == [("f1", "forbidden"), ("f1", "bad-request")]
+    # At a node's address it is an item like any other, and a form that was sent in vain is nobody's answer.
+    door.feed((said % allow).replace(f"to='{_DOMAIN}'", f"to='jobs@{_DOMAIN}'"))
+    assert [type(command) for command in door.core.commands] == [Publish]
+    door.feed((said % allow).replace("<message ", "<message type='error' "))
+    assert len(door.core.commands) == 1
 
 
 async def test_misuse_is_reported(wire: "Wire") -> None:

@@ -1,16 +1,18 @@
 """Service discovery says what works, and nothing else."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.commands import Describe, Nodes
+from broker.model.commands import Command, Describe, Nodes
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Counted
+from broker.model.results import Counted, Listing
+from broker.model.tree import Children, NodeType
 from frontends.xmpp import disco
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.stanzas import Answer, Question, View
@@ -34,15 +36,20 @@ def test_the_service_tells_what_it_can_do(read: Read) -> None:
     query = ET.fromstring(answer.content)
     features = _features(query)
     assert (query[0].get("category"), query[0].get("type")) == ("pubsub", "service")
-    assert {ns.QUEUEING, ns.PUBSUB, ns.STANZAQ, f"{ns.PUBSUB}#publish", f"{ns.PUBSUB}#instant-nodes"} <= features
+    assert {
+        ns.QUEUEING,
+        ns.PUBSUB,
+        ns.STANZAQ,
+        f"{ns.PUBSUB}#publish",
+        f"{ns.PUBSUB}#instant-nodes",
+        ns.RSM,
+    } <= features
     lacking = (
-        "publish-options",
-        "collections",
+        "multi-collections",
         "last-published",
         "batch",
         "auto-create",
-        "rsm",
-        "manage-subscriptions",
+        "multi-subscribe",
     )
     assert not {f"{ns.PUBSUB}#{name}" for name in lacking} & features
 
@@ -60,30 +67,75 @@ def test_a_node_tells_what_it_is_and_holds() -> None:
     assert values["pubsub#num_subscribers"] == ["7"]
 
 
-@pytest.mark.parametrize(("space", "view"), [(ns.DISCO_INFO, View.INFO), (ns.DISCO_ITEMS, View.ITEMS)])
-def test_about_a_node_the_core_is_asked(read: Read, space: str, view: View) -> None:
+def test_a_collection_tells_what_it_is() -> None:
+    """A collection has an identity of its own and is no queue (H2, P8)."""
+    record = replace(_RECORD, config=NodeConfig(node_type=NodeType.COLLECTION, title="All"))
+    query = ET.fromstring(disco.node_info(record, Counted(0, 0, 0, 0, 0, 0, 7, 8)))
+    assert (query[0].get("type"), query[0].get("name")) == ("collection", "All")
+    assert ns.QUEUEING not in _features(query)
+
+
+@pytest.mark.parametrize(
+    ("space", "view", "command"),
+    [
+        (ns.DISCO_INFO, View.INFO, Describe("jobs", _ME, as_owner=False)),
+        (ns.DISCO_ITEMS, None, Children("jobs", _ME)),
+    ],
+)
+def test_about_a_node_the_core_is_asked(read: Read, space: str, view: View | None, command: Command) -> None:
     """Whether the asker may know of a node is for the core to say."""
     question = read(f"<query xmlns='{space}' node='jobs'/>", "get")
     assert isinstance(question, Question)
-    assert (question.command, question.view) == (Describe("jobs", _ME, as_owner=False), view)
+    assert (question.command, question.view) == (command, view)
 
 
 def test_the_service_lists_its_nodes(read: Read) -> None:
     """The nodes are listed by the service's JID and their names, escaped (P9)."""
     question = read(f"<query xmlns='{ns.DISCO_ITEMS}'/>", "get")
     assert isinstance(question, Question)
-    assert question.command == Nodes(_ME)
-    query = ET.fromstring(disco.service_items("queue.example.org", ("a<b", "c")))
+    assert question.command == Nodes(_ME, 500)
+    query = ET.fromstring(disco.service_items(question.iq, Listing(("a<b", "c"))))
     assert [(item.get("jid"), item.get("node")) for item in query] == [
         ("queue.example.org", "a<b"),
         ("queue.example.org", "c"),
     ]
 
 
-def test_a_queue_lists_no_items() -> None:
-    """Items of a queue are not listed (P9)."""
-    query = ET.fromstring(disco.node_items(_RECORD))
-    assert (query.get("node"), len(query)) == ("a'b", 0)
+@pytest.mark.parametrize(
+    ("wish", "command"),
+    [
+        ("<max>7</max>", Nodes(_ME, 7)),
+        ("<max>7</max><after>a</after>", Nodes(_ME, 7, after="a")),
+        ("<before>c</before>", Nodes(_ME, 500, before="c", backwards=True)),
+        ("<max>9000</max><before/>", Nodes(_ME, 500, backwards=True)),
+        ("<max>0</max>", Nodes(_ME, 0)),
+        ("<index>40</index>", Nodes(_ME, 500, index=40)),
+    ],
+)
+def test_pages_of_nodes(read: Read, wish: str, command: Nodes) -> None:
+    """Nodes come in pages that are as long as a reply may be, and no longer than the asker wishes (P9, XEP-0059)."""
+    question = read(f"<query xmlns='{ns.DISCO_ITEMS}'><set xmlns='{ns.RSM}'>{wish}</set></query>", "get")
+    assert isinstance(question, Question) and question.command == command
+    query = ET.fromstring(disco.service_items(question.iq, Listing(("a<b", "c"), 40, 77)))
+    first, last, count = query[2]
+    assert (first.text, first.get("index"), last.text, count.text) == ("a<b", "40", "c", "77")
+    empty = ET.fromstring(disco.service_items(question.iq, Listing((), 0, 77)))
+    assert [child.tag for child in empty[0]] == [f"{{{ns.RSM}}}count"]
+
+
+def test_more_nodes_than_fit(read: Read) -> None:
+    """Whoever asked for no page is told that there are others (XEP-0059 §2.2)."""
+    question = read(f"<query xmlns='{ns.DISCO_ITEMS}'/>", "get")
+    assert isinstance(question, Question)
+    query = ET.fromstring(disco.service_items(question.iq, Listing(("a", "b"), 0, 900, more=True)))
+    assert [child.text for child in query[2]] == ["a", "b", "900"]
+
+
+def test_what_is_below_a_node() -> None:
+    """A collection lists its children (H3); the items of a queue are not listed (P9)."""
+    query = ET.fromstring(disco.node_items("queue.example.org", "a'b", ("c",)))
+    assert (query.get("node"), [item.get("node") for item in query]) == ("a'b", ["c"])
+    assert len(ET.fromstring(disco.node_items("queue.example.org", "a'b", ()))) == 0
 
 
 @pytest.mark.parametrize("space", [ns.DISCO_INFO, ns.DISCO_ITEMS])

@@ -9,10 +9,21 @@ from hypothesis import strategies as st
 
 from broker import codec
 from broker.model.commands import Bounce, Retract, Unlock
-from broker.model.items import Delivery, Envelope, LockEnded, NodeEvent
+from broker.model.items import (
+    Delivery,
+    Envelope,
+    LockEnded,
+    NodeConfigured,
+    NodeEvent,
+    SubscriptionChanged,
+    TreeEvent,
+)
 from broker.model.names import Jid, Partition
+from broker.model.nodes import NodeRecord
+from broker.model.options import NodeConfig
 from broker.model.problems import CorruptRecord
 from broker.model.results import Retracted, Unlocked
+from broker.model.subscriptions import State, Subscription
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.events import Events, bounced
 
@@ -155,6 +166,36 @@ def test_events_of_the_node_itself(what: str) -> None:
     assert [(child.tag, child.get("node")) for child in event] == [(f"{{{ns.PUBSUB_EVENT}}}{what}", "j'obs")]
 
 
+def test_the_end_of_a_subscription() -> None:
+    """Who is subscribed no more because its time is over is told of which (P31)."""
+    event = ET.fromstring(_events().notice(SubscriptionChanged(Subscription("j'obs", _WORKER, "7", State.NONE))))[0]
+    assert [(child.tag, child.attrib) for child in event] == [
+        (
+            f"{{{ns.PUBSUB_EVENT}}}subscription",
+            {"node": "j'obs", "jid": _WORKER, "subid": "7", "subscription": "none"},
+        )
+    ]
+
+
+def test_where_to_go_instead() -> None:
+    """A deletion names what has taken the node's place (P24)."""
+    event = ET.fromstring(_events().notice(NodeEvent("jobs", _WORKER, "delete", "xmpp:q.x?;node='a&b'")))[0]
+    assert [(child.tag, child.attrib) for child in event[0]] == [
+        (f"{{{ns.PUBSUB_EVENT}}}redirect", {"uri": "xmpp:q.x?;node='a&b'"})
+    ]
+
+
+def test_a_configuration_is_told() -> None:
+    """The event of a configuration has all of it, and each node's is its own (P23)."""
+    events = _events()
+    for seconds in (5, 5, 6):
+        record = NodeRecord("j'obs", "i", 1, NodeConfig(lock_seconds=seconds))
+        (configuration,) = ET.fromstring(events.notice(NodeConfigured(_WORKER, record)))[0]
+        assert (configuration.tag, configuration.get("node")) == (f"{{{ns.PUBSUB_EVENT}}}configuration", "j'obs")
+        fields = {field.get("var"): field[0].text for field in configuration[0]}
+        assert configuration[0].get("type") == "result" and fields["stanzaq#lock_seconds"] == str(seconds)
+
+
 def test_nobody_held_it() -> None:
     """An item that nobody held is deleted without a notification (Q20, row 10 of the decision table)."""
     assert _events().retracted(Retract("jobs", _WORKER, "j1"), Retracted(None)) == b""
@@ -164,3 +205,39 @@ def test_a_corrupt_item_is_not_sent() -> None:
     """An envelope that cannot be read never becomes half a stanza."""
     with pytest.raises(CorruptRecord):
         _events().delivery(replace(_DELIVERY, envelope=b"?"))
+
+
+def test_through_a_collection() -> None:
+    """H6: what comes through a collection names the leaf, and the collection in one header beside those of the item."""
+    envelope = codec.pack(Envelope(b"<a xmlns='urn:x'/>", headers={"stanzaq-dead-reason": "late"}))
+    message = ET.fromstring(_events().delivery(replace(_DELIVERY, envelope=envelope, collection="all & more")))
+    (headers,) = message.iterfind(f"{{{ns.SHIM}}}headers")
+    assert {each.get("name"): each.text for each in headers} == {
+        "stanzaq-dead-reason": "late",
+        "Collection": "all & more",
+    }
+    assert message[0][0].get("node") == "jobs"
+    assert ET.fromstring(_events().delivery(_DELIVERY)).find(f"{{{ns.SHIM}}}headers") is None
+
+
+@pytest.mark.parametrize(("came", "what"), [(True, "associate"), (False, "dissociate")])
+def test_news_of_the_tree(came: bool, what: str) -> None:  # noqa: FBT001  (one of two)
+    """XEP-0248 §4.3.2: who subscribed to nodes hears which came to which collection, or went."""
+    message = ET.fromstring(_events().notice(TreeEvent("all", _WORKER, "sub", "jobs", came=came)))
+    collection = message[0][0]
+    assert (collection.tag, collection.get("node")) == (f"{{{ns.PUBSUB_EVENT}}}collection", "sub")
+    assert [(child.tag, child.get("node")) for child in collection] == [(f"{{{ns.PUBSUB_EVENT}}}{what}", "jobs")]
+    assert message.findtext(f"{{{ns.SHIM}}}headers/{{{ns.SHIM}}}header") == "all"
+
+
+def test_the_end_of_a_lock_through_a_collection() -> None:
+    """H6: what a holder is told of a lock through a collection names that beside the leaf, whoever ended the lock."""
+    events = _events()
+    ends = [
+        events.retracted(Retract("jobs", _WORKER, "j1"), Retracted(_WORKER, collection="all")),
+        events.unlocked(Unlock("jobs", _WORKER, "j1"), Unlocked(_WORKER, collection="all")),
+        events.notice(LockEnded("jobs", _WORKER, "j1", 7, "all")),
+    ]
+    for end in map(ET.fromstring, ends):
+        assert end[0][0].get("node") == "jobs"
+        assert end.findtext(f"{{{ns.SHIM}}}headers/{{{ns.SHIM}}}header") == "all"

@@ -5,11 +5,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Purge
+from broker.model.access import Affiliate
+from broker.model.commands import Configure, Declare, Delete, Describe, Purge
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord, configured
 from broker.model.options import OPTIONS, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Described
+from broker.model.tree import Associate, Association, Dissociate, NodeType, Wish, wished
 from frontends.xmpp import configuration, forms
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.stanzas import Answer, Question, View
@@ -20,6 +23,8 @@ _AFFILIATIONS = (
     "<affiliations node='jobs'><affiliation jid='{}' affiliation='{}'/><affiliation jid='{}' affiliation='{}'/>"
     "</affiliations>"
 )
+
+_REDIRECTED = Delete("jobs", _ME, "xmpp:q.x?;node=a&b")
 
 Read = Callable[..., Question]
 Fault = Callable[..., MalformedRequest]
@@ -45,7 +50,8 @@ def _owner(inside: str) -> str:
     [
         ("<create node='jobs'/>", "jobs", {}),
         ("<create/>", None, {}),
-        ("<create node='jobs' type='leaf'/><configure/>", "jobs", {}),
+        ("<create node='jobs' type='leaf'/><configure/>", "jobs", {"pubsub#node_type": ("leaf",)}),
+        ("<create node='all' type='collection'/>", "all", {"pubsub#node_type": ("collection",)}),
         (f"<create node='jobs'/><configure>{_form()}</configure>", "jobs", {"pubsub#title": ("Jobs",)}),
         (f"<create node='jobs'/><configure>{_form(kind='cancel')}</configure>", "jobs", {}),
     ],
@@ -65,7 +71,6 @@ def test_create(read: Read, inside: str, node: str | None, options: dict[str, tu
         ("<create node=''/>", Problem.NODE_REQUIRED),
         (f"<create node='{'x' * 1024}'/>", Problem.NODE_NAME_INVALID),
         (f"<create node='jobs'/><configure>{_form(kind='form')}</configure>", Problem.OPTIONS_INVALID),
-        ("<create node='jobs' type='collection'/>", Problem.UNSUPPORTED),
     ],
 )
 def test_bad_creates(fault: Fault, inside: str, problem: Problem) -> None:
@@ -84,6 +89,7 @@ def test_bad_creates(fault: Fault, inside: str, problem: Problem) -> None:
             None,
         ),
         ("<delete node='jobs'/>", "set", Delete("jobs", _ME), None),
+        ("<delete node='jobs'><redirect uri='xmpp:q.x?;node=a&amp;b'/></delete>", "set", _REDIRECTED, None),
         ("<purge node='jobs'/>", "set", Purge("jobs", _ME), None),
         ("<affiliations node='jobs'/>", "get", Describe("jobs", _ME, as_owner=True), View.AFFILIATIONS),
         (
@@ -108,6 +114,10 @@ def test_an_owner_s_requests(read: Read, inside: str, kind: str, command: object
         ("<configure/>", "get", Problem.NODE_REQUIRED),
         ("<configure node='jobs'/>", "set", Problem.OPTIONS_INVALID),
         ("<delete node='jobs'/>", "get", Problem.BAD_REQUEST),
+        ("<delete node='jobs'><redirect/></delete>", "set", Problem.BAD_REQUEST),
+        ("<delete node='jobs'><redirect uri='jobs-2'/></delete>", "set", Problem.BAD_REQUEST),
+        ("<delete node='jobs'><redirect uri='xmpp:a b'/></delete>", "set", Problem.BAD_REQUEST),
+        (f"<delete node='jobs'><redirect uri='xmpp:{'x' * 2048}'/></delete>", "set", Problem.BAD_REQUEST),
         ("<purge/>", "set", Problem.NODE_REQUIRED),
         ("<purge node='a'/><purge node='b'/>", "set", Problem.BAD_REQUEST),
         ("<affiliations node='jobs'/>", "set", Problem.BAD_REQUEST),
@@ -121,6 +131,7 @@ def test_an_owner_s_requests(read: Read, inside: str, kind: str, command: object
             "set",
             Problem.BAD_REQUEST,
         ),
+        ("<affiliations node='jobs'><affiliation jid='a@b'/></affiliations>", "set", Problem.BAD_REQUEST),
         (
             _AFFILIATIONS.format("a@b", "owner", "A@b/c", "none"),
             "set",
@@ -157,8 +168,34 @@ def test_the_default_form_says_the_defaults(read: Callable[..., Answer]) -> None
 def test_the_form_of_a_node_says_what_is_in_force() -> None:
     """An owner's form shows every field; sent back as it is, it changes nothing that a worker would notice."""
     config = NodeConfig(title="<Jobs & more>", lock_seconds=5, max_items=7)
-    fields = _submitted(configuration.current(NodeRecord("jobs", "1", 1, config)))
-    assert set(fields) == {option.name for option in OPTIONS}
-    again = configured(config, fields)
+    fields = _submitted(configuration.current(Described(NodeRecord("jobs", "1", 1, config, parent="all"))))
+    leaf = {option.name for option in OPTIONS if option.on in {None, NodeType.LEAF}}
+    assert set(fields) == leaf | {"pubsub#collection"}
+    options, wish = wished(fields)
+    assert wish == Wish("all")
+    again = configured(config, options)
     assert again.dead_letters_of("jobs") == config.dead_letters_of("jobs") == "jobs/dead"
     assert (again.title, again.lock_seconds, again.max_items) == (config.title, 5, 7)
+
+
+def test_the_form_of_a_collection_says_where_it_stands() -> None:
+    """XEP-0248 §6.2: a collection's form has its parent, its children and its own fields; sent back it changes nothing."""
+    config = NodeConfig(
+        node_type=NodeType.COLLECTION, association=Association.WHITELIST, association_whitelist="a@x\nb@x"
+    )
+    record = NodeRecord("all", "1", 1, config)
+    fields = _submitted(configuration.current(Described(record, ("jobs", "mail"))))
+    assert fields["pubsub#children_association_whitelist"] == ("a@x", "b@x")
+    assert "stanzaq#partitions" not in fields
+    options, wish = wished(fields)
+    assert wish == Wish("", ("jobs", "mail"))
+    assert configured(config, options) == config
+
+
+@pytest.mark.parametrize(("what", "kind"), [("associate", Associate), ("dissociate", Dissociate)])
+def test_association(read: Read, fault: Fault, what: str, kind: type[Associate | Dissociate]) -> None:
+    """XEP-0248 §6.4, §6.5: one node joins a collection or leaves it."""
+    asked = f"<collection node='all'><{what} node='jobs'/></collection>"
+    assert read(_owner(asked)).command == kind("all", _ME, "jobs")
+    assert fault(_owner(f"<collection node='all'><{what}/></collection>")).problem is Problem.NODE_REQUIRED
+    assert fault(_owner("<collection node='all'/>")).problem is Problem.BAD_REQUEST

@@ -7,15 +7,17 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker import codec
-from broker.model import commands
+from broker.model import access, commands, oversight, reading, reservations, tree
 from broker.model.commands import Browse, Command, Describe, Nodes, Options, Publish, Renew, Retract
 from broker.model.items import Envelope, Listed, Lock
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig
+from broker.model.positions import Place
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.results import (
+    AffiliationList,
     Browsed,
     Counted,
     Declared,
@@ -25,6 +27,7 @@ from broker.model.results import (
     Held,
     Kept,
     Listing,
+    Managed,
     Published,
     Purged,
     Refused,
@@ -33,9 +36,12 @@ from broker.model.results import (
     Result,
     Retracted,
     Subscribed,
+    SubscriptionList,
+    Unaffiliated,
     Unlocked,
     Unsubscribed,
 )
+from broker.model.subscriptions import State, Subscription
 from frontends.xmpp import elements, replies, requests
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.stanzas import Iq, Question, View
@@ -57,9 +63,9 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
     (commands.Locks("jobs", _ME), None, Held(())),
     (commands.Keep("jobs", _ME), None, Kept(())),
     (commands.Subscribe("jobs", _ME, _ME, 1), None, Subscribed(_ME, "s", 1)),
-    (commands.Commit("jobs", _ME, 0, ""), None, Done()),
-    (commands.Read("jobs", _ME, 0, "@earliest", 5), None, Replay(0, (), "", "0", "0", gap=False, more=False)),
-    (commands.Partitions("jobs", _ME), None, Extents(())),
+    (reading.Commit("jobs", _ME, 0, ""), None, Done()),
+    (reading.Read("jobs", _ME, 0, "@earliest", 5), None, Replay(0, (), "", "0", "0", gap=False, more=False)),
+    (reading.Partitions("jobs", _ME), None, Extents(())),
     (commands.Adjust("jobs", _ME, _ME, "s", 1), None, Subscribed(_ME, "s", 1)),
     (Options("jobs", _ME, _ME, "s"), None, Subscribed(_ME, "s", 1)),
     (commands.Unsubscribe("jobs", _ME, _ME, "s"), None, Unsubscribed(_ME, "s")),
@@ -68,14 +74,25 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
     (commands.Configure("jobs", _ME, {}), None, Done()),
     (Describe("jobs", _ME, as_owner=True), View.CONFIGURATION, Described(_RECORD)),
     (Describe("jobs", _ME, as_owner=True), View.AFFILIATIONS, Described(_RECORD)),
-    (Describe("jobs", _ME, as_owner=False), View.ITEMS, Described(_RECORD)),
-    (commands.Affiliate("jobs", _ME, {}), None, Done()),
+    (tree.Children("jobs", _ME), None, Listing(())),
+    (tree.Associate("all", _ME, "jobs"), None, Done()),
+    (tree.Dissociate("all", _ME, "jobs"), None, Done()),
+    (access.Affiliate("jobs", _ME, {}), None, Done()),
     (commands.Purge("jobs", _ME), None, Purged(3)),
     (commands.Delete("jobs", _ME), None, Done()),
     (Nodes(_ME), None, Listing(("a",))),
+    (Describe("jobs", _ME, as_owner=False), View.DEFAULT_SUBSCRIPTION, Described(_RECORD)),
+    (access.Subscriptions(_ME, None), None, SubscriptionList(())),
+    (access.Affiliations(_ME, None), None, AffiliationList(())),
+    (access.ListSubscribers("jobs", _ME), None, SubscriptionList(())),
+    (access.ManageSubscribers("jobs", _ME, ()), None, Managed(())),
+    (access.ListPending(_ME), None, Listing(())),
+    (access.SendPending("jobs", _ME), None, Done()),
 ]
-# Presence, bounces and confirmations are no requests; a node's counts are part of another answer.
-_ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Stats}
+# Presence, bounces, confirmations and approvals are no requests; a node's counts are part of another answer.
+_ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Stats, access.Approve}
+_ELSEWHERE |= {reservations.Reserve, reservations.Redeem}
+_ELSEWHERE |= {oversight.Survey, oversight.Transfer, oversight.Release, oversight.Overview}
 
 
 def _content(iq: Iq, command: Command, outcome: Result, view: View | None = None) -> ET.Element:
@@ -148,11 +165,23 @@ def test_subscribed_at_a_level(make_iq: MakeIq, qos: Qos, shown: str | None) -> 
     assert values.get("stanzaq#qos") == shown and values["pubsub#queue_requests"] == "1"
 
 
+@pytest.mark.parametrize(("until_ms", "shown"), [(0, None), (5_000, "1970-01-01T00:00:05.000Z")])
+def test_leases(make_iq: MakeIq, until_ms: int, shown: str | None) -> None:
+    """Who has an end reads when it is, as it was granted (P31); its form says `presence` when there is none."""
+    granted = Subscribed(_ME, "s", 1, until_ms=until_ms)
+    pubsub = _content(make_iq(""), commands.Subscribe("jobs", _ME, _ME, 1), granted)
+    values = {field.get("var"): field[0].text for field in pubsub.iter(f"{{{ns.FORM}}}field")}
+    assert (pubsub[0].get("expiry"), values.get("pubsub#expire")) == (shown, shown)
+    options = _content(make_iq(""), Options("jobs", _ME, _ME, "s"), granted)
+    values = {field.get("var"): field[0].text for field in options.iter(f"{{{ns.FORM}}}field")}
+    assert values["pubsub#expire"] == (shown or "presence")
+
+
 def test_browsed(make_iq: MakeIq) -> None:
     """A browse shows payloads with their publishers (P21); none found is an empty list, no error."""
     record = codec.pack(Envelope(b"<a xmlns='urn:x'/>"))
     browse = Browse("jobs", _ME, (), 9)
-    items = _content(make_iq(""), browse, Browsed((Listed("j1", "waiting", Jid("p@x"), 1, record),), more=False))[0]
+    items = _content(make_iq(""), browse, Browsed((_listed("j1", record),), more=False))[0]
     assert (items.get("node"), items[0].attrib, items[0][0].tag) == (
         "jobs",
         {"id": "j1", "publisher": "p@x"},
@@ -164,8 +193,32 @@ def test_browsed(make_iq: MakeIq) -> None:
 def test_a_browse_fits_a_stanza(make_iq: MakeIq) -> None:
     """However large the items are, a browse stops at what servers let through; one is always shown."""
     large = codec.pack(Envelope(b"<a xmlns=''>%b</a>" % (b"x" * 600_000)))
-    found = tuple(Listed(str(n), "waiting", Jid("p@x"), 1, large) for n in range(3))
-    assert len(_content(make_iq(""), Browse("jobs", _ME, (), 9), Browsed(found, more=False))[0]) == 1
+    found = tuple(_listed(str(n), large) for n in range(3))
+    for backwards, shown in ((False, "0"), (True, "2")):
+        browse = Browse("jobs", _ME, (), 9, backwards=backwards)
+        items, page = _content(make_iq(""), browse, Browsed(found, more=False))
+        assert [item.get("id") for item in items] == [shown]
+        assert {page[0].text, page[1].text} == {f"0-1-{shown}"}
+
+
+def test_pages_of_items(make_iq: MakeIq) -> None:
+    """Who asks for a page, or is shown a part alone, learns where it begins, where it ends, and how many there are (P21)."""
+    found = tuple(_listed(str(number), codec.pack(Envelope(b"<a xmlns='urn:x'/>"))) for number in range(3))
+    browse = Browse("jobs", _ME, (), 3)
+    asked = f"<pubsub xmlns='{ns.PUBSUB}'><items node='jobs'/><set xmlns='{ns.RSM}'/></pubsub>"
+    for inside, more in ((asked, False), ("", True)):
+        first, last, count = _content(make_iq(inside), browse, Browsed(found, more, 9))[1]
+        assert (first.text, first.get("index"), last.text, count.text) == ("0-1-0", "0", "0-1-2", "9")
+    assert len(_content(make_iq(""), browse, Browsed(found, more=False, count=3))) == 1
+    later = Browse("jobs", _ME, (), 3, after=Place(0, 0, 0))
+    assert _content(make_iq(asked), later, Browsed(found, more=True, count=9))[1][0].get("index") is None
+    (count,) = _content(make_iq(asked), later, Browsed((), more=False, count=9))[1]
+    assert count.text == "9"
+
+
+def _listed(item_id: str, record: bytes) -> Listed:
+    place = Place(1, int(item_id) if item_id.isdigit() else 0, 0)
+    return Listed(place, item_id, "waiting", Jid("p@x"), 1, record)
 
 
 def test_affiliations(make_iq: MakeIq) -> None:
@@ -173,6 +226,36 @@ def test_affiliations(make_iq: MakeIq) -> None:
     describe = Describe("jobs", _ME, as_owner=True)
     shown = _content(make_iq(""), describe, Described(_RECORD), View.AFFILIATIONS)[0]
     assert [entry.attrib for entry in shown] == [{"jid": "o@x", "affiliation": "owner"}]
+
+
+def test_pending(make_iq: MakeIq) -> None:
+    """Who has to wait for an approval is told so, and of no options yet (P5)."""
+    command = commands.Subscribe("jobs", _ME, _ME, 1)
+    pubsub = _content(make_iq(""), command, Subscribed(_ME, "s", 1, state=State.PENDING))
+    assert [child.attrib for child in pubsub] == [{"node": "jobs", "jid": _ME, "subid": "s", "subscription": "pending"}]
+
+
+def test_what_could_not_be_managed(make_iq: MakeIq) -> None:
+    """P26: entries that failed come back as they are, in the error, and those alone."""
+    failed = (Subscription("jobs", Jid("w@x/<1>"), "7", State.NONE),)
+    question = Question(make_iq(""), access.ManageSubscribers("jobs", _ME, ()))
+    reply = ET.fromstring(replies.answer(question, Managed(failed)))
+    listed, error = reply[0][0], reply[1]
+    assert (reply.get("type"), listed.tag, listed.get("node")) == (
+        "error",
+        f"{{{ns.PUBSUB_OWNER}}}subscriptions",
+        "jobs",
+    )
+    assert [entry.attrib for entry in listed] == [{"jid": "w@x/<1>", "subid": "7", "subscription": "none"}]
+    assert (error.get("type"), error[0].tag) == ("modify", f"{{{ns.STANZAS}}}not-acceptable")
+
+
+def test_affiliations_that_stay(make_iq: MakeIq) -> None:
+    """P2, P26: an owner whose request is refused reads how those stand whom it named."""
+    question = Question(make_iq(""), access.Affiliate("jobs", _ME, {}))
+    reply = ET.fromstring(replies.answer(question, Unaffiliated("why", ((Jid("o@x"), Affiliation.OWNER),))))
+    assert (reply.get("type"), reply[1][0].tag) == ("error", f"{{{ns.STANZAS}}}not-acceptable")
+    assert [entry.attrib for entry in reply[0][0]] == [{"jid": "o@x", "affiliation": "owner"}]
 
 
 def test_counted(make_iq: MakeIq) -> None:

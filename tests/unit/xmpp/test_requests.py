@@ -1,11 +1,14 @@
 """Requests of publishers and workers: understood, or refused by name."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from broker.model.commands import Browse, Keep, Locks, Publish, Renew, Retract, Unlock
 from broker.model.names import Jid
+from broker.model.positions import Place
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import errors, requests, stanzas
 from frontends.xmpp import namespaces as ns
@@ -172,6 +175,48 @@ def test_browse(read: Read, inside: str, about: str, item_ids: tuple[str, ...], 
 
 
 @pytest.mark.parametrize(
+    ("wish", "page"),
+    [
+        ("<max>5</max>", {"limit": 5}),
+        ("<max>5</max><after/>", {"limit": 5}),
+        ("<max>0</max>", {"limit": 0}),
+        ("<after>0-17-3</after>", {"limit": 50, "after": Place(17, 3, 0)}),
+        ("<max>900</max><before>2-17-3</before>", {"limit": 50, "before": Place(17, 3, 2), "backwards": True}),
+        ("<before/>", {"limit": 50, "backwards": True}),
+    ],
+)
+def test_pages(read: Read, wish: str, page: dict[str, Any]) -> None:
+    """A browse goes page by page, forwards and backwards (P21, XEP-0059)."""
+    command = read(_pubsub(f"<items node='jobs'/><set xmlns='{ns.RSM}'>{wish}</set>"), "get").command
+    assert command == Browse("jobs", _WORKER, (), **page)
+
+
+@pytest.mark.parametrize(
+    ("wish", "problem"),
+    [
+        ("<max>many</max>", Problem.BAD_REQUEST),
+        ("<max>-1</max>", Problem.BAD_REQUEST),
+        ("<index>-1</index>", Problem.BAD_REQUEST),
+        ("<after>0-1-1</after><before/>", Problem.BAD_REQUEST),
+        ("<index>3</index>", Problem.UNSUPPORTED),
+        ("<after>peterpan@neverland.lit</after>", Problem.ITEM_NOT_FOUND),
+        ("<before>0-1</before>", Problem.ITEM_NOT_FOUND),
+        (f"<after>0-{'9' * 19}-1</after>", Problem.ITEM_NOT_FOUND),
+    ],
+)
+def test_bad_pages(fault: Fault, wish: str, problem: Problem) -> None:
+    """A page that cannot be is refused; where nothing ever was, nothing is found (XEP-0059 §2.4, §2.6)."""
+    assert fault(_pubsub(f"<items node='jobs'/><set xmlns='{ns.RSM}'>{wish}</set>"), "get").problem is problem
+
+
+@pytest.mark.parametrize("beside", [f"<set xmlns='{ns.RSM}'/>", "<items node='other'/>"])
+def test_named_items_stand_alone(fault: Fault, beside: str) -> None:
+    """Items that are named have no pages, and one request is made at a time."""
+    problem = fault(_pubsub(f"<items node='jobs'><item id='a'/></items>{beside}"), "get").problem
+    assert problem is Problem.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
     ("inside", "about"), [("", "max_items='0'"), ("", "max_items='many'"), ("<item id='x'/>" * 501, "")]
 )
 def test_bad_browses(fault: Fault, inside: str, about: str) -> None:
@@ -179,20 +224,36 @@ def test_bad_browses(fault: Fault, inside: str, about: str) -> None:
     assert fault(_pubsub(f"<items node='jobs' {about}>{inside}</items>"), "get").problem is Problem.BAD_REQUEST
 
 
+def _options(inside: str, form_type: str = ns.PUBSUB_PUBLISH_OPTIONS, kind: str = "submit") -> str:
+    form = f"<x xmlns='{ns.FORM}' type='{kind}'><field var='FORM_TYPE'><value>{form_type}</value></field>{inside}</x>"
+    return _pubsub(
+        f"<publish node='jobs'><item id='i'><a xmlns='urn:x'/></item></publish><publish-options>{form}</publish-options>"
+    )
+
+
+def test_publish_options(read: Read) -> None:
+    """A publish says how the node must be configured, or nothing about it (P18)."""
+    plain = read(_publish("<item id='i'><a xmlns='urn:x'/></item>")).command
+    assert isinstance(plain, Publish)
+    field = "<field var='pubsub#access_model'><value>open</value></field>"
+    assert read(_options(field)).command == replace(plain, options={"pubsub#access_model": ("open",)})
+    empty = _pubsub("<publish node='jobs'><item id='i'><a xmlns='urn:x'/></item></publish><publish-options/>")
+    for nothing in (_options(""), _options(field, kind="cancel"), empty):
+        assert read(nothing).command == plain
+
+
 @pytest.mark.parametrize(
-    ("payload", "kind", "feature"),
+    ("payload", "kind", "problem"),
     [
-        (_pubsub("<publish node='jobs'><item><a/></item></publish><publish-options/>"), "set", "publish-options"),
-        (_pubsub("<subscriptions/>"), "get", "retrieve-subscriptions"),
-        (_pubsub("<affiliations/>"), "get", "retrieve-affiliations"),
-        (_pubsub("<default/>"), "get", "retrieve-default-sub"),
-        (_pubsub("<create node='x' type='collection'/>"), "set", "collections"),
-        (f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><subscriptions node='x'/></pubsub>", "get", "manage-subscriptions"),
+        (_options("<field/>"), "set", Problem.OPTIONS_INVALID),
+        (_options("", ns.PUBSUB_NODE_CONFIG), "set", Problem.OPTIONS_INVALID),
+        (_options(""), "get", Problem.BAD_REQUEST),
+        (_pubsub("<publish node='jobs'><item><a/></item></publish><configure/>"), "set", Problem.BAD_REQUEST),
     ],
 )
-def test_names_what_is_not_there(fault: Fault, payload: str, kind: str, feature: str) -> None:
-    """A feature of XEP-0060 that is not implemented is named in the error (P18, P35, H1)."""
-    assert errors.wire(fault(payload, kind)) == errors.Wire("cancel", "feature-not-implemented", "unsupported", feature)
+def test_bad_publish_options(fault: Fault, payload: str, kind: str, problem: Problem) -> None:
+    """What says nothing that can be understood of the node is refused, as is anything else beside a publish."""
+    assert fault(payload, kind).problem is problem
 
 
 def test_other_protocols_are_not_served(fault: Fault) -> None:

@@ -1,16 +1,19 @@
 """Requests about subscriptions and their options."""
 
 from collections.abc import Callable
+from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.commands import Adjust, Options, Subscribe, Unsubscribe
+from broker.model.commands import Adjust, Describe, Options, Subscribe, Unsubscribe
 from broker.model.names import Jid
-from broker.model.options import MAX_CREDIT
+from broker.model.options import MAX_CREDIT, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
+from broker.model.tree import Kind, Scope
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.stanzas import Question
+from frontends.xmpp import subscriptions
+from frontends.xmpp.stanzas import Answer, Question, View
 
 _FULL = Jid("worker@example.org/desk")
 _BARE = Jid("worker@example.org")
@@ -92,6 +95,41 @@ def test_credit_may_be_unsaid(read: Read, options: str) -> None:
 def test_bad_forms(fault: Fault, form: str) -> None:
     """A form of the wrong type, of another kind, or with options that a queue has not is refused (Q11)."""
     assert fault(_subscribe(_options(form))).problem is Problem.OPTIONS_INVALID
+
+
+@pytest.mark.parametrize(
+    ("text", "until_ms"),
+    [
+        ("1970-01-01T00:00:05Z", 5_000),
+        ("2026-11-22T12:00:00.5+02:00", 1_795_341_600_500),
+        ("1970-01-01T00:00:00Z", 1),
+        ("1066-10-14T09:00:00Z", 1),
+        ("presence", 0),
+    ],
+)
+def test_leases(read: Read, text: str, until_ms: int) -> None:
+    """A subscription ends at a moment, or with the presence of what is subscribed as all do (P31)."""
+    form = _form(("pubsub#queue_requests", "5"), ("pubsub#expire", text))
+    assert read(_subscribe(_options(form))).command == Subscribe("jobs", _FULL, _FULL, 5, until_ms=until_ms)
+    adjust = f"<pubsub xmlns='{ns.PUBSUB}'><options node='jobs' jid='{_FULL}'>{{}}</options></pubsub>"
+    assert read(adjust.format(form)).command == Adjust("jobs", _FULL, _FULL, "", 5, None, until_ms)
+    assert read(adjust.format(_credit("5"))).command == Adjust("jobs", _FULL, _FULL, "", 5, None, None)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "soon", "5", "2026-11-22", "2026-13-22T10:00:00Z", "2026-11-22T10:00:00", "1" * 100_000, "P1D"]
+)
+def test_bad_leases(fault: Fault, text: str) -> None:
+    """What is no moment is refused, with the name of the option."""
+    found = fault(_subscribe(_options(_form(("pubsub#queue_requests", "5"), ("pubsub#expire", text)))))
+    assert found.problem is Problem.OPTIONS_INVALID and "pubsub#expire" in found.detail
+
+
+def test_what_is_owned_has_another_lease(fault: Fault) -> None:
+    """An owner's lease is that of its partitions (EX16)."""
+    fields = (("pubsub#queue_requests", "5"), ("stanzaq#group", "g"), ("pubsub#expire", "2026-11-22T12:00:00Z"))
+    found = fault(_subscribe(_options(_form(*fields))))
+    assert found.problem is Problem.OPTIONS_INVALID and "pubsub#expire" in found.detail
 
 
 @pytest.mark.parametrize("about", ["", f"jid='{_FULL}' node='jobs'", "node='jobs'", f"jid='{_FULL.upper()}'"])
@@ -183,3 +221,54 @@ def test_iqs_need_a_full_jid(read: Read, fault: Fault, qos: Qos) -> None:
     assert refused.problem is Problem.OPTIONS_INVALID and "full JID" in refused.detail
     plain = _form(("pubsub#queue_requests", "5"), ("stanzaq#qos", "unacknowledged"))
     assert isinstance(read(_subscribe(_options(plain), f"jid='{_BARE}' node='jobs'")).command, Subscribe)
+
+
+def _default(content: bytes) -> dict[str | None, str | None]:
+    form = ET.fromstring(content)[0][0]
+    assert form.get("type") == "result"
+    return {field.get("var"): field.findtext(f"{{{ns.FORM}}}value") for field in form.iterfind(f"{{{ns.FORM}}}field")}
+
+
+def test_defaults(read: Callable[..., Question | Answer], fault: Fault) -> None:
+    """XEP-0060 §6.4: anyone reads what a subscription is that says nothing of itself, and what it must say (Q5)."""
+    answer = read(f"<pubsub xmlns='{ns.PUBSUB}'><default/></pubsub>", "get")
+    assert isinstance(answer, Answer)
+    assert _default(answer.content) == {
+        "FORM_TYPE": ns.PUBSUB_SUBSCRIBE_OPTIONS,
+        "pubsub#queue_requests": None,
+        "stanzaq#qos": "unacknowledged",
+    }
+    asked = read(f"<pubsub xmlns='{ns.PUBSUB}'><default node='jobs'/></pubsub>", "get")
+    assert isinstance(asked, Question)
+    assert (asked.command, asked.view) == (Describe("jobs", _FULL, as_owner=False), View.DEFAULT_SUBSCRIPTION)
+    of_log = _default(subscriptions.defaults("log", NodeConfig(queueing=False)))
+    assert (of_log["pubsub#queue_requests"], of_log["stanzaq#start"]) == ("100", "@latest")
+    assert fault(f"<pubsub xmlns='{ns.PUBSUB}'><default/></pubsub>", "set").problem is Problem.BAD_REQUEST
+
+
+_TYPE, _DEPTH, _REQUESTS = "pubsub#subscription_type", "pubsub#subscription_depth", "pubsub#queue_requests"
+
+
+@pytest.mark.parametrize(
+    ("fields", "credit", "scope"),
+    [
+        ([(_TYPE, "items"), (_DEPTH, "all"), (_REQUESTS, "3")], 3, Scope(Kind.ITEMS, None)),
+        ([(_TYPE, "nodes")], None, Scope(Kind.NODES, 1)),
+        ([(_DEPTH, "2")], None, Scope(Kind.NODES, 2)),
+        ([(_DEPTH, "8"), (_REQUESTS, "3")], 3, Scope(Kind.ITEMS, 8)),
+        ([(_TYPE, "all"), (_REQUESTS, "3")], 3, Scope(Kind.ALL, 1)),
+        ([(_REQUESTS, "3")], 3, None),
+    ],
+)
+def test_scope(read: Read, fields: list[tuple[str, str]], credit: int | None, scope: Scope | None) -> None:
+    """H5: what of a collection a subscription is to, and how deep: one level unless more is asked for."""
+    command = read(_subscribe(_options(_form(*fields)))).command
+    assert isinstance(command, Subscribe)
+    assert (command.credit, command.scope) == (credit, scope)
+
+
+@pytest.mark.parametrize("field", [(_TYPE, "leaves"), (_TYPE, ""), (_DEPTH, "0"), (_DEPTH, "9"), (_DEPTH, "deep")])
+def test_bad_scope(fault: Fault, field: tuple[str, str]) -> None:
+    """H5: what is no type, and no depth that a tree can have, is refused with the field's name."""
+    refused = fault(_subscribe(_options(_form(field, (_REQUESTS, "1")))))
+    assert refused.problem is Problem.OPTIONS_INVALID and field[0] in refused.detail

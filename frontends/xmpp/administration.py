@@ -1,0 +1,168 @@
+"""Ad-hoc commands for administrators, and for owners of nodes, that are done at once: overview, pause, resume, drain, release.
+
+Forms to commands of the model, and outcomes to what people read. Must not know how anything is done.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from broker.model.commands import Configure
+from broker.model.options import NodeState
+from broker.model.oversight import Overview, Release
+from broker.model.results import Overviewed, Released, Summary
+from frontends.xmpp import adhoc, fields, forms
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.fields import Fields
+from frontends.xmpp.stanzas import Answer, Iq, Question, View
+
+OVERVIEW_MOST: Final = 100
+"""Nodes in one table: with the longest names it is as large as a reply may be."""
+
+_OVERVIEW_DEFAULT: Final = 50
+_FIRST_MOST: Final = 10**9
+_RELEASED_MOST: Final = 200
+_STATE: Final = "stanzaq#state"
+
+_SWITCHES: Final = {
+    NodeState.PAUSED: ns.ADMIN_PAUSE,
+    NodeState.RUNNING: ns.ADMIN_RESUME,
+    NodeState.DRAINING: ns.ADMIN_DRAIN,
+}
+
+_COLUMNS: Final = {
+    "node": "Node",
+    "state": "State",
+    "partitions": "Partitions",
+    "waiting": "Waiting",
+    "in_flight": "In flight",
+    "delayed": "Delayed",
+    "dying": "Dying",
+    "subscribers": "Subscribers",
+    "oldest_ms": "Oldest waits, ms",
+}
+
+
+def listed(question: Question, asked: Overview, found: Overviewed) -> bytes:
+    """Write the nodes that were asked for as a table, and where the next page begins."""
+    columns = (forms.Field(name, kind="text-single", label=label) for name, label in _COLUMNS.items())
+    table = forms.table(ns.ADMIN_OVERVIEW, columns, map(_row, found.nodes), "Nodes")
+    after = asked.first + asked.limit
+    note = f"{found.total} nodes" + (f": the next page begins with first {after}" if after < found.total else "")
+    return adhoc.completed(question.iq, ns.ADMIN_OVERVIEW, note, table)
+
+
+def configured(question: Question, change: Configure) -> bytes:
+    """Write that a node is in another state."""
+    (state,) = change.options[_STATE]
+    return adhoc.completed(question.iq, _SWITCHES[NodeState(state)], f"{change.node} is {state}")
+
+
+def released(question: Question, outcome: Released) -> bytes:
+    """Write how many locks were ended."""
+    return adhoc.completed(question.iq, ns.ADMIN_RELEASE, f"released {outcome.count}")
+
+
+def _row(one: Summary) -> dict[str, str]:
+    config, counted = one.record.config, one.counted
+    return {
+        "node": one.record.name,
+        "state": config.state.value,
+        "partitions": str(config.partitions),
+        "waiting": str(counted.waiting),
+        "in_flight": str(counted.in_flight),
+        "delayed": str(counted.delayed),
+        "dying": str(counted.dying),
+        "subscribers": str(counted.subscribers),
+        "oldest_ms": str(counted.oldest_ms),
+    }
+
+
+def asking(
+    node: str, title: str, instructions: str, asked: Mapping[str, tuple[str, str, str]]
+) -> Callable[[Iq], Answer]:
+    """Make the first step of a command: its form, each field by its kind, its label and its default; nothing is read."""
+    form = forms.written("form", node, _empty(asked), title, instructions)
+    return lambda iq: Answer(iq, adhoc.executing(iq, node, form))
+
+
+def _empty(asked: Mapping[str, tuple[str, str, str]]) -> Iterator[forms.Field]:
+    for name, (kind, label, default) in asked.items():
+        yield forms.Field(name, (default,) if default else (), kind, label, required=name in {"node", "to"})
+
+
+_PAGE: Final = {
+    "first": ("text-single", "Begin with this one in order of creation; the first is 0", "0"),
+    "limit": ("text-single", f"Most nodes to list, 1 to {OVERVIEW_MOST}", str(_OVERVIEW_DEFAULT)),
+}
+_NODE: Final = {"node": ("text-single", "Node", "")}
+_LOCKS: Final = {
+    **_NODE,
+    "items": ("text-multi", f"Ids of items, one a line, at most {_RELEASED_MOST}", ""),
+    "holder": ("jid-single", "Or a JID: all that it holds, with any of its resources if it has none", ""),
+}
+
+
+def _overview(iq: Iq, given: Fields) -> Question:
+    fields.expect(given, _PAGE)
+    first = fields.number(given, "first", 0, _FIRST_MOST, 0)
+    limit = fields.number(given, "limit", 1, OVERVIEW_MOST, _OVERVIEW_DEFAULT)
+    return Question(iq, Overview(iq.sender, first, limit))
+
+
+def _setting(state: NodeState) -> Callable[[Iq, Fields], Question]:
+    def submit(iq: Iq, given: Fields) -> Question:
+        fields.expect(given, _NODE)
+        return Question(iq, Configure(fields.node(given, "node"), iq.sender, {_STATE: (state.value,)}), View.COMMAND)
+
+    return submit
+
+
+def _release(iq: Iq, given: Fields) -> Question:
+    fields.expect(given, _LOCKS)
+    node = fields.node(given, "node")
+    items, holder = fields.items(given, "items", _RELEASED_MOST), fields.jid(given, "holder")
+    if bool(items) == bool(holder):
+        raise fields.wrong(name="items", detail="name items, or a holder, and not both")
+    return Question(iq, Release(node, iq.sender, items, holder))
+
+
+def _switch(state: NodeState, title: str, instructions: str) -> adhoc.Command:
+    node = _SWITCHES[state]
+    return adhoc.Command(node, title, node, asking(node, title, instructions, _NODE), _setting(state))
+
+
+_LIST_TITLE, _RELEASE_TITLE = "List nodes with what they hold", "End locks by force"
+
+COMMANDS: Final = (
+    adhoc.Command(
+        ns.ADMIN_OVERVIEW,
+        _LIST_TITLE,
+        ns.ADMIN_OVERVIEW,
+        asking(ns.ADMIN_OVERVIEW, _LIST_TITLE, "Say which page of the list you want.", _PAGE),
+        _overview,
+        for_admins=True,
+    ),
+    _switch(
+        NodeState.PAUSED,
+        "Pause a node",
+        "Nothing is handed out any more: publishes are taken, and what is held may be acknowledged or given back.",
+    ),
+    _switch(NodeState.RUNNING, "Resume a node", "It goes on after a pause or a drain, at once."),
+    _switch(
+        NodeState.DRAINING,
+        "Drain a node",
+        "Publishes are refused until the node is resumed, and what is there is handed out.",
+    ),
+    adhoc.Command(
+        ns.ADMIN_RELEASE,
+        _RELEASE_TITLE,
+        ns.ADMIN_RELEASE,
+        asking(
+            ns.ADMIN_RELEASE,
+            _RELEASE_TITLE,
+            "The holder is told, and the item goes to the next worker at once.",
+            _LOCKS,
+        ),
+        _release,
+    ),
+)

@@ -1,0 +1,99 @@
+"""Approvals of subscriptions on the wire: the form that owners get, their answers to it, and `get-pending` (XEP-0060 §8.6, §8.7).
+
+Must not know what follows from an answer.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from broker.model.access import Approve, ListPending, SendPending
+from broker.model.names import Jid
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.subscriptions import Subscription
+from frontends.xmpp import adhoc, attributes, forms
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.markup import escaped
+from frontends.xmpp.stanzas import Iq, Question
+
+NODE: Final = "pubsub#node"
+SUBSCRIBER: Final = "pubsub#subscriber_jid"
+SUBID: Final = "pubsub#subid"
+ALLOW: Final = "pubsub#allow"
+
+_FIELD: Final = f"{{{ns.FORM}}}field[@var='FORM_TYPE']/{{{ns.FORM}}}value"
+_ANSWERS: Final = {"1": True, "true": True, "0": False, "false": False}
+
+
+def asked(subscription: Subscription) -> str:
+    """Write what an owner is asked: a text for people and the form that answers it."""
+    text = f"{subscription.jid} asks to subscribe to {subscription.node}."
+    form = forms.written(
+        "form",
+        ns.PUBSUB_SUBSCRIBE_AUTHORIZATION,
+        (
+            forms.Field(SUBID, (subscription.subid,), "hidden"),
+            forms.Field(NODE, (subscription.node,), "text-single", "Node"),
+            forms.Field(SUBSCRIBER, (subscription.jid,), "jid-single", "Subscriber"),
+            forms.Field(ALLOW, ("false",), "boolean", "Allow this JID to subscribe to this node?"),
+        ),
+        "A subscription waits for your approval",
+        "Say whether it is allowed and send the form. If you cancel it, the subscription goes on waiting.",
+    )
+    return f"<body>{escaped(text)}</body>{form}"
+
+
+def answered(message: Element, sender: Jid) -> Approve | None:
+    """Read an owner's answer; None for any other message, and for a form that was cancelled. Raises MalformedRequest."""
+    form = message.find(forms.FORM)
+    if form is None or form.findtext(_FIELD) != ns.PUBSUB_SUBSCRIBE_AUTHORIZATION:
+        return None
+    fields = forms.read(form, ns.PUBSUB_SUBSCRIBE_AUTHORIZATION)
+    if fields is None:
+        return None
+    jid = attributes.any_jid(_one(fields, SUBSCRIBER))
+    if not jid:
+        raise MalformedRequest(Problem.JID_REQUIRED, f"{SUBSCRIBER} is the subscriber's JID")
+    allow = _ANSWERS.get(_one(fields, ALLOW))
+    if allow is None:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{ALLOW} is true or false")
+    subid = _one(fields, SUBID) if SUBID in fields else ""
+    return Approve(attributes.node_name(_one(fields, NODE)), sender, jid, subid, allow)
+
+
+def choice(iq: Iq, nodes: tuple[str, ...]) -> bytes:
+    """Write the answer to the first step of `get-pending`: where something waits."""
+    if not nodes:
+        return adhoc.completed(iq, ns.PUBSUB_GET_PENDING, "No subscription waits for your approval.")
+    field = forms.Field(NODE, kind="list-single", label="Node", choices=nodes, required=True)
+    form = forms.written("form", ns.PUBSUB_SUBSCRIBE_AUTHORIZATION, (field,))
+    return adhoc.executing(iq, ns.PUBSUB_GET_PENDING, form)
+
+
+def sent(iq: Iq) -> bytes:
+    """Write the answer to the second: the forms are on their way."""
+    return adhoc.completed(iq, ns.PUBSUB_GET_PENDING)
+
+
+def _begin(iq: Iq) -> Question:
+    return Question(iq, ListPending(iq.sender))
+
+
+def _submit(iq: Iq, fields: Mapping[str, tuple[str, ...]]) -> Question:
+    return Question(iq, SendPending(attributes.node_name(_one(fields, NODE)), iq.sender))
+
+
+GET_PENDING: Final = adhoc.Command(
+    ns.PUBSUB_GET_PENDING,
+    "Get what waits for your approval",
+    ns.PUBSUB_SUBSCRIBE_AUTHORIZATION,
+    _begin,
+    _submit,
+)
+
+
+def _one(fields: Mapping[str, tuple[str, ...]], name: str) -> str:
+    values = fields.get(name, ())
+    if len(values) != 1:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name} has one value")
+    return values[0]

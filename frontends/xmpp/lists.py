@@ -1,0 +1,110 @@
+"""Lists of subscriptions and affiliations (XEP-0060 §5.6, §5.7, §8.8), and what an owner changes in them. Pure.
+
+Must not know how a subscription is made, nor its options.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from broker.model.access import Affiliations, ListSubscribers, ManageSubscribers, Subscriptions
+from broker.model.names import Jid
+from broker.model.nodes import Affiliation
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import AffiliationList, SubscriptionList
+from broker.model.subscriptions import Change, State, Subscription
+from frontends.xmpp import attributes
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.markup import escaped
+from frontends.xmpp.stanzas import Iq, Question, only
+
+CHANGES_MOST: Final = 500
+"""Subscriptions that one request may change: each is several scripts."""
+
+_SUBSCRIPTION: Final = f"{{{ns.PUBSUB_OWNER}}}subscription"
+_STATES: Final = frozenset({*(str(state.value) for state in State), "unconfigured"})
+
+
+def subscriptions(iq: Iq, pubsub: Element) -> Subscriptions:
+    """Translate `<subscriptions/>`: the asker's own, at one node or at all."""
+    return Subscriptions(iq.sender, _any_node(only(iq, pubsub, "get")))
+
+
+def affiliations(iq: Iq, pubsub: Element) -> Affiliations:
+    """Translate `<affiliations/>`: the asker's own, with one node or with all."""
+    return Affiliations(iq.sender, _any_node(only(iq, pubsub, "get")))
+
+
+def managed(iq: Iq, pubsub: Element) -> Question:
+    """Translate an owner's `<subscriptions/>`: a get lists them, a set changes those that it names (P26)."""
+    asked = only(iq, pubsub, iq.kind)
+    node = attributes.node(asked)
+    if iq.kind == "get":
+        return Question(iq, ListSubscribers(node, iq.sender))
+    entries = asked.findall(_SUBSCRIPTION)
+    if len(entries) > CHANGES_MOST:
+        raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"at most {CHANGES_MOST} subscriptions are changed at once")
+    changes = [_change(entry) for entry in entries]
+    if not changes:
+        raise MalformedRequest(Problem.BAD_REQUEST, "the request changes no subscription")
+    if len({(change.jid, change.subid) for change in changes}) < len(changes):
+        raise MalformedRequest(Problem.BAD_REQUEST, "each subscription is named once (XEP-0060 8.8.2.4)")
+    # Without a state it is not to be changed (XEP-0060 §8.8.2.1).
+    return Question(iq, ManageSubscribers(node, iq.sender, tuple(change for change in changes if change.state)))
+
+
+def own(node: str | None, listed: SubscriptionList) -> bytes:
+    """Write the asker's subscriptions (P10)."""
+    inside = "".join(
+        f"<subscription node='{escaped(each.node)}' {subscription(each)}/>" for each in listed.subscriptions
+    )
+    return f"<pubsub xmlns='{ns.PUBSUB}'><subscriptions{_about(node)}>{inside}</subscriptions></pubsub>".encode()
+
+
+def standings(listed: AffiliationList) -> bytes:
+    """Write the asker's affiliations (P10)."""
+    inside = "".join(
+        f"<affiliation node='{escaped(node)}' affiliation='{standing.value}'/>"
+        for node, standing in listed.affiliations
+    )
+    return f"<pubsub xmlns='{ns.PUBSUB}'><affiliations>{inside}</affiliations></pubsub>".encode()
+
+
+def subscribers(node: str, listed: Iterable[Subscription], *, more: bool = False) -> bytes:
+    """Write subscriptions to a node for its owner; that there are more is said in our namespace."""
+    inside = "".join(f"<subscription {subscription(each)}/>" for each in listed)
+    mark = f" xmlns:q='{ns.STANZAQ}' q:more='true'" if more else ""
+    return (
+        f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><subscriptions{_about(node)}{mark}>{inside}</subscriptions></pubsub>"
+    ).encode()
+
+
+def affiliated(node: str, listed: Iterable[tuple[Jid, Affiliation]]) -> bytes:
+    """Write affiliations with a node for its owner."""
+    inside = "".join(f"<affiliation jid='{escaped(jid)}' affiliation='{standing.value}'/>" for jid, standing in listed)
+    return (
+        f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><affiliations node='{escaped(node)}'>{inside}</affiliations></pubsub>"
+    ).encode()
+
+
+def subscription(each: Subscription) -> str:
+    """Write whose subscription it is and how far it has come, as attributes."""
+    return f"jid='{escaped(each.jid)}' subid='{escaped(each.subid)}' subscription='{each.state.value}'"
+
+
+def _change(entry: Element) -> Change:
+    text = entry.get("jid")
+    if not text:
+        raise MalformedRequest(Problem.JID_REQUIRED, "each subscription names a JID")
+    state = entry.get("subscription", "")
+    if state and state not in _STATES:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"subscription is one of {', '.join(sorted(_STATES))}")
+    return Change(attributes.any_jid(text), attributes.subid(entry), state)
+
+
+def _any_node(asked: Element) -> str | None:
+    return None if asked.get("node") is None else attributes.node(asked)
+
+
+def _about(node: str | None) -> str:
+    return "" if node is None else f" node='{escaped(node)}'"

@@ -1,0 +1,128 @@
+"""Ad-hoc commands that send many items elsewhere, step by step: `redrive` and `move`. Pure; must not know how it is done.
+
+How far one has come travels in hidden fields of the form that lets it go on: any frontend takes that up. Whoever forges
+them gets no further than by honest ones, for the core judges each step.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from broker.model.oversight import Transfer
+from broker.model.results import Transferred
+from frontends.xmpp import adhoc, fields, forms
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.administration import asking
+from frontends.xmpp.fields import Fields
+from frontends.xmpp.stanzas import Iq, Question, Stride
+
+NAMED_MOST: Final = 100
+RATE_MOST: Final = 10_000
+
+_REASON_BYTES: Final = 1024
+_SCAN_BYTES: Final = 100
+_COUNT_MOST: Final = 10**15
+_REASONS_TOLD: Final = 5
+_REDRIVE_RATE, _MOVE_RATE = 100, 1000
+
+_ITEMS: Final = ("text-multi", f"Ids of items, one a line, at most {NAMED_MOST}; these go at once", "")
+_RATE: Final = f"Most items a second, 1 to {RATE_MOST}"
+_REDRIVE: Final[Mapping[str, tuple[str, str, str]]] = {
+    "node": ("text-single", "Node that the dead letters are in", ""),
+    "items": _ITEMS,
+    "reason": ("text-single", "Only those that died of this", ""),
+    "all": ("boolean", "All dead letters of the node", "0"),
+    "rate": ("text-single", _RATE, str(_REDRIVE_RATE)),
+}
+_MOVE: Final[Mapping[str, tuple[str, str, str]]] = {
+    "node": ("text-single", "Node that the items are in", ""),
+    "to": ("text-single", "Node that they go to", ""),
+    "items": ("text-multi", f"{_ITEMS[1]}; none: all that waits", ""),
+    "rate": ("text-single", _RATE, str(_MOVE_RATE)),
+}
+_HIDDEN: Final = ("scan", "moved", "stayed")
+
+
+def progress(question: Stride, asked: Transfer, outcome: Transferred) -> bytes:
+    """Write how far a transfer has come: to its end, or the form that lets it go on."""
+    name = ns.ADMIN_REDRIVE if asked.to is None else ns.ADMIN_MOVE
+    moved, stayed = question.moved + outcome.count, question.stayed + sum(outcome.passed.values())
+    note = f"moved {moved}" + (f", {stayed} stayed" if stayed else "")
+    reasons = sorted(outcome.passed.items(), key=lambda each: -each[1])[:_REASONS_TOLD]
+    note += "".join(f"; {count}: {why}" for why, count in reasons)
+    if not outcome.scan:
+        return adhoc.completed(question.iq, name, note)
+    kept = {"node": asked.node}
+    kept |= {"reason": asked.reason} if asked.to is None else {"to": asked.to}
+    kept |= {"scan": outcome.scan, "moved": str(moved), "stayed": str(stayed)}
+    form = forms.written(
+        "form",
+        name,
+        (
+            *(forms.Field(field, (value,), "hidden") for field, value in kept.items()),
+            forms.Field("rate", (str(question.rate),), "text-single", _RATE),
+        ),
+        f"Moved {moved} so far",
+        "Go on with the next ones, or cancel: what has moved stays moved.",
+    )
+    return adhoc.going_on(question.iq, name, form, note)
+
+
+def _redrive(iq: Iq, given: Fields) -> Question:
+    fields.expect(given, {*_REDRIVE, *_HIDDEN})
+    items, reason = _named(given), fields.text(given, "reason", _REASON_BYTES)
+    everything = fields.flag(given, "all")
+    # A form that goes on says nothing of the sort: it goes on with what it began with.
+    if not (items or reason or everything or _scan(given)):
+        raise fields.wrong(name="items", detail="which ones? Name items, give a reason, or say all")
+    if everything and (items or reason):
+        raise fields.wrong(name="all", detail="not with items or a reason, which are a part of them")
+    return _stride(iq, given, Transfer(_node(given), iq.sender, None, items, reason, 1, _scan(given)), _REDRIVE_RATE)
+
+
+def _move(iq: Iq, given: Fields) -> Question:
+    fields.expect(given, {*_MOVE, *_HIDDEN})
+    to = fields.node(given, "to")
+    return _stride(iq, given, Transfer(_node(given), iq.sender, to, _named(given), "", 1, _scan(given)), _MOVE_RATE)
+
+
+def _stride(iq: Iq, given: Fields, transfer: Transfer, default: int) -> Stride:
+    rate = fields.number(given, "rate", 1, RATE_MOST, default)
+    moved, stayed = (fields.number(given, name, 0, _COUNT_MOST, 0) for name in ("moved", "stayed"))
+    return Stride(iq, transfer, rate=rate, moved=moved, stayed=stayed)
+
+
+def _node(given: Fields) -> str:
+    return fields.node(given, "node")
+
+
+def _named(given: Fields) -> tuple[str, ...]:
+    items = fields.items(given, "items", NAMED_MOST)
+    if items and _scan(given):
+        raise fields.wrong(name="items", detail="what goes on goes on without")
+    return items
+
+
+def _scan(given: Fields) -> str:
+    return fields.text(given, "scan", _SCAN_BYTES)
+
+
+_REDRIVE_TITLE, _MOVE_TITLE = "Redrive dead letters", "Move items"
+
+COMMANDS: Final = (
+    adhoc.Command(
+        ns.ADMIN_REDRIVE,
+        _REDRIVE_TITLE,
+        ns.ADMIN_REDRIVE,
+        asking(
+            ns.ADMIN_REDRIVE, _REDRIVE_TITLE, "Dead letters go back to where they died, to be worked on anew.", _REDRIVE
+        ),
+        _redrive,
+    ),
+    adhoc.Command(
+        ns.ADMIN_MOVE,
+        _MOVE_TITLE,
+        ns.ADMIN_MOVE,
+        asking(ns.ADMIN_MOVE, _MOVE_TITLE, "What waits in a node goes to another one; what is held stays.", _MOVE),
+        _move,
+    ),
+)

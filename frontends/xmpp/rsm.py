@@ -1,0 +1,71 @@
+"""Pages of a list (XEP-0059): which one a request asks for, and what a reply says of its own. Must not know what is listed."""
+
+from dataclasses import dataclass
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from broker.model.problems import MalformedRequest, Problem
+from frontends.xmpp import attributes
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.markup import escaped
+
+SET: Final = f"{{{ns.RSM}}}set"
+_AMBIGUOUS: Final = "a page is told by one of after, before and index"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """At most `most` entries: those after one, those before one (of all, when it is empty), or those from a number on."""
+
+    most: int
+    after: str | None = None
+    before: str | None = None
+    index: int | None = None
+
+
+def asked(iq: Element) -> bool:
+    """Tell whether a request asks for a page; it does so beside what it asks for."""
+    return iq.find(f"*/{SET}") is not None
+
+
+def read(parent: Element, most: int) -> Page:
+    """Read which page a request asks for, the first of `most` entries if it does not say."""
+    wish = parent.find(SET)
+    if wish is None:
+        return Page(most)
+    limit = _number(wish, "max")
+    after, before, index = _text(wish, "after"), _text(wish, "before"), _number(wish, "index")
+    # Without an entry to come after, `after` is the first page (XEP-0059 §2.2).
+    after = after or None
+    if sum(each is not None for each in (after, before, index)) > 1:
+        raise MalformedRequest(Problem.BAD_REQUEST, _AMBIGUOUS)
+    # No list is as long as that, and scripts count exactly up to there.
+    first = None if index is None else min(index, 10**9)
+    return Page(most if limit is None else min(limit, most), after, before, first)
+
+
+def written(ends: tuple[str, str] | None, count: int, index: int | None) -> str:
+    """Write which part of a list this is, by its first entry and its last; `index` None where counting would be dear.
+
+    By the time that it arrives there may be others, so no number is called exact.
+    """
+    inside = ""
+    if ends is not None:
+        number = "" if index is None else f" index='{index}'"
+        inside = f"<first{number}>{escaped(ends[0])}</first><last>{escaped(ends[1])}</last>"
+    return f"<set xmlns='{ns.RSM}'>{inside}<count exact='false'>{count}</count></set>"
+
+
+def _text(wish: Element, name: str) -> str | None:
+    found = wish.find(f"{{{ns.RSM}}}{name}")
+    return None if found is None else found.text or ""
+
+
+def _number(wish: Element, name: str) -> int | None:
+    text = _text(wish, name)
+    if text is None:
+        return None
+    number = attributes.number_of(text.strip())
+    if number is None:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name} is a whole number from 0 on")
+    return number

@@ -1,0 +1,85 @@
+"""Transfers at a rate: as many steps of the core as fit before an answer is due. Must not know how one is asked for or told.
+
+Nothing outlives the answer, and the pace is kept within it: whoever goes on at once is no faster than whoever waits.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from broker.model.core import Core, Reply
+from broker.model.names import Jid, bare
+from broker.model.oversight import Transfer
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Refused, Result, Transferred
+
+_log = structlog.get_logger("stanzaq.xmpp")
+
+SECONDS: Final = 5.0
+"""How long an answer is waited for; clients give up after thirty seconds at the earliest."""
+
+AT_ONCE: Final = 32
+AT_ONCE_OF_ONE: Final = 2
+"""Strides that a frontend takes at once, and those of one bare JID: each keeps Redis as busy as its rate says."""
+
+_STEPS_A_SECOND: Final = 5
+_MOST_A_STEP: Final = 200
+
+
+class Strides:
+    """Those that are under way."""
+
+    def __init__(self, stopping: Callable[[], bool]) -> None:
+        """Answer early once `stopping` says so."""
+        self._stopping = stopping
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._of: Counter[Jid] = Counter()
+
+    def submit(self, core: Core, rate: int, command: Transfer, reply: Reply) -> None:
+        """Take a transfer from where it stands; raises MalformedRequest when there are too many."""
+        who = bare(command.sender)
+        if len(self._tasks) >= AT_ONCE or self._of[who] >= AT_ONCE_OF_ONE:
+            raise MalformedRequest(Problem.TOO_MUCH_HELD, "too many transfers at once: go on with this one later")
+        self._of[who] += 1
+        task = asyncio.get_running_loop().create_task(self._answered(core, rate, command, reply))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answered(self, core: Core, rate: int, command: Transfer, reply: Reply) -> None:
+        try:
+            outcome = await self._taken(core, rate, command)
+        except Exception:  # noqa: BLE001  (logged, and told to the asker, who waits for it)
+            _log.exception("a transfer failed", node=command.node)
+            outcome = Refused(Problem.UNAVAILABLE)
+        finally:
+            self._left(bare(command.sender))
+        reply(outcome)
+
+    def _left(self, who: Jid) -> None:
+        self._of[who] -= 1
+        if not self._of[who]:
+            del self._of[who]
+
+    async def _taken(self, core: Core, rate: int, command: Transfer) -> Result:
+        """Take steps until the end, or until the time is over; then `scan` is where to go on."""
+        began, count, passed = time.monotonic(), 0, Counter[str]()
+        first, limit = command.scan, max(1, min(_MOST_A_STEP, rate // _STEPS_A_SECOND))
+        while True:
+            outcome = await core.ask(replace(command, limit=limit))
+            if not isinstance(outcome, Transferred):
+                # What has moved is told first; the next stride meets the same refusal, or does not.
+                return Transferred(count, passed, command.scan) if command.scan != first else outcome
+            count += outcome.count
+            passed.update(outcome.passed)
+            command = replace(command, scan=outcome.scan)
+            if not outcome.scan:
+                return Transferred(count, passed, "")
+            # What was too fast is waited for; what is slow is not made up for.
+            await asyncio.sleep(max(0.0, began + count / rate - time.monotonic()))
+            if self._stopping() or time.monotonic() - began >= SECONDS:
+                return Transferred(count, passed, command.scan)

@@ -1,0 +1,110 @@
+"""Ad-hoc commands of administrators and owners through a whole service, by any of its frontends."""
+
+import contextlib
+import secrets
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from frontends.servers.ejabberd import Ejabberd
+from frontends.servers.redis import RedisServer, redis_binary
+from tests.journeys.client import COMMANDS, DISCO_ITEMS, FORM, STANZAQ, Answer, Client, Delivery, submitted
+from tests.journeys.conftest import Join
+from tests.journeys.service import Frontend, Service
+
+pytestmark = pytest.mark.xdist_group("adhoc")
+
+ADMIN = f"admin-{secrets.token_hex(4)}"
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """Give a service of this module's own, which has an administrator."""
+    with contextlib.ExitStack() as stack:
+        redis = stack.enter_context(RedisServer(binary=redis_binary()))
+        server = stack.enter_context(Ejabberd())
+        settings = {"ADMINS": server.register(ADMIN, "secret")}
+        pair = [
+            stack.enter_context(Frontend(redis.url, server.component_port, server.secret, **settings)) for _ in range(2)
+        ]
+        yield Service(server, redis, tuple(pair))
+
+
+@pytest.fixture
+async def admin(join: Join, service: Service) -> Client:
+    """Give the administrator."""
+    return await join(f"{ADMIN}@{service.ejabberd.accounts}", "secret")
+
+
+async def run(client: Client, name: str, fields: Mapping[str, str] | None = None, about: str = "") -> Answer:
+    """Execute a command, with a form when it has fields."""
+    node = f"{STANZAQ}#{name}"
+    form = "" if fields is None else submitted(node, fields)
+    return await client.ask(f"<command xmlns='{COMMANDS}' node='{node}' {about}>{form}</command>")
+
+
+def told(answer: Answer) -> tuple[str | None, str]:
+    """Give the status of a command and its note."""
+    assert answer.error == ""
+    command = answer.find(f"{{{COMMANDS}}}command")
+    return command.get("status"), command.findtext(f"{{{COMMANDS}}}note", "")
+
+
+def fields_of(answer: Answer) -> dict[str, str]:
+    """Give the fields of the form that came."""
+    found = answer.element.findall(f".//{{{FORM}}}x/{{{FORM}}}field")
+    values = {field.get("var", ""): field.findtext(f"{{{FORM}}}value", "") for field in found}
+    return {name: value for name, value in values.items() if name != "FORM_TYPE"}
+
+
+async def test_overview(admin: Client, join: Join) -> None:
+    """An administrator lists all nodes; nobody else may, or is shown that it could be asked."""
+    owner = await join()
+    node = await owner.queue()
+    await owner.publish(node, "i1")
+    rows = (await run(admin, "overview", {})).element.findall(f".//{{{FORM}}}item")
+    cells = [{field.get("var"): field.findtext(f"{{{FORM}}}value") for field in row} for row in rows]
+    assert [row["waiting"] for row in cells if row["node"] == node] == ["1"]
+    for client, shown in ((admin, True), (owner, False)):
+        listed = await client.ask(f"<query xmlns='{DISCO_ITEMS}' node='{COMMANDS}'/>", "get")
+        assert (f"{STANZAQ}#overview" in [item.get("node") for item in listed.element.iter()]) is shown
+    assert (await run(owner, "overview", {})).error == "auth forbidden"
+    assert (await run(admin, "overview", {"limit": "0"})).error == "modify bad-request bad-payload"
+    assert (await run(admin, "overview", about="sessionid='?'")).error == "modify bad-request bad-sessionid"
+
+
+async def test_states_and_locks(admin: Client, join: Join) -> None:
+    """An administrator and the owner pause, resume and drain, and end locks by force; others may not."""
+    owner, worker = await join(), await join()
+    node = await owner.queue()
+    assert told(await run(admin, "pause", {"node": node})) == ("completed", f"{node} is paused")
+    await worker.subscribe(node)
+    await owner.publish(node, "i1")
+    await worker.settle()
+    assert worker.left(Delivery) == []
+    assert told(await run(owner, "resume", {"node": node})) == ("completed", f"{node} is running")
+    assert (await worker.next(Delivery)).attempt == 1
+    assert told(await run(admin, "release", {"node": node, "holder": worker.bare})) == ("completed", "released 1")
+    assert (await worker.next(Delivery)).item == "i1"
+    assert told(await run(owner, "drain", {"node": node})) == ("completed", f"{node} is draining")
+    assert (await owner.publish(node, "i2")).error == "wait policy-violation"
+    for name, more in (("pause", {}), ("release", {"items": "i1"}), ("redrive", {"all": "1"}), ("move", {"to": "x"})):
+        assert (await run(worker, name, {"node": node, **more})).error == "auth forbidden"
+    assert (await run(admin, "pause", {"node": "?"})).error == "cancel item-not-found"
+
+
+async def test_move_in_steps(admin: Client, join: Join) -> None:
+    """What waits goes elsewhere at a rate, in steps that any frontend takes, to the end or until it is cancelled."""
+    owner = await join()
+    node, other = await owner.queue(), await owner.queue()
+    for number in range(12):
+        await owner.publish(node, f"i{number}")
+    first = await run(admin, "move")
+    session = f"sessionid='{first.find(f'{{{COMMANDS}}}command').get('sessionid')}' action='next'"
+    answer = await run(admin, "move", {"node": node, "to": other, "rate": "2"}, session)
+    status, note = told(answer)
+    assert status == "executing" and note.startswith("moved 1")
+    answer = await run(admin, "move", {**fields_of(answer), "rate": "1000"}, session)
+    assert told(answer) == ("completed", "moved 12")
+    assert told(await run(admin, "move", about=session.replace("next", "cancel")))[0] == "canceled"
+    assert (await run(admin, "move", {"node": node, "to": other, "scan": "x"})).error == "modify bad-request"

@@ -1,0 +1,77 @@
+"""Clients that others wrote: what they can do with a pubsub service, they can do with this one."""
+
+import asyncio
+import json
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.journeys.service import DOMAIN, Service
+
+pytestmark = pytest.mark.xdist_group("journeys")
+
+OUTSIDERS = Path(__file__).parent / "outsiders"
+TOOLS = Path(__file__).resolve().parents[2] / ".venv" / "tools"
+
+
+async def told(*command: str | Path) -> dict[str, Any]:
+    """Run a client; gives what it says has happened."""
+    pipe = asyncio.subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
+    try:
+        out, err = await asyncio.wait_for(child.communicate(), 90)
+    except TimeoutError:
+        child.kill()
+        raise
+    assert child.returncode == 0, err.decode()
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+async def test_aioxmpp(service: Service, account: tuple[str, str]) -> None:
+    """The PubSubClient of aioxmpp creates, configures, affiliates, publishes, browses, subscribes, retracts and deletes."""
+    node = f"aioxmpp-{secrets.token_hex(4)}"
+    python = TOOLS / "aioxmpp" / "bin" / "python"
+    assert python.exists(), "aioxmpp is missing: make .venv/.tools"
+    port = str(service.ejabberd.c2s_port)
+    did = await told(python, OUTSIDERS / "with_aioxmpp.py", "127.0.0.1", port, *account, DOMAIN, node)
+    # The first of many that other tests have made.
+    assert did.pop("nodes") > 0
+    assert {"PUBLISH_OPTIONS", "LEASED_SUBSCRIPTION", "META_DATA"} <= set(did.pop("features"))
+    assert did == {
+        "title": ["Jobs"],
+        "affiliations": {account[0]: "owner", "friend@localhost": "publisher"},
+        "precondition": "conflict",
+        "browsed": ["i1", "i2"],
+        "subscribed": "subscribed",
+        "credit": ["1"],
+        "delivered": [node, "i1", "Job"],
+        "retracted": [node, "i1"],
+        "next": "i2",
+        "deleted": [node, f"xmpp:{DOMAIN}?;node=other"],
+    }
+
+
+async def test_xmpp_client(service: Service) -> None:
+    """On npm, @xmpp/client does the same by stanzas of its own making, and pages, gives back, and takes out a lease."""
+    node = f"xmpp-js-{secrets.token_hex(4)}"
+    place = (str(service.ejabberd.c2s_port), service.ejabberd.anonymous, DOMAIN, node)
+    did = await told("node", OUTSIDERS / "with_xmpp_client.mjs", TOOLS / "node_modules", *place)
+    assert did == {
+        "title": "Jobs",
+        "affiliations": ["owner", "publisher"],
+        "listed": True,
+        "counted": True,
+        "browsed": [["i1", "i2"], ["i3"]],
+        "without_options": "not-acceptable",
+        "leased": True,
+        "delivered": ["i1", "a < b & 'c'"],
+        "unlocked": "unlock",
+        "again": "i1",
+        "retracted": "i1",
+        "next": "i2",
+        "reconfigured": "configuration",
+        "deleted": ["delete", f"xmpp:{DOMAIN}?;node=other"],
+    }

@@ -1,0 +1,251 @@
+"""The runbook of docs/operations.md: each trouble is made, the commands run as they stand there, and say what stands there."""
+
+import asyncio
+import contextlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+import redis
+
+from frontends.servers.ejabberd import Ejabberd
+from frontends.servers.redis import RedisServer, redis_binary
+from frontends.servers.sentinels import SERVICE, RedisSentinels
+from tests.journeys.client import Client, Delivery
+from tests.journeys.service import DOMAIN, Frontend, eventually
+from tests.operations import PAGE, PASSWORD, make_user, runbook, told
+
+ROOT: Final = Path(__file__).parents[2]
+INCARNATIONS: Final = {"8e71964d": "jobs", "5b1c2f60": "jobs/dead"}
+
+
+pytestmark = pytest.mark.xdist_group("runbook")
+
+
+@pytest.fixture(scope="module")
+def ejabberd() -> Iterator[Ejabberd]:
+    """Give an XMPP server of this module's own, with the workers of the page."""
+    with Ejabberd() as server:
+        for name in ("slow", "quick"):
+            server.register(name, "secret")
+        yield server
+
+
+@dataclass
+class Desk:
+    """Where an SRE sits: `redis-cli` and `stanzaq` reach what they are to look at without being told where it is."""
+
+    directory: Path
+    redis: RedisServer
+    settings: dict[str, str]
+    sentinel_port: int = 0
+    words: dict[str, str] = field(default_factory=lambda: {"example.org": "localhost", "SERVICE": SERVICE})
+
+    def __post_init__(self) -> None:
+        """Put both commands where the shell finds them."""
+        # As the page advises; what changes something is for another user.
+        make_user(self.redis.url, "inspector")
+        reader = ["--user", "inspector", "--pass", PASSWORD, "--no-auth-warning"]
+        reach = ["/usr/bin/redis-cli", "-s", str(self.redis.socket)]
+        self._command(
+            "redis-cli",
+            f'[ "$1 $2" = "-p 26379" ] && shift 2 && exec /usr/bin/redis-cli -p {self.sentinel_port} "$@"\n'
+            f'[ "$1 $2" = "CONFIG SET" ] && exec {shlex.join(reach)} "$@"\nexec {shlex.join(reach + reader)} "$@"',
+        )
+        self._command("stanzaq", f'exec {shlex.quote(sys.executable)} -m frontends.cli "$@"')
+
+    def _command(self, name: str, text: str) -> None:
+        path = self.directory / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o700)
+
+    def follow(self, symptom: str) -> None:
+        """Run the commands that the page has for a symptom, and hold what they say to what it says."""
+        for command, says in runbook(symptom):
+            said = self._run(self._here(command))
+            for line in says:
+                assert told(self._here(line), said), f"{command}\ndoes not say\n{line}\nbut\n{said}"
+
+    def _run(self, command: str) -> str:
+        own = {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}
+        more = {"PATH": f"{self.directory}:{os.environ['PATH']}", "COLUMNS": "250"}
+        environment = own | more | {f"STANZAQ_{name}": value for name, value in self.settings.items()}
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return done.stdout
+
+    def _here(self, text: str) -> str:
+        """Write a text of the page as it is here: the incarnations of nodes, the host of accounts."""
+        with redis.Redis.from_url(self.redis.url, decode_responses=True) as client:
+            for printed, node in INCARNATIONS.items():
+                if printed in text:
+                    text = text.replace(printed, str(client.hget(f"sq:{{{node}}}:node", "incarnation")))
+        for printed, word in self.words.items():
+            text = text.replace(printed, word)
+        return text
+
+
+@dataclass
+class House:
+    """A service with a desk, and the people of the page."""
+
+    desk: Desk
+    frontends: list[Frontend]
+    owner: Client
+    slow: Client
+    quick: Client
+
+
+@contextlib.contextmanager
+def _frontends(ejabberd: Ejabberd, url: str, count: int, **settings: str) -> Iterator[list[Frontend]]:
+    with contextlib.ExitStack() as stack:
+        yield [
+            stack.enter_context(Frontend(url, ejabberd.component_port, ejabberd.secret, **settings))
+            for _ in range(count)
+        ]
+
+
+@contextlib.asynccontextmanager
+async def people(ejabberd: Ejabberd) -> AsyncIterator[tuple[Client, Client, Client]]:
+    """Let an owner and both workers of the page come and go."""
+    clients = (
+        Client(ejabberd.c2s_port, DOMAIN, ejabberd.anonymous),
+        Client(ejabberd.c2s_port, DOMAIN, "slow@localhost", "secret"),
+        Client(ejabberd.c2s_port, DOMAIN, "quick@localhost", "secret"),
+    )
+    for client in clients:
+        await client.open()
+    try:
+        yield clients
+    finally:
+        await asyncio.gather(*(client.close() for client in clients))
+
+
+@pytest.fixture
+async def house(ejabberd: Ejabberd, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[House]:
+    """Give a service of two frontends; a test may name settings of its Redis."""
+    options: dict[str, str] = getattr(request, "param", {})
+    with (
+        RedisServer(binary=redis_binary(), options=options) as server,
+        _frontends(ejabberd, server.url, 2, WATCHDOG_SECONDS="60") as frontends,
+    ):
+        settings = {**frontends[0]._settings, "METRICS_BIND": "127.0.0.1:9464", "LOG_FORMAT": "console"}
+        async with people(ejabberd) as (owner, slow, quick):
+            yield House(Desk(tmp_path, server, settings), frontends, owner, slow, quick)
+
+
+async def declared(owner: Client, **options: str) -> None:
+    """Make the node of the page."""
+    given = {"pubsub#publish_model": "open", **{f"stanzaq#{name}": value for name, value in options.items()}}
+    assert (await owner.create("jobs", given)).error == ""
+
+
+async def test_backlog(house: House) -> None:
+    """Workers hold what they may and more comes: the page finds out, and another worker is the remedy."""
+    await declared(house.owner)
+    assert (await house.slow.subscribe("jobs", 2)).error == ""
+    for number in range(12):
+        assert (await house.owner.publish("jobs", f"i{number}")).error == ""
+    for _ in range(2):
+        await house.slow.next(Delivery)
+    await asyncio.to_thread(house.desk.follow, "The backlog grows")
+    assert (await house.quick.subscribe("jobs", 20)).error == ""
+    for _ in range(10):
+        await house.quick.next(Delivery)
+
+
+async def test_items_come_back(house: House) -> None:
+    """A worker that hangs and one that throws its item away are both found, with item, attempt and holder."""
+    await declared(house.owner, lock_seconds="5")
+    assert (await house.slow.subscribe("jobs", 2)).error == ""
+    for item in ("z", "a"):
+        assert (await house.owner.publish("jobs", item)).error == ""
+    torn = await house.slow.next(Delivery)
+    assert torn.item == "z"
+    assert (await house.slow.unlock("jobs", "z", torn.token, "dead-letter='true' reason='torn'")).error == ""
+    assert (await house.slow.next(Delivery)).attempt == 1
+    assert (await house.slow.next(Delivery)).attempt == 2
+    await asyncio.to_thread(house.desk.follow, "Items come back")
+
+
+async def test_one_starves_the_rest(house: House) -> None:
+    """A worker with too much credit shows at once, and the end of its session gives what it held to the others."""
+    await declared(house.owner)
+    house.slow.present()
+    assert (await house.slow.subscribe("jobs", 100)).error == ""
+    for number in range(20):
+        assert (await house.owner.publish("jobs", f"i{number}")).error == ""
+    for _ in range(20):
+        await house.slow.next(Delivery)
+    assert (await house.quick.subscribe("jobs", 5)).error == ""
+    await asyncio.to_thread(house.desk.follow, "One worker starves the rest")
+    house.slow.vanish()
+    for _ in range(5):
+        await house.quick.next(Delivery)
+
+
+@pytest.mark.parametrize("house", [{"maxmemory": "6mb", "appendonly": "yes"}], indirect=True)
+async def test_memory(house: House) -> None:
+    """Publishers are refused by a full Redis; the page says so, and its last command lets them on."""
+    await declared(house.owner)
+    payload = f"<job xmlns='urn:x'>{'x' * 50_000}</job>"
+    answer = ""
+    while not answer:
+        answer = (await house.owner.publish("jobs", payload=payload)).error
+    assert answer == "wait resource-constraint"
+    await asyncio.to_thread(house.desk.follow, "Redis near its memory")
+    assert (await house.owner.publish("jobs", payload=payload)).error == ""
+
+
+async def test_frontend_hangs(house: House) -> None:
+    """A frontend under SIGSTOP is missing from the list, nobody answers there, and the other has logged its name."""
+    hung, other = house.frontends
+    with redis.Redis.from_url(house.desk.redis.url, decode_responses=True) as client:
+        names = set(client.zrange("sq:{service}:frontends", 0, -1))
+        hung.process.pause()
+        try:
+            await eventually(lambda: "frontend lapsed" in other.log, "nobody has missed it")
+            await eventually(lambda: client.zcard("sq:{service}:frontends") == 1, "it is still on the list")
+            # The port of the page, where nobody is; who hangs answers as little.
+            await asyncio.to_thread(house.desk.follow, "A frontend hangs")
+            (left,) = client.zrange("sq:{service}:frontends", 0, -1)
+        finally:
+            hung.process.resume()
+    (gone,) = names - {left}
+    assert f'"frontend": "{gone}"' in other.log
+
+
+async def test_failover(ejabberd: Ejabberd, tmp_path: Path) -> None:
+    """A master dies: sentinels name another, the doctor finds him well, and the frontend is ready again and says so."""
+    with RedisSentinels(1) as sentinels, _frontends(ejabberd, sentinels.url, 1) as (frontend,):
+        old = sentinels.master()
+        old.kill()
+        await eventually(lambda: frontend.get("/readyz") != 200, "the frontend has noticed nothing")
+        new = await asyncio.to_thread(sentinels.successor, old)
+        await eventually(lambda: frontend.get("/readyz") == 200, "the frontend has not found the new master")
+        desk = Desk(tmp_path, new, frontend._settings, sentinel_port=sentinels.sentinels[0].port)
+        await asyncio.to_thread(desk.follow, "Redis fails over")
+        assert '"heartbeat failed"' in frontend.log and '"heartbeat failed: over"' in frontend.log
+
+
+async def test_names(house: House) -> None:
+    """Every metric and every alert that the page names is there."""
+    there = set(re.findall(r"^# HELP (\S+)", await asyncio.to_thread(house.frontends[0].metrics), re.MULTILINE))
+    rules = (ROOT / "deploy" / "helm" / "stanzaq" / "templates" / "_rules.tpl").read_text()
+    assert set(re.findall(r"`(stanzaq_[a-z_]+[a-z])`", PAGE)) <= there
+    assert set(re.findall(r"`(Stanzaq[A-Za-z]+)`", PAGE)) <= set(re.findall(r"- alert: (\S+)", rules))

@@ -1,0 +1,98 @@
+"""The form that owners get about a subscription, and their answers."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from broker.model.access import Approve
+from broker.model.items import ApprovalAsked, SubscriptionChanged
+from broker.model.names import Jid
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.subscriptions import State, Subscription
+from frontends.xmpp import authorization
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.events import Events
+
+_OWNER = Jid("o@x/1")
+_ASKED = Subscription("a<b", Jid("w@x/my 'desk'"), "7", State.PENDING)
+
+
+def _sent(notice: ApprovalAsked | SubscriptionChanged) -> ET.Element:
+    return ET.fromstring(Events("q.x", "run", legacy_unlock_ns=False).notice(notice))
+
+
+def _answered(**fields: str) -> Approve | None:
+    inside = "".join(
+        f"<field var='{'pubsub#' if name != 'FORM_TYPE' else ''}{name}'><value>{value}</value></field>"
+        for name, value in {"FORM_TYPE": ns.PUBSUB_SUBSCRIBE_AUTHORIZATION, **fields}.items()
+    )
+    return authorization.answered(
+        ET.fromstring(f"<message><x xmlns='{ns.FORM}' type='submit'>{inside}</x></message>"), _OWNER
+    )
+
+
+@pytest.mark.parametrize(("text", "allow"), [("true", True), ("1", True), ("false", False), ("0", False)])
+def test_the_form_comes_back(text: str, allow: bool) -> None:  # noqa: FBT001
+    """P27: the form says who asks for what; sent back with an answer it is understood."""
+    message = _sent(ApprovalAsked(Jid("o@x"), _ASKED))
+    assert (message.get("from"), message.get("to")) == ("q.x", "o@x")
+    # An owner who is away finds it later.
+    assert message.find(f"{{{ns.HINTS}}}no-store") is None
+    assert "w@x/my 'desk'" in message.findtext("body", "")
+    form = message.find(f"{{{ns.FORM}}}x")
+    assert form is not None and form.get("type") == "form"
+    form.set("type", "submit")
+    for field in form.iterfind(f"{{{ns.FORM}}}field"):
+        if field.get("var") == "pubsub#allow":
+            assert field.get("type") == "boolean" and field[0].text == "false"
+            field[0].text = text
+    assert authorization.answered(message, _OWNER) == Approve("a<b", _OWNER, _ASKED.jid, "7", allow)
+    form.set("type", "cancel")
+    assert authorization.answered(message, _OWNER) is None
+
+
+def test_a_client_that_drops_what_is_hidden() -> None:
+    """XEP-0060's own example has no subid: the JID is enough."""
+    assert _answered(node="jobs", subscriber_jid="W@x/A", allow="1") == Approve(
+        "jobs", _OWNER, Jid("w@x/A"), "", allow=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"node": "jobs", "subscriber_jid": "w@x"}, Problem.OPTIONS_INVALID),
+        ({"node": "jobs", "subscriber_jid": "w@x", "allow": "perhaps"}, Problem.OPTIONS_INVALID),
+        ({"node": "jobs", "allow": "1"}, Problem.OPTIONS_INVALID),
+        ({"node": "jobs", "subscriber_jid": "", "allow": "1"}, Problem.JID_REQUIRED),
+        ({"subscriber_jid": "w@x", "allow": "1"}, Problem.OPTIONS_INVALID),
+        ({"node": "", "subscriber_jid": "w@x", "allow": "1"}, Problem.NODE_REQUIRED),
+    ],
+)
+def test_half_answers(fields: dict[str, str], problem: Problem) -> None:
+    """What an answer lacks is named."""
+    with pytest.raises(MalformedRequest) as caught:
+        _answered(**fields)
+    assert caught.value.problem is problem and caught.value.detail
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "",
+        f"<x xmlns='{ns.FORM}' type='submit'/>",
+        f"<x xmlns='{ns.FORM}' type='form'><field var='FORM_TYPE'><value>other</value></field></x>",
+    ],
+)
+def test_other_messages(inside: str) -> None:
+    """Messages without such a form are nobody's answer."""
+    assert authorization.answered(ET.fromstring(f"<message>{inside}</message>"), _OWNER) is None
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_the_subscriber_is_told(state: State) -> None:
+    """XEP-0060 §8.6: a subscriber whose subscription is in another state gets an event, also when it comes back later."""
+    message = _sent(SubscriptionChanged(Subscription("a<b", Jid("w@x"), "7", state)))
+    event = message[0]
+    assert (message.get("to"), event.tag, len(message)) == ("w@x", f"{{{ns.PUBSUB_EVENT}}}event", 1)
+    assert event[0].attrib == {"node": "a<b", "jid": "w@x", "subid": "7", "subscription": state.value}

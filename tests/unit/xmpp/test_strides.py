@@ -1,0 +1,94 @@
+"""Transfers at a rate, with a core that the test plays."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+import pytest
+
+from broker.model.commands import Command
+from broker.model.core import Reply
+from broker.model.names import Jid
+from broker.model.oversight import Transfer
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Refused, Result, Transferred
+from frontends.xmpp import strides
+from frontends.xmpp.strides import Strides
+
+_TRANSFER = Transfer("jobs", Jid("a@x/1"), None, (), "", 1)
+
+
+@dataclass
+class PlayedCore:
+    """A core that moves as many items as it is asked to, of so many; `refused` once it has moved `until`."""
+
+    items: int
+    until: int = 10**9
+    asked: list[Transfer] = field(default_factory=list)
+    moved: int = 0
+
+    def submit(self, command: Command, reply: Reply) -> None:
+        """Play no part here."""
+        raise NotImplementedError(command)
+
+    async def ask(self, command: Command) -> Result:
+        """Move."""
+        assert isinstance(command, Transfer) and command.scan == (str(self.moved) if self.moved else "")
+        if self.moved >= self.until:
+            return Refused(Problem.UNAVAILABLE)
+        self.asked.append(command)
+        count = min(command.limit, self.items - self.moved)
+        self.moved += count
+        return Transferred(count, {"it is locked": 1}, "" if self.moved == self.items else str(self.moved))
+
+
+async def _taken(core: PlayedCore, rate: int, of: Strides | None = None) -> Result:
+    future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+    (of or Strides(lambda: False)).submit(core, rate, _TRANSFER, future.set_result)
+    return await future
+
+
+async def test_to_the_end() -> None:
+    """A stride goes to the end if that is near, in steps of a fifth of a second, and sums up."""
+    core = PlayedCore(250)
+    assert await _taken(core, 1000) == Transferred(250, {"it is locked": 2}, "")
+    assert [command.limit for command in core.asked] == [200, 200]
+
+
+async def test_at_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no faster than its rate, and answers in time with where to go on."""
+    monkeypatch.setattr(strides, "SECONDS", 0.3)
+    core, began = PlayedCore(10**6), time.monotonic()
+    outcome = await _taken(core, 50)
+    took = time.monotonic() - began
+    assert isinstance(outcome, Transferred) and outcome.scan == str(outcome.count) == str(core.moved)
+    assert 10 <= outcome.count <= 50 * took and took < 5
+
+
+async def test_a_refusal_in_the_middle() -> None:
+    """What has moved is told with where to go on; a refusal of the first step is the answer."""
+    assert await _taken(PlayedCore(1000, until=400), 10_000) == Transferred(400, {"it is locked": 2}, "400")
+    assert await _taken(PlayedCore(1000, until=0), 10_000) == Refused(Problem.UNAVAILABLE)
+
+
+async def test_stopping() -> None:
+    """A frontend that stops answers with where another one goes on."""
+    stopping = Strides(lambda: True)
+    assert await _taken(PlayedCore(1000), 10_000, stopping) == Transferred(200, {"it is locked": 1}, "200")
+
+
+async def test_not_too_many() -> None:
+    """One who asks for many at once is told to ask later, and may when one of them is done."""
+    of, core = Strides(lambda: False), PlayedCore(10)
+    first = [asyncio.ensure_future(_taken(PlayedCore(10), 10_000, of)) for _ in range(strides.AT_ONCE_OF_ONE)]
+    await asyncio.sleep(0)
+    with pytest.raises(MalformedRequest):
+        await _taken(core, 10_000, of)
+    await asyncio.gather(*first)
+    assert await _taken(core, 10_000, of) == Transferred(10, {"it is locked": 1}, "")
+
+
+async def test_a_defect_is_answered() -> None:
+    """Whoever waits is answered whatever goes wrong."""
+    outcome = await _taken(PlayedCore(10, asked=None), 1)  # type: ignore[arg-type]
+    assert outcome == Refused(Problem.UNAVAILABLE)
