@@ -1,0 +1,30 @@
+"""A request as translators see it, and an answer as they give it. Values only; must not know a framework."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+from broker.model.names import Jid
+from frontends.rest.paths import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of somebody who is known; names of headers are in lower case, `wants` is a media type."""
+
+    place: Place
+    sender: Jid
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    wants: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back."""
+
+    status: HTTPStatus
+    body: bytes = b""
+    media: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)

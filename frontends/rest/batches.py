@@ -1,0 +1,127 @@
+"""Several messages in one body: a JSON array, or `multipart/mixed` (RFC 2046 §5.1), whose parts stay byte for byte. Pure."""
+
+import json
+from base64 import b64decode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+from broker.model.problems import MalformedRequest, Problem
+from frontends.rest import media, requests
+from frontends.rest.asked import Asked
+from frontends.rest.errors import Fault
+
+MOST: Final = 200
+"""Messages in a batch: as many as go to Redis in one call."""
+
+_FIELDS: Final = frozenset({"json", "text", "base64", "content_type", "group_key", "guid"})
+_PART_HEADER_BYTES: Final = 8_192
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One message of a batch."""
+
+    body: bytes
+    content_type: str
+    key: str = ""
+    guid: str = ""
+
+
+def read(asked: Asked) -> list[Part]:
+    """Read the messages of a batch; raises Fault or MalformedRequest when it cannot be taken apart."""
+    content_type = asked.headers.get("content-type", "")
+    if media.bare(content_type) == "multipart/mixed":
+        found = _multipart(asked.body, media.parameter(content_type, "boundary"))
+    elif media.bare(content_type) == media.JSON:
+        found = _array(asked.body)
+    else:
+        raise Fault(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "media-type-unknown",
+            f"a batch is {media.JSON} or multipart/mixed",
+            {"Accept-Post": f"{media.JSON}, multipart/mixed"},
+        )
+    if not 0 < len(found) <= MOST:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"a batch has 1 to {MOST} messages")
+    return found
+
+
+def _array(body: bytes) -> list[Part]:
+    said = requests.parsed(body)
+    if not isinstance(said, list):
+        raise MalformedRequest(Problem.BAD_REQUEST, "a batch in JSON is an array of messages")
+    return [_object(number, each) for number, each in enumerate(said[: MOST + 1])]
+
+
+def _object(number: int, said: object) -> Part:
+    where = f"message {number}"
+    if not isinstance(said, dict) or set(said) - _FIELDS or len(said.keys() & {"json", "text", "base64"}) != 1:
+        raise MalformedRequest(
+            Problem.BAD_REQUEST,
+            f"{where} has one of json, text and base64, and perhaps content_type, group_key and guid",
+        )
+    for name, value in said.items():
+        if name != "json" and not isinstance(value, str):
+            raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} is a text")
+    try:
+        match said:
+            case {"json": value}:
+                body, kind = json.dumps(value, ensure_ascii=False).encode(), media.JSON
+            case {"text": text}:
+                body, kind = text.encode(), "text/plain; charset=utf-8"
+            case _:
+                body, kind = b64decode(said["base64"], validate=True), ""
+    except ValueError:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{where} cannot be read as bytes") from None
+    return Part(body, said.get("content_type", kind), said.get("group_key", ""), said.get("guid", ""))
+
+
+def _multipart(body: bytes, boundary: str) -> list[Part]:
+    # RFC 2046 §5.1.1: at most 70 characters.
+    if not 0 < len(boundary) <= 70 or not boundary.isascii():
+        raise MalformedRequest(
+            Problem.BAD_REQUEST, "Content-Type: multipart/mixed has a boundary of 1 to 70 characters"
+        )
+    return [_part(number, piece) for number, piece in enumerate(_pieces(body, boundary.encode()))]
+
+
+def _pieces(body: bytes, boundary: bytes) -> Iterator[bytes]:
+    """Cut at the lines of the boundary; what stands before the first and after the last is nobody's."""
+    line = b"\r\n--" + boundary
+    body = b"\r\n" + body
+    at = body.find(line)
+    for _ in range(MOST + 1):
+        begin = at + len(line)
+        if at < 0 or body[begin : begin + 2] == b"--":
+            break
+        ends = body.find(b"\r\n", begin)
+        at = body.find(line, begin)
+        if ends < 0 or at < 0 or body[begin:ends].strip(b" \t"):
+            break
+        # A part without headers begins with the empty line itself.
+        yield body[ends:at]
+    if at < 0 or body[at + len(line) : at + len(line) + 2] != b"--":
+        raise MalformedRequest(Problem.BAD_REQUEST, f"the parts do not end with the boundary, or are more than {MOST}")
+
+
+def _part(number: int, piece: bytes) -> Part:
+    head, empty, body = piece.partition(b"\r\n\r\n")
+    if not empty or len(head) > _PART_HEADER_BYTES:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"part {number} has no empty line after its headers")
+    headers = {}
+    for line in head.decode("latin-1").split("\r\n")[1:]:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise MalformedRequest(Problem.BAD_REQUEST, f"part {number} has a header without a colon")
+        headers[name.strip().lower()] = value.strip()
+    encoding = headers.get("content-transfer-encoding", "binary").lower()
+    if encoding not in {"7bit", "8bit", "binary"}:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"part {number}: HTTP needs no Content-Transfer-Encoding")
+    return Part(
+        body,
+        headers.get("content-type", "text/plain"),
+        headers.get(requests.GROUP_KEY, ""),
+        headers.get(requests.GUID, "").strip('"'),
+    )

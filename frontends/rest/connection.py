@@ -1,0 +1,93 @@
+"""A connection that does not wait for ever: uvicorn's, with a time for the head of each request, and its faults as problems.
+
+uvicorn bounds how long a connection may idle between two requests, and not how long it may take to send one.
+"""
+
+import asyncio
+import sys
+from http import HTTPStatus
+from typing import Any
+
+import h11
+from uvicorn import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from frontends.rest.errors import MEDIA, Fault, headers_too_large, written
+
+
+class Limited(Config):
+    """uvicorn's configuration, with the seconds that the head of a request may take."""
+
+    def __init__(self, slow_seconds: float, **options: Any) -> None:  # noqa: ANN401  (uvicorn's)
+        """Keep them."""
+        super().__init__(**options)
+        self.slow_seconds = slow_seconds
+
+
+class Connection(H11Protocol):
+    """One connection. It is in a request, or waits for the first byte of one, or for the rest of its head."""
+
+    def __init__(self, config: Limited, *arguments: Any, **options: Any) -> None:  # noqa: ANN401  (uvicorn's)
+        """Begin without a connection."""
+        super().__init__(config, *arguments, **options)
+        self._slow_seconds = config.slow_seconds
+        self._deadline: asyncio.TimerHandle | None = None
+        self._begun = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; with the first byte the time of a head begins, and with its last one it ends."""
+        super().data_received(data)
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            self._stop()
+            self._begun = False
+        elif not self._begun:
+            self._begun = True
+            self._wait()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, or more of it than a head may be."""
+        hint = getattr(sys.exception(), "error_status_hint", HTTPStatus.BAD_REQUEST)
+        if hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+            self._refuse(headers_too_large())
+        else:
+            self._refuse(Fault(HTTPStatus.BAD_REQUEST, "bad-request", msg))
+
+    def _wait(self) -> None:
+        self._stop()
+        self._deadline = self.loop.call_later(self._slow_seconds, self._late)
+
+    def _stop(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _late(self) -> None:
+        # Who has sent nothing is told nothing (RFC 9110 §15.5.9 would have it told in the middle of its next request).
+        if self._begun:
+            self._refuse(Fault(HTTPStatus.REQUEST_TIMEOUT, "too-slow", "the headers took too long"))
+        else:
+            self.transport.close()
+
+    def _refuse(self, fault: Fault) -> None:
+        self._stop()
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            body = written(fault)
+            head = h11.Response(
+                status_code=fault.status.value,
+                reason=fault.status.phrase.encode(),
+                headers=[("Content-Type", MEDIA), ("Content-Length", str(len(body))), ("Connection", "close")],
+            )
+            for event in (head, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()

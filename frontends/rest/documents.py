@@ -1,0 +1,62 @@
+"""Queues and messages as JSON. Pure."""
+
+import json
+from base64 import b64encode
+from dataclasses import asdict
+from typing import Any
+
+from frontends.rest import paths
+from frontends.rest.moments import moment
+from frontends.rest.views import Child, Message, Page
+
+
+def page(shown: Page) -> bytes:
+    """Write a page of a queue or of the tree."""
+    said: dict[str, Any] = {
+        "name": shown.name,
+        "href": shown.href,
+        "title": shown.title,
+        "is_queue": shown.is_queue,
+        "children": [_child(each) for each in shown.children],
+        "messages": [_listed(each) for each in shown.messages],
+    }
+    if shown.counted:
+        said["counts"] = asdict(shown.counted)
+    if shown.options is not None:
+        said["options"] = dict(shown.options)
+    if shown.following:
+        said["next"] = shown.following
+    return written(said)
+
+
+def message(shown: Message) -> bytes:
+    """Write a message whole."""
+    said = _listed(shown)
+    try:
+        said["text"] = shown.body.decode()
+    except UnicodeDecodeError:
+        said["base64"] = b64encode(shown.body).decode()
+    return written(said)
+
+
+def written(said: object) -> bytes:
+    """Write JSON."""
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _child(shown: Child) -> dict[str, Any]:
+    return {"name": shown.name, "href": paths.queue(shown.name), "is_queue": shown.is_queue}
+
+
+def _listed(shown: Message) -> dict[str, Any]:
+    return {
+        "id": shown.item_id,
+        "href": shown.href,
+        "content_href": shown.content_href,
+        "state": shown.state,
+        "publisher": shown.publisher,
+        "published": moment(shown.published_ms),
+        "content_type": shown.content_type,
+        "bytes": len(shown.body),
+        "headers": dict(shown.headers),
+    }

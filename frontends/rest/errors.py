@@ -1,0 +1,111 @@
+"""The one table from problems to status codes, and how a refusal is written (RFC 9457). Must not know requests."""
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+
+from broker.model.problems import MalformedRequest, Problem
+
+MEDIA: Final = "application/problem+json"
+TYPE: Final = "urn:stanzaq:0:problem:"
+
+RETRY_SECONDS: Final = 1
+"""When to ask again after what may pass by itself."""
+
+STATUS: Final = {
+    Problem.BAD_REQUEST: 400,
+    Problem.NODE_REQUIRED: 400,
+    Problem.NODE_NOT_FOUND: 404,
+    Problem.NODE_GONE: 410,
+    Problem.NODE_EXISTS: 409,
+    Problem.NODE_FULL: 503,
+    Problem.NODE_DRAINING: 503,
+    Problem.NODE_NAME_INVALID: 400,
+    Problem.PARTITION_NOT_FOUND: 404,
+    Problem.GROUP_NOT_FOUND: 404,
+    Problem.PARTITION_OWNED: 409,
+    Problem.ITEM_REQUIRED: 400,
+    Problem.ITEM_NOT_FOUND: 404,
+    Problem.ITEM_ID_INVALID: 400,
+    Problem.ONE_ITEM_ONLY: 400,
+    Problem.PAYLOAD_REQUIRED: 400,
+    Problem.PAYLOAD_INVALID: 422,
+    Problem.PAYLOAD_TOO_BIG: 413,
+    Problem.OFFSET_INVALID: 400,
+    Problem.OFFSET_NOT_FOUND: 404,
+    Problem.RESERVATION_EXPIRED: 410,
+    Problem.RESERVATION_USED: 409,
+    Problem.FORBIDDEN: 403,
+    Problem.CLOSED_NODE: 403,
+    Problem.LOCKED_BY_ANOTHER: 403,
+    Problem.LOCK_LOST: 409,
+    Problem.JID_REQUIRED: 400,
+    Problem.JID_MISMATCH: 403,
+    Problem.NOT_SUBSCRIBED: 404,
+    Problem.SUPERSEDED: 503,
+    Problem.SUBID_INVALID: 404,
+    Problem.OPTIONS_REQUIRED: 422,
+    Problem.OPTIONS_INVALID: 422,
+    Problem.ACCESS_MODEL_UNSUPPORTED: 422,
+    Problem.NOT_ACCEPTABLE: 422,
+    Problem.PRECONDITION_NOT_MET: 412,
+    Problem.LEASE_OVER: 410,
+    Problem.PENDING_SUBSCRIPTION: 403,
+    Problem.APPROVAL_REQUIRED: 403,
+    Problem.TOO_MANY_SUBSCRIPTIONS: 403,
+    Problem.TOO_MANY_NODES: 403,
+    Problem.TOO_MANY_CHILDREN: 403,
+    Problem.NOT_ASSOCIATED: 403,
+    Problem.TREE_INVALID: 422,
+    Problem.ITEMS_UNSUPPORTED: 501,
+    Problem.PUBLISH_UNSUPPORTED: 501,
+    Problem.PURGE_UNSUPPORTED: 501,
+    Problem.UNSUPPORTED: 501,
+    Problem.NOT_TRUSTED: 403,
+    Problem.TOO_MUCH_HELD: 429,
+    Problem.OUT_OF_MEMORY: 503,
+    Problem.UNAVAILABLE: 503,
+    Problem.TIMED_OUT: 504,
+}
+
+
+class Fault(Exception):  # noqa: N818  (a peer's fault, named for what it is)
+    """A refusal as HTTP has it; `code` is stable like a problem's."""
+
+    def __init__(self, status: HTTPStatus, code: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        """Keep what is told."""
+        super().__init__(f"{code}: {detail}")
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.headers = headers or {}
+
+
+def headers_too_large() -> Fault:
+    """Give the refusal that two places have."""
+    detail = "the headers are longer than they may be"
+    return Fault(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "headers-too-large", detail)
+
+
+def fault(refusal: MalformedRequest) -> Fault:
+    """Give the refusal of the core or of a translator as HTTP has it."""
+    status = HTTPStatus(STATUS[refusal.problem])
+    waits = status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.GATEWAY_TIMEOUT}
+    headers = {"Retry-After": str(RETRY_SECONDS)} if waits else {}
+    return Fault(status, refusal.problem.value, refusal.detail, headers)
+
+
+def document(told: Fault) -> dict[str, object]:
+    """Give the problem's document."""
+    return {
+        "type": f"{TYPE}{told.code}",
+        "title": told.code.replace("-", " "),
+        "status": told.status.value,
+        "detail": told.detail or told.status.description or told.status.phrase,
+    }
+
+
+def written(told: Fault) -> bytes:
+    """Write it."""
+    return json.dumps(document(told)).encode()

@@ -1,0 +1,89 @@
+"""Queues and messages as Atom (RFC 4287), page by page (RFC 5005 §3). Pure."""
+
+import re
+from typing import Final
+from urllib.parse import quote
+from xml.sax.saxutils import escape, quoteattr
+
+from frontends.rest import media, paths
+from frontends.rest.moments import moment
+from frontends.rest.views import Child, Message, Page
+
+ATOM: Final = "http://www.w3.org/2005/Atom"
+STATES: Final = "urn:stanzaq:0:state"
+KINDS: Final = "urn:stanzaq:0:kind"
+COUNTS: Final = "urn:stanzaq:0"
+
+_FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def page(shown: Page) -> bytes:
+    """Write a page of a queue or of the tree."""
+    # A feed has to say when it last changed (RFC 4287 §4.1.1); what is empty has never.
+    updated = max((each.published_ms for each in shown.messages), default=0)
+    parts = [
+        f"<feed xmlns='{ATOM}'>",
+        f"<id>{_identity('queue', shown.name)}</id>",
+        f"<title>{_text(shown.title or shown.name or 'queues')}</title>",
+        f"<updated>{moment(updated)}</updated>",
+        "<author><name>stanzaq</name></author>",
+        f"<link rel='self' href={quoteattr(shown.href)} type='{media.ATOM}'/>",
+    ]
+    if shown.following:
+        parts.append(f"<link rel='next' href={quoteattr(shown.following)} type='{media.ATOM}'/>")
+    if shown.counted:
+        counted = shown.counted
+        parts.append(
+            f"<counts xmlns='{COUNTS}' waiting='{counted.waiting}' delayed='{counted.delayed}'"
+            f" in-flight='{counted.in_flight}' oldest-ms='{counted.oldest_ms}' subscribers='{counted.subscribers}'/>"
+        )
+    parts += [_child(each) for each in shown.children]
+    parts += [_entry(each, "<entry>") for each in shown.messages]
+    return "".join([*parts, "</feed>"]).encode()
+
+
+def message(shown: Message) -> bytes:
+    """Write a message as a document of its own."""
+    return _entry(shown, f"<entry xmlns='{ATOM}'>").encode()
+
+
+def _child(shown: Child) -> str:
+    kind = "queue" if shown.is_queue else "directory"
+    return (
+        f"<entry><id>{_identity('queue', shown.name)}</id><title>{_text(shown.name)}</title>"
+        f"<updated>{moment(0)}</updated><category scheme='{KINDS}' term='{kind}'/>"
+        f"<link rel='alternate' href={quoteattr(paths.queue(shown.name))} type='{media.ATOM}'/>"
+        f"<content type='text'>{kind}</content></entry>"
+    )
+
+
+def _entry(shown: Message, begin: str) -> str:
+    return (
+        f"{begin}<id>{_identity('message', shown.node, shown.item_id)}</id><title>{_text(shown.item_id)}</title>"
+        f"<updated>{moment(shown.published_ms)}</updated><author><name>{_text(shown.publisher)}</name></author>"
+        f"<category scheme='{STATES}' term='{shown.state}'/><category scheme='{KINDS}' term='message'/>"
+        f"<link rel='alternate' href={quoteattr(shown.href)} type='{media.ATOM};type=entry'/>"
+        f"<summary>{_text(shown.state)}</summary>{_content(shown)}</entry>"
+    )
+
+
+def _content(shown: Message) -> str:
+    if shown.stands_alone:
+        return f"<content type='{media.bare(shown.content_type)}'>{shown.body.decode()}</content>"
+    if media.bare(shown.content_type) == "text/plain":
+        try:
+            text = shown.body.decode()
+        except UnicodeDecodeError:
+            text = "\0"
+        if not _FORBIDDEN.search(text):
+            return f"<content type='text'>{escape(text, {chr(13): '&#13;'})}</content>"
+    return f"<content type={quoteattr(shown.content_type)} src={quoteattr(shown.content_href)}/>"
+
+
+def _identity(kind: str, *names: str) -> str:
+    """Name a resource for ever: the name of a message does not change with the page that shows it."""
+    return f"urn:stanzaq:0:{kind}:" + ":".join(quote(name, safe="") for name in names)
+
+
+def _text(text: str) -> str:
+    return escape(_FORBIDDEN.sub("�", text))

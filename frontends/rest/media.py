@@ -1,0 +1,62 @@
+"""Which representation a client wants (RFC 9110 §12.5.1). Pure; must not know what is represented."""
+
+from http import HTTPStatus
+from typing import Final
+
+from frontends.rest.errors import Fault
+
+ATOM: Final = "application/atom+xml"
+JSON: Final = "application/json"
+KINDS: Final = (ATOM, JSON)
+"""What feeds and entries come as; the first is what whoever does not care gets, as the RESTful Queue has it."""
+
+_RANGES_MOST: Final = 50
+
+
+def wanted(accept: str, kinds: tuple[str, ...] = KINDS) -> str:
+    """Choose one of the kinds by an Accept header; raises Fault when none of them is wanted."""
+    ranges = [_range(text) for text in accept.split(",")[:_RANGES_MOST] if text.strip()] or [("*/*", 1.0)]
+    best, most = "", 0.0
+    for kind in kinds:
+        quality = _quality(kind, ranges)
+        if quality > most:
+            best, most = kind, quality
+    if not best:
+        raise Fault(HTTPStatus.NOT_ACCEPTABLE, "not-acceptable", f"Accept: there is {', '.join(kinds)} alone")
+    return best
+
+
+def is_json(content_type: str) -> bool:
+    """Tell whether a body is said to be JSON."""
+    return bare(content_type) in {JSON, "application/merge-patch+json"}
+
+
+def bare(content_type: str) -> str:
+    """Give a type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def parameter(content_type: str, name: str) -> str:
+    """Give a parameter of a type; empty when it has none of this name."""
+    for part in content_type.split(";")[1:]:
+        key, _, value = part.partition("=")
+        if key.strip().lower() == name:
+            return value.strip().strip('"')
+    return ""
+
+
+def _range(text: str) -> tuple[str, float]:
+    quality = parameter(text, "q")
+    try:
+        return bare(text), min(1.0, float(quality)) if quality else 1.0
+    except ValueError:
+        return bare(text), 0.0
+
+
+def _quality(kind: str, ranges: list[tuple[str, float]]) -> float:
+    """Give how much a kind is wanted: the most exact range decides."""
+    for form in (kind, f"{kind.partition('/')[0]}/*", "*/*"):
+        found = [quality for name, quality in ranges if name == form]
+        if found:
+            return max(found)
+    return 0.0

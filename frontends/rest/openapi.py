@@ -1,0 +1,194 @@
+"""`/openapi.json`, made from the table of routes. Pure; must not know requests."""
+
+import re
+from functools import cache
+from http import HTTPStatus
+from typing import Any, Final
+
+from broker.model.options import OPTIONS
+from frontends.rest import batches, documents, errors, media
+from frontends.rest.asked import Answer
+from frontends.rest.routes import PARAMETERS, ROUTES, Body, Operation, Shown
+
+_TEXT: Final = {"type": "string"}
+_WHOLE: Final = {"type": "integer"}
+_IS: Final = {"type": "boolean"}
+
+
+def _object(required: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
+    return {"type": "object", "required": list(required), "properties": {**required, **others}}
+
+
+def _array(items: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
+    return {"type": "array", "items": items, **others}
+
+
+_LISTED: Final = _object(
+    {
+        "id": _TEXT,
+        "href": _TEXT,
+        "content_href": _TEXT,
+        "state": {"enum": ["waiting", "delayed", "locked", "dying", "kept"]},
+        "publisher": _TEXT,
+        "published": {"type": "string", "format": "date-time"},
+        "content_type": _TEXT,
+        "bytes": _WHOLE,
+        "headers": {"type": "object", "additionalProperties": _TEXT},
+    },
+    text=_TEXT,
+    base64=_TEXT,
+)
+_SENT: Final = _object({"id": _TEXT, "href": _TEXT}, duplicate=_IS, expires={"type": "string", "format": "date-time"})
+_PROBLEM: Final = _object({"type": _TEXT, "title": _TEXT, "status": _WHOLE, "detail": _TEXT})
+
+_SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
+    Shown.PAGE: _object(
+        {
+            "name": _TEXT,
+            "href": _TEXT,
+            "title": _TEXT,
+            "is_queue": _IS,
+            "children": _array(_object({"name": _TEXT, "href": _TEXT, "is_queue": _IS})),
+            "messages": _array(_LISTED),
+        },
+        counts={"type": "object", "additionalProperties": _WHOLE},
+        options={"type": "object", "additionalProperties": _TEXT},
+        next=_TEXT,
+    ),
+    Shown.MESSAGE: _LISTED,
+    Shown.QUEUE: _object({"name": _TEXT, "href": _TEXT}),
+    Shown.SENT: _SENT,
+    Shown.RESULTS: _object({"results": _array(_object({"status": _WHOLE}))}),
+    Shown.NOTHING: {"type": "object"},
+    Shown.DOCUMENT: {"type": "object"},
+}
+
+_VALUE: Final = {"anyOf": [_TEXT, _WHOLE, _IS]}
+_OPTIONS_BODY: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "options": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                option.name: {
+                    "description": option.label,
+                    **({"type": "string", "enum": list(option.choices)} if option.choices else _VALUE),
+                }
+                for option in OPTIONS
+            },
+        }
+    },
+}
+_PART: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {"content_type": _TEXT, "group_key": _TEXT, "guid": _TEXT},
+}
+
+
+@cache
+def document() -> dict[str, Any]:
+    """Give the whole description."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "stanzaq",
+            "version": "1",
+            "description": "Work queues: the RESTful Queue. A queue's name is one percent-encoded segment, or a path.",
+        },
+        "paths": {
+            pattern: {
+                **_parameters(pattern),
+                **{method.lower(): _operation(method, each) for method, each in methods.items()},
+            }
+            for pattern, methods in ROUTES.items()
+        },
+        "components": {
+            "securitySchemes": {
+                "password": {"type": "http", "scheme": "basic"},
+                "token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+            },
+            "schemas": {"problem": _PROBLEM},
+        },
+    }
+
+
+@cache
+def answer() -> Answer:
+    """Give it as an answer."""
+    return Answer(HTTPStatus.OK, documents.written(document()), media.JSON)
+
+
+def _parameters(pattern: str) -> dict[str, Any]:
+    names = re.findall(r"{(\w+)}", pattern)
+    schema = {"type": "string", "minLength": 1}
+    found = [{"name": name, "in": "path", "required": True, "schema": schema} for name in names]
+    return {"parameters": found} if found else {}
+
+
+def _operation(method: str, operation: Operation) -> dict[str, Any]:
+    given = [("query", name) for name in operation.query] + [("header", name) for name in operation.headers]
+    said: dict[str, Any] = {
+        "operationId": operation.name if method != "PUT" or "redeem" not in operation.name else f"{operation.name}_put",
+        "summary": operation.summary,
+        "responses": {
+            **{str(status.value): _answer(shown) for status, shown in operation.answers.items()},
+            "default": {
+                "description": "a refusal",
+                "content": {errors.MEDIA: {"schema": {"$ref": "#/components/schemas/problem"}}},
+            },
+        },
+    }
+    if not operation.public:
+        said["security"] = [{"password": []}, {"token": []}]
+    if given:
+        said["parameters"] = [
+            {"name": name, "in": where, "description": PARAMETERS[name].text, "schema": dict(PARAMETERS[name].schema)}
+            for where, name in given
+        ]
+    if operation.body is not Body.NONE:
+        said["requestBody"] = _BODIES[operation.body]
+    return said
+
+
+_BODIES: Final[dict[Body, dict[str, Any]]] = {
+    Body.OPTIONS: {"content": {media.JSON: {"schema": _OPTIONS_BODY}}},
+    Body.ANY: {"content": {"*/*": {"schema": {}}}},
+    Body.BATCH: {
+        "required": True,
+        "content": {
+            media.JSON: {
+                "schema": _array(
+                    {
+                        "oneOf": [
+                            {
+                                **_PART,
+                                "required": [name],
+                                "properties": {**_PART["properties"], name: schema},  # type: ignore[dict-item]
+                            }
+                            for name, schema in (
+                                ("json", {}),
+                                ("text", _TEXT),
+                                ("base64", {"type": "string", "contentEncoding": "base64"}),
+                            )
+                        ]
+                    },
+                    minItems=1,
+                    maxItems=batches.MOST,
+                )
+            },
+            "multipart/mixed": {"schema": {}},
+        },
+    },
+}
+
+
+def _answer(shown: Shown) -> dict[str, Any]:
+    if shown is Shown.CONTENT:
+        return {"description": "what the message says", "content": {"*/*": {"schema": {}}}}
+    content: dict[str, Any] = {media.JSON: {"schema": _SCHEMAS[shown]}}
+    if shown in {Shown.PAGE, Shown.MESSAGE}:
+        content[media.ATOM] = {"schema": _TEXT}
+    return {"description": shown.value, "content": content}

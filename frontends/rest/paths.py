@@ -1,0 +1,104 @@
+"""From the path of a URL to what it names, and back. Pure; must not know methods or queues that exist.
+
+A queue's name is one percent-encoded segment or a path with slashes (RX4): `/queues/uk%2Fproducts` and `/queues/uk/products` are
+one resource. A dot is an ordinary character.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes
+
+from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES
+from broker.model.problems import MalformedRequest, Problem
+
+_ESCAPES: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_SAFE: Final = ":@"
+
+QUEUES: Final = "/queues"
+QUEUE: Final = "/queues/{queue}"
+MESSAGE: Final = "/messages/{queue}/{message}"
+CONTENT: Final = "/contents/{queue}/{message}"
+BATCH: Final = "/batches/{queue}"
+OPENAPI: Final = "/openapi.json"
+
+_ALONE: Final = (QUEUES.encode(), OPENAPI.encode())
+_PATTERNS: Final = {b"queues": QUEUE, b"messages": MESSAGE, b"contents": CONTENT, b"batches": BATCH}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a path names: the pattern that it follows, and the queue and the message in it."""
+
+    pattern: str
+    node: str = ""
+    item: str = ""
+
+
+def read(raw: bytes) -> Place | None:
+    """Read a path as it came on the wire; None when there is nothing of this kind. Raises MalformedRequest."""
+    if raw in _ALONE:
+        return Place(raw.decode())
+    root, *segments = raw.removeprefix(b"/").split(b"/")
+    if root not in _PATTERNS or not segments:
+        return None
+    names = [_decoded(segment) for segment in segments]
+    pattern = _PATTERNS[root]
+    if pattern in {QUEUE, BATCH}:
+        return Place(pattern, _node(names))
+    return Place(pattern, _node(names[:-1]), item_id(names[-1], "the path")) if len(names) > 1 else None
+
+
+def item_id(text: str, where: str) -> str:
+    """Judge the id of a message."""
+    if not text or not text.isprintable() or len(text.encode()) > ITEM_ID_BYTES:
+        raise MalformedRequest(
+            Problem.ITEM_ID_INVALID, f"{where}: a message's id has 1 to {ITEM_ID_BYTES} printable bytes"
+        )
+    return text
+
+
+def queue(node: str) -> str:
+    """Give the path of a queue."""
+    return f"{QUEUES}/{_encoded(node)}"
+
+
+def message(node: str, item: str) -> str:
+    """Give the path of a message."""
+    return f"/messages/{_encoded(node)}/{quote(item, safe=_SAFE)}"
+
+
+def content(node: str, item: str) -> str:
+    """Give the path of what a message says."""
+    return f"/contents/{_encoded(node)}/{quote(item, safe=_SAFE)}"
+
+
+def _decoded(segment: bytes) -> str:
+    if _ESCAPES.search(segment):
+        raise MalformedRequest(
+            Problem.BAD_REQUEST, "the path: a percent sign is not followed by two hexadecimal digits"
+        )
+    try:
+        text = unquote_to_bytes(segment).decode()
+    except UnicodeDecodeError:
+        raise MalformedRequest(Problem.BAD_REQUEST, "the path is not UTF-8") from None
+    # Clients and proxies take these for steps in the tree, also when they are encoded (RFC 3986 §6.2.2).
+    if text in {"", ".", ".."}:
+        raise MalformedRequest(Problem.NODE_NAME_INVALID, "the path: no segment is empty, . or ..")
+    return text
+
+
+def _node(names: list[str]) -> str:
+    name = "/".join(names)
+    if not name.isprintable() or len(name.encode()) > NODE_NAME_BYTES:
+        raise MalformedRequest(
+            Problem.NODE_NAME_INVALID, f"the path: a queue's name has 1 to {NODE_NAME_BYTES} printable bytes"
+        )
+    return name
+
+
+def _encoded(node: str) -> str:
+    segments = node.split("/")
+    if any(segment in {"", ".", ".."} for segment in segments):
+        return quote(node, safe="")
+    return "/".join(quote(segment, safe=_SAFE) for segment in segments)

@@ -1,0 +1,83 @@
+"""From results to answers. Pure; must not know the core."""
+
+from http import HTTPStatus
+
+from broker.model.problems import MalformedRequest
+from broker.model.results import Published, Refused, Reserved
+from frontends.rest import documents, feeds, media, paths
+from frontends.rest.asked import Answer
+from frontends.rest.errors import MEDIA, Fault, document, fault, written
+from frontends.rest.moments import moment
+from frontends.rest.views import Message, Page
+
+
+def page(shown: Page, kind: str) -> Answer:
+    """Write a page of a queue or of the tree."""
+    body = feeds.page(shown) if kind == media.ATOM else documents.page(shown)
+    link = {"Link": f'<{shown.following}>; rel="next"'} if shown.following else {}
+    return Answer(HTTPStatus.OK, body, _full(kind, "feed"), link)
+
+
+def message(shown: Message, kind: str) -> Answer:
+    """Write a message."""
+    body = feeds.message(shown) if kind == media.ATOM else documents.message(shown)
+    return Answer(HTTPStatus.OK, body, _full(kind, "entry"))
+
+
+def content(shown: Message) -> Answer:
+    """Give what a message says, as it is: never to be taken for a page of this server's."""
+    guarded = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox; default-src 'none'"}
+    return Answer(HTTPStatus.OK, shown.body, shown.content_type, guarded)
+
+
+def declared(node: str, *, made: bool) -> Answer:
+    """Tell that a queue exists, and where."""
+    said = {"name": node, "href": paths.queue(node)}
+    status = HTTPStatus.CREATED if made else HTTPStatus.OK
+    return Answer(status, documents.written(said), media.JSON, {"Location": paths.queue(node)})
+
+
+def reserved(node: str, result: Reserved) -> Answer:
+    """Tell where the body of a reserved message is to be sent, and until when."""
+    where = paths.message(node, result.item_id)
+    said = {"id": result.item_id, "href": where, "expires": moment(result.until_ms)}
+    return Answer(HTTPStatus.CREATED, documents.written(said), media.JSON, {"Location": where})
+
+
+def published(node: str, result: Published, status: HTTPStatus) -> Answer:
+    """Tell that a message is in its queue, or was before."""
+    said = told(node, result)
+    return Answer(status, documents.written(said), media.JSON, {"Location": paths.message(node, result.item_id)})
+
+
+def told(node: str, result: Published) -> dict[str, object]:
+    """Give what is told of a message that was sent."""
+    return {"id": result.item_id, "href": paths.message(node, result.item_id), "duplicate": result.duplicate}
+
+
+def done() -> Answer:
+    """Tell that what was asked for is so."""
+    return Answer(HTTPStatus.OK, b"{}", media.JSON)
+
+
+def batch(node: str, results: list[Published | Fault]) -> Answer:
+    """Tell what became of each message of a batch, in their order."""
+    said = [
+        document(each) if isinstance(each, Fault) else {"status": HTTPStatus.CREATED.value, **told(node, each)}
+        for each in results
+    ]
+    return Answer(HTTPStatus.OK, documents.written({"results": said}), media.JSON)
+
+
+def refused(refusal: Fault) -> Answer:
+    """Write a refusal."""
+    return Answer(refusal.status, written(refusal), MEDIA, refusal.headers)
+
+
+def of(outcome: Refused) -> Fault:
+    """Give the core's refusal as HTTP has it."""
+    return fault(MalformedRequest(outcome.problem, outcome.detail))
+
+
+def _full(kind: str, what: str) -> str:
+    return f"{kind};type={what}" if kind == media.ATOM else kind

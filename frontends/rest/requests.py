@@ -1,0 +1,157 @@
+"""From a request to commands. Pure; must not know answers or the core."""
+
+import json
+from http import HTTPStatus
+from typing import Any, Final
+
+from broker.model.commands import Browse, Configure, Declare, Nodes, Publish
+from broker.model.names import ITEM_ID_BYTES, Jid
+from broker.model.nodes import configured
+from broker.model.options import NodeConfig
+from broker.model.positions import Place as Position
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.reservations import Redeem
+from frontends.rest import media, paths, payloads
+from frontends.rest.asked import Asked
+from frontends.rest.errors import Fault
+
+GROUP_KEY: Final = "group-key"
+GUID: Final = "idempotency-key"
+
+PAGE: Final = 50
+PAGE_MOST: Final = 500
+NAMES_A_LOOK: Final = 1_000
+
+ENDED: Final = "-"
+"""A cursor of a list that has come to its end while the other one of the same feed goes on."""
+
+
+def options(asked: Asked) -> dict[str, tuple[str, ...]]:
+    """Read the options of a queue: `{"options": {NAME: VALUE}}`; no body is none of them."""
+    if not asked.body:
+        return {}
+    if not media.is_json(asked.headers.get("content-type", "")):
+        raise Fault(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", f"options are sent as {media.JSON}", ACCEPT_PATCH
+        )
+    said = parsed(asked.body)
+    if not isinstance(said, dict) or set(said) - {"options"} or not isinstance(said.get("options", {}), dict):
+        raise MalformedRequest(Problem.BAD_REQUEST, 'the body is {"options": {NAME: VALUE, …}}')
+    return {name: (_value(name, value),) for name, value in said.get("options", {}).items()}
+
+
+ACCEPT_PATCH: Final = {"Accept-Patch": media.JSON}
+
+
+def declare(asked: Asked) -> Declare:
+    """Create a queue, under a made-up name when the path has none."""
+    wanted = options(asked)
+    # Judged before the core is asked: whoever's options are wrong hears of them, also when the queue exists.
+    configured(NodeConfig(), wanted)
+    return Declare(asked.place.node or None, asked.sender, wanted)
+
+
+def configure(asked: Asked) -> Configure:
+    """Change options of a queue."""
+    return Configure(asked.place.node, asked.sender, options(asked))
+
+
+def publish(asked: Asked, item_id: str | None, ticket: str = "") -> Publish:
+    """Publish a body as it is."""
+    return message(
+        asked.place.node,
+        asked.sender,
+        asked.body,
+        asked.headers.get("content-type", ""),
+        item_id,
+        asked.headers.get(GROUP_KEY, ""),
+        ticket,
+    )
+
+
+def message(  # noqa: PLR0913, PLR0917  (what a message is)
+    node: str, sender: Jid, body: bytes, content_type: str, item_id: str | None, key: str, ticket: str
+) -> Publish:
+    """Publish one message."""
+    if key and (not key.isprintable() or len(key.encode()) > ITEM_ID_BYTES):
+        raise MalformedRequest(Problem.BAD_REQUEST, f"Group-Key has at most {ITEM_ID_BYTES} printable bytes")
+    envelope = payloads.packed(body, content_type)
+    return Publish(node, sender, item_id, envelope, len(body), ticket, key=key)
+
+
+def once(asked: Asked, guid: str) -> Publish:
+    """Publish under an id of the client's, once: it is its own ticket, so it counts whatever became of the item (RX7)."""
+    return publish(asked, guid, guid)
+
+
+def guid(asked: Asked) -> str:
+    """Read the client's own id of a message: `guid` or, the same in a header, `Idempotency-Key`; empty when there is none."""
+    given = []
+    if "guid" in asked.query:
+        given.append(paths.item_id(asked.query["guid"], "guid"))
+    if GUID in asked.headers:
+        # A string of RFC 9651, whose quotes many leave out.
+        given.append(paths.item_id(asked.headers[GUID].removeprefix('"').removesuffix('"'), "Idempotency-Key"))
+    if len(set(given)) > 1:
+        raise MalformedRequest(Problem.BAD_REQUEST, "guid and Idempotency-Key are not the same")
+    return given[0] if given else ""
+
+
+def redeem(asked: Asked) -> Redeem:
+    """Send the body of a reserved message."""
+    whole = publish(asked, asked.place.item)
+    return Redeem(whole.node, whole.sender, asked.place.item, whole.envelope, whole.body_bytes, whole.key)
+
+
+def browse(asked: Asked) -> Browse | None:
+    """Look at a page of messages; None when an earlier page had the last of them."""
+    after = asked.query.get("after", "")
+    if after == ENDED:
+        return None
+    try:
+        begin = Position.parse(after) if after else None
+    except ValueError:
+        raise MalformedRequest(Problem.BAD_REQUEST, "after: take it from the link to the next page") from None
+    return Browse(asked.place.node, asked.sender, (), page(asked), begin)
+
+
+def names(asked: Asked) -> Nodes | None:
+    """Look through names of queues; None when an earlier page had the last of them."""
+    below = asked.query.get("below", "")
+    return None if below == ENDED else Nodes(asked.sender, NAMES_A_LOOK, below)
+
+
+def onward(asked: Asked, name: str) -> Nodes:
+    """Look through the names that follow one."""
+    return Nodes(asked.sender, NAMES_A_LOOK, name)
+
+
+def page(asked: Asked) -> int:
+    """Read how many messages a page is to have."""
+    text = asked.query.get("limit")
+    if text is None:
+        return PAGE
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 0 < int(text) <= PAGE_MOST):
+        raise MalformedRequest(Problem.BAD_REQUEST, f"limit is a whole number from 1 to {PAGE_MOST}")
+    return int(text)
+
+
+def parsed(body: bytes) -> Any:  # noqa: ANN401  (JSON)
+    """Read JSON."""
+    try:
+        return json.loads(body.decode(), parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise MalformedRequest(Problem.BAD_REQUEST, "the body is not JSON in UTF-8") from None
+
+
+def _refuse(_: str) -> None:
+    raise ValueError
+
+
+def _value(name: str, value: object) -> str:
+    match value:
+        case bool():
+            return "1" if value else "0"
+        case str() | int():
+            return str(value)
+    raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]}: a value is a text, a whole number, true or false")

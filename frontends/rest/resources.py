@@ -1,0 +1,242 @@
+"""What each operation does: commands to the core, results to an answer. Knows the core's interface; must not know a framework.
+
+Holds nothing between two requests.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Final, TypeVar
+
+from broker.model.commands import Browse, Command, Delete, Describe, Publish, Stats
+from broker.model.core import Core
+from broker.model.names import bare
+from broker.model.nodes import Affiliation, NodeRecord, configured, shown
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.reservations import Reserve
+from broker.model.results import (
+    Browsed,
+    Counted,
+    Declared,
+    Described,
+    Done,
+    Listing,
+    Published,
+    Refused,
+    Reserved,
+)
+from frontends.rest import batches, openapi, paths, replies, requests, views
+from frontends.rest.asked import Answer, Asked
+from frontends.rest.errors import Fault, fault
+from frontends.rest.views import Child, Message, Page
+
+_LOOKS: Final = 2
+"""Times that one request looks through names for what is below a part of the tree: the next page goes on from there."""
+
+_CHILDREN: Final = 100
+"""With so many found it looks no further."""
+
+_T = TypeVar("_T")
+
+
+async def list_queues(core: Core, asked: Asked) -> Answer:
+    """Show the root of the tree."""
+    found, below = await _children(core, asked)
+    following = views.following(asked.place, None, "", below) if below else ""
+    page = Page("", "", is_queue=False, children=found, messages=(), counted=None, options=None, following=following)
+    return replies.page(page, asked.wants)
+
+
+async def create_queue(core: Core, asked: Asked) -> Answer:
+    """Create a queue with a made-up name."""
+    declared = await _result(core, requests.declare(asked), Declared)
+    return replies.declared(declared.node, made=True)
+
+
+async def show_queue(core: Core, asked: Asked) -> Answer:
+    """Show what is in a queue and below it."""
+    node, sender = asked.place.node, asked.sender
+    requests.page(asked)
+    record = await core.ask(Describe(node, sender, as_owner=False))
+    browse = requests.browse(asked)
+    found, below = await _children(core, asked)
+    if isinstance(record, Refused) and not (found or below):
+        # A part of the tree is there as long as something is in it, and that may come late in the list.
+        raise replies.of(record)
+    if not isinstance(record, Described):
+        following = views.following(asked.place, None, "", below) if below else ""
+        page = Page(
+            node, "", is_queue=False, children=found, messages=(), counted=None, options=None, following=following
+        )
+        return replies.page(page, asked.wants)
+    counted = await _result(core, Stats(node, sender), Counted)
+    looked = await _result(core, browse, Browsed) if browse else Browsed((), more=False)
+    after = str(looked.reached) if looked.reached else ""
+    following = ""
+    if after or below:
+        limit = asked.query.get("limit")
+        following = views.following(asked.place, limit, after or requests.ENDED, below or requests.ENDED)
+    return replies.page(
+        Page(
+            node,
+            record.record.config.title,
+            is_queue=True,
+            children=found,
+            messages=[views.message(node, item) for item in looked.items],
+            counted=counted,
+            options=_options(record.record, asked),
+            following=following,
+        ),
+        asked.wants,
+    )
+
+
+async def put_queue(core: Core, asked: Asked) -> Answer:
+    """Create a queue unless it is there already as it is wanted (RX2)."""
+    command = requests.declare(asked)
+    outcome = await core.ask(command)
+    if isinstance(outcome, Refused) and outcome.problem is Problem.NODE_EXISTS:
+        known = await core.ask(Describe(asked.place.node, asked.sender, as_owner=True))
+        if isinstance(known, Described):
+            config = known.record.config
+            if configured(config, command.options) == config:
+                return replies.declared(asked.place.node, made=False)
+            raise fault(
+                MalformedRequest(Problem.NODE_EXISTS, "the queue exists with other options: PATCH changes them")
+            )
+    if isinstance(outcome, Refused):
+        raise replies.of(outcome)
+    return replies.declared(asked.place.node, made=True)
+
+
+async def configure_queue(core: Core, asked: Asked) -> Answer:
+    """Change options of a queue."""
+    await _result(core, requests.configure(asked), Done)
+    return replies.done()
+
+
+async def delete_queue(core: Core, asked: Asked) -> Answer:
+    """Delete a queue with all that is in it."""
+    await _result(core, Delete(asked.place.node, asked.sender), Done)
+    return replies.done()
+
+
+async def send_message(core: Core, asked: Asked) -> Answer:
+    """Publish a message; without a body and an id of the client's, reserve one (RX1)."""
+    node, guid = asked.place.node, requests.guid(asked)
+    if guid:
+        return replies.published(node, await _result(core, requests.once(asked, guid), Published), HTTPStatus.OK)
+    if not asked.body:
+        return replies.reserved(node, await _result(core, Reserve(node, asked.sender), Reserved))
+    published = await _result(core, requests.publish(asked, None), Published)
+    return replies.published(node, published, HTTPStatus.CREATED)
+
+
+async def send_batch(core: Core, asked: Asked) -> Answer:
+    """Publish several messages, each with a result of its own."""
+    commands = [_command(asked, part) for part in batches.read(asked)]
+    outcomes = await asyncio.gather(*(_outcome(core, each) for each in commands))
+    return replies.batch(asked.place.node, outcomes)
+
+
+async def redeem_message(core: Core, asked: Asked) -> Answer:
+    """Send the body of a reserved message."""
+    return replies.published(asked.place.node, await _result(core, requests.redeem(asked), Published), HTTPStatus.OK)
+
+
+async def show_message(core: Core, asked: Asked) -> Answer:
+    """Show a message."""
+    return replies.message(await _message(core, asked), asked.wants)
+
+
+async def show_content(core: Core, asked: Asked) -> Answer:
+    """Give what a message says, byte for byte."""
+    return replies.content(await _message(core, asked))
+
+
+async def show_openapi(_core: Core, _asked: Asked) -> Answer:
+    """Give the description of all this."""
+    return openapi.answer()
+
+
+OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
+    operation.__name__: operation
+    for operation in (
+        list_queues,
+        create_queue,
+        show_queue,
+        put_queue,
+        configure_queue,
+        delete_queue,
+        send_message,
+        send_batch,
+        redeem_message,
+        show_message,
+        show_content,
+        show_openapi,
+    )
+}
+"""By their names in the table of routes."""
+
+
+async def _result(core: Core, command: Command, kind: type[_T]) -> _T:
+    """Ask for something, and refuse the request if that is refused."""
+    outcome = await core.ask(command)
+    if isinstance(outcome, Refused):
+        raise replies.of(outcome)
+    assert isinstance(outcome, kind), f"{type(outcome).__name__} is no answer to {type(command).__name__}"
+    return outcome
+
+
+async def _children(core: Core, asked: Asked) -> tuple[list[Child], str]:
+    """Find what is directly below a part of the tree, and the name to go on after, if any."""
+    looked = requests.names(asked)
+    if looked is None:
+        return [], ""
+    names: list[str] = []
+    found: list[Child] = []
+    for _ in range(_LOOKS):
+        listing = await _result(core, looked, Listing)
+        names += listing.nodes
+        found = views.children(names, asked.place.node)
+        if not listing.more or not listing.nodes:
+            return found, ""
+        if len(found) >= _CHILDREN:
+            break
+        looked = requests.onward(asked, listing.nodes[-1])
+    return found, names[-1]
+
+
+def _options(record: NodeRecord, asked: Asked) -> dict[str, str] | None:
+    """Show options to owners alone."""
+    owner = record.affiliation(bare(asked.sender)) is Affiliation.OWNER
+    return shown(record.name, record.config) if owner else None
+
+
+async def _message(core: Core, asked: Asked) -> Message:
+    place = asked.place
+    looked = await _result(core, Browse(place.node, asked.sender, (place.item,), 1), Browsed)
+    if not looked.items:
+        raise fault(MalformedRequest(Problem.ITEM_NOT_FOUND, "there is no such message, or not any more"))
+    return views.message(place.node, looked.items[0])
+
+
+def _command(asked: Asked, part: batches.Part) -> Publish | Fault:
+    try:
+        guid = paths.item_id(part.guid, "guid") if part.guid else None
+        return requests.message(
+            asked.place.node, asked.sender, part.body, part.content_type, guid, part.key, guid or ""
+        )
+    except MalformedRequest as refusal:
+        return fault(refusal)
+    except Fault as refusal:
+        return refusal
+
+
+async def _outcome(core: Core, command: Publish | Fault) -> Published | Fault:
+    if isinstance(command, Fault):
+        return command
+    try:
+        return await _result(core, command, Published)
+    except Fault as refusal:
+        return refusal

@@ -1,0 +1,126 @@
+"""THE table of what may be asked of which path: the shell dispatches by it, and `/openapi.json` is made from it. Data only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from http import HTTPStatus
+from typing import Final
+
+from frontends.rest import paths
+
+
+class Body(Enum):
+    """What a request brings."""
+
+    NONE = "none"
+    OPTIONS = "options"
+    ANY = "any"
+    BATCH = "batch"
+
+
+class Shown(Enum):
+    """What an answer shows."""
+
+    PAGE = "page"
+    MESSAGE = "message"
+    CONTENT = "content"
+    QUEUE = "queue"
+    SENT = "sent"
+    RESULTS = "results"
+    NOTHING = "nothing"
+    DOCUMENT = "document"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of one path; `name` is that of a function in `resources`."""
+
+    name: str
+    summary: str
+    answers: Mapping[HTTPStatus, Shown]
+    body: Body = Body.NONE
+    query: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    public: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a query, or a header: what it is for, and what it may be (JSON Schema)."""
+
+    text: str
+    schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
+
+
+PARAMETERS: Final = {
+    "limit": Parameter("messages on a page", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
+    "after": Parameter("where the messages go on: from the link to the next page"),
+    "below": Parameter("where the tree goes on: from the link to the next page"),
+    "guid": Parameter("the client's own id of the message: repeats of it are ignored"),
+    "Idempotency-Key": Parameter("the same as guid"),
+    "Group-Key": Parameter("messages of one key are worked on in order where the queue is `stanzaq#ordered`"),
+}
+
+_OK, _CREATED = HTTPStatus.OK, HTTPStatus.CREATED
+_ONCE: Final = ("Idempotency-Key", "Group-Key")
+
+ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
+    paths.QUEUES: {
+        "GET": Operation("list_queues", "Look at the root of the tree of queues", {_OK: Shown.PAGE}, query=("below",)),
+        "POST": Operation("create_queue", "Create a queue with a made-up name", {_CREATED: Shown.QUEUE}, Body.OPTIONS),
+    },
+    paths.QUEUE: {
+        "GET": Operation(
+            "show_queue",
+            "Look at the messages of a queue, without taking them, and at the tree below it",
+            {_OK: Shown.PAGE},
+            query=("limit", "after", "below"),
+        ),
+        "PUT": Operation(
+            "put_queue",
+            "Create a queue, unless it is there as it is wanted",
+            {_CREATED: Shown.QUEUE, _OK: Shown.QUEUE},
+            Body.OPTIONS,
+        ),
+        "PATCH": Operation("configure_queue", "Change options of a queue", {_OK: Shown.NOTHING}, Body.OPTIONS),
+        "DELETE": Operation("delete_queue", "Delete a queue with all that is in it", {_OK: Shown.NOTHING}),
+        "POST": Operation(
+            "send_message",
+            "Send a message; with neither a body nor an id reserve one",
+            {_CREATED: Shown.SENT, _OK: Shown.SENT},
+            Body.ANY,
+            query=("guid",),
+            headers=_ONCE,
+        ),
+    },
+    paths.BATCH: {
+        "POST": Operation(
+            "send_batch", "Send several messages, each with a result of its own", {_OK: Shown.RESULTS}, Body.BATCH
+        ),
+    },
+    paths.MESSAGE: {
+        "GET": Operation("show_message", "Look at a message", {_OK: Shown.MESSAGE}),
+        "POST": Operation(
+            "redeem_message", "Send the body of a reserved message", {_OK: Shown.SENT}, Body.ANY, headers=("Group-Key",)
+        ),
+        "PUT": Operation("redeem_message", "The same", {_OK: Shown.SENT}, Body.ANY, headers=("Group-Key",)),
+    },
+    paths.CONTENT: {
+        "GET": Operation("show_content", "Get what a message says, byte for byte", {_OK: Shown.CONTENT}),
+    },
+    paths.OPENAPI: {
+        "GET": Operation("show_openapi", "Get this description", {_OK: Shown.DOCUMENT}, public=True),
+    },
+}
+"""By the path's pattern and the method; HEAD is as GET, and OPTIONS is answered from the table itself."""
+
+
+def allowed(pattern: str) -> tuple[str, ...]:
+    """Name the methods of a path."""
+    methods = tuple(ROUTES[pattern])
+    return (*methods, *(("HEAD",) if "GET" in methods else ()), "OPTIONS")
+
+
+def found(pattern: str, method: str) -> Operation | None:
+    """Give the operation of a method."""
+    return ROUTES[pattern].get("GET" if method == "HEAD" else method)

@@ -1,0 +1,80 @@
+"""The HTTP server: a socket, uvicorn on it, and an end in order. Must not know what is served."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+
+from starlette.types import ASGIApp
+from uvicorn import Server as Uvicorn
+
+from frontends.rest.connection import Connection, Limited
+
+_BACKLOG = 1_024
+
+
+class _Server(Uvicorn):
+    """uvicorn without hands on signals: those are the composer's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave them alone."""
+        yield
+
+
+class HttpServer:
+    """Serves an application until it is stopped."""
+
+    def __init__(  # noqa: PLR0913  (settings, each named where it is given)
+        self,
+        app: ASGIApp,
+        host: str,
+        port: int,
+        *,
+        slow_seconds: float,
+        header_bytes: int,
+        connections: int,
+        drain_seconds: float,
+    ) -> None:
+        """Take the address; raises OSError when it cannot be had."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        logging.getLogger("uvicorn").setLevel(logging.ERROR)
+        config = Limited(
+            slow_seconds,
+            app=app,
+            http=Connection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            backlog=_BACKLOG,
+            limit_concurrency=connections,
+            h11_max_incomplete_event_size=header_bytes,
+            timeout_graceful_shutdown=max(1, round(drain_seconds)),
+        )
+        self._server = _Server(config)
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on, also when any was asked for."""
+        return int(self._socket.getsockname()[1])
+
+    @property
+    def serving(self) -> bool:
+        """Tell whether it accepts connections."""
+        return self._server.started and not self._server.should_exit
+
+    def start(self) -> None:
+        """Begin to accept connections."""
+        self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=[self._socket]))
+
+    async def drain(self) -> None:
+        """Accept no more, and let what is under way be answered."""
+        self._server.should_exit = True
+        if self._task is not None:
+            await self._task

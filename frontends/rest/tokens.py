@@ -1,0 +1,106 @@
+"""Bearer tokens (RFC 6750) that are JWTs of one issuer, for one audience. Must not know HTTP's headers.
+
+Only signatures with two keys are taken: whoever can check such a token cannot make one, and no token chooses how it is checked.
+"""
+
+import asyncio
+import json
+import time
+import urllib.request
+from typing import Any, Final
+
+import jwt
+import structlog
+
+from broker.model.names import Jid, prepared
+
+log = structlog.get_logger()
+
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+LEEWAY_SECONDS: Final = 10
+"""What two clocks may differ by."""
+
+KEYS_SECONDS: Final = 300.0
+AGAIN_SECONDS: Final = 10.0
+"""So long a set of keys is good, and so long none is asked for again, whatever tokens say."""
+_FETCH_SECONDS: Final = 5.0
+_KEYS_BYTES: Final = 262_144
+
+
+class Untrusted(Exception):  # noqa: N818  (what a token is)
+    """A token that says nothing that can be believed; the text is for its bearer."""
+
+
+class Tokens:
+    """Reads tokens."""
+
+    def __init__(self, keys: str, issuer: str, audience: str, claim: str) -> None:
+        """Believe what is signed with `keys`: a URL, a JWKS, or a public key in PEM; none at all believes nobody."""
+        self._url = keys if "://" in keys[:8] else ""
+        self._issuer = issuer
+        self._audience = audience
+        self._claim = claim
+        self._keys: dict[str | None, Any] = {} if self._url or not keys else _read(keys)
+        self._fetched = -AGAIN_SECONDS
+        self._fetching = asyncio.Lock()
+        self._there = bool(keys)
+
+    def __bool__(self) -> bool:
+        """Tell whether any can be believed."""
+        return self._there
+
+    async def bearer(self, token: str) -> Jid:
+        """Give whom a token is of; raises Untrusted."""
+        try:
+            key = await self._key(jwt.get_unverified_header(token).get("kid"))
+            said = jwt.decode(
+                token,
+                key,
+                algorithms=ALGORITHMS,
+                audience=self._audience,
+                issuer=self._issuer,
+                leeway=LEEWAY_SECONDS,
+                options={"require": ["exp", "iss", "aud", self._claim]},
+            )
+        except (jwt.PyJWTError, ValueError, TypeError) as fault:
+            raise Untrusted(str(fault)) from None
+        jid = said[self._claim]
+        if not isinstance(jid, str) or "@" not in jid or any(mark in jid for mark in "/ ") or not jid.isprintable():
+            msg = f"{self._claim} is not a bare JID"
+            raise Untrusted(msg)
+        return prepared(jid)
+
+    async def _key(self, kid: str | None) -> Any:  # noqa: ANN401  (of the library's many kinds)
+        if self._url:
+            await self._renew(kid)
+        found = self._keys.get(kid)
+        # A key without a name signs whatever names none; a single one signs that too.
+        if found is None and (None in self._keys or (kid is None and len(self._keys) == 1)):
+            found = self._keys.get(None) or next(iter(self._keys.values()))
+        if found is None:
+            msg = "it is signed with a key that is not known"
+            raise Untrusted(msg)
+        return found
+
+    async def _renew(self, kid: str | None) -> None:
+        async with self._fetching:
+            age = time.monotonic() - self._fetched
+            if age < AGAIN_SECONDS or (age < KEYS_SECONDS and (kid in self._keys or kid is None)):
+                return
+            self._fetched = time.monotonic()
+            try:
+                self._keys = _read(await asyncio.to_thread(self._fetch))
+            except (OSError, ValueError, jwt.PyJWTError) as fault:
+                # The old ones stay good: who signs is not to be taken for who serves the keys.
+                log.warning("the keys of tokens cannot be had", path=self._url, error=str(fault))
+
+    def _fetch(self) -> str:
+        with urllib.request.urlopen(self._url, timeout=_FETCH_SECONDS) as answer:  # noqa: S310  (judged by the settings)
+            return bytes(answer.read(_KEYS_BYTES)).decode()
+
+
+def _read(text: str) -> dict[str | None, Any]:
+    """Read keys by their names."""
+    if text.lstrip().startswith("{"):
+        return {key.key_id: key.key for key in jwt.PyJWKSet.from_dict(json.loads(text)).keys}
+    return {None: text}

@@ -1,0 +1,99 @@
+"""What is shown of queues and messages, before it is written in any form. Values only, made from results of the core."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from broker.model.items import Listed
+from broker.model.names import Jid
+from broker.model.results import Counted
+from frontends.rest import paths, payloads
+from frontends.rest.paths import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A queue, or a part of the tree that has queues below it."""
+
+    name: str
+    is_queue: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of a queue."""
+
+    node: str
+    item_id: str
+    state: str
+    publisher: Jid
+    published_ms: int
+    content_type: str
+    body: bytes
+    headers: Mapping[str, str]
+    stands_alone: bool
+
+    @property
+    def href(self) -> str:
+        """Its path."""
+        return paths.message(self.node, self.item_id)
+
+    @property
+    def content_href(self) -> str:
+        """The path of what it says."""
+        return paths.content(self.node, self.item_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a queue or of the tree: what is below it, and its messages; the root has no name."""
+
+    name: str
+    title: str
+    is_queue: bool
+    children: Sequence[Child]
+    messages: Sequence[Message]
+    counted: Counted | None
+    options: Mapping[str, str] | None
+    following: str
+
+    @property
+    def href(self) -> str:
+        """Its path."""
+        return paths.queue(self.name) if self.name else paths.QUEUES
+
+
+def message(node: str, item: Listed) -> Message:
+    """Give a message as a browse lists it; raises CorruptRecord."""
+    envelope = payloads.opened(item.envelope)
+    return Message(
+        node,
+        item.item_id,
+        item.state,
+        item.publisher,
+        item.published_ms,
+        envelope.content_type,
+        envelope.body,
+        envelope.headers,
+        payloads.stands_alone(item.envelope),
+    )
+
+
+def children(names: Sequence[str], above: str) -> list[Child]:
+    """Give what is directly below a part of the tree, whose steps are the slashes in names of queues (RX4)."""
+    beginning = f"{above}/" if above else ""
+    found: dict[str, bool] = {}
+    for name in names:
+        if name.startswith(beginning) and name != beginning:
+            step, slash, _ = name.removeprefix(beginning).partition("/")
+            # An empty step is no part of a path: such a name stands as it is.
+            child = f"{beginning}{step}" if step else name
+            found[child] = found.get(child, False) or not slash or not step
+    return [Child(name, is_queue) for name, is_queue in found.items()]
+
+
+def following(place: Place, limit: str | None, after: str, below: str) -> str:
+    """Give the link to the next page; the cursors are where its two lists go on."""
+    given = {"after": after, "below": below} | ({"limit": limit} if limit else {})
+    path = paths.queue(place.node) if place.node else paths.QUEUES
+    return f"{path}?{urlencode({name: value for name, value in given.items() if value})}"

@@ -1,0 +1,173 @@
+"""What is wrong, too much or too slow costs its sender a clear error, and nobody else anything."""
+
+import os
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from frontends.servers.redis import RedisServer
+from tests.doors.rest.raw import Line, asked
+from tests.doors.rest.served import NO_TLS, RestFrontend, client, problem
+
+
+@pytest.fixture(scope="module")
+def strict(redis: RedisServer) -> Iterator[RestFrontend]:
+    """Give a frontend with little patience."""
+    settings = {"HTTP_SLOW_SECONDS": "0.5", "HTTP_HEADER_BYTES": "4096", "HTTP_RATE": "20", "HTTP_BODY_BYTES": "300000"}
+    with RestFrontend(redis.url, **settings) as frontend:
+        yield frontend
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        b"/queues/..",
+        b"/queues/../queues/a",
+        b"/queues/%2e%2e",
+        b"/queues/a/%2E./b",
+        b"/queues/.",
+        b"/queues//a",
+        b"/queues/",
+        b"/queues/a%00b",
+        b"/queues/%0d%0aX-Evil:%20yes",
+        b"/queues/%ff",
+        b"/queues/%zz",
+        b"/queues/%",
+        b"/queues/" + b"a" * 1_024,
+        b"/queues/%E2%80%AE",
+        b"/messages/a/..",
+        b"/messages/a/%00",
+        b"/contents/../etc/passwd",
+        b"/queues/a?limit=%ff",
+        b"/queues/a?limit=1&limit=2",
+        b"/queues/a?" + b"a=1&" * 50,
+    ],
+)
+def test_path_tricks(frontend: RestFrontend, alice: httpx.Client, target: bytes) -> None:
+    """A path that could mean two things, or nothing, is refused and never guessed at."""
+    status, heard = asked(frontend, target, alice.headers["Authorization"])
+    assert status == 400 and b"application/problem+json" in heard and b"X-Evil" not in heard
+
+
+@pytest.mark.parametrize("target", [b"/", b"/etc/passwd", b"/queues%2Fa", b"/Queues", b"/messages", b"/messages/a"])
+def test_no_such_path(frontend: RestFrontend, alice: httpx.Client, target: bytes) -> None:
+    """What is no resource is not found."""
+    assert asked(frontend, target, alice.headers["Authorization"])[0] == 404
+
+
+@pytest.mark.parametrize("name", ["a%2Fb", "a.b", "%C3%A9%20%26%3F%23", "a%2F%2Fb", "a%2F..%2Fb", "%25", "a@b:c"])
+def test_names_of_all_kinds(alice: httpx.Client, frontend: RestFrontend, name: str) -> None:
+    """Any name that a queue can have works as one segment, and in the links that the door itself writes."""
+    authorization = alice.headers["Authorization"]
+    assert asked(frontend, f"/queues/{name}".encode(), authorization, b"PUT")[0] in {200, 201}
+    where = alice.post(f"{frontend.url}/queues/{name}", content=b"x").headers["Location"]
+    assert asked(frontend, where.encode(), authorization)[0] == 200
+    assert asked(frontend, f"/queues/{name}".encode(), authorization, b"DELETE")[0] == 200
+
+
+def test_body_over_the_limit(alice: httpx.Client, queue: str) -> None:
+    """A message may be as big as its queue takes, and no bigger; a body no bigger than the door takes."""
+    assert alice.post(queue, content=os.urandom(262_144)).status_code == 201
+    assert problem(alice.post(queue, content=bytes(262_145))) == (413, "payload-too-big")
+    assert problem(alice.post(queue, content=bytes(5_000_000))) == (413, "payload-too-big")
+    alice.patch(queue, json={"options": {"pubsub#max_payload_size": 10}})
+    assert problem(alice.post(queue, content=bytes(11))) == (413, "payload-too-big")
+
+
+def test_endless_body(strict: RestFrontend, alice: httpx.Client) -> None:
+    """A body in chunks that never ends is cut at the limit."""
+    line = Line(strict)
+    head = "POST /queues/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nAuthorization: {}\r\n\r\n"
+    line.say(head.format(alice.headers["Authorization"]).encode())
+    line.say((b"10000\r\n" + bytes(65_536) + b"\r\n") * 5)
+    status, heard, seconds = line.hear()
+    assert status in {0, 413} and seconds < 5
+    assert not heard or b"payload-too-big" in heard
+
+
+def test_slow_body(strict: RestFrontend, alice: httpx.Client) -> None:
+    """Who is slow with a body is told so; a body that trickles gains no time."""
+    line = Line(strict)
+    head = "POST /queues/a HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nAuthorization: {}\r\n\r\n"
+    line.say(head.format(alice.headers["Authorization"]).encode())
+    for _ in range(3):
+        line.say(b"x")
+        time.sleep(0.2)
+    status, heard, _ = line.hear()
+    assert status == 408 and b"too-slow" in heard and b"onnection: close" in heard
+
+
+@pytest.mark.parametrize(("said", "status"), [(b"GET /queues HTTP/1.1\r\nHost", 408), (b"", 0)])
+def test_slow_headers(strict: RestFrontend, said: bytes, status: int) -> None:
+    """Headers that never end keep no connection for long, and neither does silence."""
+    line = Line(strict)
+    line.say(said)
+    heard = line.hear()
+    assert heard[0] == status and heard[2] < 3
+
+
+def test_slow_second_request(strict: RestFrontend) -> None:
+    """A connection that has been served once has as little time for the next headers."""
+    line = Line(strict)
+    line.say(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n")
+    time.sleep(0.3)
+    line.say(b"GET /openapi.json HTTP/1.1\r\nHo")
+    status, heard, seconds = line.hear()
+    assert status == 200 and b"408 Request Timeout" in heard and seconds < 3
+
+
+def test_many_headers(strict: RestFrontend) -> None:
+    """Headers over the limit are refused as such, and what is no HTTP as that."""
+    with httpx.Client(base_url=strict.url, verify=NO_TLS) as anyone:
+        assert problem(anyone.get("/queues", headers={"X": "x" * 5_000})) == (431, "headers-too-large")
+    for said in (
+        b"NONSENSE\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"\x16\x03\x01\r\n\r\n",
+    ):
+        line = Line(strict)
+        line.say(said)
+        assert line.hear()[0] == 400
+
+
+def test_too_fast(strict: RestFrontend) -> None:
+    """Who asks too fast is told when to go on; others are not slowed down by it."""
+    with client(strict) as alice, client(strict, "bob@example.org") as bob:
+        answers = [alice.get("/queues") for _ in range(40)]
+        refused = [answer for answer in answers if answer.status_code == 429]
+        assert refused and problem(refused[0]) == (429, "too-fast") and refused[0].headers["Retry-After"] == "1"
+        assert bob.get("/queues").status_code == 200
+        time.sleep(1.1)
+        assert alice.get("/queues").status_code == 200
+
+
+def test_coded_body(alice: httpx.Client, queue: str) -> None:
+    """A body that is compressed would not come out as it went in: it is refused."""
+    refused = alice.post(queue, content=b"x", headers={"Content-Encoding": "gzip"})
+    assert problem(refused) == (415, "content-encoding-unknown")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"params": {"guid": ""}},
+        {"params": {"guid": "a\0b"}},
+        {"params": {"guid": "a" * 1_024}},
+        {"headers": {"Idempotency-Key": '""'}},
+        {"params": {"guid": "a"}, "headers": {"Idempotency-Key": "b"}},
+        {"params": {"guid": "0-99999999999999-0"}},
+        {"headers": {"Group-Key": "a" * 1_024}, "content": b"x"},
+    ],
+)
+def test_bad_ids(alice: httpx.Client, queue: str, given: dict[str, object]) -> None:
+    """An id or a key that cannot be one is named; so is one that the service may yet make itself."""
+    assert problem(alice.post(queue, **given))[0] == 400  # type: ignore[arg-type]
+
+
+def test_nothing_is_left_of_it(frontend: RestFrontend, strict: RestFrontend) -> None:
+    """After all that each frontend is ready, and its log has no exception."""
+    for each in (frontend, strict):
+        assert each.probe("/readyz")[0] == 200
+        assert "Traceback" not in each.log and '"exception"' not in each.log

@@ -1,0 +1,195 @@
+"""Who asks: passwords and tokens, and nobody without them."""
+
+import base64
+import json
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import bcrypt
+import httpx
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from frontends.servers.redis import RedisServer
+from tests.doors.rest.served import ALICE, HASH, NO_TLS, RestFrontend, client, problem
+
+KEY = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+OTHER = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+PEM = (
+    KEY.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
+)
+ISSUER, AUDIENCE = "https://login.example.org", "stanzaq"
+TRUSTED = {"HTTP_JWT_ISSUER": ISSUER, "HTTP_JWT_AUDIENCE": AUDIENCE}
+
+Sign = Callable[..., str]
+
+
+def signed(key: Any = KEY, algorithm: str = "RS256", headers: dict[str, str] | None = None, **claims: Any) -> str:  # noqa: ANN401
+    """Make a token of alice's; a claim of None is left out."""
+    said = {"sub": ALICE, "iss": ISSUER, "aud": AUDIENCE, "exp": int(time.time()) + 60, **claims}
+    return jwt.encode({name: value for name, value in said.items() if value is not None}, key, algorithm, headers)
+
+
+def jwks(**keys: rsa.RSAPrivateKey) -> bytes:
+    """Write a set of public keys."""
+    found = [
+        {**json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key())), "kid": kid, "use": "sig", "alg": "RS256"}
+        for kid, key in keys.items()
+    ]
+    return json.dumps({"keys": found}).encode()
+
+
+def bearing(frontend: RestFrontend, token: str) -> httpx.Response:
+    """Ask with a token."""
+    return httpx.get(f"{frontend.url}/queues", headers={"Authorization": f"Bearer {token}"}, verify=NO_TLS)
+
+
+@pytest.fixture(scope="module")
+def trusting(redis: RedisServer) -> Iterator[RestFrontend]:
+    """Give a frontend that takes tokens."""
+    with RestFrontend(redis.url, HTTP_JWT_KEYS=PEM, **TRUSTED) as frontend:
+        yield frontend
+
+
+def basic(words: bytes) -> dict[str, str]:
+    """Write Basic credentials."""
+    return {"Authorization": f"Basic {base64.b64encode(words).decode()}"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        basic(b"alice@example.org:wrong"),
+        basic(b"alice@example.org"),
+        basic(b"nobody@example.org:secret"),
+        basic(b"alice@example.org:" + b"x" * 100),
+        basic(b"alice@example.org:sec\0ret"),
+        basic(b"\xff:secret"),
+        {"Authorization": "Basic ***"},
+        {"Authorization": "Bearer abc"},
+        {"Authorization": "Negotiate abc"},
+    ],
+)
+def test_without_credentials(frontend: RestFrontend, headers: dict[str, str]) -> None:
+    """Whoever does not say who they are, or says it wrong, is told how to, and nothing else."""
+    for method, path in (("GET", "/queues"), ("PUT", "/queues/x"), ("GET", "/messages/a/b"), ("POST", "/batches/x")):
+        refused = httpx.request(method, frontend.url + path, headers=headers, verify=NO_TLS)
+        assert problem(refused)[0] == 401
+        assert refused.headers["WWW-Authenticate"] == 'Basic realm="stanzaq", charset="UTF-8"'
+
+
+def test_by_password(frontend: RestFrontend) -> None:
+    """Names are JIDs, whose case is that of servers; what is made belongs to the same JID by whatever door."""
+    with client(frontend, "Alice@Example.ORG") as same, client(frontend) as alice:
+        queue = same.post("/queues").headers["Location"]
+        assert alice.delete(queue).status_code == 200
+    assert httpx.get(f"{frontend.url}/openapi.json", verify=NO_TLS).status_code == 200
+
+
+def test_guessing_blocks_nobody(redis: RedisServer) -> None:
+    """Slow hashes are computed beside the loop: it turns, and whoever is known is served."""
+    slow = bcrypt.hashpw(b"secret", bcrypt.gensalt(10)).decode()
+    with RestFrontend(redis.url, HTTP_PASSWORDS=f"{ALICE}:{slow}") as frontend, client(frontend) as alice:
+        assert alice.get("/queues").status_code == 200
+        guesses = [
+            Thread(
+                target=httpx.get,
+                args=(f"{frontend.url}/queues",),
+                kwargs={"headers": basic(b"alice@example.org:%d" % n), "timeout": 60, "verify": NO_TLS},
+            )
+            for n in range(8)
+        ]
+        for guess in guesses:
+            guess.start()
+        began = time.monotonic()
+        assert alice.get("/queues").status_code == 200
+        assert time.monotonic() - began < 0.5
+        for guess in guesses:
+            guess.join()
+
+
+def test_by_token(trusting: RestFrontend) -> None:
+    """A token is taken for whom it is of, and a password still is."""
+    assert bearing(trusting, signed()).status_code == 200
+    with client(trusting) as alice:
+        assert alice.get("/queues").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        signed(aud="another"),
+        signed(aud=None),
+        signed(iss="https://evil.example.org"),
+        signed(exp=int(time.time()) - 60),
+        signed(exp=None),
+        signed(nbf=int(time.time()) + 600),
+        signed(sub=None),
+        signed(sub="alice"),
+        signed(sub="alice@example.org/home"),
+        signed(OTHER),
+        # What everybody can read is no secret to sign with.
+        signed("x" * 64, "HS256"),
+        signed(None, "none"),
+        "a.b.c",
+        signed()[:-8] + "AAAAAAAA",
+    ],
+)
+def test_bad_tokens(trusting: RestFrontend, token: str) -> None:
+    """A token of the wrong audience, issuer, time, key or way of signing is refused, and its bearer told why."""
+    refused = bearing(trusting, token)
+    assert problem(refused) == (401, "invalid-token")
+    assert 'Bearer realm="stanzaq", error="invalid_token"' in refused.headers["WWW-Authenticate"]
+
+
+@pytest.fixture
+def key_server() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Serve what `body` holds at a URL, and count how often it is asked for."""
+    served: dict[str, Any] = {"body": jwks(one=KEY), "count": 0}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            served["count"] += 1
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(served["body"])
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/jwks", served
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_keys_from_a_url(redis: RedisServer, key_server: tuple[str, dict[str, Any]]) -> None:
+    """Keys are fetched, and not again for every token that names one which nobody knows."""
+    url, served = key_server
+    with RestFrontend(redis.url, HTTP_PASSWORDS="", HTTP_JWT_KEYS=url, **TRUSTED) as frontend:
+        assert [bearing(frontend, signed(headers={"kid": "one"})).status_code for _ in range(3)] == [200] * 3
+        assert [bearing(frontend, signed(OTHER, headers={"kid": f"k{n}"})).status_code for n in range(5)] == [401] * 5
+        assert served["count"] == 1
+
+
+def test_anonymous_by_setting_alone(redis: RedisServer) -> None:
+    """Requests without credentials act as one JID where a setting says so; wrong ones are still refused."""
+    settings = {"HTTP_PASSWORDS": f"{ALICE}:{HASH}", "HTTP_ANONYMOUS": "anyone@example.org"}
+    with RestFrontend(redis.url, **settings) as frontend:
+        queue = httpx.post(f"{frontend.url}/queues", verify=NO_TLS).headers["Location"]
+        assert (
+            httpx.delete(frontend.url + queue, headers=basic(b"alice@example.org:wrong"), verify=NO_TLS).status_code
+            == 401
+        )
+        with client(frontend) as alice:
+            assert alice.delete(queue).status_code == 403
+        assert httpx.delete(frontend.url + queue, verify=NO_TLS).status_code == 200

@@ -1,0 +1,189 @@
+"""Messages sent over HTTP: once or as they come, alone or together, byte for byte."""
+
+import base64
+import json
+import os
+import time
+
+import httpx
+import pytest
+
+from frontends.servers.redis import RedisServer
+from tests.doors.rest.served import RestFrontend, client, problem
+
+
+def content(alice: httpx.Client, message: str) -> httpx.Response:
+    """Get what a message says."""
+    return alice.get(message.replace("/messages/", "/contents/", 1))
+
+
+def listed(alice: httpx.Client, queue: str) -> list[str]:
+    """Give the ids of a queue's messages."""
+    page = alice.get(queue, headers={"Accept": "application/json"}).json()
+    return [message["id"] for message in page["messages"]]
+
+
+def test_plain(alice: httpx.Client, queue: str) -> None:
+    """A body makes a message (RX1), each time anew."""
+    made = [alice.post(queue, content=b"hello", headers={"Content-Type": "text/plain"}) for _ in range(2)]
+    assert [answer.status_code for answer in made] == [201, 201]
+    assert [answer.headers["Location"].rpartition("/")[2] for answer in made] == listed(alice, queue)
+    shown = alice.get(made[0].headers["Location"], headers={"Accept": "application/json"}).json()
+    assert (shown["text"], shown["content_type"], shown["state"]) == ("hello", "text/plain", "waiting")
+    assert shown["publisher"] == "alice@example.org" and shown["bytes"] == 5
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/octet-stream",
+        "image/png",
+        "application/xml",
+        "application/xml; charset=latin-1",
+        "text/html",
+        "a/b",
+    ],
+)
+def test_bytes_stay_as_they_are(alice: httpx.Client, queue: str, content_type: str) -> None:
+    """Whatever is said under whatever type comes back, and never as a page of this server's."""
+    body = os.urandom(5_000) + bytes(range(256)) + b"\r\n\0"
+    made = alice.post(queue, content=body, headers={"Content-Type": content_type})
+    got = content(alice, made.headers["Location"])
+    assert (got.content, got.headers["Content-Type"]) == (body, content_type)
+    assert got.headers["X-Content-Type-Options"] == "nosniff" and "sandbox" in got.headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<job xmlns='urn:x'>1</job>",
+        b"<?xml version='1.0' encoding='latin-1'?><job xmlns='urn:x'>\xe9</job>",
+        b"<job>no namespace</job>",
+        b"<job xmlns='urn:x'><!-- a comment --></job>",
+        b"<!DOCTYPE job><job xmlns='urn:x'/>",
+        b"<p:job xmlns:p='urn:x'><child/></p:job>",
+        b"<job xmlns='urn:x'/><another xmlns='urn:x'/>",
+        b"not XML",
+        b"",
+    ],
+)
+def test_any_xml_stays_as_it_is(alice: httpx.Client, queue: str, body: bytes) -> None:
+    """What cannot stand in a stanza, or a feed, is kept all the same; no feed breaks of it."""
+    made = alice.post(queue, params={"guid": "x"}, content=body, headers={"Content-Type": "application/xml"})
+    got = content(alice, made.headers["Location"])
+    assert (got.content, got.headers["Content-Type"]) == (body, "application/xml")
+    feed = alice.get(queue)
+    assert ("<content type='application/xml'><job" in feed.text) == (body == b"<job xmlns='urn:x'>1</job>")
+
+
+def test_two_steps(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
+    """R8, R9, RX1: what is reserved is no message yet; the body may come as often as it takes, and counts once."""
+    made = alice.post(queue)
+    where = made.headers["Location"]
+    assert made.status_code == 201 and made.json()["href"] == where and "expires" in made.json()
+    assert listed(alice, queue) == []
+    assert problem(alice.get(where)) == (404, "item-not-found")
+    first = alice.post(where, content=b"body")
+    assert (first.status_code, first.json()["duplicate"]) == (200, False)
+    again = alice.put(where, content=b"body")
+    assert (again.status_code, again.json()["duplicate"]) == (200, True)
+    assert problem(alice.post(where, content=b"another")) == (409, "reservation-used")
+    assert problem(alice.post(where, content=b"body", headers={"Content-Type": "text/plain"}))[0] == 409
+    assert listed(alice, queue) == [made.json()["id"]]
+    assert problem(bob.post(where, content=b"body"))[0] == 403
+    assert problem(alice.post(f"{where}0", content=b"body")) == (404, "item-not-found")
+
+
+def test_reservation_expires(redis: RedisServer) -> None:
+    """A reservation that is over says so, and another one can be had."""
+    with RestFrontend(redis.url, RESERVATION_SECONDS="0.2") as frontend, client(frontend) as alice:
+        queue = alice.post("/queues").headers["Location"]
+        where = alice.post(queue).headers["Location"]
+        time.sleep(0.3)
+        assert problem(alice.post(where, content=b"late")) == (410, "reservation-expired")
+        assert alice.post(alice.post(queue).headers["Location"], content=b"in time").status_code == 200
+
+
+def test_too_many_reservations(redis: RedisServer) -> None:
+    """What one JID may reserve is bounded, and it is told when to ask again."""
+    with RestFrontend(redis.url, QOS_SOURCE_MESSAGES="2") as frontend, client(frontend, "bob@example.org") as bob:
+        queue = bob.post("/queues").headers["Location"]
+        assert [bob.post(queue).status_code for _ in range(2)] == [201, 201]
+        refused = bob.post(queue)
+        assert problem(refused) == (429, "too-much-held") and refused.headers["Retry-After"] == "1"
+
+
+@pytest.mark.parametrize("given", [{"params": {"guid": "g1"}}, {"headers": {"Idempotency-Key": '"g1"'}}])
+def test_client_made_id(alice: httpx.Client, queue: str, given: dict[str, dict[str, str]]) -> None:
+    """R10, RX7: repeats of an id are ignored, and told of, also when the message has gone."""
+    first = alice.post(queue, content=b"one", **given)  # type: ignore[arg-type]
+    assert (first.status_code, first.json()) == (200, {**first.json(), "id": "g1", "duplicate": False})
+    again = alice.post(queue, content=b"two", **given)  # type: ignore[arg-type]
+    assert (again.status_code, again.json()["duplicate"]) == (200, True)
+    assert content(alice, first.headers["Location"]).content == b"one"
+    assert listed(alice, queue) == ["g1"]
+
+
+def test_batch_in_json(alice: httpx.Client, queue: str) -> None:
+    """Each message of a batch has a result of its own; one that is wrong harms no other."""
+    raw = os.urandom(100)
+    batch = [
+        {"json": {"a": [1, "é"]}},
+        {"text": "hello", "guid": "t1"},
+        {"base64": base64.b64encode(raw).decode(), "content_type": "image/png", "group_key": "k"},
+        {"text": "x" * 300_000},
+        {"text": "again", "guid": "t1"},
+        {"text": "bad", "content_type": "no type"},
+    ]
+    answer = alice.post(queue.replace("/queues/", "/batches/"), json=batch)
+    results = answer.json()["results"]
+    assert answer.status_code == 200
+    assert [each["status"] for each in results] == [201, 201, 201, 413, 201, 415]
+    assert [each.get("duplicate") for each in results] == [False, False, False, None, True, None]
+    assert listed(alice, queue) == [results[at]["id"] for at in range(3)]
+    assert json.loads(content(alice, results[0]["href"]).content) == {"a": [1, "é"]}
+    assert content(alice, results[2]["href"]).content == raw
+
+
+def test_batch_of_parts(alice: httpx.Client, queue: str) -> None:
+    """Parts of multipart/mixed stay as they are."""
+    raw = b"\r\n--almost\r\n\0\xff" + os.urandom(1_000)
+    body = (
+        b"preamble\r\n--cut\r\nContent-Type: image/png\r\nIdempotency-Key: p1\r\n\r\n"
+        + raw
+        + b"\r\n--cut \r\n\r\nplain\r\n--cut--\r\nepilogue"
+    )
+    kind = {"Content-Type": 'multipart/mixed; boundary="cut"'}
+    answer = alice.post(queue.replace("/queues/", "/batches/"), content=body, headers=kind)
+    results = answer.json()["results"]
+    assert [each["status"] for each in results] == [201, 201] and results[0]["id"] == "p1"
+    got = content(alice, results[0]["href"])
+    assert (got.content, got.headers["Content-Type"]) == (raw, "image/png")
+    assert content(alice, results[1]["href"]).text == "plain"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "found"),
+    [
+        (b"[]", "application/json", (400, "bad-request")),
+        (b"{}", "application/json", (400, "bad-request")),
+        (b"[{}]", "application/json", (400, "bad-request")),
+        (b'[{"text":1}]', "application/json", (400, "bad-request")),
+        (b'[{"base64":"*"}]', "application/json", (400, "bad-request")),
+        (b'[{"text":"\\ud800"}]', "application/json", (400, "bad-request")),
+        (b"[" * 100_000, "application/json", (400, "bad-request")),
+        (b"[NaN]", "application/json", (400, "bad-request")),
+        (b"\xff", "application/json", (400, "bad-request")),
+        (json.dumps([{"text": ""}] * 201).encode(), "application/json", (400, "bad-request")),
+        (b"--x\r\n\r\na\r\n--x--", "multipart/mixed", (400, "bad-request")),
+        (b"--x\r\n\r\na\r\n--x", "multipart/mixed; boundary=x", (400, "bad-request")),
+        (b"--x\r\nno colon\r\n\r\na\r\n--x--", "multipart/mixed; boundary=x", (400, "bad-request")),
+        (b"--x\r\n\r\n\r\n" * 300 + b"--x--", "multipart/mixed; boundary=x", (400, "bad-request")),
+        (b"a=b", "application/x-www-form-urlencoded", (415, "media-type-unknown")),
+    ],
+)
+def test_bad_batches(alice: httpx.Client, queue: str, body: bytes, kind: str, found: tuple[int, str]) -> None:
+    """A batch that cannot be taken apart publishes nothing."""
+    answer = alice.post(queue.replace("/queues/", "/batches/"), content=body, headers={"Content-Type": kind})
+    assert problem(answer) == found
+    assert listed(alice, queue) == []

@@ -1,0 +1,134 @@
+"""A RESTful frontend as a process: it comes up, tells how it is, bears the loss of Redis, and goes in order."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from frontends.servers.process import ServerError, free_port
+from frontends.servers.redis import RedisServer, valkey_binary
+from tests.doors.rest.raw import Line
+from tests.doors.rest.served import ALICE, HASH, RestFrontend, basic_words, client, problem
+
+PATIENCE_SECONDS = 20.0
+
+
+def checked(**settings: str) -> tuple[int, str]:
+    """Run `stanzaq serve rest --check` with these settings alone."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "frontends.cli", "serve", "rest", "--check"],
+        env=own | {"COLUMNS": "300"} | {f"STANZAQ_{name}": value for name, value in settings.items()},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_settings_of_its_own(tmp_path: Path) -> None:
+    """It asks for nothing of XMPP, and for a way to know who asks."""
+    passwords = tmp_path / "passwords"
+    passwords.write_text(f"{ALICE}:{HASH}\n\n")
+    assert checked(HTTP_PASSWORDS_FILE=str(passwords))[0] == 0
+    assert checked(HTTP_ANONYMOUS="anyone@example.org")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "Nobody may ask anything"),
+        ({"HTTP_PASSWORDS": "alice@example.org:secret"}, "line 1 is not JID:HASH"),
+        ({"HTTP_PASSWORDS": f"alice:{HASH}"}, "line 1 is not JID:HASH"),
+        ({"HTTP_JWT_KEYS": "https://login.example.org/keys"}, "STANZAQ_HTTP_JWT_ISSUER"),
+        ({"HTTP_JWT_KEYS": "http://login.example.org/keys"}, "keys are fetched over https alone"),
+        ({"HTTP_JWT_KEYS": "secret"}, "neither a URL nor a JWKS nor a public key"),
+        ({"HTTP_ANONYMOUS": "anyone"}, "is not a bare JID"),
+        ({"HTTP_BIND": "8080", "HTTP_ANONYMOUS": "a@b"}, "is not HOST:PORT"),
+    ],
+)
+def test_bad_settings(settings: dict[str, str], said: str) -> None:
+    """What cannot be used is named, and no secret is shown."""
+    code, text = checked(**settings)
+    assert code == 2 and said in text and HASH not in text and "org:secret" not in text
+
+
+def test_goes_in_order(redis: RedisServer) -> None:
+    """SIGTERM lets a request be answered that is under way, takes no other, and leaves nothing but JSON in the log."""
+    with RestFrontend(redis.url) as frontend:
+        line = Line(frontend)
+        head = f"POST /queues HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nAuthorization: {basic_words()}\r\n"
+        line.say(f"{head}Content-Type: application/json\r\n\r\n".encode())
+        time.sleep(0.3)
+        os.kill(frontend.process.pid, signal.SIGTERM)
+        time.sleep(0.3)
+        with pytest.raises(OSError):  # noqa: PT011  (refused, or reset)
+            Line(frontend).say(b"GET / HTTP/1.1\r\n\r\n")
+        line.say(b"{}")
+        assert line.hear()[0] == 201
+        assert frontend.process._child.wait(PATIENCE_SECONDS) == 0
+        events = [json.loads(each)["event"] for each in frontend.log.splitlines()]
+        assert "serving" in events and "draining" in events
+
+
+def test_loses_redis() -> None:
+    """Without Redis it lives, is not ready, and tells each who asks; when Redis is back it goes on."""
+    with (
+        RedisServer(binary=valkey_binary()) as redis,
+        RestFrontend(redis.url, REDIS_TIMEOUT="0.5") as frontend,
+        client(frontend) as alice,
+    ):
+        assert alice.put("/queues/q").status_code == 201
+        redis.process.pause()
+        refused = alice.post("/queues/q", content=b"x")
+        assert problem(refused)[0] in {503, 504} and refused.headers["Retry-After"] == "1"
+        _until(frontend, 503)
+        assert frontend.probe("/livez")[0] == 200
+        redis.process.resume()
+        _until(frontend, 200)
+        assert alice.post("/queues/q", content=b"x").status_code == 201
+
+
+def test_address_in_use(redis: RedisServer) -> None:
+    """An address that another has is named."""
+    with RestFrontend(redis.url) as first:
+        second = RestFrontend(redis.url, HTTP_BIND=f"127.0.0.1:{first.port}")
+        with pytest.raises(ServerError, match="HTTP cannot be served"), second:
+            pass
+
+
+def test_without_redis() -> None:
+    """It waits for a Redis that is not there, says so, and still ends when it is told to."""
+    frontend = RestFrontend(f"redis://127.0.0.1:{free_port()}")
+    frontend._ready = lambda: frontend.probe("/readyz")[0] == 503  # type: ignore[method-assign]
+    with frontend:
+        assert frontend.probe("/livez")[0] == 200
+        assert "stanzaq_ready 0.0" in frontend.probe("/metrics")[1]
+        os.kill(frontend.process.pid, signal.SIGTERM)
+        assert frontend.process._child.wait(PATIENCE_SECONDS) == 0
+
+
+def test_many_frontends(redis: RedisServer) -> None:
+    """Each holds nothing: what one has begun, another ends."""
+    with RestFrontend(redis.url) as one, RestFrontend(redis.url) as other, client(one) as here, client(other) as there:
+        queue = here.post("/queues").headers["Location"]
+        where = there.post(queue).headers["Location"]
+        assert here.post(where, content=b"x").status_code == 200
+        assert there.post(where, content=b"x").json()["duplicate"] is True
+        assert there.post(where, content=b"y").status_code == 409
+        # What took two steps is one message.
+        assert "\nstanzaq_published_total 1.0\n" in one.probe("/metrics")[1]
+        assert "\nstanzaq_published_total 0.0\n" in other.probe("/metrics")[1]
+
+
+def _until(frontend: RestFrontend, status: int) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while frontend.probe("/readyz")[0] != status:
+        assert time.monotonic() < deadline, frontend.probe("/readyz")
+        time.sleep(0.05)

@@ -1,0 +1,106 @@
+"""The pure parts of the RESTful door: representations, the tree, rates, and the one table of errors."""
+
+import pytest
+
+from broker.model.names import Jid
+from broker.model.problems import MalformedRequest, Problem
+from frontends.rest import errors, media, payloads, rates, views
+from frontends.rest.errors import Fault
+from frontends.rest.views import Child
+
+ALICE, BOB = Jid("alice@x"), Jid("bob@x")
+
+
+def test_every_problem_has_a_status() -> None:
+    """The table is whole, and what may pass by itself says when to ask again."""
+    assert set(errors.STATUS) == set(Problem)
+    for problem in Problem:
+        told = errors.fault(MalformedRequest(problem))
+        assert errors.document(told)["detail"] and errors.document(told)["status"] == errors.STATUS[problem]
+        assert ("Retry-After" in told.headers) == (told.status in {429, 503, 504})
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("", media.ATOM),
+        ("*/*", media.ATOM),
+        ("application/json", media.JSON),
+        ("application/*;q=0.5, application/json", media.JSON),
+        ("application/json;q=0.4, application/atom+xml;q=0.5", media.ATOM),
+        ("application/json, */*;q=0", media.JSON),
+        ("APPLICATION/JSON ; q=1", media.JSON),
+        ("text/html, */*;q=0.1", media.ATOM),
+    ],
+)
+def test_wanted(accept: str, kind: str) -> None:
+    """RFC 9110 §12.5.1: the most exact range decides, then the quality, then what the RESTful Queue has."""
+    assert media.wanted(accept) == kind
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/json;q=0", "application/*;q=nonsense", "*/*;q=0"])
+def test_not_acceptable(accept: str) -> None:
+    """Whoever wants neither is refused."""
+    with pytest.raises(Fault) as refused:
+        media.wanted(accept)
+    assert refused.value.status == 406
+
+
+def test_children() -> None:
+    """R5: below a part of the tree are queues, parts, and what is both; names that are no paths stand as they are."""
+    names = ["uk", "uk/books", "uk/books/old", "uk/toys/new", "ukraine", "uk//odd", "uk/"]
+    assert views.children(names, "uk") == [
+        Child("uk/books", is_queue=True),
+        Child("uk/toys", is_queue=False),
+        Child("uk//odd", is_queue=True),
+    ]
+    assert views.children(["/a", "b/c"], "") == [Child("/a", is_queue=True), Child("b", is_queue=False)]
+
+
+def test_rates() -> None:
+    """A second's worth at once, then as fast as it fills; each JID has its own."""
+    now = [0.0]
+    limited = rates.Rates(2, lambda: now[0])
+    assert [limited.wait(ALICE) for _ in range(3)] == [0, 0, 1]
+    assert limited.wait(BOB) == 0
+    now[0] = 0.5
+    assert [limited.wait(ALICE) for _ in range(2)] == [0, 1]
+    slow = rates.Rates(0.25, lambda: now[0])
+    assert [slow.wait(ALICE), slow.wait(ALICE)] == [0, 4]
+    assert {rates.Rates(0).wait(ALICE) for _ in range(100)} == {0}
+
+
+def test_rates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many JIDs ask, no more are known than those that ask fast."""
+    monkeypatch.setattr(rates, "KNOWN_MOST", 10)
+    now = [0.0]
+    limited = rates.Rates(1, lambda: now[0])
+    for number in range(100):
+        now[0] += 2
+        assert limited.wait(Jid(f"{number}@x")) == 0
+    assert len(limited._buckets) <= 10
+
+
+@pytest.mark.parametrize(
+    "content_type", ["", "text/plain", 'multipart/mixed; boundary="a b"', "application/vnd.x+json"]
+)
+def test_types_stay(content_type: str) -> None:
+    """A type comes back as it was given; none at all is bytes."""
+    assert payloads.opened(payloads.packed(b"x", content_type)).content_type == (content_type or payloads.BYTES)
+
+
+@pytest.mark.parametrize("content_type", ["text", "a/b/c", "a b/c", "text/plain\r\nX: y", "é/x", "a/" + "b" * 300])
+def test_what_is_no_type(content_type: str) -> None:
+    """What is no media type is refused, so that no door ever has to write it."""
+    with pytest.raises(Fault) as refused:
+        payloads.packed(b"x", content_type)
+    assert refused.value.status == 415
+
+
+def test_deep_xml_stays_apart() -> None:
+    """An element that no stanza could hold is kept as bytes."""
+    deep = b"<a xmlns='urn:x'>" * 300 + b"</a>" * 300
+    assert not payloads.stands_alone(payloads.packed(deep, "application/xml"))
+    assert payloads.stands_alone(payloads.packed(deep[: 17 * 9] + b"</a>" * 9, "application/xml"))
+    billion = b"<!DOCTYPE a [<!ENTITY b 'bbbb'>]><a xmlns='urn:x'>&b;</a>"
+    assert not payloads.stands_alone(payloads.packed(billion, "application/xml"))
