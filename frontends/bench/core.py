@@ -71,6 +71,7 @@ class Bench:
             "keep_ms": 0,
             "keep_items": 0,
             "keep_bytes": 0,
+            "paused": "0",
         }
         await self.run("open", {"revision": 1, "token": 0, **options})
 
@@ -86,7 +87,7 @@ class Bench:
 
     async def subscribe(self, workers: tuple[str, ...], credit: int) -> list[Any]:
         """Subscribe workers; gives what they are handed."""
-        row = {"credit": credit, "qos": "unacknowledged", "must": ""}
+        row = {"credit": credit, "qos": "unacknowledged", "must": "", "lease": "", "scope": ""}
         rows = [{"subid": subid(jid), "jid": jid, **row} for jid in workers]
         reply = await self.run("subscribe", {**_BASE, "max_subscribers": 1_000_000}, rows)
         return list(reply[2])

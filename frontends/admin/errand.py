@@ -1,0 +1,135 @@
+"""One command's way: what it asks of the core, how it prints, how it ends. Must not know what any command does.
+
+Results go to stdout, all else to stderr: to a terminal as tables, to a pipe as lines with tabs between, whole. Exit codes:
+0 done, 1 refused or not there, 2 asked wrongly.
+"""
+
+import json
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from broker.model.commands import Command, Nodes
+from broker.model.core import Core
+from broker.model.names import Jid
+from broker.model.results import Listing, Refused, Result
+from broker.settings import SettingsError, load_command
+from frontends.terminal import UNUSABLE, safe, settings
+
+ADMINISTRATOR: Final = Jid("stanzaq")
+"""Whoever can reach Redis with these settings: no JID of anybody's, and an owner of every node while a command runs."""
+
+_FAILED: Final = 1
+
+_T = TypeVar("_T")
+_R = TypeVar("_R", bound=Result)
+
+
+class Unwilling(Exception):  # noqa: N818  (what the core is)
+    """The core has refused a command."""
+
+    def __init__(self, refused: Refused) -> None:
+        """Keep why."""
+        super().__init__(refused.detail)
+        self.refused = refused
+
+
+async def asked(core: Core, command: Command, kind: type[_R]) -> _R:
+    """Ask for a result of one kind; raises Unwilling."""
+    result = await core.ask(command)
+    if isinstance(result, Refused):
+        raise Unwilling(result)
+    assert isinstance(result, kind)
+    return result
+
+
+def run(config: Path | None, work: Callable[[Core], Awaitable[_T]]) -> _T:
+    """Let a core do something; exits with a sentence when it is refused."""
+    from frontends import compose  # noqa: PLC0415  (not for `--help`)
+
+    given = settings(config, load_command)
+    try:
+        return compose.command(given, ADMINISTRATOR, work)
+    except Unwilling as fault:
+        problem, detail = fault.refused.problem, fault.refused.detail
+        complain(f"{detail} ({problem.value})" if detail else problem.value.replace("-", " "))
+    except compose.Unreachable as fault:
+        misuse(str(fault))
+
+
+def complain(sentence: str) -> NoReturn:
+    """Say why something was not done, and exit."""
+    say(sentence)
+    raise typer.Exit(_FAILED)
+
+
+def misuse(sentence: str) -> NoReturn:
+    """Say what was asked wrongly, and exit."""
+    say(sentence)
+    raise typer.Exit(UNUSABLE)
+
+
+def say(sentence: str) -> None:
+    """Say something beside the results."""
+    # As it is: what it names may hold square brackets, and a pipe wants it in one line.
+    Console(stderr=True, highlight=False).print(f"stanzaq: {safe(sentence)}", markup=False, soft_wrap=True)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something is destroyed; without a terminal nobody can be asked."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        misuse("this destroys something, and there is no terminal to ask at: say --yes")
+    typer.confirm(question, abort=True, err=True)
+
+
+@contextmanager
+def waiting() -> Iterator[Callable[[str], None]]:
+    """Give a way to show how far something has come; only a terminal shows it."""
+    screen = Console(stderr=True)
+    if not screen.is_terminal:
+        yield lambda _text: None
+        return
+    with screen.status("") as status:
+        yield lambda text: status.update(Text(safe(text)))
+
+
+def tell(record: Any) -> None:  # noqa: ANN401  (what JSON takes)
+    """Print a result for programs, in one line."""
+    print(json.dumps(record))  # noqa: T201
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, head: bool = True) -> None:
+    """Print rows: as a table, or in a pipe as lines with tabs between."""
+    out = Console()
+    if not out.is_terminal:
+        for cells in chain([columns] if head else [], rows):
+            print("\t".join(map(safe, cells)))  # noqa: T201
+        return
+    made = Table(box=None, show_header=head, pad_edge=False)
+    for number, column in enumerate(columns):
+        # Names are never cut: in a narrow terminal they go on in the next line.
+        made.add_column(column, overflow="fold", ratio=None, min_width=16 if number == 0 else None)
+    for cells in rows:
+        made.add_row(*(Text(safe(cell)) for cell in cells))
+    out.print(made)
+
+
+def nodes_beginning(incomplete: str) -> list[str]:
+    """Give names for the shell to complete; nothing when Redis is not there."""
+    from frontends import compose  # noqa: PLC0415
+
+    try:
+        listing = compose.command(load_command(), ADMINISTRATOR, lambda core: core.ask(Nodes(ADMINISTRATOR)))
+    except (SettingsError, compose.Unreachable):
+        return []
+    return [name for name in listing.nodes if name.startswith(incomplete)] if isinstance(listing, Listing) else []
