@@ -24,7 +24,7 @@ report-demo: .venv/.spark ## Make a capacity report of a fresh demo, and the pic
 	@$(SETUP) picture report/capacity.html docs/report.png
 
 test: lint .venv/.tools ## Run lint, types, import rules and every test but the long ones
-	@$(SETUP) packages ejabberd redis-server faketime java promtool
+	@$(SETUP) packages curl ejabberd redis-server faketime java promtool
 	$(PYTEST) -m "not soak" $(ARGS)
 
 check: lint ## Run lint, types, import rules and the tests of the house
@@ -33,7 +33,7 @@ check: lint ## Run lint, types, import rules and the tests of the house
 bench: .venv/.dev ## Measure the core, the XMPP door and reports next to their native ceilings, into bench/results
 	@$(SETUP) packages ejabberd java
 	@mkdir -p bench/results
-	@missed=0; for what in core "core --partitions 8" xmpp "xmpp --qos" spark; do \
+	@missed=0; for what in core "core --partitions 8" scale xmpp "xmpp --qos" spark; do \
 	  file="bench/results/$$(echo $$what | tr -d ' -').json"; \
 	  echo "stanzaq bench $$what --json $(ARGS) > $$file"; \
 	  $(BIN)/stanzaq bench $$what --json $(ARGS) > $$file || missed=1; \
@@ -65,7 +65,7 @@ lint: .venv/.dev
 	@touch $@ .venv/.embedded
 
 .venv/.dev: pyproject.toml
-	@$(SETUP) venv embedded,spark,dev
+	@$(SETUP) venv embedded,rest,spark,dev
 	@touch $@ .venv/.embedded .venv/.spark
 
 .venv/.tools: deploy/local/setup.sh | .venv/.dev

@@ -47,18 +47,27 @@ from pathlib import Path
 
 project = tomllib.loads(Path("pyproject.toml").read_text())
 build, own = project["build-system"]["requires"], project["project"]
-# Of Python before 3.11.3, which the base has and this one may be newer than, redis asks for one more.
-print("async-timeout>=4.0.3", *build, *own["dependencies"], *own["optional-dependencies"]["embedded"], sep="\n")
+extras = own["optional-dependencies"]
+# Spark comes without a wheel: it is made here.
+wanted = [name for extra in ("embedded", "spark") for name in extras[extra] if not name.startswith("pyspark")]
+# Of Python before 3.11.3, which the base has and this one may be newer than, redis asks for one more; py4j is Spark's.
+print("async-timeout>=4.0.3", "py4j", *build, *own["dependencies"], *wanted, sep="\n")
 PYTHON
 .venv/bin/pip download --quiet --disable-pip-version-check --dest "$work/wheels" \
     --python-version 3.11 --only-binary :all: --requirement "$work/requirements"
+.venv/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$work/wheels" \
+    "$(.venv/bin/pip freeze | grep '^pyspark==')"
 printf '[global]\nno-index = true\nfind-links = /wheels\n' >"$work/pip.conf"
 
+build() {
+    # shellcheck disable=SC2086
+    buildah $storage bud --quiet --layers --isolation chroot --format docker --target "$1" --file deploy/Dockerfile \
+        --build-arg BASE=localhost/base --build-arg EXTRAS=embedded \
+        --volume "$work/wheels:/wheels:ro" --volume "$work/pip.conf:/etc/pip.conf:ro" --tag "$2" . >/dev/null
+}
+
 say "the image"
-# shellcheck disable=SC2086
-buildah $storage bud --quiet --isolation chroot --format docker --target frontend --file deploy/Dockerfile \
-    --build-arg BASE=localhost/base --build-arg EXTRAS=embedded \
-    --volume "$work/wheels:/wheels:ro" --volume "$work/pip.conf:/etc/pip.conf:ro" --tag localhost/stanzaq . >/dev/null
+build frontend localhost/stanzaq
 
 # A frontend whose XMPP server is away, with a Redis of its own. Each container is a copy of the whole image: one is enough.
 podman_ run --detach --name frontend --network none --read-only --cap-drop ALL --security-opt no-new-privileges \
@@ -93,4 +102,12 @@ say "a frontend that hangs is ended, and its container with it"
 inside python -c "import os, signal; os.kill(int(open('/proc/1/task/1/children').read().split()[0]), signal.SIGSTOP)"
 code=$(podman_ wait frontend)
 [ "$code" = 137 ] || fail "it went on, or ended by $code"
+podman_ rm --force frontend >/dev/null
+
+say "the image for reports"
+build reports localhost/reports
+say "a demo inside, and a report of it"
+podman_ run --rm --network none --read-only --cap-drop ALL --security-opt no-new-privileges \
+    --ulimit nofile=4096:4096 --ulimit nproc=4096:4096 --tmpfs /tmp:rw,mode=1777 \
+    localhost/reports demo --items 500 --report /tmp/report --json
 say "all is well"

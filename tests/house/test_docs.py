@@ -1,5 +1,6 @@
 """The documents say what the code does."""
 
+import ast
 import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -11,7 +12,10 @@ from broker.model.options import OPTIONS, NodeConfig
 from broker.settings import Settings
 from frontends.xmpp import confirmations, qos, requests, stanzas
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
+ROOT = Path(__file__).parent.parent.parent
+DOCS = ROOT / "docs"
+_OF_STREAMS = {"condition", "domain", "reason", "remedy", "seconds", "text", "to", "unsent_bytes", "waiting"}
+"""What single events tell besides, which say so themselves."""
 EXAMPLES = re.findall(r"```xml\n(.*?)```", (DOCS / "protocol.md").read_text(), re.DOTALL)
 
 
@@ -41,6 +45,18 @@ def test_all_settings_are_listed() -> None:
     page = (DOCS / "operations.md").read_text()
     for name, field in Settings.model_fields.items():
         assert re.search(rf"\| `{name.upper()}` \| .*\| {re.escape(str(field.description))} \|", page), name
+
+
+def test_all_fields_of_logs_are_listed() -> None:
+    """What a line of the log names has one name everywhere, and operations.md says what it means."""
+    page = (DOCS / "operations.md").read_text()
+    listed = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", page.split("## Logs")[1], re.MULTILINE))))
+    for path in (*ROOT.glob("broker/**/*.py"), *ROOT.glob("frontends/**/*.py")):
+        for call in ast.walk(ast.parse(path.read_text())):
+            match call:
+                case ast.Call(ast.Attribute(ast.Name("log" | "_log"), "info" | "warning" | "error" | "exception")):
+                    named = {word.arg for word in call.keywords if word.arg}
+                    assert named <= listed | _OF_STREAMS, (path.name, named - listed)
 
 
 def test_all_options_are_listed() -> None:

@@ -95,4 +95,11 @@
 {{- if not $v.test.existingSecret.name }}{{ fail "test.existingSecret.name is not set: name the Secret that has the password of test.jid" }}{{ end -}}
 {{- if not $v.test.server }}{{ fail "test.server is not set: write HOST:PORT, where clients connect to the XMPP server" }}{{ end -}}
 {{- end -}}
+{{- if $v.rest.enabled -}}
+{{- if and $v.rest.passwords $v.rest.existingSecret.name -}}
+{{- fail "rest.passwords and rest.existingSecret.name are both set: keep one of them" -}}
+{{- else if not (or $v.rest.passwords $v.rest.existingSecret.name $v.settings.http_jwt_keys $v.settings.http_anonymous) -}}
+{{- fail "rest.enabled is true and nobody may ask: set rest.passwords or rest.existingSecret.name, or settings.http_jwt_keys" -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}

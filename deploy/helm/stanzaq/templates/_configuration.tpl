@@ -35,4 +35,7 @@ redis-url: {{ include "stanzaq.redisUrl" . | b64enc }}
 {{- if and .Values.xmpp.enabled .Values.xmpp.secret }}
 xmpp-secret: {{ .Values.xmpp.secret | b64enc }}
 {{- end }}
+{{- if and .Values.rest.enabled .Values.rest.passwords }}
+http-passwords: {{ .Values.rest.passwords | b64enc }}
+{{- end }}
 {{- end -}}

@@ -68,7 +68,7 @@ checkov.io/skip2: CKV_K8S_43=the digest is known to who builds or mirrors the im
         path: {{ index . 2 }}
 {{- end -}}
 
-{{/* Takes (list $ xmpp): whether the pod is to have the component's secret too. */}}
+{{/* Takes (list $ xmpp http): whether the pod is to have the component's secret too, and the passwords of HTTP. */}}
 {{- define "stanzaq.volumes" -}}
 {{- $root := index . 0 -}}
 - name: secrets
@@ -78,6 +78,9 @@ checkov.io/skip2: CKV_K8S_43=the digest is known to who builds or mirrors the im
       {{- include "stanzaq.secretFile" (list $root $root.Values.redis "redis-url") | nindent 6 }}
       {{- if index . 1 }}
       {{- include "stanzaq.secretFile" (list $root $root.Values.xmpp "xmpp-secret") | nindent 6 }}
+      {{- end }}
+      {{- if index . 2 }}
+      {{- include "stanzaq.secretFile" (list $root $root.Values.rest "http-passwords") | nindent 6 }}
       {{- end }}
 {{- with $root.Values.redis.tls.existingSecret }}
 - name: redis-tls
@@ -92,6 +95,7 @@ checkov.io/skip2: CKV_K8S_43=the digest is known to who builds or mirrors the im
 {{- $door := index . 1 -}}
 {{- $values := index $root.Values $door -}}
 {{- $preStop := 3 -}}
+{{- $passwords := and (eq $door "rest") (or $values.passwords $values.existingSecret.name) -}}
 metadata:
   labels:
     {{- include "stanzaq.labels" . | nindent 4 }}
@@ -134,6 +138,9 @@ spec:
         {{- end }}
         {{- if eq $door "rest" }}
         - {name: STANZAQ_HTTP_BIND, value: "0.0.0.0:8080"}
+        {{- if $passwords }}
+        - {name: STANZAQ_HTTP_PASSWORDS_FILE, value: /etc/stanzaq/secrets/http-passwords}
+        {{- end }}
         {{- else if eq $door "amqp" }}
         - {name: STANZAQ_AMQP_BIND, value: "0.0.0.0:5672"}
         {{- end }}
@@ -176,5 +183,5 @@ spec:
       volumeMounts:
         {{- include "stanzaq.mounts" $root | nindent 8 }}
   volumes:
-    {{- include "stanzaq.volumes" (list $root $root.Values.xmpp.enabled) | nindent 4 }}
+    {{- include "stanzaq.volumes" (list $root $root.Values.xmpp.enabled $passwords) | nindent 4 }}
 {{- end -}}

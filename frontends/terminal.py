@@ -1,0 +1,43 @@
+"""What all commands share of a terminal: settings read, or told what is wrong with them; refusals; texts safe to print.
+
+Must not know any command.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Final, NoReturn, TypeVar
+
+import typer
+from rich.console import Console
+from rich.panel import Panel
+from rich.text import Text
+
+from broker.settings import RedisSettings, SettingsError
+
+UNUSABLE: Final = 2
+"""The exit code of what was asked wrongly."""
+
+Config = Annotated[Path | None, typer.Option(help="TOML file with settings; the environment wins over it.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line.")]
+
+_Settings = TypeVar("_Settings", bound=RedisSettings)
+
+
+def settings(config: Path | None, read: Callable[[Path | None], _Settings]) -> _Settings:
+    """Read settings; with wrong ones, say what is wrong and exit."""
+    try:
+        return read(config)
+    except SettingsError as fault:
+        refuse("The settings cannot be used", *fault.problems)
+
+
+def refuse(title: str, *lines: str) -> NoReturn:
+    """Print what is wrong as one block, and exit."""
+    # Text, not markup: a setting's value may hold square brackets.
+    Console(stderr=True).print(Panel(Text("\n".join(lines)), title=title, title_align="left", border_style="red"))
+    raise typer.Exit(UNUSABLE)
+
+
+def safe(text: str) -> str:
+    """Give a text that a sender chose so that it changes nothing of the terminal, and stays on its line."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
