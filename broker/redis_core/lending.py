@@ -61,7 +61,7 @@ class Lending:
         ask: Ask,
         submit: Callable[[Any], None],
         board: Board,
-        background: Callable[[Coroutine[Any, Any, Any]], None],
+        background: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
     ) -> None:
         """Ask partitions by `ask`, the whole node by `submit`."""
         self._node = node
@@ -119,7 +119,7 @@ class Lending:
             since = known.since if known and known.locked == locked else time.monotonic()
             self._wanting[number] = Need(locked, since, wanted)
         if bool(wanted) != bool(known):
-            self._background(self._tell({number: locked if wanted else ""}))
+            self._background(partial(self._tell, {number: locked if wanted else ""}))
         if (wanted and not known) or (spare and self._wanting):
             self._search()
 
@@ -127,7 +127,7 @@ class Lending:
         """Look around, in the rhythm of the pulse: who is in need, and whether there is anything for them."""
         if self._stirred or self._wanting:
             self._stirred = False
-            self._background(self._tell({number: need.locked for number, need in self._wanting.items()}))
+            self._background(partial(self._tell, {number: need.locked for number, need in self._wanting.items()}))
         if self._wanting:
             # What others have freed is not heard of here. All partitions at once would be too many to ask with each breath.
             self._barren.difference_update(next(self._doubts) % self._partitions for _ in range(DOUBTED))
@@ -175,7 +175,7 @@ class Lending:
     def _search(self) -> None:
         if not self._searching:
             self._searching = True
-            self._background(self._searched())
+            self._background(self._searched)
 
     async def _searched(self) -> None:
         """Ask for free credit once, for all that are in need: those first that seem to have some, in ever larger waves."""

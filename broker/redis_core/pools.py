@@ -67,7 +67,11 @@ class Pool:
     """The partitions below one collection."""
 
     def __init__(
-        self, known: Known, tree: Tree, gates: Gates, background: Callable[[Coroutine[Any, Any, Any]], None]
+        self,
+        known: Known,
+        tree: Tree,
+        gates: Gates,
+        background: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
     ) -> None:
         """Know nothing yet; what is below the node is read from `tree`."""
         self._known = known
@@ -185,10 +189,10 @@ class Pool:
         """Take what a script of a leaf says of the pool `text`, which may be of an earlier life of the collection."""
         if time.monotonic() - self._looked > LOOK_SECONDS:
             self._looked = time.monotonic()
-            self._background(self._look())
+            self._background(self._look)
         number = self._numbers.get(partition) if text == self._text else None
         if number is None:
-            self._background(self._hear_of(text, partition, report))
+            self._background(partial(self._hear_of, text, partition, report))
         else:
             self._gates(self._known.node).lending.learned(number, self.size, _translated(text, report))
 

@@ -53,7 +53,7 @@ def understood(texts: Iterable[bytes]) -> Iterator[Notice]:
 class Proxy:
     """Stands in for a door where there is none."""
 
-    def __init__(self, server: Server, background: Callable[[Coroutine[Any, Any, Any]], None]) -> None:
+    def __init__(self, server: Server, background: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None]) -> None:
         """Leave word by `server`, on tasks that `background` runs."""
         self._server = server
         self._background = background
@@ -86,7 +86,7 @@ class Proxy:
     def _soon(self) -> None:
         # What comes in one turn of the loop goes together.
         if not (self._due or self._notices):
-            self._background(self._leave())
+            self._background(self._leave)
 
     async def _leave(self) -> None:
         due, notices = self._due, self._notices

@@ -53,7 +53,7 @@ class Lanes(Protocol):
     def notify(self, notice: Notice) -> None:
         """Hand a notice to the door."""
 
-    def background(self, work: Coroutine[Any, Any, Any]) -> None:
+    def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run something that nobody waits for."""
 
 
@@ -81,12 +81,12 @@ class Rounds:
         for notice in proxy.understood(visits.notices):
             self._core.notify(notice)
         if visits.blind:
-            self._core.background(self.visit_all())
+            self._core.background(self.visit_all)
         for frontend in visits.lapsed:
             if frontend != self._core.frontend and frontend not in self._rescuing:
                 self._rescuing.add(frontend)
                 log.warning("frontend lapsed", frontend=frontend)
-                self._core.background(self._rescue(frontend))
+                self._core.background(partial(self._rescue, frontend))
         for lane in self._core.lanes():
             if (lane.doubtful or lane.unmarked) and lane.quiet:
                 lane.mark()
@@ -95,7 +95,7 @@ class Rounds:
         self._turns += 1
         if self._turns % LOOK_EVERY == 0:
             await self._look_in_passing()
-            self._core.background(self._finish())
+            self._core.background(self._finish)
 
     def _visit(self, partition: Partition, reply: Callable[[Outcome], None]) -> None:
         self._core.routes(partition.node).submit(Expire(partition.node, partition.number), reply)
@@ -114,13 +114,13 @@ class Rounds:
         for partition in self._next[:1]:
             self._visit(partition, ignored)
             if partition.number == 0:
-                self._core.background(self._core.owners.settle(partition.node))
-                self._core.background(self._core.routes(partition.node).recount_pool())
+                self._core.background(partial(self._core.owners.settle, partition.node))
+                self._core.background(self._core.routes(partition.node).recount_pool)
                 # What an owner has approved and a frontend that died has not made.
-                self._core.background(self._core.approvals.settle(partition.node))
+                self._core.background(partial(self._core.approvals.settle, partition.node))
             if partition.number == BANK + 1:
                 # Credit that a crash has lost between two partitions, or that a failover has brought back, is counted anew.
-                self._core.background(self._core.routes(partition.node).recount())
+                self._core.background(self._core.routes(partition.node).recount)
         del self._next[:1]
 
     async def visit_all(self) -> None:

@@ -48,7 +48,8 @@ _ELSEWHERE = (Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN, Problem.LOCKED_BY_ANOTH
 
 Reply = Callable[[Any], None]
 
-Background = Callable[[Coroutine[Any, Any, Any]], None]
+# Coroutine functions, not coroutines: one whose task is cancelled before it begins was never made.
+Background = Callable[[Callable[[], Coroutine[Any, Any, Any]]], None]
 
 
 class MakeLane(Protocol):
@@ -191,7 +192,7 @@ class Routes:
         if isinstance(command, Partitions):
             self._everywhere(command, reply, partitions)
         elif isinstance(command, Subscribe) and record is not None and streams.reads(command, record):
-            self._background(self._answered(self._followed(command), reply))
+            self._background(partial(self._answered, partial(self._followed, command), reply))
         else:
             where = place(command, partitions)
             if where is not Place.NOWHERE:
@@ -212,13 +213,13 @@ class Routes:
         elif isinstance(command, Subscribe | Adjust | Recount):
             self._seat(command, reply, partitions)
         elif isinstance(command, Unsubscribe | Leave) and (partitions > 1 or self._collects):
-            self._background(self._answered(self._left(command, partitions), reply))
+            self._background(partial(self._answered, partial(self._left, command, partitions), reply))
         else:
             self._everywhere(command, reply, partitions)
 
     def _seat(self, command: Subscribe | Adjust | Recount, reply: Reply, partitions: int) -> None:
         if partitions > 1 or self._collects:
-            self._background(self._answered(self._seated(command, partitions), reply))
+            self._background(partial(self._answered, partial(self._seated, command, partitions), reply))
             return
 
         def told(outcome: Outcome) -> None:
@@ -278,10 +279,10 @@ class Routes:
         record = await self.known.renew()
         return GONE if record is None else await self._seats.follow(command, record.config.partitions)
 
-    async def _answered(self, work: Awaitable[Outcome], reply: Reply) -> None:
+    async def _answered(self, work: Callable[[], Awaitable[Outcome]], reply: Reply) -> None:
         outcome: Outcome = FAILED
         try:
-            outcome = await work
+            outcome = await work()
         finally:
             reply(outcome)
 

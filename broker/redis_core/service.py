@@ -91,7 +91,7 @@ class RedisCore:
 
         asked: Any = command
         if work := self._works.of.get(type(asked)):
-            self._spawn(work(asked), answer)
+            self._spawn(partial(work, asked), answer)
         else:
             node = asked.partition.node if isinstance(asked, Bounce | Confirm) else asked.node
             self.routes(node).submit(asked, answer)
@@ -112,7 +112,7 @@ class RedisCore:
                 break
             await asyncio.sleep(_START_PAUSE_SECONDS)
         self._running = [asyncio.create_task(self._pulse.run(self._rounds.act))]
-        self.background(self._rounds.visit_all())
+        self.background(self._rounds.visit_all)
 
     def link(self, up: bool) -> None:  # noqa: FBT001  (an event with two values)
         """Hear that the door's stream is up or down: a frontend that cannot send must not look alive."""
@@ -185,7 +185,7 @@ class RedisCore:
         """Hand a notice to the door; what an owner has lost is for others to have."""
         self._outlet.notify(notice)
         if isinstance(notice, OwnershipLost):
-            self.background(self.owners.lost(notice))
+            self.background(partial(self.owners.lost, notice))
 
     def congested(self) -> bool:
         """Tell whether the door has more to write than it should."""
@@ -205,14 +205,14 @@ class RedisCore:
 
     def lapsed(self, node: str, jid: Jid) -> None:
         """End a subscription whose lease is over."""
-        self.background(self._works.attendance.lapse(Seat(node, jid)))
+        self.background(partial(self._works.attendance.lapse, Seat(node, jid)))
 
     def hand_over(self, record: NodeRecord, partition: int, letter: list[Any]) -> None:
         """Bring a dead letter to its node, unless it is on its way already."""
         name = (record.name, partition, letter[0])
         if name not in self._carrying:
             self._carrying.add(name)
-            self.background(self._carry(name, record, partition, letter))
+            self.background(partial(self._carry, name, record, partition, letter))
 
     # Small change.
 
@@ -258,7 +258,7 @@ class RedisCore:
     def _changed(self, node: str) -> None:
         self._forget(node)
         # It may have more partitions now, or members who are not admitted any more.
-        self.background(self.owners.settle(node))
+        self.background(partial(self.owners.settle, node))
 
     def _forget(self, node: str) -> None:
         if node in self._routes:
@@ -269,12 +269,14 @@ class RedisCore:
         await routes.known.read()
         await routes.recount()
 
-    def _spawn(self, work: Coroutine[Any, Any, Result], answer: Callable[[Result], None]) -> None:
-        self.background(self._answered(work, answer))
+    def _spawn(self, work: Callable[[], Coroutine[Any, Any, Result]], answer: Callable[[Result], None]) -> None:
+        self.background(partial(self._answered, work, answer))
 
-    async def _answered(self, work: Coroutine[Any, Any, Result], answer: Callable[[Result], None]) -> None:
+    async def _answered(
+        self, work: Callable[[], Coroutine[Any, Any, Result]], answer: Callable[[Result], None]
+    ) -> None:
         try:
-            result = await work
+            result = await work()
         except CoreUnavailable as error:
             result = Refused(error.problem, str(error))
         except Exception:
@@ -282,15 +284,15 @@ class RedisCore:
             result = FAILED
         answer(result)
 
-    def background(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run something that nobody waits for; what goes wrong is logged."""
+    def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Run something that nobody waits for; what goes wrong is logged. A core that stops may never begin it."""
         task = asyncio.get_running_loop().create_task(self._guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guarded(self, work: Coroutine[Any, Any, Any]) -> None:
+    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         try:
-            await work
+            await work()
         except CoreUnavailable as error:
             log.warning("background work put off", error=str(error))
         except Exception:

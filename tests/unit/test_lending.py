@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -43,9 +43,9 @@ class Partitions:
         """Know of nobody else in need."""
         return []
 
-    def background(self, work: Coroutine[Any, Any, Any]) -> None:
+    def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Begin it at once."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work())
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
