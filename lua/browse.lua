@@ -2,7 +2,7 @@
 -- Look at items without touching them: those named by rows, or the first `limit` in order after the place `after`, or with
 -- `backwards` the last ones before `before`; cut at `max_bytes` of payload. Answers how many items there are, how far it has
 -- looked if not to the end, and the items in order.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines history handover heads keyed blocked
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines history handover heads keyed blocked selectors passed
 -- ARGV: now revision number limit max_bytes after before backwards | item
 -- RETURNS: ok stale gone deleted
 -- WRITES:

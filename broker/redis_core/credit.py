@@ -29,6 +29,7 @@ class Sit:
     born: str
     forgive: bool = False
     scope: Scope | None = None
+    selector: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Join:
     forgive: bool
     pool: str
     incarnation: str
+    selector: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,8 @@ class Settle:
 class Withdraw:
     """Take free credit out of a partition: of anyone when `subid` is empty; with `recall` what is in use ends with its locks.
 
-    With a `pool` it is of those who come through that collection.
+    With a `pool` it is of those who come through that collection. With `whom` it is of the subids named, where `*` is all who
+    take whatever comes.
     """
 
     node: str
@@ -78,6 +81,7 @@ class Withdraw:
     recall: bool = False
     pool: str = ""
     incarnation: str = ""
+    whom: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

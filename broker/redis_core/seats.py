@@ -106,7 +106,7 @@ class Seats:
 
     async def _count(self, node: str, begun: Begun, others: Sequence[int]) -> Outcome:
         seat = begun.subscribed
-        sit = Sit(node, seat.subid, seat.jid, seat.qos, begun.born, scope=seat.scope)
+        sit = Sit(node, seat.subid, seat.jid, seat.qos, begun.born, scope=seat.scope, selector=seat.selector)
         sits = await self._all(others, [sit] * len(others))
         for outcome in sits:
             if isinstance(outcome, Refused):

@@ -18,13 +18,20 @@ FRAGMENTS = {path.stem: fragment(FOLDER, path.stem) for path in sorted((FOLDER /
 OPERATION_LINES = 80
 FRAGMENT_LINES = {
     "intake": 100,
-    "dispatch": 82,
+    "dispatch": 92,
     "judge": 70,
     "ending": 76,
-    "waiting": 65,
-    "items": 70,
-    "partition": 65,
-    "standing": 70,
+    "items": 72,
+    "partition": 66,
+    "waiting": 79,
+    "selection": 68,
+    "matching": 82,
+    "passed": 70,
+    "allotments": 74,
+    "selectors": 74,
+    "compare": 65,
+    "program": 74,
+    "standing": 71,
 }
 """Longest bodies: 60 lines, but for what is one thought and would be torn."""
 
