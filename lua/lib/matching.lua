@@ -63,14 +63,14 @@ function matching.load()
       for _, subid in ipairs(selectors.all()) do
         if redis.call('ZSCORE', key.turns, subid) then
           fed = fed + 1
-        elseif selection.next(subid) then
+        elseif selection.finds(subid) then
           matching.whom[#matching.whom + 1] = {subid, pools.of(subid) or ''}
         else
           lacking = true
         end
       end
       local others = redis.call('HLEN', key.subscribers) > #selectors.all() and redis.call('ZCARD', key.turns) == fed
-      if others and selection.next('') then
+      if others and passed.after('', '', 1)[1] then
         for pool in string.gmatch('- ' .. (partition.pools or ''), '(%S+) %d*') do
           matching.whom[#matching.whom + 1] = {'*', pool == '-' and '' or pool}
         end

@@ -1,6 +1,6 @@
 -- Items that dispatch has passed over, for nobody with credit selects them: members `subid position` of one score, so in the
 -- order of their texts. Each item stands here once with an empty subid; and again for a subscriber who selects it though its
--- mark is beyond it, because the item came back.
+-- mark is beyond it, because the item came back, or was found while there was no credit.
 -- NEEDS: passed selectors meta
 --- @include partition positions selectors
 -- So many of these for a subscriber, and what was passed over is examined for it anew.
@@ -22,18 +22,23 @@ function passed.after(subid, mark, count)
   return found
 end
 
+-- There is something for a subscriber before its mark.
+function passed.note(subid, position)
+  redis.call('ZADD', key.passed, 0, passed.member(subid, position))
+end
+
 local function forget(subid)
   redis.call('ZREMRANGEBYLEX', key.passed, '[' .. subid .. ' ', '(' .. subid .. '!')
 end
 
 -- Who has examined what comes after an item that came back has to be told of it.
 function passed.put(entry)
-  redis.call('ZADD', key.passed, 0, passed.member('', entry.position))
+  passed.note('', entry.position)
   local padded = positions.padded(entry.position)
   for _, subid in ipairs(selectors.all()) do
     local selector = selectors.get(subid)
     if selector.mark >= padded and selectors.selects(selector, entry) then
-      redis.call('ZADD', key.passed, 0, passed.member(subid, entry.position))
+      passed.note(subid, entry.position)
       if redis.call('ZLEXCOUNT', key.passed, '[' .. subid .. ' ', '(' .. subid .. '!') > passed.MOST then
         forget(subid)
         selectors.mark(subid, selector, '')

@@ -65,4 +65,15 @@ function selection.load()
     until entry or not place
     return entry or selector and search(subid, selector) or nil
   end
+
+  -- Whether anything is there for one who selects. It is noted, so that the next script need not examine it again.
+  function selection.finds(subid)
+    if passed.after(subid, '', 1)[1] then return true end
+    local selector = selectors.get(subid)
+    local entry = search(subid, selector)
+    if not entry then return false end
+    passed.note(subid, entry.position)
+    selectors.mark(subid, selector, positions.padded(entry.position))
+    return true
+  end
 end

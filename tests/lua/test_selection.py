@@ -428,3 +428,17 @@ def test_says_whose_credit_is_wanted(parts: tuple[Queue, Queue, Queue]) -> None:
     one.unsubscribe(ANY)
     answer = one.publish("g2", body=packed(color="green"))
     assert (answer.more, answer.lending[0], len(answer.lending)) == (0, 0, 7), "nobody there selects it"
+
+
+def test_many_without_credit(parts: tuple[Queue, Queue, Queue]) -> None:
+    """However many wait for credit, and whatever they select by, a partition finds out once and is done."""
+    _, one, _ = parts
+    long = " OR ".join(["color = 'blue'"] + ["color = 'never'"] * 14)
+    for number in range(100):
+        assert one.sit(f"w{number}@x/a", "1", selector=long) == ["ok", 0, 0]
+    for number in range(30):
+        one.publish(f"b{number}", body=packed(color="blue"), frontend="")
+    assert rest(one, one.expire()) == []
+    answer = one.expire()
+    assert answer.more == 0 and len(answer.lending[7]) == 100
+    assert one.deposit("w99@x/a", "1", 2).given == [("w99@x/a", "b0"), ("w99@x/a", "b1")]
