@@ -41,21 +41,23 @@ class Reserved:
 class Retracted:
     """The item is gone; `holder` is whom to notify (Q20), None when nobody held it; `replayed` when it was gone before (Q27).
 
-    With a `collection` it was held through that.
+    With a `collection` it was held through that, with a `subid` by that one of several subscriptions.
     """
 
     holder: Jid | None
     replayed: bool = False
     collection: str = ""
+    subid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Unlocked:
-    """The lock is ended; `holder` is whom to notify (Q29). With a `collection` it was one through that."""
+    """The lock is ended; `holder` is whom to notify (Q29); what it was held through is as in `Retracted`."""
 
     holder: Jid
     replayed: bool = False
     collection: str = ""
+    subid: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,9 @@ from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable
 from broker.model.qos import Stage
 from broker.model.results import Refused, Result
+from broker.model.subscriptions import State, Subscription
 from broker.redis_core.deadletters import DeadLetters
-from broker.redis_core.directory import Directory, Seat
+from broker.redis_core.directory import Directory
 from broker.redis_core.internal import FAILED, LaneCommand, Outcome, fulfil
 from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
@@ -203,9 +204,9 @@ class RedisCore:
         """Count for the metrics."""
         self.metrics.count(what, amount)
 
-    def lapsed(self, node: str, jid: Jid) -> None:
+    def lapsed(self, node: str, jid: Jid, subid: str) -> None:
         """End a subscription whose lease is over."""
-        self.background(partial(self._works.attendance.lapse, Seat(node, jid)))
+        self.background(partial(self._works.attendance.lapse, Subscription(node, jid, subid, State.NONE)))
 
     def hand_over(self, record: NodeRecord, partition: int, letter: list[Any]) -> None:
         """Bring a dead letter to its node, unless it is on its way already."""

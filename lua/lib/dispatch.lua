@@ -24,7 +24,7 @@ local function lock(entry, subscriber, deliveries)
   writes.add('ZADD', key.deadlines, schedule.begin(position, subscriber.qos), position)
   writes.add('ZADD', key.held, subscriber.subid, position)
   deliveries[#deliveries + 1] = {subscriber.jid, position, item, token, attempt, partition.deadline, entry.by, entry.body,
-    token, subscriber.qos, entry.key, subscriber.pool}
+    token, subscriber.qos, entry.key, subscriber.pool or partition.multi and '' or nil, partition.multi and subscriber.subid or nil}
   subscriber.held, subscriber.served = subscriber.held + 1, text
 end
 
