@@ -173,7 +173,8 @@ def _browse(iq: Iq, pubsub: Element) -> Browse:
     if page.index is not None:
         raise MalformedRequest(Problem.UNSUPPORTED, "items have no numbers: page by after and before")
     after, before = _place(page.after), _place(page.before)
-    return Browse(node, iq.sender, names, page.most, after, before, page.before is not None)
+    back = page.before is not None
+    return Browse(node, iq.sender, names, page.most, after, before, back, attributes.subid(items))
 
 
 def _place(text: str | None) -> Place | None:
