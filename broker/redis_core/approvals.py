@@ -129,7 +129,9 @@ class Approvals:
         after = await self._lists.states(record, [change.jid for change in command.changes])
         failed: list[Subscription] = []
         for change, those in meant.items():
-            now = _meant(change, after[change.jid]) or (Subscription(command.node, change.jid, change.subid, State.NONE),)
+            now = _meant(change, after[change.jid]) or (
+                Subscription(command.node, change.jid, change.subid, State.NONE),
+            )
             kept = [each for each in now if each.state.value != change.state]
             failed += kept if those else after[change.jid]
         return Managed(tuple(failed))

@@ -210,7 +210,7 @@ async def test_bounds(make_core: MakeCore, node: str) -> None:
     assert await problem(core, Subscribe(node, W1, W1, 1)) is Problem.TOO_MANY_SUBSCRIPTIONS
     assert await names(core, node) == sorted(family(W1))
     for alone in ({"group": "g"}, {"partitions": (0,)}, {"start": "@earliest"}):
-        assert await problem(core, Subscribe(node, W2, W2, 1, **alone)) is Problem.OPTIONS_INVALID  # type: ignore[arg-type]
+        assert await problem(core, Subscribe(node, W2, W2, 1, **alone)) is Problem.OPTIONS_INVALID
     log = {**SEVERAL, "pubsub#queueing": ("0",)}
     assert await problem(core, Declare(f"{node}-log", ALICE, log)) is Problem.NOT_ACCEPTABLE
     # Switched off, it leaves to everybody what there is; a subscribe finds the first of them.

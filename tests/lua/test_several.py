@@ -1,7 +1,5 @@
 """Several subscriptions of one JID in one partition."""
 
-from typing import Any
-
 from broker.redis_core.calls.call import MOST_OF_ONE, below, family, subid, subids
 from tests.lua.driver import T0, Answer, Queue
 from tests.lua.worded import W1, W2
@@ -10,9 +8,9 @@ FIRST, SECOND, THIRD, *_ = family(W1)
 POOL = "4000000001:all@life"
 
 
-def again(queue: Queue, credit: int = 1, jid: str = W1, **more: Any) -> str:
+def again(queue: Queue, credit: int = 1, jid: str = W1, *, lease: int = 0) -> str:
     """Let a JID have one more; gives its name."""
-    return str(queue.subscribe(jid, credit, several="1", **more).rows[0][6])
+    return str(queue.subscribe(jid, credit, several="1", lease=lease).rows[0][6])
 
 
 def given(answer: Answer) -> list[tuple[str, str]]:
@@ -26,7 +24,7 @@ def leave(queue: Queue, named: str = "") -> Answer:
 
 
 def test_names(queue: Queue) -> None:
-    """P11, P12: each gets the first name that is free, 32 at most; another JID's differ; without a second nothing is said of names."""
+    """P11, P12: each gets the first name that is free, 32 at most; without a second nothing is said of names."""
     queue.publish("a")
     assert queue.subscribe(W1, 1, several="1").deliveries[0].subid == ""
     assert again(queue) == SECOND
@@ -47,7 +45,9 @@ def test_which_is_meant(queue: Queue) -> None:
     for expected in (["not-subscribed"] * 2, ["ok", "subid-invalid"], ["subid-required", "ok"]):
         rows = queue.run("options", {**asked, "named": ""}, {**asked, "named": SECOND})
         assert rows.words == expected
-        assert [queue.subscribe(W1, 1, must="1", named=named).words for named in ("", SECOND)] == [[word] for word in expected]
+        assert [queue.subscribe(W1, 1, must="1", named=named).words for named in ("", SECOND)] == [
+            [word] for word in expected
+        ]
         again(queue)
     assert leave(queue).words == ["subid-required"]
     assert leave(queue, family(W1)[9]).words == ["subid-invalid"]

@@ -55,7 +55,9 @@ def _row(command: Subscribe | Adjust, record: NodeRecord) -> Values:
         "scope": _scope(command, record),
         "lease": "" if command.until_ms is None else command.until_ms,
         "named": command.subid if isinstance(command, Adjust) else "",
-        "several": "1" if isinstance(command, Subscribe) and record.config.multi_subscribe and not command.again else "",
+        "several": "1"
+        if isinstance(command, Subscribe) and record.config.multi_subscribe and not command.again
+        else "",
     }
 
 

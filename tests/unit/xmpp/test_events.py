@@ -221,7 +221,7 @@ def test_through_a_collection() -> None:
 
 
 def test_which_of_several() -> None:
-    """P12, XEP-0060 §6.1.6: where a JID may have several, what is sent names the subscription in a header, deliveries and ends."""
+    """P12, XEP-0060 §6.1.6: where a JID may have several, deliveries and the ends of locks name theirs in a header."""
     events, header = _events(), f"{{{ns.SHIM}}}headers/{{{ns.SHIM}}}header"
     retract, unlock = Retract("jobs", _WORKER, "a"), Unlock("jobs", _WORKER, "a")
     for message in (
