@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from broker.model.options import MAX_PARTITIONS
-from broker.settings import load, load_command, load_redis, load_rest
+from broker.settings import Settings, load, load_command, load_redis, load_rest
 from frontends.admin import item, node
 from frontends.servers.process import ServerError
 from frontends.terminal import Config, Json, refuse, settings
@@ -45,6 +45,7 @@ def serve_xmpp(
     Example: STANZAQ_XMPP_DOMAIN=queue.example.org STANZAQ_XMPP_SECRET_FILE=secret stanzaq serve xmpp
     """
     given = settings(config, load)
+    _traceable(given)
     if check:
         Console().print("the settings are in order")
         return
@@ -66,6 +67,7 @@ def serve_rest(
     given = settings(config, load_rest)
     if find_spec("starlette") is None:
         refuse("The RESTful door cannot be served", "starlette is missing: pip install 'stanzaq[rest]'")
+    _traceable(given)
     if check:
         Console().print("the settings are in order")
         return
@@ -256,6 +258,15 @@ def version() -> None:
     Example: stanzaq version
     """
     Console().print(installed_version("stanzaq"), highlight=False)
+
+
+def _traceable(given: Settings) -> None:
+    """Refuse to make traces without the extra `otel`, which not everybody has."""
+    if given.traces:
+        try:
+            from frontends import tracing  # noqa: F401, PLC0415
+        except ModuleNotFoundError as fault:
+            refuse("Traces cannot be made", f"{fault.name} is missing: pip install 'stanzaq[otel]'")
 
 
 def _run(serve: Callable[[], None]) -> None:
