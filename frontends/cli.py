@@ -264,7 +264,7 @@ def _traceable(given: Settings) -> None:
     """Refuse to make traces without the extra `otel`, which not everybody has."""
     if given.traces:
         try:
-            from frontends import tracing  # noqa: F401, PLC0415
+            import frontends.tracing  # noqa: F401, PLC0415
         except ModuleNotFoundError as fault:
             refuse("Traces cannot be made", f"{fault.name} is missing: pip install 'stanzaq[otel]'")
 

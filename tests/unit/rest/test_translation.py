@@ -4,7 +4,8 @@ import pytest
 
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
-from frontends.rest import errors, media, payloads, rates, views
+from frontends.rest import errors, media, paths, payloads, rates, requests, views
+from frontends.rest.asked import Asked
 from frontends.rest.errors import Fault
 from frontends.rest.views import Child
 
@@ -104,3 +105,11 @@ def test_deep_xml_stays_apart() -> None:
     assert payloads.stands_alone(payloads.packed(deep[: 17 * 9] + b"</a>" * 9, "application/xml", {}))
     billion = b"<!DOCTYPE a [<!ENTITY b 'bbbb'>]><a xmlns='urn:x'>&b;</a>"
     assert not payloads.stands_alone(payloads.packed(billion, "application/xml", {}))
+
+
+def test_traces() -> None:
+    """Issue 8: a message belongs to the trace of its request; of a request without one, or with nonsense, to none."""
+    parent = f"00-{'1' * 32}-{'2' * 16}-01"
+    for given, found in (({"traceparent": parent}, {"traceparent": parent}), ({"traceparent": "x"}, {}), ({}, {})):
+        asked = Asked(paths.Place(paths.QUEUE, "jobs"), ALICE, {}, given, b"x")
+        assert dict(payloads.opened(requests.publish(asked, None).envelope).headers) == found
