@@ -47,12 +47,16 @@ class Unfit(Exception):  # noqa: N818  (what Redis is)
     """Redis would lose what the queue holds: one sentence for each master that would."""
 
 
+class Disconnected(Exception):  # noqa: N818  (what a frontend is)
+    """An administrator wanted the frontend to end: it has drained, and should be started anew."""
+
+
 class Occupied(Exception):  # noqa: N818  (what an address is)
     """An address to listen on cannot be had."""
 
 
 def serve_xmpp(settings: Settings) -> None:
-    """Run the XMPP door until SIGTERM or SIGINT; raises Unfit."""
+    """Run the XMPP door until SIGTERM or SIGINT; raises Unfit and Disconnected."""
     _run(settings, _serve_xmpp)
 
 
@@ -213,8 +217,10 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
                 frontend.open()
                 if settings.metrics_bind is not None:
                     watching.append(group.create_task(_measure(core)))
-                _log.info("serving", at=frontend.at)
-                await stopping.wait()
+                _log.info("serving", at=frontend.at, frontend=core.frontend)
+                await _any(stopping, core.ending)
+                if core.ending.is_set():
+                    _log.warning("disconnected by an administrator", frontend=core.frontend, subscriber=core.ended_by)
                 _log.info("draining", seconds=settings.drain_seconds)
                 await frontend.drain(settings.drain_seconds)
             await core.stop()
@@ -222,6 +228,8 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
                 task.cancel()
     if unfit:
         raise Unfit(*unfit)
+    if core.ending.is_set():
+        raise Disconnected
 
 
 async def _unfit(core: RedisCore) -> list[str]:
@@ -246,6 +254,14 @@ def _stopping() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     return stopping
+
+
+async def _any(*events: asyncio.Event) -> None:
+    """Wait for one of several events."""
+    waiting = [asyncio.create_task(each.wait()) for each in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for each in waiting:
+        each.cancel()
 
 
 async def _until(stopping: asyncio.Event, starting: asyncio.Task[None]) -> None:

@@ -298,6 +298,22 @@ class Overviewed:
     total: int
 
 
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A frontend that was heard of so long ago, or since then is `disconnected_by` somebody and not gone yet."""
+
+    name: str
+    ago_ms: int
+    disconnected_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class FrontendList:
+    """The frontends, those first that were not heard of for longest; at most 1,000."""
+
+    frontends: tuple[Heard, ...]
+
+
 Result = (
     Refused
     | Published
@@ -326,4 +342,5 @@ Result = (
     | Transferred
     | Released
     | Overviewed
+    | FrontendList
 )

@@ -26,6 +26,7 @@ class Heart:
         self.due: list[bytes] = []
         self.away = False
         self.known = 0
+        self.by = b""
 
     def arguments(self, _name: str, _keys: list[str], _fixed: dict[str, Any], rows: Any) -> Any:
         """Write down what is told."""
@@ -37,7 +38,7 @@ class Heart:
             msg = "away"
             raise CoreUnavailable(msg)
         before, self.known = self.known, self.now
-        return [b"ok", self.now, self.lapsed, self.due, b"%d" % before, []]
+        return [b"ok", self.now, self.lapsed, self.due, b"%d" % before, [], self.by]
 
 
 class Turns:
