@@ -138,6 +138,14 @@ async def test_asks_for_visits() -> None:
     assert turns.found == [Visits([JOBS], ["f2"])]
 
 
+async def test_disconnected() -> None:
+    """Issue 8: a turn that learns that this frontend is to end asks for that."""
+    turns = Turns()
+    turns.heart.by = b"admin@x"
+    await turns.turn()
+    assert turns.found[0].disconnected_by == "admin@x"
+
+
 async def test_a_visit_takes_what_was_announced_with_it() -> None:
     """Guarantee 4: whoever takes a partition off the list must announce its next time, even if it had announced a later one."""
     turns = Turns()
