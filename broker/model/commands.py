@@ -18,8 +18,9 @@ from broker.model.access import (
     SendPending,
     Subscriptions,
 )
+from broker.model.frontends import Disconnect, Frontends
 from broker.model.names import Jid, Partition
-from broker.model.oversight import Disconnect, Frontends, Overview, Release, Survey, Transfer
+from broker.model.oversight import Overview, Release, Survey, Transfer
 from broker.model.positions import Place
 from broker.model.qos import Qos, Stage
 from broker.model.reading import Commit, Partitions, Read

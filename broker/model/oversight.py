@@ -46,21 +46,6 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Frontends:
-    """List the frontends that there are."""
-
-    sender: Jid
-
-
-@dataclass(frozen=True, slots=True)
-class Disconnect:
-    """Have a frontend end: the others take over at once what it owes, and itself drains when it hears of it."""
-
-    sender: Jid
-    frontend: str
-
-
-@dataclass(frozen=True, slots=True)
 class Overview:
     """Look at nodes in bulk, in order of creation: up to `limit` from the `first` on."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from broker.model.frontends import Disconnected, FrontendList
 from broker.model.items import Listed, Lock, Owned, Seen
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
@@ -298,22 +299,6 @@ class Overviewed:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """A frontend that was heard of so long ago, or since then is `disconnected_by` somebody and not gone yet."""
-
-    name: str
-    ago_ms: int
-    disconnected_by: str
-
-
-@dataclass(frozen=True, slots=True)
-class FrontendList:
-    """The frontends, those first that were not heard of for longest; at most 1,000."""
-
-    frontends: tuple[Heard, ...]
-
-
 Result = (
     Refused
     | Published
@@ -343,4 +328,5 @@ Result = (
     | Released
     | Overviewed
     | FrontendList
+    | Disconnected
 )

@@ -1,12 +1,13 @@
 """The frontends as administrators see them, and the end of one. Must not know how a frontend ends, nor what it owes."""
 
+import re
 from typing import Final
 
 from broker import keys
+from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends, Heard
 from broker.model.names import bare
-from broker.model.oversight import Disconnect, Frontends
 from broker.model.problems import Problem
-from broker.model.results import Done, FrontendList, Heard, Refused, Result
+from broker.model.results import Refused, Result
 from broker.redis_core.server import Server, Value
 from broker.redis_core.terms import Rules
 
@@ -16,7 +17,8 @@ TOLD_MS: Final = 86_400_000
 
 _KEYS: Final = ("frontends", "disconnected")
 _FORBIDDEN: Final = Refused(Problem.FORBIDDEN, "only administrators may see frontends, or disconnect them")
-_UNKNOWN: Final = Refused(Problem.ITEM_NOT_FOUND, "there is no such frontend (any more)")
+_UNKNOWN: Final = Refused(Problem.ITEM_NOT_FOUND, "no frontend has such a name")
+_NAME: Final = re.compile(r"[0-9a-f]{8}", re.ASCII)
 
 
 class Muster:
@@ -39,11 +41,13 @@ class Muster:
         """Have one end."""
         if bare(command.sender) not in self._rules.admins:
             return _FORBIDDEN
+        if not _NAME.fullmatch(command.frontend):
+            return _UNKNOWN
         told: dict[str, Value] = {
             "frontend": command.frontend,
             "by": bare(command.sender),
             "keep_ms": TOLD_MS,
             "most": MOST_TOLD,
         }
-        code, *_ = await self._server.run(self._server.arguments("disconnect", self._names, {"now": "", **told}))
-        return Done() if code == b"ok" else _UNKNOWN
+        _code, listed = await self._server.run(self._server.arguments("disconnect", self._names, {"now": "", **told}))
+        return Disconnected(listed=bool(listed))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from broker.model import access, commands, oversight, reservations
+from broker.model import access, commands, frontends, oversight, reservations
 from broker.model import tree as tree_model
 from broker.model.commands import Command, Subscribe
 from broker.model.items import Notice
@@ -134,8 +134,8 @@ class Works:
             oversight.Survey: surveys.survey,
             oversight.Overview: surveys.overview,
             oversight.Transfer: self.transfers.transfer,
-            oversight.Frontends: muster.list,
-            oversight.Disconnect: muster.disconnect,
+            frontends.Frontends: muster.list,
+            frontends.Disconnect: muster.disconnect,
         }
 
     def _subscription(self, command: Subscribe) -> Callable[[], Awaitable[Result]]:

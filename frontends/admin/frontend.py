@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from broker.model.oversight import Disconnect, Frontends
-from broker.model.results import Done, FrontendList
+from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends
 from frontends.admin import shown
 from frontends.admin.errand import ADMINISTRATOR, asked, confirm, run, say, table, tell
 from frontends.terminal import Config, Json
@@ -38,10 +37,13 @@ def frontend_disconnect(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Have a frontend end; the others take over at once what it has not sent.
+    """Have a frontend end; the others take over at once what it has not sent, and one that hangs ends when it wakes.
 
     Example: stanzaq frontend disconnect 1edc2653 --yes
     """
     confirm(f"Disconnect the frontend {name}?", yes=yes)
-    run(config, lambda core: asked(core, Disconnect(ADMINISTRATOR, name), Done))
-    tell({"frontend": name}) if as_json else say(f"disconnected {name}")
+    done = run(config, lambda core: asked(core, Disconnect(ADMINISTRATOR, name), Disconnected))
+    if as_json:
+        tell({"frontend": name, "listed": done.listed})
+    else:
+        say(f"disconnected {name}" if done.listed else f"{name} was not in the list (any more); if it lives, it ends")

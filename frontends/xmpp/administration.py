@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from broker.model.commands import Configure
+from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends, Heard
 from broker.model.options import NodeState
-from broker.model.oversight import Disconnect, Frontends, Overview, Release
-from broker.model.results import Done, FrontendList, Heard, Overviewed, Released, Summary
+from broker.model.oversight import Overview, Release
+from broker.model.results import Overviewed, Released, Summary
 from frontends.xmpp import adhoc, fields, forms
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.fields import Fields
@@ -65,12 +66,12 @@ def released(question: Question, outcome: Released) -> bytes:
     return adhoc.completed(question.iq, ns.ADMIN_RELEASE, f"released {outcome.count}")
 
 
-def mustered(question: Question, outcome: FrontendList | Done) -> bytes:
+def mustered(iq: Iq, outcome: FrontendList | Disconnected) -> bytes:
     """Write the form that asks which frontend is to end, with what is known of each; or that one is told to."""
-    if isinstance(question.command, Disconnect):
-        return adhoc.completed(question.iq, ns.ADMIN_DISCONNECT, f"{question.command.frontend} is disconnected")
-    assert isinstance(outcome, FrontendList)
-    return adhoc.executing(question.iq, ns.ADMIN_DISCONNECT, _choice(outcome))
+    if isinstance(outcome, FrontendList):
+        return adhoc.executing(iq, ns.ADMIN_DISCONNECT, _choice(outcome))
+    note = "disconnected" if outcome.listed else "it was not in the list (any more); if it lives, it ends"
+    return adhoc.completed(iq, ns.ADMIN_DISCONNECT, note)
 
 
 def _choice(found: FrontendList) -> str:

@@ -33,9 +33,10 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
+from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends
 from broker.model.items import Listed, Lock
 from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.oversight import Disconnect, Frontends, Overview, Release, Transfer
+from broker.model.oversight import Overview, Release, Transfer
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.reading import Commit, Partitions, Read
@@ -47,7 +48,6 @@ from broker.model.results import (
     Described,
     Done,
     Extents,
-    FrontendList,
     Held,
     Kept,
     Listing,
@@ -175,8 +175,8 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return administration.listed(question, question.command, outcome)
         case Configure(), Done() if question.view is View.COMMAND:
             return administration.configured(question, question.command)
-        case (Frontends() | Disconnect(), FrontendList() | Done()):
-            return administration.mustered(question, outcome)
+        case (Frontends() | Disconnect(), FrontendList() | Disconnected()):
+            return administration.mustered(question.iq, outcome)
         case Release(), Released():
             return administration.released(question, outcome)
         case Transfer(), Transferred() if isinstance(question, Stride):

@@ -7,10 +7,10 @@ from typing import Final
 import pytest
 
 from broker.model.commands import Declare, Publish, Retract, Subscribe
+from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends
 from broker.model.names import Jid
-from broker.model.oversight import Disconnect, Frontends
 from broker.model.problems import Problem
-from broker.model.results import Done, FrontendList, Published, Refused, Retracted, Subscribed
+from broker.model.results import Published, Refused, Retracted, Subscribed
 from broker.redis_core import marks, pulse
 from broker.redis_core.service import RedisCore
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
@@ -53,7 +53,7 @@ async def test_disconnected(patient: None, make_core: MakeCore, store: Store, no
     if hangs:
         for task in doomed._running:
             task.cancel()
-    assert await other.ask(Disconnect(ADMIN, doomed.frontend)) == Done()
+    assert await other.ask(Disconnect(ADMIN, doomed.frontend)) == Disconnected(listed=True)
     await rescue.until(lambda: bool(rescue.deliveries))
     assert [each.token for each in rescue.deliveries] == [token]
     assert isinstance(await other.ask(Retract(node, W1, rescue.deliveries[0].item_id, token)), Retracted)
@@ -77,7 +77,7 @@ async def test_one_that_dies_on_its_way_out(quick_lapse: None, make_core: MakeCo
     for task in doomed._running:
         task.cancel()
     await doomed.ask(Declare(node, ADMIN, {}))
-    assert await doomed.ask(Disconnect(ADMIN, doomed.frontend)) == Done()
+    assert await doomed.ask(Disconnect(ADMIN, doomed.frontend)) == Disconnected(listed=True)
     # Taken over, it stands there once more; at the second time it goes.
     await _scored(store, doomed.frontend, bool)
     token = await owing(doomed, door, node)
@@ -96,7 +96,7 @@ def quick_lapse(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
 async def _scored(store: Store, frontend: str, holds: Callable[[float | None], bool]) -> None:
     """Wait until the list says so of a frontend."""
     async with store.client() as client, asyncio.timeout(5):
-        while not holds(await client.zscore("sq:{service}:frontends", frontend)):
+        while not holds(await client.zscore("sq:{service}:frontends", frontend)):  # noqa: ASYNC110  (Redis tells nobody)
             await asyncio.sleep(0.01)
 
 

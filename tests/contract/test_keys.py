@@ -21,9 +21,9 @@ from broker.model.commands import (
     Subscribe,
     Unlock,
 )
+from broker.model.frontends import Disconnect
 from broker.model.items import Envelope, NodeEvent
 from broker.model.names import Jid, Partition
-from broker.model.oversight import Disconnect
 from broker.model.qos import Qos
 from broker.model.results import Refused
 from broker.model.tree import Kind, Scope

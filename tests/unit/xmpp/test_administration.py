@@ -6,12 +6,13 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker.model.commands import Command, Configure
+from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends, Heard
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
-from broker.model.oversight import Disconnect, Frontends, Overview, Release
+from broker.model.oversight import Overview, Release
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Counted, Done, FrontendList, Heard, Overviewed, Released, Result, Summary
+from broker.model.results import Counted, Done, Overviewed, Released, Result, Summary
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import offered, replies
 from frontends.xmpp.errors import wire
@@ -163,7 +164,7 @@ def test_overview(read: Read) -> None:
         (ns.ADMIN_RESUME, {"node": "jobs"}, Done(), "jobs is running"),
         (ns.ADMIN_DRAIN, {"node": "jobs"}, Done(), "jobs is draining"),
         (ns.ADMIN_RELEASE, {"node": "jobs", "items": "a"}, Released(1), "released 1"),
-        (ns.ADMIN_DISCONNECT, {"frontend": "1edc2653"}, Done(), "1edc2653 is disconnected"),
+        (ns.ADMIN_DISCONNECT, {"frontend": "1edc2653"}, Disconnected(listed=True), "disconnected"),
     ],
 )
 def test_done(read: Read, node: str, fields: Mapping[str, str], outcome: Result, note: str) -> None:
