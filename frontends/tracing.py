@@ -66,6 +66,7 @@ class Traces:
         """Make spans by `tracer`."""
         self._tracer = tracer
         self._handed: OrderedDict[Known, Context] = OrderedDict()
+        self._core: Core | None = None
 
     def outlet(self, door: Outlet) -> Outlet:
         """Stand before a door."""
@@ -73,6 +74,7 @@ class Traces:
 
     def core(self, core: Core) -> Core:
         """Stand before the core."""
+        self._core = core
         return _TracedCore(core, self)
 
     def begun(  # noqa: PLR0913, PLR0917  (what a span is)
@@ -125,6 +127,19 @@ class Traces:
         """Give the span of a delivery that was made here; without its token nobody knows which one is meant."""
         return None if token is None else self._handed.get((node, item_id, token))
 
+    def ended(self, notice: LockEnded) -> None:
+        """Make the span of a lock that its holder did not end; where another frontend made the delivery, its item is asked for."""
+        node, item, who, since = notice.node, notice.item_id, notice.subscriber, time.time_ns()
+        known = self.known(node, item, notice.token)
+
+        def looked(outcome: Result) -> None:
+            self.settled(node, item, who, "ended", found(outcome).get(item), since).end()
+
+        if known or self._core is None:
+            self.settled(node, item, who, "ended", known, since).end()
+        else:
+            self._core.submit(Browse(node, who, (item,), 1), looked)
+
     def settled(  # noqa: PLR0913, PLR0917  (what a span is)
         self, node: str, item_id: str, who: Jid, outcome: str, parent: Context | None, since: int | None = None
     ) -> Span:
@@ -156,8 +171,7 @@ class _TracedOutlet:
         """Tell a subscriber something, perhaps that its lock was ended."""
         self._door.notify(notice)
         if isinstance(notice, LockEnded):
-            parent = self._traces.known(notice.node, notice.item_id, notice.token)
-            self._traces.settled(notice.node, notice.item_id, notice.subscriber, "ended", parent).end()
+            self._traces.ended(notice)
 
 
 class _TracedCore:
@@ -215,8 +229,7 @@ class _TracedCore:
 
     def _looked(self, sender: Jid, ready: int, outcome: Result) -> None:
         """Let so many go on; what was not found, or may not be seen, has a span without a parent."""
-        items = outcome.items if isinstance(outcome, Browsed) else ()
-        parents = {each.item_id: told(each.envelope) for each in items}
+        parents = found(outcome)
         waiting = self._behind[sender]
         for _ in range(ready):
             self._pass(waiting.popleft(), parents)
@@ -262,6 +275,11 @@ def told(envelope: bytes) -> Context:
         return _W3C.extract(codec.unpack(envelope).headers, _NOWHERE)
     except CorruptRecord:
         return _NOWHERE
+
+
+def found(outcome: Result) -> Mapping[str, Context]:
+    """Give the spans that the headers of items name which were looked at, by the items' ids."""
+    return {each.item_id: told(each.envelope) for each in outcome.items} if isinstance(outcome, Browsed) else {}
 
 
 def _linked(envelope: bytes, span: Span) -> bytes:

@@ -210,6 +210,17 @@ def test_settled_elsewhere(scene: Scene) -> None:
     assert len(scene.asked) == 1
 
 
+def test_ended_elsewhere(scene: Scene) -> None:
+    """A lock that runs out where another frontend notices it belongs to the item's trace all the same."""
+    scene.outlet.notify(LockEnded("jobs", WORKER, "i1", 7))
+    assert scene.answer(Browsed((listed("i1", record({"traceparent": PARENT})),), more=False)).item_ids == ("i1",)
+    scene.outlet.notify(LockEnded("jobs", WORKER, "i2", 8))
+    scene.answer(Refused(Problem.NODE_NOT_FOUND))
+    below, alone = scene.spans
+    assert below.parent and below.parent.trace_id == TRACE and alone.parent is None
+    assert [told(each)["stanzaq.outcome"] for each in scene.spans] == ["ended", "ended"] and len(scene.delivered) == 2
+
+
 def test_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of deliveries no more than so many are remembered, and an envelope that cannot be read is delivered all the same."""
     monkeypatch.setattr(tracing, "REMEMBERED", 2)
