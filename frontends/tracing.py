@@ -128,7 +128,7 @@ class Traces:
         return None if token is None else self._handed.get((node, item_id, token))
 
     def ended(self, notice: LockEnded) -> None:
-        """Make the span of a lock that its holder did not end; where another frontend made the delivery, its item is asked for."""
+        """Make the span of a lock that its holder did not end; the item is asked for if another frontend handed it out."""
         node, item, who, since = notice.node, notice.item_id, notice.subscriber, time.time_ns()
         known = self.known(node, item, notice.token)
 
