@@ -227,10 +227,12 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionList:
-    """Subscriptions; `more` when there are others."""
+    """Subscriptions; `more` when there are others. Of a page `index` is the number of the first one of `count`."""
 
     subscriptions: tuple[Subscription, ...]
     more: bool = False
+    index: int = 0
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

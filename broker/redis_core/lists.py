@@ -10,7 +10,8 @@ from typing import Final
 from broker import keys
 from broker.model.access import Affiliations, ListSubscribers, Subscriptions
 from broker.model.names import Jid, Partition, bare
-from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.nodes import MAX_SUBSCRIBERS, Affiliation, NodeRecord
+from broker.model.pages import Page
 from broker.model.results import AffiliationList, Refused, Result, SubscriptionList
 from broker.model.subscriptions import State, Subscription
 from broker.redis_core.calls.call import subid
@@ -78,9 +79,11 @@ class Lists:
         if refused := refusal(command, record):
             return refused
         members = await self._roster.members(record.name)
+        # What has pages has an order, and who comes first is known when all are.
+        most = SHOWN if command.page is None else MAX_SUBSCRIBERS
         jids = dict.fromkeys(member.jid for member in members.values())
         for partition in record.partitions:
-            scan, ended = "0", len(jids) > SHOWN
+            scan, ended = "0", len(jids) > most
             while not ended:
                 part = await self._ask(Subscribers(record.name, scan, partition.number))
                 if isinstance(part, Refused):
@@ -89,10 +92,8 @@ class Lists:
                     break
                 jids |= dict.fromkeys(part.jids)
                 scan = part.scan
-                ended = scan == "0" or len(jids) > SHOWN
-        shown = sorted(jids)[:SHOWN]
-        listed = tuple(_subscription(Seat(record.name, jid), State.SUBSCRIBED) for jid in shown)
-        return SubscriptionList(listed, more=len(jids) > SHOWN)
+                ended = scan == "0" or len(jids) > most
+        return _paged([_subscription(Seat(record.name, jid), State.SUBSCRIBED) for jid in jids], command.page)
 
     async def states(self, record: NodeRecord, jids: Iterable[Jid]) -> dict[Jid, State]:
         """Tell how far the subscriptions of these JIDs to a node have come."""
@@ -130,6 +131,15 @@ class Lists:
     async def _read(self, node: str) -> NodeRecord | None:
         record = await self._directory.read(node)
         return record and with_admins(record, self._admins)
+
+
+def _paged(found: Iterable[Subscription], page: Page | None) -> SubscriptionList:
+    """Give a page of subscriptions to one node, in the order of their places."""
+    by_place = {each.place: each for each in found}
+    places, wanted = sorted(by_place), page or Page(SHOWN)
+    shown = tuple(by_place[place] for place in wanted.cut(places))
+    more = len(shown) < len(places)
+    return SubscriptionList(shown, more, wanted.first(places), len(places)) if page else SubscriptionList(shown, more)
 
 
 def _subscription(seat: Seat, state: State) -> Subscription:

@@ -165,8 +165,8 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return lists.own(own, outcome)
         case Affiliations(), AffiliationList():
             return lists.standings(outcome)
-        case ListSubscribers(node), SubscriptionList(subscriptions, more):
-            return lists.subscribers(node, subscriptions, more=more)
+        case ListSubscribers(), SubscriptionList():
+            return lists.shown(question.command, outcome)
         case ListPending(), Listing(nodes):
             return authorization.choice(question.iq, nodes)
         case SendPending(), Done():
