@@ -83,7 +83,8 @@ def group_key(item: Element, hint: Element | None = None) -> str:
 
 def traced(item: Element, hint: Element | None = None) -> Mapping[str, str]:
     """Read the headers by which an item belongs to a trace of its publisher's; what is no trace is none."""
-    return trace.headers(_ours(item, hint, trace.PARENT), _ours(item, hint, trace.STATE))
+    parent = _ours(item, hint, trace.PARENT)
+    return trace.headers(parent, _ours(item, hint, trace.STATE)) if parent else {}
 
 
 def _ours(item: Element, hint: Element | None, name: str) -> str | None:
