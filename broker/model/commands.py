@@ -18,6 +18,7 @@ from broker.model.access import (
     SendPending,
     Subscriptions,
 )
+from broker.model.frontends import Disconnect, Frontends
 from broker.model.names import Jid, Partition
 from broker.model.oversight import Overview, Release, Survey, Transfer
 from broker.model.positions import Place
@@ -341,4 +342,6 @@ Command = (
     | Transfer
     | Release
     | Overview
+    | Frontends
+    | Disconnect
 )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from broker.model.frontends import Disconnected, FrontendList
 from broker.model.items import Listed, Lock, Owned, Seen
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
@@ -228,10 +229,12 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionList:
-    """Subscriptions; `more` when there are others."""
+    """Subscriptions; `more` when there are others. Of a page `index` is the number of the first one of `count`."""
 
     subscriptions: tuple[Subscription, ...]
     more: bool = False
+    index: int = 0
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,4 +331,6 @@ Result = (
     | Transferred
     | Released
     | Overviewed
+    | FrontendList
+    | Disconnected
 )

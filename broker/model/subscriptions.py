@@ -23,6 +23,11 @@ class Subscription:
     subid: str
     state: State
 
+    @property
+    def place(self) -> str:
+        """Where it stands in a list of those to its node."""
+        return f"{self.jid} {self.subid}"
+
 
 @dataclass(frozen=True, slots=True)
 class Change:

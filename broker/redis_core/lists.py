@@ -10,7 +10,8 @@ from typing import Final
 from broker import keys
 from broker.model.access import Affiliations, ListSubscribers, Subscriptions
 from broker.model.names import Jid, Partition, bare
-from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.nodes import MAX_SUBSCRIBERS, Affiliation, NodeRecord
+from broker.model.pages import Page
 from broker.model.results import AffiliationList, Refused, Result, SubscriptionList
 from broker.model.subscriptions import State, Subscription
 from broker.redis_core.calls.call import family, subid
@@ -77,9 +78,11 @@ class Lists:
         if refused := refusal(command, record):
             return refused
         members = await self._roster.members(record.name)
+        # What has pages has an order, and who comes first is known when all are.
+        most = SHOWN if command.page is None else MAX_SUBSCRIBERS
         found = dict.fromkeys((member.jid, whose) for whose, member in members.items())
         for partition in record.partitions:
-            scan, ended = "0", len(found) > SHOWN
+            scan, ended = "0", len(found) > most
             while not ended:
                 part = await self._ask(Subscribers(record.name, scan, partition.number))
                 if isinstance(part, Refused):
@@ -90,10 +93,9 @@ class Lists:
                 names = (whose or subid(jid) for jid, whose in zip(part.jids, part.subids, strict=True))
                 found |= dict.fromkeys(zip(part.jids, names, strict=True))
                 scan = part.scan
-                ended = scan == "0" or len(found) > SHOWN
-        shown = sorted(found)[:SHOWN]
-        listed = tuple(Subscription(record.name, jid, whose, State.SUBSCRIBED) for jid, whose in shown)
-        return SubscriptionList(listed, more=len(found) > SHOWN)
+                ended = scan == "0" or len(found) > most
+        listed = [Subscription(record.name, jid, whose, State.SUBSCRIBED) for jid, whose in found]
+        return _paged(listed, command.page)
 
     async def states(self, record: NodeRecord, jids: Iterable[Jid]) -> dict[Jid, tuple[Subscription, ...]]:
         """Tell which subscriptions to a node these JIDs have, and how far each has come: none is one that has not begun."""
@@ -155,6 +157,15 @@ class Lists:
 
 def _first(seat: Seat) -> Sequence[str]:
     return (subid(seat.jid),)
+
+
+def _paged(found: Iterable[Subscription], page: Page | None) -> SubscriptionList:
+    """Give a page of subscriptions to one node, in the order of their places."""
+    by_place = {each.place: each for each in found}
+    places, wanted = sorted(by_place), page or Page(SHOWN)
+    shown = tuple(by_place[place] for place in wanted.cut(places))
+    more = len(shown) < len(places)
+    return SubscriptionList(shown, more, wanted.first(places), len(places)) if page else SubscriptionList(shown, more)
 
 
 def _subscription(seat: Seat, state: State) -> Subscription:

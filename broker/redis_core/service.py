@@ -64,6 +64,8 @@ class RedisCore:
         self._server = Server.connect(settings.redis_url, lua_directory(), settings.redis_timeout)
         self.memory = Memory(self._server, self.metrics)
         proxy = Proxy(self._server, self.background)
+        self.ending = asyncio.Event()
+        self.ended_by = ""
         self._outlet: Outlet = outlet or proxy
         self._directory = Directory(self._server, settings.journal_records, settings.node_quota)
         self._tree = Tree(self._server, self._directory)
@@ -122,6 +124,11 @@ class RedisCore:
             # What was handed out and not written when the stream broke is sent again, unless others took it over.
             for lane in self.lanes():
                 lane.resume()
+
+    def disconnected(self, by: str) -> None:
+        """Hear that this frontend is to end: others do what it owes, so the composer should not wait."""
+        self.ended_by = by
+        self.ending.set()
 
     def healthy(self) -> list[str]:
         """Give the reasons for which this frontend should get no work; none is health."""

@@ -4,8 +4,9 @@ import json
 from http import HTTPStatus
 from typing import Any, Final
 
+from broker.model import trace
 from broker.model.commands import Browse, Configure, Declare, Nodes, Publish
-from broker.model.names import ITEM_ID_BYTES, Jid
+from broker.model.names import ITEM_ID_BYTES
 from broker.model.nodes import configured
 from broker.model.options import NodeConfig
 from broker.model.positions import Place as Position
@@ -58,25 +59,19 @@ def configure(asked: Asked) -> Configure:
 
 def publish(asked: Asked, item_id: str | None, ticket: str = "") -> Publish:
     """Publish a body as it is."""
-    return message(
-        asked.place.node,
-        asked.sender,
-        asked.body,
-        asked.headers.get("content-type", ""),
-        item_id,
-        asked.headers.get(GROUP_KEY, ""),
-        ticket,
-    )
+    kind, key = asked.headers.get("content-type", ""), asked.headers.get(GROUP_KEY, "")
+    return message(asked, asked.body, kind, item_id, key, ticket)
 
 
 def message(  # noqa: PLR0913, PLR0917  (what a message is)
-    node: str, sender: Jid, body: bytes, content_type: str, item_id: str | None, key: str, ticket: str
+    asked: Asked, body: bytes, content_type: str, item_id: str | None, key: str, ticket: str
 ) -> Publish:
-    """Publish one message."""
+    """Publish one message; it belongs to the trace of its request, if that has one."""
     if key and (not key.isprintable() or len(key.encode()) > ITEM_ID_BYTES):
         raise MalformedRequest(Problem.BAD_REQUEST, f"Group-Key has at most {ITEM_ID_BYTES} printable bytes")
-    envelope = payloads.packed(body, content_type)
-    return Publish(node, sender, item_id, envelope, len(body), ticket, key=key)
+    headers = trace.headers(asked.headers.get(trace.PARENT), asked.headers.get(trace.STATE))
+    envelope = payloads.packed(body, content_type, headers)
+    return Publish(asked.place.node, asked.sender, item_id, envelope, len(body), ticket, key=key)
 
 
 def once(asked: Asked, guid: str) -> Publish:

@@ -224,9 +224,7 @@ async def _message(core: Core, asked: Asked) -> Message:
 def _command(asked: Asked, part: batches.Part) -> Publish | Fault:
     try:
         guid = paths.item_id(part.guid, "guid") if part.guid else None
-        return requests.message(
-            asked.place.node, asked.sender, part.body, part.content_type, guid, part.key, guid or ""
-        )
+        return requests.message(asked, part.body, part.content_type, guid, part.key, guid or "")
     except MalformedRequest as refusal:
         return fault(refusal)
     except Fault as refusal:

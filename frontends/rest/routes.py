@@ -59,10 +59,14 @@ PARAMETERS: Final = {
     "guid": Parameter("the client's own id of the message: repeats of it are ignored"),
     "Idempotency-Key": Parameter("the same as guid"),
     "Group-Key": Parameter("messages of one key are worked on in order where the queue is `stanzaq#ordered`"),
+    "traceparent": Parameter("the trace that the message belongs to (W3C Trace Context)"),
+    "tracestate": Parameter("what goes with it"),
 }
 
 _OK, _CREATED = HTTPStatus.OK, HTTPStatus.CREATED
-_ONCE: Final = ("Idempotency-Key", "Group-Key")
+_TRACE: Final = ("traceparent", "tracestate")
+_KEYED: Final = ("Group-Key", *_TRACE)
+_ONCE: Final = ("Idempotency-Key", *_KEYED)
 
 ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     paths.QUEUES: {
@@ -95,15 +99,19 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     },
     paths.BATCH: {
         "POST": Operation(
-            "send_batch", "Send several messages, each with a result of its own", {_OK: Shown.RESULTS}, Body.BATCH
+            "send_batch",
+            "Send several messages, each with a result of its own",
+            {_OK: Shown.RESULTS},
+            Body.BATCH,
+            headers=_TRACE,
         ),
     },
     paths.MESSAGE: {
         "GET": Operation("show_message", "Look at a message", {_OK: Shown.MESSAGE}),
         "POST": Operation(
-            "redeem_message", "Send the body of a reserved message", {_OK: Shown.SENT}, Body.ANY, headers=("Group-Key",)
+            "redeem_message", "Send the body of a reserved message", {_OK: Shown.SENT}, Body.ANY, headers=_KEYED
         ),
-        "PUT": Operation("redeem_message", "The same", {_OK: Shown.SENT}, Body.ANY, headers=("Group-Key",)),
+        "PUT": Operation("redeem_message", "The same", {_OK: Shown.SENT}, Body.ANY, headers=_KEYED),
     },
     paths.CONTENT: {
         "GET": Operation("show_content", "Get what a message says, byte for byte", {_OK: Shown.CONTENT}),

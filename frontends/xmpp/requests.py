@@ -91,8 +91,8 @@ def _publish(iq: Iq, pubsub: Element) -> Publish:
     node = attributes.node(publish)
     item = _one_item(publish)
     name = None if item.get("id") is None else attributes.item_id(item)
-    envelope, body_bytes = payloads.taken(item)
     hint = publish.find(attributes.HINT)
+    envelope, body_bytes = payloads.taken(item, attributes.traced(item, hint))
     return Publish(
         node,
         iq.sender,

@@ -20,6 +20,7 @@ from broker.model.commands import Browse, Configure, Declare, Delete, Publish, S
 from broker.model.items import ApprovalAsked, NodeEvent, SubscriptionChanged
 from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation
+from broker.model.pages import Page
 from broker.model.problems import Problem
 from broker.model.qos import Qos
 from broker.model.reading import Read
@@ -348,6 +349,9 @@ async def test_subscribers(core: RedisCore, door: Door, node: str) -> None:
     listed = await core.ask(ListSubscribers(node, ALICE))
     expected = tuple(Subscription(node, jid, subid(jid), State.SUBSCRIBED) for jid in sorted((BOB, W1)))
     assert listed == SubscriptionList(expected)
+    last = await core.ask(ListSubscribers(node, ALICE, Page(1, after=expected[0].place)))
+    assert last == SubscriptionList(expected[1:], more=True, index=1, count=2)
+    assert await core.ask(ListSubscribers(node, ALICE, Page(0))) == SubscriptionList((), more=True, count=2)
     assert problem(await core.ask(ListSubscribers(node, W1))) is Problem.FORBIDDEN
 
 
