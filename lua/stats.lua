@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- Count what a partition holds.
--- KEYS: meta log replaced parked ready delayed inflight handover subscribers held turns resting blocked
+-- KEYS: meta log replaced parked ready delayed inflight handover subscribers held turns resting blocked journal
 -- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
 -- WRITES:
@@ -23,7 +23,19 @@ for _, raw in ipairs(redis.call('XRANGE', key.log, '(' .. partition.cursor, '+',
 end
 local age = oldest and math.max(0, partition.now - positions.split(oldest)) or 0
 
+-- What has ever come, counted by Redis itself, so that no publish and no acknowledgement pays for it.
+local function added(name)
+  if redis.call('EXISTS', name) == 0 then return 0 end
+  local info = redis.call('XINFO', 'STREAM', name)
+  for i = 1, #info, 2 do
+    if info[i] == 'entries-added' then return info[i + 1] end
+  end
+end
+local published = added(key.log)
+local finished = published - redis.call('XLEN', key.log) + partition.kept
+
 -- Exact up to 500 subscribers with free credit; beyond that a lower bound.
 local _, room = credit.candidates(500)
 return {'ok', {waiting, math.max(0, waiting - delayed - redis.call('ZCARD', key.blocked)), delayed, in_flight, dying, age,
-  redis.call('HLEN', key.subscribers), room, partition.kept, partition.kept_bytes}, {}, {}, {}, 0, 0, partition.token}
+  redis.call('HLEN', key.subscribers), room, partition.kept, partition.kept_bytes, published, finished,
+  added(key.journal)}, {}, {}, {}, 0, 0, partition.token}

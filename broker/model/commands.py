@@ -19,7 +19,7 @@ from broker.model.access import (
     Subscriptions,
 )
 from broker.model.names import Jid, Partition
-from broker.model.oversight import Overview, Release, Survey, Transfer
+from broker.model.oversight import Frontends, Overview, Release, Survey, Transfer
 from broker.model.positions import Place
 from broker.model.qos import Qos, Stage
 from broker.model.reading import Commit, Partitions, Read
@@ -338,4 +338,5 @@ Command = (
     | Transfer
     | Release
     | Overview
+    | Frontends
 )

@@ -197,7 +197,11 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What a node holds now; `oldest_ms` is the age of the oldest item that waits, 0 when none does."""
+    """What a node holds now; `oldest_ms` is the age of the oldest item that waits, 0 when none does.
+
+    The last three count what there has ever been, so that two looks make a rate: items and versions of items that came, those of
+    them that are done with, whatever became of them, and deliveries that have ended, well or not.
+    """
 
     waiting: int
     eligible: int
@@ -209,6 +213,9 @@ class Counted:
     credit_free: int
     kept: int = 0
     kept_bytes: int = 0
+    published: int = 0
+    finished: int = 0
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,18 +291,26 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A node in an overview, without its affiliations."""
+    """A node in an overview, without its affiliations but for how the asker stands to it."""
 
     record: NodeRecord
     counted: Counted
+    standing: Affiliation = Affiliation.OWNER
 
 
 @dataclass(frozen=True, slots=True)
 class Overviewed:
-    """Nodes in order of creation; there are `total`."""
+    """A part of the nodes; there are `total`."""
 
     nodes: tuple[Summary, ...]
     total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """How long ago each frontend was last heard of, in ms, by its name."""
+
+    frontends: Mapping[str, int]
 
 
 Result = (
@@ -326,4 +341,5 @@ Result = (
     | Transferred
     | Released
     | Overviewed
+    | Heard
 )

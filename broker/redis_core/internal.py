@@ -200,6 +200,8 @@ class Scanned:
     upto: int = 0
     jids: tuple[Jid, ...] = ()
     scopes: tuple[Scope | None, ...] = ()
+    credits: tuple[int, ...] = ()
+    holdings: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,8 @@ class Lists:
         if refused := refusal(command, record):
             return refused
         members = await self._roster.members(record.name)
-        jids = dict.fromkeys(member.jid for member in members.values())
+        # A member of a group has its credit in the partitions that it owns, if it owns any.
+        jids = {member.jid: (0, 0) for member in members.values()}
         for partition in record.partitions:
             scan, ended = "0", len(jids) > SHOWN
             while not ended:
@@ -87,11 +88,15 @@ class Lists:
                     return part
                 if not isinstance(part, Scanned):
                     break
-                jids |= dict.fromkeys(part.jids)
+                for jid, credit, holding in zip(part.jids, part.credits, part.holdings, strict=True):
+                    has, holds = jids.get(jid, (0, 0))
+                    jids[jid] = (has + credit, holds + holding)
                 scan = part.scan
                 ended = scan == "0" or len(jids) > SHOWN
         shown = sorted(jids)[:SHOWN]
-        listed = tuple(_subscription(Seat(record.name, jid), State.SUBSCRIBED) for jid in shown)
+        listed = tuple(
+            Subscription(record.name, jid, subid(jid), State.SUBSCRIBED, *jids[jid]) for jid in shown
+        )
         return SubscriptionList(listed, more=len(jids) > SHOWN)
 
     async def states(self, record: NodeRecord, jids: Iterable[Jid]) -> dict[Jid, State]:

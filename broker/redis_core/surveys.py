@@ -1,22 +1,24 @@
-"""What administrators look at: items one by one, across partitions; nodes in bulk.
+"""What administrators look at: items one by one, across partitions; nodes in bulk; frontends.
 
-Both are bounded a command and go on where the last one has come to. Must not know how what is seen is changed or shown.
+All are bounded a command and go on where the last one has come to. Must not know how what is seen is changed or shown.
 """
 
 import asyncio
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from broker import keys
 from broker.model.commands import Stats
 from broker.model.names import bare
-from broker.model.oversight import Overview, Survey
+from broker.model.nodes import Affiliation
+from broker.model.oversight import Frontends, Overview, Survey
 from broker.model.problems import Problem
-from broker.model.results import Counted, Overviewed, Refused, Result, Summary, Surveyed
-from broker.redis_core.directory import Directory
+from broker.model.results import Counted, Heard, Overviewed, Refused, Result, Summary, Surveyed
+from broker.redis_core.directory import LISTED, Directory
 from broker.redis_core.gather import gathered
 from broker.redis_core.internal import GONE, Ask
 from broker.redis_core.parts import SurveyedPart, SurveyPart
+from broker.redis_core.server import Server
 from broker.redis_core.terms import Rules
 
 if TYPE_CHECKING:
@@ -39,8 +41,9 @@ _LARGEST: Final = 2**64 - 1
 class Surveys:
     """Carries out surveys and overviews."""
 
-    def __init__(self, directory: Directory, rules: Rules, ask: Ask) -> None:
+    def __init__(self, server: Server, directory: Directory, rules: Rules, ask: Ask) -> None:
         """Look at partitions by `ask`."""
+        self._server = server
         self._directory = directory
         self._rules = rules
         self._ask = ask
@@ -88,18 +91,33 @@ class Surveys:
 
     async def overview(self, command: Overview) -> Result:
         """Look at nodes, a few round trips for all of them."""
-        if bare(command.sender) not in self._rules.admins:
-            return Refused(Problem.FORBIDDEN, "only administrators may look at all nodes")
-        total = await self._directory.count()
-        records = await self._directory.records(await self._directory.names(command.first, command.limit))
+        asker = bare(command.sender)
+        standings: dict[str, Affiliation] = {}
+        if asker in self._rules.admins:
+            total = await self._directory.count()
+            names = await self._directory.names(command.first, command.limit)
+        else:
+            found = await self._directory.standings(asker)
+            standings = {name: standing for name, standing in found if standing is not Affiliation.OUTCAST}
+            total = len(standings)
+            names = tuple(standings)[command.first : command.first + command.limit]
+        records = await self._directory.records(names)
         counts = await self._directory.counts([each for record in records for each in record.partitions])
         nodes = []
         for record in records:
             outcomes = [counts[each] for each in record.partitions if each in counts] or [NOTHING]
             counted = gathered(Stats(record.name, command.sender), outcomes)
             assert isinstance(counted, Counted)
-            nodes.append(Summary(replace(record, affiliations={}), counted))
+            nodes.append(Summary(record, counted, standings.get(record.name, Affiliation.OWNER)))
         return Overviewed(tuple(nodes), total)
+
+    async def frontends(self, command: Frontends) -> Result:
+        """Tell when each frontend was last heard of; those without an outlet never say anything."""
+        if bare(command.sender) not in self._rules.admins:
+            return Refused(Problem.FORBIDDEN, "only administrators may look at frontends")
+        beats = await self._server.command("ZRANGE", keys.of_service("frontends"), 0, LISTED - 1, "WITHSCORES")
+        now_ms = await self._directory.now_ms()
+        return Heard({name.decode(): max(0, now_ms - int(at)) for name, at in beats})
 
 
 def _exists(position: str) -> bool:

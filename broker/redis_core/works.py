@@ -96,7 +96,7 @@ class Works:
         self.approvals.nodes = self.nodes
         self.assured = Assured(server, settings, calls.submit, self.nodes.admits)
         catalogue = Catalogue(server, directory, tree, admins)
-        surveys = Surveys(directory, rules, calls.ask)
+        surveys = Surveys(server, directory, rules, calls.ask)
         self.transfers = Transfers(directory, rules, calls.ask, surveys)
         self.of: dict[type, Work] = {
             commands.Hold: self.assured.hold,
@@ -131,6 +131,7 @@ class Works:
             oversight.Release: self.nodes.release,
             oversight.Survey: surveys.survey,
             oversight.Overview: surveys.overview,
+            oversight.Frontends: surveys.frontends,
             oversight.Transfer: self.transfers.transfer,
         }
 

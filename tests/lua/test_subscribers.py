@@ -12,7 +12,7 @@ def test_in_bounded_parts(queue: Queue) -> None:
     found: set[str] = set()
     scan, parts = "0", 0
     while parts == 0 or scan != "0":
-        scan, part, _ = queue.run("subscribers", scan=scan).rows
+        scan, part, *_ = queue.run("subscribers", scan=scan).rows
         found |= set(part)
         parts += 1
     assert found == jids
