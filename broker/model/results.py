@@ -223,12 +223,14 @@ class Listing:
     """Names of nodes, in order of creation; `more` when a limit cut the list.
 
     `index` is the number of the first one among all nodes, also those that the asker may not see, and `count` how many these are.
+    `collections` are those of them that are no leaves.
     """
 
     nodes: tuple[str, ...]
     index: int = 0
     count: int = 0
     more: bool = False
+    collections: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,9 +94,7 @@ class Lists:
                 scan = part.scan
                 ended = scan == "0" or len(jids) > SHOWN
         shown = sorted(jids)[:SHOWN]
-        listed = tuple(
-            Subscription(record.name, jid, subid(jid), State.SUBSCRIBED, *jids[jid]) for jid in shown
-        )
+        listed = tuple(Subscription(record.name, jid, subid(jid), State.SUBSCRIBED, *jids[jid]) for jid in shown)
         return SubscriptionList(listed, more=len(jids) > SHOWN)
 
     async def states(self, record: NodeRecord, jids: Iterable[Jid]) -> dict[Jid, State]:

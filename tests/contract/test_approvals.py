@@ -345,7 +345,9 @@ async def test_subscribers(core: RedisCore, door: Door, node: str) -> None:
     await core.ask(Subscribe(node, BOB, BOB, 3, group="g"))
     await core.ask(Subscribe(node, W2, W2, 1))
     listed = await core.ask(ListSubscribers(node, ALICE))
-    expected = tuple(Subscription(node, jid, subid(jid), State.SUBSCRIBED) for jid in sorted((BOB, W1)))
+    expected = tuple(
+        Subscription(node, jid, subid(jid), State.SUBSCRIBED, credit) for jid, credit in sorted(((BOB, 3), (W1, 1)))
+    )
     assert listed == SubscriptionList(expected)
     assert problem(await core.ask(ListSubscribers(node, W1))) is Problem.FORBIDDEN
 

@@ -37,12 +37,12 @@ def _counted(_command: Any, reply: Reply, _record: NodeRecord) -> Counted:
 
 
 def _listed(_command: Subscribers, reply: Reply, _record: NodeRecord) -> Scanned:
-    scan, jids, scopes, credits, holdings = reply.rows
+    scan, jids, scopes, limits, holdings = reply.rows
     return Scanned(
         scan.decode(),
         jids=tuple(Jid(jid.decode()) for jid in jids),
         scopes=tuple(Scope.parse(scope.decode()) if scope else None for scope in scopes),
-        credits=tuple(credits),
+        credits=tuple(limits),
         holdings=tuple(holdings),
     )
 
