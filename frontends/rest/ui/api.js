@@ -32,8 +32,8 @@ export async function ask(path, {method = "GET", body} = {}) {
   try {
     answer = await fetch(new URL(path.replace(/^\//, ""), document.baseURI), {
       method, headers, body: body === undefined ? undefined : JSON.stringify(body),
-      // With credentials typed in here the browser is to ask for none, and to send none that it remembers.
-      credentials: authorization ? "omit" : "same-origin",
+      // The browser is to ask for no credentials, and to send none that it remembers: the page asks itself.
+      credentials: "omit",
       cache: "no-store",
       signal: AbortSignal.timeout(15_000),
     });

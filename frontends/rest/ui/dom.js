@@ -54,6 +54,10 @@ export function number(value) {
   return value.toLocaleString("en");
 }
 
+export function counted(count, thing) {
+  return `${number(count)} ${thing}${count === 1 ? "" : "s"}`;
+}
+
 export function rate(value) {
   return value === null ? "–" : value >= 100 ? number(Math.round(value)) : value.toFixed(1);
 }

@@ -1,7 +1,7 @@
 // The parts of a queue that are lists: each asks the API for what it shows, and does what its buttons say.
 
 import {ask, path, Refusal} from "./api.js";
-import {badge, fromTemplate, keep, make, number, since, write} from "./dom.js";
+import {badge, counted, fromTemplate, keep, make, number, since, write} from "./dom.js";
 
 const PAGE = 50;
 const FORBIDDEN = "Only the queue's owners and the service's administrators see this.";
@@ -112,7 +112,8 @@ export function deadPart(name, {queue, act, say, renew}) {
   // Step by step, so that it can be watched and stopped.
   async function redrive() {
     const which = choice.value ? {reason: choice.value} : {all: true};
-    let [moved, scan, left] = [0, "", {}];
+    const left = {};
+    let [moved, scan] = [0, ""];
     stopped = false;
     stop.hidden = false;
     try {
@@ -121,9 +122,9 @@ export function deadPart(name, {queue, act, say, renew}) {
         moved += said.moved;
         for (const [why, count] of Object.entries(said.stayed)) left[why] = (left[why] ?? 0) + count;
         scan = said.scan;
-        write(progress, `${number(moved)} on their way`);
+        write(progress, `${number(moved)} on the way`);
       } while (scan && !stopped);
-      say(`${number(moved)} dead letters are on their way back${stopped ? "; the rest stays" : ""}. ${stayed(left)}`.trim());
+      say(`${counted(moved, "dead letter")} on the way back${stopped ? ", the rest stays" : ""}. ${stayed(left)}`.trim());
     } catch (fault) {
       say(fault.message);
     }
@@ -148,7 +149,7 @@ export function subscribersPart(name, {act}) {
       make("th", {scope: "row"}, jid), make("td", {class: "n"}), make("td", {class: "n"}), make("td"),
       make("td", {}, make("button", {type: "button", onclick: () => act(async () => {
         const {released} = await ask(path("releases", name), {method: "POST", body: {holder: jid}});
-        return `${number(released)} locks of ${jid} are ended: what it held goes to others.`;
+        return `${counted(released, "lock")} of ${jid} ended: what it held goes to others.`;
       })}, "Release all", make("span", {class: "mute"}, ` that ${jid} holds`)))),
     fill: (row, {credit, held}) => {
       const [, has, holds, busy, does] = row.children;

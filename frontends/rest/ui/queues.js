@@ -1,6 +1,6 @@
 // The table of all queues.
 
-import {age, badge, figures, fromTemplate, keep, make, number, rate, write} from "./dom.js";
+import {age, badge, counted, figures, fromTemplate, keep, make, number, rate, write} from "./dom.js";
 import {draw, recent, sparkline} from "./rates.js";
 
 // Kept while the page lives: whoever comes back finds the table as it was.
@@ -41,7 +41,7 @@ export function queuesView({queues, total}) {
     }
     figures(find(".figures"), totals(all));
     keep(find("tbody"), found, (each) => each.name, row, fillRow);
-    const shown = found.length === all.length ? `${number(all.length)} queues` : `${number(found.length)} of ${number(all.length)} queues`;
+    const shown = found.length === all.length ? counted(all.length, "queue") : `${number(found.length)} of ${counted(all.length, "queue")}`;
     write(find(".count"), total() > all.length ? `${shown}; there are ${number(total())}` : shown);
     const empty = find(".empty");
     empty.hidden = found.length > 0;

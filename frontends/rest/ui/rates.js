@@ -1,7 +1,9 @@
 // Rates out of counts: the API tells what ever came and what is done, and two looks make a rate. And their charts.
 
-export const SAMPLES = 60;
+const SHOWN_MS = 120_000;
 const RECENT_MS = 10_000;
+// Two looks that are closer tell little of a rate.
+const LEAST_MS = 900;
 const SVG = "http://www.w3.org/2000/svg";
 
 const known = new Map();
@@ -11,15 +13,16 @@ export function feed(name, counts, now) {
   const told = known.get(name) ?? {last: null, samples: []};
   known.set(name, told);
   const {last} = told;
+  if (last && now - last.now < LEAST_MS) return;
   // A queue that was made anew counts from the beginning.
-  if (last && now > last.now && counts.published >= last.published && counts.finished >= last.finished) {
+  if (last && counts.published >= last.published && counts.finished >= last.finished) {
     const seconds = (now - last.now) / 1000;
     told.samples.push({
       now,
       come: (counts.published - last.published) / seconds,
       gone: (counts.finished - last.finished) / seconds,
     });
-    told.samples = told.samples.slice(-SAMPLES);
+    told.samples = told.samples.filter((each) => each.now >= now - SHOWN_MS);
   }
   told.last = {now, published: counts.published, finished: counts.finished};
 }
@@ -45,10 +48,8 @@ export function draw(svg, name) {
   const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
   const found = samples(name);
   const top = Math.max(1, ...found.map((each) => Math.max(each.come, each.gone)));
-  const step = width / (SAMPLES - 1);
-  const first = width - step * (found.length - 1);
-  const points = (what) =>
-    found.map((each, i) => `${(first + i * step).toFixed(1)},${(height - 1 - (each[what] / top) * (height - 3)).toFixed(1)}`);
+  const x = (each) => (width * (1 - (found.at(-1).now - each.now) / SHOWN_MS)).toFixed(1);
+  const points = (what) => found.map((each) => `${x(each)},${(height - 1 - (each[what] / top) * (height - 3)).toFixed(1)}`);
   if (!svg.firstChild) {
     for (const kind of ["area", "line"]) {
       const shape = document.createElementNS(SVG, kind === "area" ? "polygon" : "polyline");
@@ -56,7 +57,7 @@ export function draw(svg, name) {
       svg.append(shape);
     }
   }
-  const floor = found.length ? [`${first.toFixed(1)},${height}`, `${width},${height}`] : [];
+  const floor = found.length ? [`${x(found[0])},${height}`, `${width},${height}`] : [];
   svg.firstChild.setAttribute("points", [floor[0], ...points("gone"), floor[1]].filter(Boolean).join(" "));
   svg.lastChild.setAttribute("points", points("come").join(" "));
   return top;

@@ -92,7 +92,7 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
 # Presence, bounces, confirmations and approvals are no requests; a node's counts are part of another answer.
 _ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Stats, access.Approve}
 _ELSEWHERE |= {reservations.Reserve, reservations.Redeem}
-_ELSEWHERE |= {oversight.Survey, oversight.Transfer, oversight.Release, oversight.Overview}
+_ELSEWHERE |= {oversight.Survey, oversight.Transfer, oversight.Release, oversight.Overview, oversight.Frontends}
 
 
 def _content(iq: Iq, command: Command, outcome: Result, view: View | None = None) -> ET.Element:
