@@ -199,8 +199,8 @@ class Done:
 class Counted:
     """What a node holds now; `oldest_ms` is the age of the oldest item that waits, 0 when none does.
 
-    The last three count what there has ever been, so that two looks make a rate: items and versions of items that came, those of
-    them that are done with, whatever became of them, and deliveries that have ended, well or not.
+    The last three count what there has ever been, so that two looks make a rate: entries that the log took (an item, a version of
+    one, what is written anew to be moved), those of them that are done with, and deliveries that have ended, well or not.
     """
 
     waiting: int

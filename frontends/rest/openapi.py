@@ -8,7 +8,7 @@ from typing import Any, Final
 from broker.model.nodes import Affiliation
 from broker.model.options import OPTIONS, NodeState
 from broker.model.subscriptions import State
-from broker.model.tree import NodeType
+from broker.model.tree import COLLECTION, NodeType
 from frontends.rest import batches, documents, errors, media, orders
 from frontends.rest.asked import Answer
 from frontends.rest.routes import PARAMETERS, ROUTES, Body, Operation, Shown
@@ -136,7 +136,8 @@ _OPTIONS_BODY: Final = {
                     **({"type": "string", "enum": list(option.choices)} if option.choices else _VALUE),
                 }
                 for option in OPTIONS
-            },
+            }
+            | {COLLECTION: {"description": "The collection that it stands below, if any", **_TEXT}},
         }
     },
 }

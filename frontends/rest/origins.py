@@ -21,7 +21,7 @@ def judge(method: str, headers: Mapping[str, str]) -> None:
         return
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     # The browser's own word goes first: a proxy may change Host, and never this.
-    ours = site in _OURS if site is not None else origin is None or _host(origin) == headers.get("host", "").lower()
+    ours = site in _OURS if site is not None else origin is None or _host(origin) == headers.get("host", "-").lower()
     if not ours:
         raise Fault(HTTPStatus.FORBIDDEN, "cross-site", "the browser says that another site's page asks for this")
 

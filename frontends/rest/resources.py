@@ -25,7 +25,7 @@ from broker.model.results import (
     Refused,
     Reserved,
 )
-from broker.model.tree import Children
+from broker.model.tree import Children, wished
 from frontends.rest import batches, files, openapi, paths, replies, requests, views, watch
 from frontends.rest.asked import Answer, Asked
 from frontends.rest.asking import result
@@ -109,8 +109,8 @@ async def put_queue(core: Core, asked: Asked) -> Answer:
     if isinstance(outcome, Refused) and outcome.problem is Problem.NODE_EXISTS:
         known = await core.ask(Describe(asked.place.node, asked.sender, as_owner=True))
         if isinstance(known, Described):
-            config = known.record.config
-            if configured(config, command.options) == config:
+            config, (options, wish) = known.record.config, wished(command.options)
+            if configured(config, options) == config and wish.parent in {None, known.record.parent}:
                 return replies.declared(asked.place.node, made=False)
             raise fault(
                 MalformedRequest(Problem.NODE_EXISTS, "the queue exists with other options: PATCH changes them")
