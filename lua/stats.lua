@@ -14,13 +14,14 @@ local stored = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - 
 local waiting = math.max(0, stored - in_flight - dying)
 
 local oldest = redis.call('ZRANGE', key.ready, 0, 0)[1]
-for _, raw in ipairs(redis.call('XRANGE', key.log, '(' .. partition.cursor, '+', 'COUNT', 100)) do
-  -- A version of an item that stands elsewhere is nothing that waits here.
-  if entries.read(raw).at == '' then
-    if not oldest or positions.after(oldest, raw[1]) then oldest = raw[1] end
-    break
+-- A version of an item that stands elsewhere is nothing that waits here. Payloads come along, so it seldom looks at many.
+local function first(count)
+  for _, raw in ipairs(redis.call('XRANGE', key.log, '(' .. partition.cursor, '+', 'COUNT', count)) do
+    if entries.read(raw).at == '' then return raw[1] end
   end
 end
+local new = first(1) or first(100)
+if new and (not oldest or positions.after(oldest, new)) then oldest = new end
 local age = oldest and math.max(0, partition.now - positions.split(oldest)) or 0
 
 -- What has ever come, counted by Redis itself, so that no publish and no acknowledgement pays for it.

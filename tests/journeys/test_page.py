@@ -201,6 +201,7 @@ def _redrives_all(browser: Browser) -> None:
 def _pictures(browser: Browser) -> None:
     """Look at it in the dark and in the light."""
     browser.until(lambda: HOSTILE not in browser.text("main"), "what is deleted is gone")
+    browser.until(lambda: not browser.text("#said"), "what was said has been read")
     browser.wide(1200, 540)
     for scheme in ("dark", "light"):
         browser.shades(scheme)
