@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator
 from typing import Final
 from xml.sax.saxutils import quoteattr
@@ -30,17 +31,21 @@ async def flowing(owner: Client, worker: Client) -> AsyncIterator[None]:
         assert (await owner.create(node, {"pubsub#title": f"Work for {node}"})).error == ""
         assert (await worker.subscribe(node, 5)).error == ""
 
+    # On a busy machine less flows, and no backlog grows.
+    room = asyncio.Semaphore(20)
+
     async def send() -> None:
-        while True:
-            for count, node in zip((3, 1), FLOW, strict=True):
-                await asyncio.gather(*(owner.publish(node) for _ in range(count)))
-            await asyncio.sleep(0.1)
+        for node in itertools.cycle((*FLOW, FLOW[0], FLOW[0])):
+            await room.acquire()
+            assert (await owner.publish(node)).error == ""
+            await asyncio.sleep(0.03)
 
     async def work() -> None:
         while True:
             delivery = await worker.next(Delivery, 60)
             await asyncio.sleep(0.02)
             await worker.retract(delivery.node, delivery.item)
+            room.release()
 
     tasks = [asyncio.create_task(send()), asyncio.create_task(work())]
     yield
@@ -116,7 +121,7 @@ def _counts_move(browser: Browser) -> None:
     browser.until(
         lambda: browser.text(f"{row} td:nth-child(7)") not in {"", "\N{EN DASH}", "0.0"}, "a rate of what is done"
     )
-    assert float(browser.text(f"{row} td:nth-child(6)")) > 1
+    assert float(browser.text(f"{row} td:nth-child(6)")) > 0
     before = browser.attribute(f"{row} .line", "points"), browser.text(".figures")
     browser.until(lambda: browser.attribute(f"{row} .line", "points") != before[0], "the chart moves")
     browser.until(lambda: browser.text(".figures") != before[1], "the counts move")

@@ -76,7 +76,10 @@ async function renew() {
     if (mine !== turn) return;
     if (fault.status === 401) return door(signedIn() ? fault.message : "");
     if (fault.status === 403) return trouble("You may not look at this", fault.message);
-    if (fault.status === undefined) throw fault;
+    if (fault.status === undefined) {
+      mood("away", "this page has failed: load it again");
+      throw fault;
+    }
     mood("away", fault.status === 0 ? "the service does not answer: trying again" : `trying again: ${fault.message}`);
   }
   if (!held()) timer = setTimeout(renew, Math.max(LOOK_MS, IDLE_PARTS * (performance.now() - began)));
@@ -151,7 +154,7 @@ function route() {
   if (place === "frontends") show(frontendsView());
   else if (place === "queue" && name) {
     const known = ["items", "dead", "subscribers"].includes(section) ? section : "items";
-    show(queueView(decodeURIComponent(name), known, shared));
+    show(queueView(decoded(name), known, shared));
   } else show(queuesView(shared));
   for (const link of document.querySelectorAll(".bar nav a")) {
     if ((link.hash === "#/frontends") === (place === "frontends")) link.setAttribute("aria-current", "page");
@@ -159,6 +162,15 @@ function route() {
   }
   view.fill();
   renew();
+}
+
+// Whoever types a name may leave its signs as they are.
+function decoded(name) {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
 }
 
 addEventListener("hashchange", () => {
