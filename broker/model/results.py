@@ -200,7 +200,11 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What a node holds now; `oldest_ms` is the age of the oldest item that waits, 0 when none does."""
+    """What a node holds now; `oldest_ms` is the age of the oldest item that waits, 0 when none does.
+
+    The last three count what there has ever been, so that two looks make a rate: entries that the log took (an item, a version of
+    one, what is written anew to be moved), those of them that are done with, and deliveries that have ended, well or not.
+    """
 
     waiting: int
     eligible: int
@@ -212,6 +216,9 @@ class Counted:
     credit_free: int
     kept: int = 0
     kept_bytes: int = 0
+    published: int = 0
+    finished: int = 0
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,12 +226,14 @@ class Listing:
     """Names of nodes, in order of creation; `more` when a limit cut the list.
 
     `index` is the number of the first one among all nodes, also those that the asker may not see, and `count` how many these are.
+    `collections` are those of them that are no leaves.
     """
 
     nodes: tuple[str, ...]
     index: int = 0
     count: int = 0
     more: bool = False
+    collections: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,15 +298,16 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A node in an overview, without its affiliations."""
+    """A node in an overview, without its affiliations but for how the asker stands to it."""
 
     record: NodeRecord
     counted: Counted
+    standing: Affiliation = Affiliation.OWNER
 
 
 @dataclass(frozen=True, slots=True)
 class Overviewed:
-    """Nodes in order of creation; there are `total`."""
+    """A part of the nodes; there are `total`."""
 
     nodes: tuple[Summary, ...]
     total: int

@@ -34,6 +34,9 @@ def _counted(_command: Stats, outcomes: Sequence[Counted]) -> Counted:
         total("credit_free"),
         total("kept"),
         total("kept_bytes"),
+        total("published"),
+        total("finished"),
+        total("attempts"),
     )
 
 

@@ -202,6 +202,8 @@ class Scanned:
     jids: tuple[Jid, ...] = ()
     scopes: tuple[Scope | None, ...] = ()
     subids: tuple[str, ...] = ()
+    credits: tuple[int, ...] = ()
+    holdings: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

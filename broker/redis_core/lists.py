@@ -80,7 +80,8 @@ class Lists:
         members = await self._roster.members(record.name)
         # What has pages has an order, and who comes first is known when all are.
         most = SHOWN if command.page is None else MAX_SUBSCRIBERS
-        found = dict.fromkeys((member.jid, whose) for whose, member in members.items())
+        # A member of a group has its credit in the partitions that it owns, if it owns any.
+        found = {(member.jid, whose): (0, 0) for whose, member in members.items()}
         for partition in record.partitions:
             scan, ended = "0", len(found) > most
             while not ended:
@@ -91,10 +92,13 @@ class Lists:
                     break
                 # Those who come through a collection are shown by their JIDs.
                 names = (whose or subid(jid) for jid, whose in zip(part.jids, part.subids, strict=True))
-                found |= dict.fromkeys(zip(part.jids, names, strict=True))
+                theirs = zip(part.credits, part.holdings, strict=True)
+                for who, (credit, holding) in zip(zip(part.jids, names, strict=True), theirs, strict=True):
+                    has, holds = found.get(who, (0, 0))
+                    found[who] = (has + credit, holds + holding)
                 scan = part.scan
                 ended = scan == "0" or len(found) > most
-        listed = [Subscription(record.name, jid, whose, State.SUBSCRIBED) for jid, whose in found]
+        listed = [Subscription(record.name, *who, State.SUBSCRIBED, *parts) for who, parts in found.items()]
         return _paged(listed, command.page)
 
     async def states(self, record: NodeRecord, jids: Iterable[Jid]) -> dict[Jid, tuple[Subscription, ...]]:

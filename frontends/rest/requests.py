@@ -12,6 +12,7 @@ from broker.model.options import NodeConfig
 from broker.model.positions import Place as Position
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.reservations import Redeem
+from broker.model.tree import wished
 from frontends.rest import media, paths, payloads
 from frontends.rest.asked import Asked
 from frontends.rest.errors import Fault
@@ -48,7 +49,7 @@ def declare(asked: Asked) -> Declare:
     """Create a queue, under a made-up name when the path has none."""
     wanted = options(asked)
     # Judged before the core is asked: whoever's options are wrong hears of them, also when the queue exists.
-    configured(NodeConfig(), wanted)
+    configured(NodeConfig(), wished(wanted)[0])
     return Declare(asked.place.node or None, asked.sender, wanted)
 
 

@@ -347,7 +347,9 @@ async def test_subscribers(core: RedisCore, door: Door, node: str) -> None:
     await core.ask(Subscribe(node, BOB, BOB, 3, group="g"))
     await core.ask(Subscribe(node, W2, W2, 1))
     listed = await core.ask(ListSubscribers(node, ALICE))
-    expected = tuple(Subscription(node, jid, subid(jid), State.SUBSCRIBED) for jid in sorted((BOB, W1)))
+    expected = tuple(
+        Subscription(node, jid, subid(jid), State.SUBSCRIBED, credit) for jid, credit in sorted(((BOB, 3), (W1, 1)))
+    )
     assert listed == SubscriptionList(expected)
     last = await core.ask(ListSubscribers(node, ALICE, Page(1, after=expected[0].place)))
     assert last == SubscriptionList(expected[1:], more=True, index=1, count=2)

@@ -433,9 +433,14 @@ class Queue:
         names = ("waiting", "eligible", "delayed", "in_flight", "dying", "oldest_ms", "subscribers", "credit_free")
         return dict(zip(names, self.run("stats").rows[:8], strict=True))
 
+    def ever(self) -> tuple[int, int, int]:
+        """Count what ever came, what is done with, and the deliveries that have ended."""
+        published, finished, attempts = self.run("stats").rows[10:]
+        return published, finished, attempts
+
     def retained(self) -> tuple[int, int]:
         """Count what is kept of the log when its work is done: entries and bytes."""
-        _count, _bytes = self.run("stats").rows[8:]
+        _count, _bytes = self.run("stats").rows[8:10]
         return _count, _bytes
 
     def journal(self) -> list[dict[str, str | int]]:
