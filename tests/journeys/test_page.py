@@ -48,10 +48,12 @@ async def flowing(owner: Client, worker: Client) -> AsyncIterator[None]:
             room.release()
 
     tasks = [asyncio.create_task(send()), asyncio.create_task(work())]
-    yield
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def dead_letters(owner: Client, worker: Client) -> None:
@@ -72,6 +74,7 @@ async def dead_letters(owner: Client, worker: Client) -> None:
     await asyncio.gather(*(owner.publish("invoices", f"invoice-{number}") for number in range(40)))
 
 
+@pytest.mark.timeout(300)  # half a minute, but a browser on a busy machine is slow in each of its many steps
 async def test_page(service: Service, join: Join, account: tuple[str, str]) -> None:
     """R5: counts and charts move, a dead letter is redriven by keyboard, nothing is markup, and anybody can use it."""
     owner, admin = await join(), await join()
