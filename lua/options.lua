@@ -1,19 +1,20 @@
 #!lua flags=no-writes
 -- Read what subscriptions were granted: credit, quality of service, until when, and of a collection their scope.
 -- KEYS: meta subscribers shares leases selectors
--- ARGV: now revision number | subid
--- RETURNS: ok stale gone deleted | ok not-subscribed
+-- ARGV: now revision number | subid named
+-- RETURNS: ok stale gone deleted | ok not-subscribed subid-required subid-invalid
 -- WRITES:
---- @include partition subscriptions shares leases selectors
+--- @include partition subscriptions shares leases chosen selectors
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
-  local subscriber = subscriptions.get(row.subid)
-  results[i] = {'not-subscribed'}
-  if subscriber then
-    local share, said = shares.read(subscriber), selectors.said(row.subid)
-    results[i] = {'ok', share.total, subscriber.qos, leases.of(row.subid),
+  local subid, refused = chosen.of(row.subid, row.named)
+  results[i] = refused
+  if subid then
+    local subscriber = subscriptions.get(subid)
+    local share, said = shares.read(subscriber), selectors.said(subid)
+    results[i] = {'ok', share.total, subscriber.qos, leases.of(subid), subid,
       (share.scope ~= '' or said) and share.scope or nil, said}
   end
 end

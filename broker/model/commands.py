@@ -18,6 +18,7 @@ from broker.model.access import (
     SendPending,
     Subscriptions,
 )
+from broker.model.frontends import Disconnect, Frontends
 from broker.model.names import Jid, Partition
 from broker.model.oversight import Overview, Release, Survey, Transfer
 from broker.model.positions import Place
@@ -121,7 +122,8 @@ class Subscribe:
     `partitions` are the ones wished for (none: all). With a `group` or an `epoch` they are owned, which shuts others out
     (E26 to E28); with a `start` the log is read from there and nothing is consumed (E2). A stream may leave its
     credit unsaid. `until_ms` of Redis's clock is when it ends by itself (P31), 0 for never. One to a
-    collection may have a `scope`. With a `selector` it takes the work that this selects.
+    collection may have a `scope`. With a `selector` it takes the work that this selects. `again`: where a JID may have
+    several, it is to be the one that there is.
     """
 
     node: str
@@ -136,6 +138,7 @@ class Subscribe:
     until_ms: int = 0
     scope: Scope | None = None
     selector: str = ""
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +220,7 @@ class Browse:
     """Look at items without touching their locks; `item_ids` empty means `limit` of them in order.
 
     These are the first, or those that follow the place `after`; with `backwards` the last, or those that lie before `before`.
+    With a `subid`, which may be empty, it is to be clear which of the sender's subscriptions is meant (XEP-0060 §6.5.9.1).
     """
 
     node: str
@@ -226,6 +230,7 @@ class Browse:
     after: Place | None = None
     before: Place | None = None
     backwards: bool = False
+    subid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,4 +345,6 @@ Command = (
     | Transfer
     | Release
     | Overview
+    | Frontends
+    | Disconnect
 )

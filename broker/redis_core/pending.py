@@ -72,6 +72,8 @@ def read(node: str, jid: Jid, wish: str) -> Subscribe:
         int(until),
         Scope.parse(scope.replace(":", " ")) if scope else None,
         unquote(selector),
+        # It is made once, however often it is taken up.
+        again=True,
     )
 
 

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 from xml.etree.ElementTree import Element
 
@@ -15,13 +16,19 @@ from frontends.xmpp.markup import FORBIDDEN, escaped
 
 _HEADERS: Final = f"{{{ns.SHIM}}}headers"
 _HEADER: Final = f"{{{ns.SHIM}}}header"
-_OURS: Final = ("stanzaq-", "pubsub#", "collection", "subid")
+_OURS: Final = ("stanzaq-", "pubsub#", "collection", "subid", "traceparent", "tracestate")
 
 MOST_HEADERS: Final = 32
 
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+"""No headers."""
 
-def taken(item: Element) -> tuple[bytes, int]:
-    """Take the one payload element out of `<item/>`, with headers if there are any: the envelope as bytes, and their size."""
+
+def taken(item: Element, said: Mapping[str, str] = NOTHING) -> tuple[bytes, int]:
+    """Take the one payload element out of `<item/>`, with headers if there are any: the envelope as bytes, and their size.
+
+    Headers say of it what is `said`, too.
+    """
     if not len(item):
         raise MalformedRequest(Problem.PAYLOAD_REQUIRED, "an item of a queue has a payload")
     payload, *beside = item
@@ -33,7 +40,7 @@ def taken(item: Element) -> tuple[bytes, int]:
     # No node allows more, so the core need not carry it; a node that allows less is the core's to judge.
     if size > MAX_PAYLOAD_BYTES:
         raise MalformedRequest(Problem.PAYLOAD_TOO_BIG, f"the payload has {size} bytes of at most {MAX_PAYLOAD_BYTES}")
-    return codec.pack(Envelope(body, headers=named)), size
+    return codec.pack(Envelope(body, headers={**named, **said})), size
 
 
 def _named(told: Element) -> dict[str, str]:

@@ -33,6 +33,7 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
+from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends
 from broker.model.items import Listed, Lock
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.oversight import Overview, Release, Transfer
@@ -165,8 +166,8 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return lists.own(own, outcome)
         case Affiliations(), AffiliationList():
             return lists.standings(outcome)
-        case ListSubscribers(node), SubscriptionList(subscriptions, more):
-            return lists.subscribers(node, subscriptions, more=more)
+        case ListSubscribers(), SubscriptionList():
+            return lists.shown(question.command, outcome)
         case ListPending(), Listing(nodes):
             return authorization.choice(question.iq, nodes)
         case SendPending(), Done():
@@ -175,6 +176,8 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return administration.listed(question, question.command, outcome)
         case Configure(), Done() if question.view is View.COMMAND:
             return administration.configured(question, question.command)
+        case (Frontends() | Disconnect(), FrontendList() | Disconnected()):
+            return administration.mustered(question.iq, outcome)
         case Release(), Released():
             return administration.released(question, outcome)
         case Transfer(), Transferred() if isinstance(question, Stride):
@@ -241,9 +244,7 @@ def _subscribed(node: str, granted: Subscribed) -> bytes:
         fields.append(forms.Field(GAP, tuple("1" if stream.gap else "0" for stream in granted.streams)))
     if granted.until_ms:
         fields.append(forms.Field(EXPIRE, (moment(granted.until_ms),)))
-    fields += ownership.granted(granted)
-    fields += selectors.granted(granted)
-    fields += _scope(granted)
+    fields += (*ownership.granted(granted), *selectors.granted(granted), *_scope(granted))
     form = forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
     expiry = f" expiry='{moment(granted.until_ms)}'" if granted.until_ms else ""
     return (

@@ -32,6 +32,11 @@ function selectors.mark(subid, selector, mark)
   redis.call('HSET', key.selectors, subid, mark .. ' ' .. selector.said)
 end
 
+-- Whether a selector is asked for; `=` leaves it as it is.
+function selectors.wished(row)
+  return row.selector ~= '' and row.selector ~= '='
+end
+
 -- Whether one more may select: each examines what is passed over for itself.
 function selectors.room(subid)
   return redis.call('HLEN', key.selectors) < selectors.MOST or redis.call('HEXISTS', key.selectors, subid) == 1

@@ -15,20 +15,20 @@ from tests.lua.driver import FOLDER, NOTICES, PARTITIONED, SCRIPTS
 HERE = Path(__file__).parent
 FRAGMENTS = {path.stem: fragment(FOLDER, path.stem) for path in sorted((FOLDER / "lib").glob("*.lua"))}
 
-OPERATION_LINES = 80
+OPERATION_LINES = 86
 FRAGMENT_LINES = {
-    "intake": 100,
-    "dispatch": 92,
+    "intake": 104,
+    "dispatch": 94,
     "judge": 70,
     "ending": 76,
     "items": 72,
-    "partition": 66,
+    "partition": 67,
     "waiting": 79,
     "selection": 79,
     "matching": 82,
     "passed": 75,
     "allotments": 74,
-    "selectors": 74,
+    "selectors": 79,
     "compare": 65,
     "program": 74,
     "standing": 71,

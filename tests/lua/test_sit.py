@@ -73,6 +73,7 @@ def test_an_owner_begins_anew(parts: Parts) -> None:
             "born": "9",
             "forgive": "",
             "pool": "",
+            "several": "",
             "selector": "",
         },
     )
