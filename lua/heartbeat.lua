@@ -2,7 +2,8 @@
 -- Say that a frontend lives, note when partitions next need a visit, and learn who has lapsed and what is due.
 -- A due partition is taken by being removed: should its taker die, the survivors visit every partition.
 -- The answer tells the frontend's beat before: if that is another than it knows of, Redis has lost what came since. It ends
--- with notices that a process which cannot send has left to be told.
+-- with notices that a process which cannot send has left to be told, and how many frontends there are. One without a name is such
+-- a process: it leaves all that to the frontends, and what is due as long as any lives.
 -- KEYS: frontends due notices
 -- ARGV: now frontend lapse_ms most | kind name at
 -- RETURNS: ok
@@ -10,7 +11,8 @@
 --- @include clock
 local now = clock.now()
 local before = redis.call('ZSCORE', key.frontends, arg.frontend)
-redis.call('ZADD', key.frontends, now, arg.frontend)
+local sends = arg.frontend ~= ''
+if sends then redis.call('ZADD', key.frontends, now, arg.frontend) end
 for _, row in ipairs(rows) do
   if row.kind == 'due' then
     local known = redis.call('ZSCORE', key.due, row.name)
@@ -20,8 +22,10 @@ for _, row in ipairs(rows) do
     if seen and tonumber(seen) <= now - tonumber(arg.lapse_ms) then redis.call('ZREM', key.frontends, row.name) end
   end
 end
-local lapsed = redis.call('ZRANGEBYSCORE', key.frontends, '-inf', now - tonumber(arg.lapse_ms), 'LIMIT', 0, 50)
-local due = redis.call('ZRANGEBYSCORE', key.due, '-inf', now, 'LIMIT', 0, tonumber(arg.most))
+local alive = redis.call('ZCOUNT', key.frontends, string.format('(%.0f', now - tonumber(arg.lapse_ms)), '+inf')
+local lapsed = sends and redis.call('ZRANGEBYSCORE', key.frontends, '-inf', now - tonumber(arg.lapse_ms), 'LIMIT', 0, 50) or {}
+local most = (sends or alive == 0) and tonumber(arg.most) or 0
+local due = redis.call('ZRANGEBYSCORE', key.due, '-inf', now, 'LIMIT', 0, most)
 if #due > 0 then redis.call('ZREM', key.due, unpack(due)) end
-local notices = redis.call('LPOP', key.notices, tonumber(arg.most))
-return {'ok', now, lapsed, due, before or '0', notices or {}}
+local notices = sends and redis.call('LPOP', key.notices, tonumber(arg.most)) or {}
+return {'ok', now, lapsed, due, before or '0', notices, alive}

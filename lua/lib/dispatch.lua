@@ -1,14 +1,17 @@
 -- Hands waiting items to subscribers with free credit; part of every script that can enable it.
 -- NEEDS: inflight deadlines held ready turns resting
---- @include partition writes positions flights credit waiting schedule ordering
+--- @include partition writes positions flights credit waiting schedule ordering caller pulling
 -- Bounded by count and by bytes: a reply is held in memory here, in the frontend, and in the XMPP server.
-local dispatch = {LIMIT = 200, ROUND = 32, BYTES = 1048576}
+-- `filled` are the JIDs of those who come for what they got here.
+local dispatch = {LIMIT = 200, ROUND = 32, BYTES = 1048576, filled = {}}
 
 -- The next subscriber for an item: least recently served, but not the one that gave it back while another has credit (Q30).
 local function pick(queue, past)
   local first = queue.first
-  if queue[first].subid == past.holders[1] and queue[first + 1] then
-    queue[first], queue[first + 1] = queue[first + 1], queue[first]
+  if queue[first].subid == past.holders[1] then
+    -- The other one has to be sent to, which is for a frontend.
+    if queue.cut and not queue[first + 1] then return nil end
+    if queue[first + 1] then queue[first], queue[first + 1] = queue[first + 1], queue[first] end
   end
   queue.first = first + 1
   return queue[first]
@@ -19,12 +22,17 @@ local function lock(entry, subscriber, deliveries)
   partition.token = token
   local text = string.format('%d', token)
   local item = entry.item ~= '' and entry.item or positions.item_id(position)
-  writes.add('HSET', key.inflight, position, flights.line(arg.frontend, text, text, attempt, subscriber.subid,
+  local pulled = subscriptions.pulls(subscriber)
+  writes.add('HSET', key.inflight, position, flights.line(pulled and flights.NOBODY or arg.frontend, text, text, attempt, subscriber.subid,
     entry.log_id, partition.stamp, #entry.body, subscriber.holder, item))
   writes.add('ZADD', key.deadlines, schedule.begin(position, subscriber.qos), position)
   writes.add('ZADD', key.held, subscriber.subid, position)
-  deliveries[#deliveries + 1] = {subscriber.jid, position, item, token, attempt, partition.deadline, entry.by, entry.body,
-    token, subscriber.qos, entry.key, subscriber.pool}
+  if pulled then
+    dispatch.filled[subscriber.jid] = true
+  else
+    deliveries[#deliveries + 1] = {subscriber.jid, position, item, token, attempt, partition.deadline, entry.by, entry.body,
+      token, subscriber.qos, entry.key, subscriber.pool}
+  end
   subscriber.held, subscriber.served = subscriber.held + 1, text
 end
 
@@ -33,8 +41,12 @@ local function assign(items, queue, deliveries)
   for i = 1, #items do
     local entry = items[i]
     local subscriber = pick(queue, entry.past)
-    lock(entry, subscriber, deliveries)
-    if subscriber.held < subscriber.limit then queue[#queue + 1] = subscriber end
+    if subscriber then
+      lock(entry, subscriber, deliveries)
+      if subscriber.held < subscriber.limit then queue[#queue + 1] = subscriber end
+    else
+      writes.add('ZADD', key.ready, positions.place(entry.position), entry.position)
+    end
   end
   local served = {}
   for i = 1, #queue do
@@ -62,19 +74,20 @@ end
 -- Gives the deliveries made and whether more could be made at once: after a bound the caller runs `expire` again.
 -- `hint` is how many the caller expects: the first round reads so many candidates and no more.
 function dispatch.run(hint)
-  local deliveries, bytes = {}, 0
+  local deliveries, made, bytes = {}, 0, 0
+  local candidates = caller.sends and credit.candidates or pulling.candidates
   waiting.promote()
-  -- Who has no name among the frontends cannot send.
-  if partition.paused or arg.frontend == '' then return deliveries, 0 end
-  while #deliveries < dispatch.LIMIT and bytes < dispatch.BYTES do
-    local want = math.min(math.max(hint, 1), most(#deliveries, bytes))
+  if partition.paused then return deliveries, 0 end
+  while made < dispatch.LIMIT and bytes < dispatch.BYTES do
+    local want = math.min(math.max(hint, 1), most(made, bytes))
     -- One candidate more than items, so that a releaser can be avoided.
-    local queue, room = credit.candidates(want + 1)
+    local queue, room = candidates(want + 1)
     if room == 0 then return deliveries, 0 end
     local items = waiting.take(math.min(want, room))
     if #items == 0 then return deliveries, ordering.skipped < ordering.MOST and 0 or 1 end
     for i = 1, #items do bytes = bytes + #items[i].body end
     assign(items, queue, deliveries)
+    made = made + #items
     if partition.cursor == partition.tail and redis.call('EXISTS', key.ready) == 0 then return deliveries, 0 end
     hint = hint * 2
   end
