@@ -18,6 +18,7 @@ from broker.model.access import (
     SendPending,
     Subscriptions,
 )
+from broker.model.leases import Fetch
 from broker.model.names import Jid, Partition
 from broker.model.oversight import Overview, Release, Survey, Transfer
 from broker.model.positions import Place
@@ -120,7 +121,7 @@ class Subscribe:
 
     `partitions` are the ones wished for (none: all). With a `group` or an `epoch` they are owned, which shuts others out
     (E26 to E28); with a `start` the log is read from there and nothing is consumed (E2). A stream may leave its
-    credit unsaid. `until_ms` of Redis's clock is when it ends by itself (P31), 0 for never. One to a
+    credit unsaid. `until_ms` of Redis's clock is when it ends by itself (P31), 0 for never, or after `lease_ms`. One to a
     collection may have a `scope`.
     """
 
@@ -135,6 +136,7 @@ class Subscribe:
     start: str = ""
     until_ms: int = 0
     scope: Scope | None = None
+    lease_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +173,13 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """Leave; locks stay until they are ended or expire (Q34)."""
+    """Leave; locks stay until they are ended or expire (Q34), unless what is held is given back with it (R14)."""
 
     node: str
     sender: Jid
     jid: Jid
     subid: str
+    release: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +307,7 @@ Command = (
     | Unlock
     | Renew
     | Locks
+    | Fetch
     | Subscribe
     | Commit
     | Read

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.model.items import Listed, Lock, Owned, Seen
+from broker.model.leases import Fetched
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.positions import Place
@@ -306,6 +307,7 @@ Result = (
     | Unlocked
     | Renewed
     | Held
+    | Fetched
     | Subscribed
     | Replay
     | Extents

@@ -61,11 +61,14 @@ class Attendance:
 
     async def unsubscribe(self, command: Unsubscribe, outcome: asyncio.Future[Any]) -> Result:
         """Finish a departure whose step in the partition is under way."""
-        result: Left | Refused = await outcome
+        result: Any = await outcome
+        was = isinstance(result, Left) and result.was_subscribed
+        while command.release and isinstance(result, Left) and result.held > 0:
+            result = await self._ask(Leave(command.node, command.jid))
         if isinstance(result, Refused):
             return result
         # A member that owns nothing just now is known to no partition.
-        subscribed = await self._gone(command.node, command.jid) or result.was_subscribed
+        subscribed = await self._gone(command.node, command.jid) or was
         # Locks outlive the subscription (Q34): presence must find whoever still holds some.
         if result.held == 0:
             await self._attend("left", command.jid, command.node)

@@ -84,6 +84,7 @@ class Pool:
         self._lock = asyncio.Lock()
         self._awaited: asyncio.Task[None] | None = None
         self._looked = 0.0
+        self._known_at = 0.0
         self._evicting: set[tuple[Partition, str]] = set()
 
     @property
@@ -99,6 +100,12 @@ class Pool:
         await asyncio.shield(awaited)
         return sorted(self._units)
 
+    async def partitions(self) -> Sequence[Partition]:
+        """Give the partitions that there were a second ago at most."""
+        if time.monotonic() - self._known_at > LOOK_SECONDS:
+            await self.numbers()
+        return [unit.partition for unit in self._units.values()]
+
     def ask(self, number: int, command: Any) -> asyncio.Future[Any]:
         """Give a command that is worded for the bank to a partition below."""
         return asyncio.ensure_future(self._asked(self._units.get(number), command))
@@ -113,6 +120,7 @@ class Pool:
             await self._read()
 
     async def _read(self) -> None:
+        self._known_at = time.monotonic()
         record = await self._known.renew()
         if record is None or not record.config.collects:
             self._text, self._units, self._numbers = "", {}, {}
@@ -127,7 +135,7 @@ class Pool:
         self._numbers = {each: number for number, each in reached.partitions.items()}
 
     async def _bank(self, command: Reach) -> Reached:
-        reached = await _told(self._gates(command.node).lane(BANK), command)
+        reached = await awaited(self._gates(command.node).lane(BANK), command)
         if not isinstance(reached, Reached):
             msg = "the bank of a collection did not answer"
             raise CoreUnavailable(msg)
@@ -144,19 +152,19 @@ class Pool:
             case Withdraw():
                 whose = command.subid and below(text, command.subid)
                 asked = replace(command, node=leaf.node, subid=whose, pool=text, incarnation=leaf.incarnation)
-                taken: Outcome = await _told(lane, asked)
+                taken: Outcome = await awaited(lane, asked)
                 if isinstance(taken, Withdrawn):
                     return Withdrawn(tuple(replace(gift, subid=above(text, gift.subid)) for gift in taken.gifts))
                 return taken
             case Deposit():
                 whose = below(text, command.subid)
-                put: Outcome = await _told(
+                put: Outcome = await awaited(
                     lane, replace(command, node=leaf.node, subid=whose, incarnation=leaf.incarnation)
                 )
                 return put
             case Leave() | Unsubscribe():
                 leave = self._leave(leaf, command.jid, release=isinstance(command, Leave))
-                outcome: Outcome = await _told(lane, leave)
+                outcome: Outcome = await awaited(lane, leave)
                 gone = isinstance(outcome, Refused) and outcome.problem in _GONE
                 return Left(was_subscribed=False, held=0) if gone else outcome
         msg = f"{type(command).__name__} is nothing for a partition below a collection"
@@ -173,15 +181,15 @@ class Pool:
         outcome: Outcome = Refused(Problem.FORBIDDEN)
         if scope is not None and scope.works and unit.level is not None and scope.reaches(unit.level):
             whose = below(self._text, sit.subid)
-            outcome = await _told(
+            outcome = await awaited(
                 lane,
                 Join(leaf.node, sit.jid, whose, sit.jid, sit.qos, sit.born, sit.forgive, self._text, leaf.incarnation),
             )
         if isinstance(outcome, Refused) and outcome.problem in _SHUT:
             leave = self._leave(leaf, sit.jid, release=True, born=sit.born)
-            outcome = await _told(lane, leave)
+            outcome = await awaited(lane, leave)
             while isinstance(outcome, Left) and outcome.held > 0:
-                outcome = await _told(lane, leave)
+                outcome = await awaited(lane, leave)
         gone = isinstance(outcome, Refused) and outcome.problem in _GONE
         return Sat(0, owes=False) if gone or isinstance(outcome, Left) else outcome
 
@@ -223,16 +231,16 @@ class Pool:
         try:
             lane, scan, ended = self._gates(leaf.node).lane(leaf.number), "0", False
             while not ended:
-                part = await _told(lane, Subscribers(leaf.node, scan, leaf.number))
+                part = await awaited(lane, Subscribers(leaf.node, scan, leaf.number))
                 if not isinstance(part, Scanned):
                     return
                 for jid in part.jids:
                     leave = Leave(
                         leaf.node, jid, pool=text, subid=below(text, subid(jid)), incarnation=leaf.incarnation
                     )
-                    left = await _told(lane, leave)
+                    left = await awaited(lane, leave)
                     while isinstance(left, Left) and left.held > 0:
-                        left = await _told(lane, leave)
+                        left = await awaited(lane, leave)
                 scan = part.scan
                 ended = scan == "0"
         finally:
@@ -311,7 +319,8 @@ def _translated(text: str, report: Report) -> Report:
     ]
 
 
-def _told(lane: Lane, command: Any) -> asyncio.Future[Any]:
+def awaited(lane: Lane, command: Any) -> asyncio.Future[Any]:
+    """Give a lane a command, whose outcome is awaited."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     lane.submit(command, partial(fulfil, future))
     return future

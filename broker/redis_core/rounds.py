@@ -94,7 +94,9 @@ class Rounds:
             routes.lending.breathe()
         self._turns += 1
         if self._turns % LOOK_EVERY == 0:
-            await self._look_in_passing()
+            # With frontends there, one that cannot send leaves it to them.
+            if self._core.frontend:
+                await self._look_in_passing()
             self._core.background(self._finish)
 
     def _visit(self, partition: Partition, reply: Callable[[Outcome], None]) -> None:

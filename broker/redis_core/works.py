@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from broker.model import access, commands, oversight, reservations
+from broker.model import access, commands, leases, oversight, reservations
 from broker.model import tree as tree_model
 from broker.model.commands import Command, Subscribe
 from broker.model.items import Notice
+from broker.model.qos import Qos
 from broker.model.results import Result
 from broker.redis_core.approvals import Approvals
 from broker.redis_core.assured import Assured
 from broker.redis_core.attendance import Attendance
 from broker.redis_core.browsing import browse
 from broker.redis_core.directory import Directory
+from broker.redis_core.fetching import Fetching
 from broker.redis_core.internal import Ask, LaneCommand
 from broker.redis_core.listing import Catalogue
 from broker.redis_core.lists import Lists
@@ -95,6 +97,7 @@ class Works:
         )
         self.approvals.nodes = self.nodes
         self.assured = Assured(server, settings, calls.submit, self.nodes.admits)
+        self.fetching = Fetching(calls.ask)
         catalogue = Catalogue(server, directory, tree, admins)
         surveys = Surveys(directory, rules, calls.ask)
         self.transfers = Transfers(directory, rules, calls.ask, surveys)
@@ -103,7 +106,8 @@ class Works:
             commands.Deliver: self.assured.deliver,
             reservations.Reserve: self.assured.reserve,
             reservations.Redeem: self.assured.redeem,
-            commands.Subscribe: lambda command: self.approvals.subscribe(command, self._subscription(command)),
+            commands.Subscribe: self._subscribe,
+            leases.Fetch: self.fetching.fetch,
             commands.Unsubscribe: lambda command: self.approvals.unsubscribe(
                 command, partial(self.attendance.unsubscribe, command, calls.begin(command))
             ),
@@ -133,6 +137,11 @@ class Works:
             oversight.Overview: surveys.overview,
             oversight.Transfer: self.transfers.transfer,
         }
+
+    async def _subscribe(self, command: Subscribe) -> Result:
+        begun = self._subscription(command)
+        # Nobody is there to be told of an approval: a lease is refused until its owner is admitted.
+        return await (begun() if command.qos is Qos.PULLED else self.approvals.subscribe(command, begun))
 
     def _subscription(self, command: Subscribe) -> Callable[[], Awaitable[Result]]:
         """Give a subscription its place among its sender's commands, and what waits for it."""

@@ -37,7 +37,7 @@ from broker.model.items import Listed, Lock
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.oversight import Overview, Release, Transfer
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.qos import Qos
+from broker.model.qos import SENT, Qos
 from broker.model.reading import Commit, Partitions, Read
 from broker.model.results import (
     AffiliationList,
@@ -251,7 +251,7 @@ def _subscribed(node: str, granted: Subscribed) -> bytes:
 
 
 def _options(node: str, granted: Subscribed) -> bytes:
-    choices = tuple(member.value for member in Qos)
+    choices = tuple(member.value for member in SENT)
     fields = (
         forms.Field(CREDIT, (str(granted.credit),), "text-single", required=True),
         forms.Field(QOS, (granted.qos.value,), "list-single", choices=choices),

@@ -2,7 +2,7 @@
 -- NEEDS: inflight deadlines held ready turns resting
 --- @include partition writes positions flights credit waiting schedule ordering caller pulling
 -- Bounded by count and by bytes: a reply is held in memory here, in the frontend, and in the XMPP server.
--- `filled` are the JIDs of those who come for what they got here.
+-- `filled` are the JIDs of those who come for what they got here, and how much that is.
 local dispatch = {LIMIT = 200, ROUND = 32, BYTES = 1048576, filled = {}}
 
 -- The next subscriber for an item: least recently served, but not the one that gave it back while another has credit (Q30).
@@ -28,7 +28,7 @@ local function lock(entry, subscriber, deliveries)
   writes.add('ZADD', key.deadlines, schedule.begin(position, subscriber.qos), position)
   writes.add('ZADD', key.held, subscriber.subid, position)
   if pulled then
-    dispatch.filled[subscriber.jid] = true
+    dispatch.filled[subscriber.jid] = (dispatch.filled[subscriber.jid] or 0) + 1
   else
     deliveries[#deliveries + 1] = {subscriber.jid, position, item, token, attempt, partition.deadline, entry.by, entry.body,
       token, subscriber.qos, entry.key, subscriber.pool}

@@ -13,7 +13,7 @@ function finish.reply(results, notices, hint)
   local deliveries, more = dispatch.run(hint)
   more = math.max(more, stream.run(deliveries), trim.excess())
   partition.save()
-  for jid in pairs(dispatch.filled) do notices[#notices + 1] = {'filled', jid} end
+  for jid, count in pairs(dispatch.filled) do notices[#notices + 1] = {'filled', jid, count} end
   local next_due = pulling.due() and partition.now or due.next()
   return {'ok', results, deliveries, notices, handover.made, next_due, more, partition.token,
     lending.report()}

@@ -30,7 +30,7 @@ PARTITIONED: Final = frozenset(
 )
 """Scripts that answer in the shape that `broker.redis_core.calls.call.Reply` reads."""
 
-NOTICES: Final = {"unlocked": 4, "ended": 4, "lost": 6, "lapsed": 2, "filled": 2}
+NOTICES: Final = {"unlocked": 4, "ended": 4, "lost": 6, "lapsed": 2, "filled": 3}
 """How long each kind of notice is."""
 
 DEFAULTS: Final[Mapping[str, str]] = {

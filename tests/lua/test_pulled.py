@@ -10,7 +10,7 @@ LEASE, OTHER = "alice@x/lease-1", "bob@x/lease-2"
 
 def filled(answer: Answer) -> list[str]:
     """Name those who come for what they got."""
-    return sorted(notice[1] for notice in answer.notices if notice[0] == "filled")
+    return sorted(notice[1] for notice in answer.notices if notice[0] == "filled" and notice[2])
 
 
 def items(queue: Queue, jid: str) -> list[str]:
@@ -25,7 +25,7 @@ def test_by_a_frontend(queue: Queue) -> None:
         queue.subscribe(jid, 2, qos)
     answer = queue.publish(*"abcdefghi")
     assert [len(queue.locks(jid)) for jid in (W1, LEASE, W2, OTHER)] == [2, 2, 2, 2]
-    assert [jid for jid, _item in answer.given] == [W1, W2, W1, W2] or sorted(answer.given)
+    assert sorted(jid for jid, _item in answer.given) == [W1, W1, W2, W2]
     assert filled(answer) == [LEASE, OTHER]
     assert set(items(queue, LEASE) + items(queue, OTHER)).isdisjoint(item for _jid, item in answer.given)
     rescued = queue.run("resend", frontend="f2", lapsed="f1").deliveries
@@ -38,7 +38,7 @@ def test_without_a_name(queue: Queue) -> None:
     queue.subscribe(OTHER, 5, "pulled")
     queue.frontend = ""
     first = queue.publish("a")
-    assert (filled(first), first.deliveries) == ([LEASE], []) or filled(first) == [OTHER]
+    assert len(filled(first)) == 1 and first.deliveries == []
     # Nothing is due but the deadlines.
     assert first.due == queue.now + 60_000
     queue.frontend = "f1"

@@ -37,7 +37,7 @@ class Heart:
             msg = "away"
             raise CoreUnavailable(msg)
         before, self.known = self.known, self.now
-        return [b"ok", self.now, self.lapsed, self.due, b"%d" % before, []]
+        return [b"ok", self.now, self.lapsed, self.due, b"%d" % before, [], 1]
 
 
 class Turns:
