@@ -164,6 +164,7 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog) -> None:
         return [*core.healthy(), *([] if server.serving else ["no requests are taken"])]
 
     async def drain(seconds: float) -> None:
+        core.hurry()
         await server.drain()
         await core.drain(seconds)
 

@@ -12,7 +12,8 @@ from weakref import WeakValueDictionary
 
 from broker.model.leases import Fetch, Fetched
 from broker.model.names import Jid
-from broker.model.results import Result
+from broker.model.problems import Problem
+from broker.model.results import Refused, Result
 from broker.redis_core.internal import Ask, Outcome
 
 LOOK_SECONDS: Final = 0.15
@@ -28,11 +29,18 @@ class Fetching:
         """Look by `ask`."""
         self._ask = ask
         self._filled: WeakValueDictionary[Jid, asyncio.Event] = WeakValueDictionary()
+        self._closing = False
 
     def filled(self, jid: Jid) -> None:
         """Hear that a script run here has handed something to a lease."""
         event = self._filled.get(jid)
         if event is not None:
+            event.set()
+
+    def close(self) -> None:
+        """Let nobody wait any more: another process serves who comes again."""
+        self._closing = True
+        for event in list(self._filled.values()):
             event.set()
 
     async def fetch(self, command: Fetch) -> Result:
@@ -50,6 +58,8 @@ class Fetching:
             left = ends - time.monotonic()
             if _tells(outcome) or left <= 0:
                 return outcome  # type: ignore[return-value]  # nothing of the core's own is asked
+            if self._closing:
+                return Refused(Problem.UNAVAILABLE, "this process is going")
             if not _cut(outcome):
                 await _wait(event, min(LOOK_SECONDS, left))
 

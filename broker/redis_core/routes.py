@@ -281,7 +281,7 @@ class Routes:
             return GONE
         bank = record.partition(BANK)
         asked = FetchPart(command.node, command.sender, command.jid, command.lease_ms, command.after.get(bank, 0))
-        first = await self.ask(BANK, asked)
+        first: Outcome = await self.ask(BANK, asked)
         if not isinstance(first, Fetched) or (self._count == 1 and not self._collects):
             return first
 

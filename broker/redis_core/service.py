@@ -140,6 +140,10 @@ class RedisCore:
         await self._rounds.measure()
         await self.memory.measure()
 
+    def hurry(self) -> None:
+        """Let nobody wait any more for what may come."""
+        self._works.fetching.close()
+
     async def drain(self, seconds: float) -> None:
         """Let what is under way end and tell Redis what is sent; at most so many seconds."""
         for task in self._running:

@@ -1,6 +1,6 @@
 """A request as translators see it, and an answer as they give it. Values only; must not know a framework."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -22,9 +22,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes back."""
+    """What goes back: a body, or events as they come."""
 
     status: HTTPStatus
     body: bytes = b""
     media: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    events: AsyncIterator[bytes] | None = None

@@ -7,6 +7,7 @@ from frontends.rest.errors import Fault
 
 ATOM: Final = "application/atom+xml"
 JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
 KINDS: Final = (ATOM, JSON)
 """What feeds and entries come as; the first is what whoever does not care gets, as the RESTful Queue has it."""
 

@@ -5,14 +5,15 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
-from broker.model.options import OPTIONS
-from frontends.rest import batches, documents, errors, media
+from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS
+from frontends.rest import batches, documents, errors, leases, media
 from frontends.rest.asked import Answer
 from frontends.rest.routes import PARAMETERS, ROUTES, Body, Operation, Shown
 
 _TEXT: Final = {"type": "string"}
 _WHOLE: Final = {"type": "integer"}
 _IS: Final = {"type": "boolean"}
+_TIME: Final = {"type": "string", "format": "date-time"}
 
 
 def _object(required: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
@@ -37,6 +38,12 @@ _LISTED: Final = _object(
     },
     text=_TEXT,
     base64=_TEXT,
+    queue=_TEXT,
+    attempt=_WHOLE,
+    expires=_TIME,
+    release=_TEXT,
+    renew=_TEXT,
+    dead_letter=_TEXT,
 )
 _SENT: Final = _object({"id": _TEXT, "href": _TEXT}, duplicate=_IS, expires={"type": "string", "format": "date-time"})
 _PROBLEM: Final = _object({"type": _TEXT, "title": _TEXT, "status": _WHOLE, "detail": _TEXT})
@@ -59,6 +66,11 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     Shown.QUEUE: _object({"name": _TEXT, "href": _TEXT}),
     Shown.SENT: _SENT,
     Shown.RESULTS: _object({"results": _array(_object({"status": _WHOLE}))}),
+    Shown.LEASE: _object(
+        {"id": _TEXT, "href": _TEXT, "destinations": _array(_TEXT), "prefetch": _WHOLE, "expires": _TIME}
+    ),
+    Shown.HELD: _object({"href": _TEXT, "expires": _TIME, "messages": _array(_LISTED), "more": _IS}),
+    Shown.LOCK: _object({"expires": _TIME}),
     Shown.NOTHING: {"type": "object"},
     Shown.DOCUMENT: {"type": "object"},
 }
@@ -153,7 +165,30 @@ def _operation(method: str, operation: Operation) -> dict[str, Any]:
     return said
 
 
+def _form(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
+    """Give a body of these fields, as JSON or as a form."""
+    schema = {"type": "object", "additionalProperties": False, "properties": fields}
+    return {"content": {kind: {"schema": schema} for kind in (media.JSON, leases.FORM)}}
+
+
+def _from(least: int, most: int, default: int) -> dict[str, Any]:
+    return {**_WHOLE, "minimum": least, "maximum": most, "default": default}
+
+
+_REASON: Final = {**_TEXT, "maxLength": leases.REASON_LONGEST}
+
 _BODIES: Final[dict[Body, dict[str, Any]]] = {
+    Body.LEASE: {
+        "required": True,
+        **_form(
+            destinations={"anyOf": [_TEXT, _array(_TEXT, minItems=1, maxItems=1)]},
+            prefetch=_from(1, MAX_CREDIT, leases.PREFETCH),
+            lease=_from(leases.LEASE_LEAST, leases.LEASE_MOST, leases.LEASE_SECONDS),
+            selector=_TEXT,
+        ),
+    },
+    Body.RELEASE: _form(delay=_from(0, MAX_LOCK_SECONDS, 0), reason=_REASON),
+    Body.REASON: _form(reason=_REASON),
     Body.OPTIONS: {"content": {media.JSON: {"schema": _OPTIONS_BODY}}},
     Body.ANY: {"content": {"*/*": {"schema": {}}}},
     Body.BATCH: {
@@ -189,6 +224,8 @@ def _answer(shown: Shown) -> dict[str, Any]:
     if shown is Shown.CONTENT:
         return {"description": "what the message says", "content": {"*/*": {"schema": {}}}}
     content: dict[str, Any] = {media.JSON: {"schema": _SCHEMAS[shown]}}
-    if shown in {Shown.PAGE, Shown.MESSAGE}:
+    if shown in {Shown.PAGE, Shown.MESSAGE, Shown.HELD}:
         content[media.ATOM] = {"schema": _TEXT}
+    if shown is Shown.HELD:
+        content[media.EVENTS] = {"schema": _TEXT}
     return {"description": shown.value, "content": content}

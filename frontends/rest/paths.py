@@ -20,19 +20,27 @@ QUEUE: Final = "/queues/{queue}"
 MESSAGE: Final = "/messages/{queue}/{message}"
 CONTENT: Final = "/contents/{queue}/{message}"
 BATCH: Final = "/batches/{queue}"
+SUBSCRIPTIONS: Final = "/subscriptions"
+SUBSCRIPTION: Final = "/subscriptions/{subscription}"
+HELD: Final = "/subscriptions/{subscription}/messages/{message}"
+RELEASE: Final = f"{HELD}/release"
+RENEW: Final = f"{HELD}/renew"
+DEAD_LETTER: Final = f"{HELD}/dead-letter"
 OPENAPI: Final = "/openapi.json"
 
-_ALONE: Final = (QUEUES.encode(), OPENAPI.encode())
+_ALONE: Final = (QUEUES.encode(), SUBSCRIPTIONS.encode(), OPENAPI.encode())
+_ACTIONS: Final = {"release": RELEASE, "renew": RENEW, "dead-letter": DEAD_LETTER}
 _PATTERNS: Final = {b"queues": QUEUE, b"messages": MESSAGE, b"contents": CONTENT, b"batches": BATCH}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a path names: the pattern that it follows, and the queue and the message in it."""
+    """What a path names: the pattern that it follows, and the queue, the message and the subscription in it."""
 
     pattern: str
     node: str = ""
     item: str = ""
+    lease: str = ""
 
 
 def read(raw: bytes) -> Place | None:
@@ -40,13 +48,26 @@ def read(raw: bytes) -> Place | None:
     if raw in _ALONE:
         return Place(raw.decode())
     root, *segments = raw.removeprefix(b"/").split(b"/")
+    if root == b"subscriptions":
+        return _leased([_decoded(segment) for segment in segments])
     if root not in _PATTERNS or not segments:
         return None
     names = [_decoded(segment) for segment in segments]
     pattern = _PATTERNS[root]
     if pattern in {QUEUE, BATCH}:
-        return Place(pattern, _node(names))
-    return Place(pattern, _node(names[:-1]), item_id(names[-1], "the path")) if len(names) > 1 else None
+        return Place(pattern, node(names))
+    return Place(pattern, node(names[:-1]), item_id(names[-1], "the path")) if len(names) > 1 else None
+
+
+def _leased(names: list[str]) -> Place | None:
+    match names:
+        case [lease]:
+            return Place(SUBSCRIPTION, lease=lease)
+        case [lease, "messages", item]:
+            return Place(HELD, item=item_id(item, "the path"), lease=lease)
+        case [lease, "messages", item, action] if action in _ACTIONS:
+            return Place(_ACTIONS[action], item=item_id(item, "the path"), lease=lease)
+    return None
 
 
 def item_id(text: str, where: str) -> str:
@@ -73,6 +94,12 @@ def content(node: str, item: str) -> str:
     return f"/contents/{_encoded(node)}/{quote(item, safe=_SAFE)}"
 
 
+def held(lease: str, item: str, query: str, action: str = "") -> str:
+    """Give the path of a message that a subscription holds, or of what can be done with it."""
+    path = f"{SUBSCRIPTIONS}/{lease}/messages/{quote(item, safe=_SAFE)}"
+    return f"{path}/{action}?{query}" if action else f"{path}?{query}"
+
+
 def _decoded(segment: bytes) -> str:
     if _ESCAPES.search(segment):
         raise MalformedRequest(
@@ -88,11 +115,12 @@ def _decoded(segment: bytes) -> str:
     return text
 
 
-def _node(names: list[str]) -> str:
+def node(names: list[str], where: str = "the path") -> str:
+    """Judge the name of a queue, given its parts."""
     name = "/".join(names)
     if not name.isprintable() or len(name.encode()) > NODE_NAME_BYTES:
         raise MalformedRequest(
-            Problem.NODE_NAME_INVALID, f"the path: a queue's name has 1 to {NODE_NAME_BYTES} printable bytes"
+            Problem.NODE_NAME_INVALID, f"{where}: a queue's name has 1 to {NODE_NAME_BYTES} printable bytes"
         )
     return name
 

@@ -6,9 +6,9 @@ Holds nothing between two requests.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Final, TypeVar
+from typing import Final
 
-from broker.model.commands import Browse, Command, Delete, Describe, Publish, Stats
+from broker.model.commands import Browse, Delete, Describe, Publish, Stats
 from broker.model.core import Core
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord, configured, shown
@@ -25,9 +25,10 @@ from broker.model.results import (
     Refused,
     Reserved,
 )
-from frontends.rest import batches, openapi, paths, replies, requests, views
+from frontends.rest import batches, leasing, openapi, paths, replies, requests, views
 from frontends.rest.asked import Answer, Asked
 from frontends.rest.errors import Fault, fault
+from frontends.rest.outcomes import result
 from frontends.rest.views import Child, Message, Page
 
 _LOOKS: Final = 2
@@ -35,8 +36,6 @@ _LOOKS: Final = 2
 
 _CHILDREN: Final = 100
 """With so many found it looks no further."""
-
-_T = TypeVar("_T")
 
 
 async def list_queues(core: Core, asked: Asked) -> Answer:
@@ -49,7 +48,7 @@ async def list_queues(core: Core, asked: Asked) -> Answer:
 
 async def create_queue(core: Core, asked: Asked) -> Answer:
     """Create a queue with a made-up name."""
-    declared = await _result(core, requests.declare(asked), Declared)
+    declared = await result(core, requests.declare(asked), Declared)
     return replies.declared(declared.node, made=True)
 
 
@@ -69,8 +68,8 @@ async def show_queue(core: Core, asked: Asked) -> Answer:
             node, "", is_queue=False, children=found, messages=(), counted=None, options=None, following=following
         )
         return replies.page(page, asked.wants)
-    counted = await _result(core, Stats(node, sender), Counted)
-    looked = await _result(core, browse, Browsed) if browse else Browsed((), more=False)
+    counted = await result(core, Stats(node, sender), Counted)
+    looked = await result(core, browse, Browsed) if browse else Browsed((), more=False)
     after = str(looked.reached) if looked.reached else ""
     following = ""
     if after or below:
@@ -111,13 +110,13 @@ async def put_queue(core: Core, asked: Asked) -> Answer:
 
 async def configure_queue(core: Core, asked: Asked) -> Answer:
     """Change options of a queue."""
-    await _result(core, requests.configure(asked), Done)
+    await result(core, requests.configure(asked), Done)
     return replies.done()
 
 
 async def delete_queue(core: Core, asked: Asked) -> Answer:
     """Delete a queue with all that is in it."""
-    await _result(core, Delete(asked.place.node, asked.sender), Done)
+    await result(core, Delete(asked.place.node, asked.sender), Done)
     return replies.done()
 
 
@@ -125,10 +124,10 @@ async def send_message(core: Core, asked: Asked) -> Answer:
     """Publish a message; without a body and an id of the client's, reserve one (RX1)."""
     node, guid = asked.place.node, requests.guid(asked)
     if guid:
-        return replies.published(node, await _result(core, requests.once(asked, guid), Published), HTTPStatus.OK)
+        return replies.published(node, await result(core, requests.once(asked, guid), Published), HTTPStatus.OK)
     if not asked.body:
-        return replies.reserved(node, await _result(core, Reserve(node, asked.sender), Reserved))
-    published = await _result(core, requests.publish(asked, None), Published)
+        return replies.reserved(node, await result(core, Reserve(node, asked.sender), Reserved))
+    published = await result(core, requests.publish(asked, None), Published)
     return replies.published(node, published, HTTPStatus.CREATED)
 
 
@@ -141,7 +140,7 @@ async def send_batch(core: Core, asked: Asked) -> Answer:
 
 async def redeem_message(core: Core, asked: Asked) -> Answer:
     """Send the body of a reserved message."""
-    return replies.published(asked.place.node, await _result(core, requests.redeem(asked), Published), HTTPStatus.OK)
+    return replies.published(asked.place.node, await result(core, requests.redeem(asked), Published), HTTPStatus.OK)
 
 
 async def show_message(core: Core, asked: Asked) -> Answer:
@@ -175,17 +174,8 @@ OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
         show_content,
         show_openapi,
     )
-}
+} | dict(leasing.OPERATIONS)
 """By their names in the table of routes."""
-
-
-async def _result(core: Core, command: Command, kind: type[_T]) -> _T:
-    """Ask for something, and refuse the request if that is refused."""
-    outcome = await core.ask(command)
-    if isinstance(outcome, Refused):
-        raise replies.of(outcome)
-    assert isinstance(outcome, kind), f"{type(outcome).__name__} is no answer to {type(command).__name__}"
-    return outcome
 
 
 async def _children(core: Core, asked: Asked) -> tuple[list[Child], str]:
@@ -196,7 +186,7 @@ async def _children(core: Core, asked: Asked) -> tuple[list[Child], str]:
     names: list[str] = []
     found: list[Child] = []
     for _ in range(_LOOKS):
-        listing = await _result(core, looked, Listing)
+        listing = await result(core, looked, Listing)
         names += listing.nodes
         found = views.children(names, asked.place.node)
         if not listing.more or not listing.nodes:
@@ -215,7 +205,7 @@ def _options(record: NodeRecord, asked: Asked) -> dict[str, str] | None:
 
 async def _message(core: Core, asked: Asked) -> Message:
     place = asked.place
-    looked = await _result(core, Browse(place.node, asked.sender, (place.item,), 1), Browsed)
+    looked = await result(core, Browse(place.node, asked.sender, (place.item,), 1), Browsed)
     if not looked.items:
         raise fault(MalformedRequest(Problem.ITEM_NOT_FOUND, "there is no such message, or not any more"))
     return views.message(place.node, looked.items[0])
@@ -237,6 +227,6 @@ async def _outcome(core: Core, command: Publish | Fault) -> Published | Fault:
     if isinstance(command, Fault):
         return command
     try:
-        return await _result(core, command, Published)
+        return await result(core, command, Published)
     except Fault as refusal:
         return refusal

@@ -16,6 +16,9 @@ class Body(Enum):
     OPTIONS = "options"
     ANY = "any"
     BATCH = "batch"
+    LEASE = "lease"
+    RELEASE = "release"
+    REASON = "reason"
 
 
 class Shown(Enum):
@@ -27,6 +30,9 @@ class Shown(Enum):
     QUEUE = "queue"
     SENT = "sent"
     RESULTS = "results"
+    LEASE = "lease"
+    HELD = "held"
+    LOCK = "lock"
     NOTHING = "nothing"
     DOCUMENT = "document"
 
@@ -58,9 +64,13 @@ PARAMETERS: Final = {
     "below": Parameter("where the tree goes on: from the link to the next page"),
     "guid": Parameter("the client's own id of the message: repeats of it are ignored"),
     "Idempotency-Key": Parameter("the same as guid"),
+    "wait": Parameter("seconds to wait for a message", {"type": "integer", "minimum": 0, "maximum": 60, "default": 0}),
+    "lock": Parameter("the lock of the message: from its subscription"),
+    "queue": Parameter("the queue of the message, where the subscription is to several"),
     "Group-Key": Parameter("messages of one key are worked on in order where the queue is `stanzaq#ordered`"),
 }
 
+_LOCKED: Final = ("lock", "queue")
 _OK, _CREATED = HTTPStatus.OK, HTTPStatus.CREATED
 _ONCE: Final = ("Idempotency-Key", "Group-Key")
 
@@ -107,6 +117,37 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     },
     paths.CONTENT: {
         "GET": Operation("show_content", "Get what a message says, byte for byte", {_OK: Shown.CONTENT}),
+    },
+    paths.SUBSCRIPTIONS: {
+        "POST": Operation("create_subscription", "Begin a lease on messages", {_CREATED: Shown.LEASE}, Body.LEASE),
+    },
+    paths.SUBSCRIPTION: {
+        "GET": Operation(
+            "show_subscription",
+            "Look at the messages that a subscription holds, and renew its lease; as `text/event-stream` have them as they come",
+            {_OK: Shown.HELD},
+            query=("wait",),
+        ),
+        "DELETE": Operation(
+            "delete_subscription", "End a subscription and give back what it holds", {_OK: Shown.NOTHING}
+        ),
+    },
+    paths.HELD: {
+        "GET": Operation(
+            "show_held_message", "Look at a message that a subscription holds", {_OK: Shown.MESSAGE}, query=_LOCKED
+        ),
+        "DELETE": Operation("acknowledge_message", "Acknowledge a message", {_OK: Shown.NOTHING}, query=_LOCKED),
+    },
+    paths.RELEASE: {
+        "POST": Operation("release_message", "Give a message back", {_OK: Shown.NOTHING}, Body.RELEASE, query=_LOCKED),
+    },
+    paths.RENEW: {
+        "POST": Operation("renew_message", "Start the time of a message's lock anew", {_OK: Shown.LOCK}, query=_LOCKED),
+    },
+    paths.DEAD_LETTER: {
+        "POST": Operation(
+            "bury_message", "Send a message to the dead letters", {_OK: Shown.NOTHING}, Body.REASON, query=_LOCKED
+        ),
     },
     paths.OPENAPI: {
         "GET": Operation("show_openapi", "Get this description", {_OK: Shown.DOCUMENT}, public=True),

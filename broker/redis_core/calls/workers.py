@@ -221,5 +221,7 @@ deposit = Call("deposit", _deposited, row=_deposit_row)
 options = Call("options", _options, row=lambda command, _record: {"subid": subid(command.jid)})
 unsubscribe = Call("unsubscribe", _left, row=_unsubscribe_row)
 leave = Call("unsubscribe", _left, row=_unsubscribe_row)
-fetch = Call("fetch", _fetched, lambda _command, _record: {"limit": MOST_FETCHED, "max_bytes": FETCHED_BYTES}, _fetch_row)
+fetch = Call(
+    "fetch", _fetched, lambda _command, _record: {"limit": MOST_FETCHED, "max_bytes": FETCHED_BYTES}, _fetch_row
+)
 locks = Call("locks", _held, row=_locks_row)

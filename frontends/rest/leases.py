@@ -1,0 +1,199 @@
+"""What a subscription over HTTP is and holds, in words: its id, what is asked of it, and how its messages are named. Pure.
+
+A subscription's id says all that this door has to know of it, so that any process serves it and nothing has to be kept beside the
+lease in Redis. It is no secret: whoever asks has to be its owner.
+"""
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+from broker.model.commands import Renew as RenewLock
+from broker.model.commands import Retract, Unlock
+from broker.model.leases import HeldItem, lease_jid
+from broker.model.names import Jid, bare
+from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
+from broker.model.problems import MalformedRequest, Problem
+from frontends.rest import media, paths, requests
+from frontends.rest.asked import Asked
+from frontends.rest.errors import Fault, fault
+
+FORM: Final = "application/x-www-form-urlencoded"
+
+PREFETCH: Final = 10
+LEASE_SECONDS: Final = 60
+LEASE_LEAST: Final = 2
+LEASE_MOST: Final = 86_400
+WAIT_MOST: Final = 60
+REASON_LONGEST: Final = 200
+
+_NAME: Final = re.compile(r"[0-9a-f]{16}")
+_LOCK: Final = re.compile(r"([0-9]{1,4})-([0-9]{1,15})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A subscription: whose, to what, its made-up name, and how long it lasts from each look at it."""
+
+    owner: Jid
+    node: str
+    name: str
+    seconds: int
+
+    @property
+    def jid(self) -> Jid:
+        """Who is subscribed in its stead."""
+        return lease_jid(self.owner, self.name)
+
+    @property
+    def href(self) -> str:
+        """Its path."""
+        return f"{paths.SUBSCRIPTIONS}/{self}"
+
+    def __str__(self) -> str:
+        """Write it as its id: no part has a zero byte."""
+        text = "\0".join((self.owner, self.node, self.name, str(self.seconds)))
+        return urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+    def message(self, item: HeldItem, action: str = "") -> str:
+        """Give the path of a message that it holds, with its lock, or of what can be done with it (RX6)."""
+        query = {} if item.partition.node == self.node else {"queue": item.partition.node}
+        lock = f"{item.partition.number}-{item.token}"
+        return paths.held(str(self), item.item_id, urlencode({**query, "lock": lock}), action)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a new subscription is to be."""
+
+    node: str
+    prefetch: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grasp:
+    """What a message's path says of its lock."""
+
+    lease: Lease
+    node: str
+    item: str
+    partition: int
+    token: int
+    text: str
+
+    def acknowledge(self) -> Retract:
+        """Acknowledge the message; the same again is answered as the first time."""
+        return Retract(self.node, self.lease.jid, self.item, self.token, self.text, self.partition)
+
+    def renew(self) -> RenewLock:
+        """Start the time of its lock anew."""
+        return RenewLock(self.node, self.lease.jid, self.item, self.token, self.partition)
+
+    def give_back(self, asked: Asked, *, dead_letter: bool) -> Unlock:
+        """Give the message back, or to the dead letters, as the body says."""
+        said = _fields(asked, {"reason"} if dead_letter else {"delay", "reason"})
+        reason = said.get("reason", "")
+        if not isinstance(reason, str) or not (reason.isprintable() and len(reason) <= REASON_LONGEST):
+            raise MalformedRequest(Problem.BAD_REQUEST, f"reason is a line of at most {REASON_LONGEST} characters")
+        delay = _whole(said, "delay", 0, MAX_LOCK_SECONDS, 0) * 1000
+        return Unlock(
+            self.node, self.lease.jid, self.item, self.token, delay, reason, dead_letter, self.text, self.partition
+        )
+
+
+def of(asked: Asked) -> Lease:
+    """Read which subscription is asked for; raises Fault when there cannot be one of this id."""
+    text = asked.place.lease
+    try:
+        parts = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split("\0")
+        owner, node, name, seconds = parts
+        lease = Lease(bare(owner), node, name, int(seconds) if seconds.isdigit() and len(seconds) <= 5 else 0)
+        known = str(lease) == text and _NAME.fullmatch(name) and owner and LEASE_LEAST <= lease.seconds <= LEASE_MOST
+        paths.node([node])
+    except (ValueError, MalformedRequest):
+        known = None
+    if not known:
+        raise fault(MalformedRequest(Problem.NOT_SUBSCRIBED, "there is no such subscription"))
+    return lease
+
+
+def grasp(asked: Asked) -> Grasp:
+    """Read which message under which lock is asked for: of the asker's own subscription."""
+    lease = of(asked)
+    if lease.owner != asked.sender:
+        raise fault(MalformedRequest(Problem.FORBIDDEN, "the subscription is another's"))
+    text = asked.query.get("lock", "")
+    lock = _LOCK.fullmatch(text)
+    if not lock:
+        raise MalformedRequest(Problem.BAD_REQUEST, "lock: take the message's address from its subscription")
+    node = paths.node([asked.query["queue"]], "queue") if "queue" in asked.query else lease.node
+    return Grasp(lease, node, asked.place.item, int(lock[1]), int(lock[2]), text)
+
+
+def wished(asked: Asked) -> Wish:
+    """Read what a new subscription is to be, from JSON or a form (R12)."""
+    said = _fields(asked, {"destinations", "prefetch", "lease", "selector"})
+    found = said.get("destinations", [])
+    destinations = found if isinstance(found, list) else [found]
+    if len(destinations) != 1 or not all(isinstance(each, str) for each in destinations):
+        raise MalformedRequest(Problem.BAD_REQUEST, "destinations names one queue, or one collection of queues")
+    if said.get("selector"):
+        raise MalformedRequest(Problem.OPTIONS_INVALID, "selector: there are none here")
+    return Wish(
+        paths.node([destinations[0]], "destinations"),
+        _whole(said, "prefetch", 1, MAX_CREDIT, PREFETCH),
+        _whole(said, "lease", LEASE_LEAST, LEASE_MOST, LEASE_SECONDS),
+    )
+
+
+def wait(asked: Asked) -> int:
+    """Read how many seconds somebody waits for a message."""
+    return _whole(asked.query, "wait", 0, WAIT_MOST, 0)
+
+
+def _fields(asked: Asked, names: set[str]) -> dict[str, Any]:
+    """Read the fields of a body; none is no fields."""
+    if not asked.body:
+        return {}
+    kind = asked.headers.get("content-type", "")
+    if media.bare(kind) == FORM:
+        said = _form(asked.body)
+    elif media.is_json(kind):
+        said = requests.parsed(asked.body)
+    else:
+        detail = f"the body is {media.JSON} or {FORM}"
+        raise Fault(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", detail, {"Accept-Post": f"{media.JSON}, {FORM}"}
+        )
+    if not isinstance(said, dict) or set(said) - names:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"the body has {', '.join(sorted(names))} and nothing else")
+    return said
+
+
+def _form(body: bytes) -> dict[str, Any]:
+    try:
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=200)
+    except ValueError:
+        raise MalformedRequest(Problem.BAD_REQUEST, "the body is not NAME=VALUE&… in UTF-8") from None
+    said: dict[str, Any] = {}
+    for name, value in pairs:
+        if name == "destinations":
+            said.setdefault(name, []).append(value)
+        elif name in said:
+            raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is there twice")
+        else:
+            said[name] = value
+    return said
+
+
+def _whole(said: Any, name: str, least: int, most: int, default: int) -> int:  # noqa: ANN401  (JSON, or a query)
+    value = said.get(name, default)
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 9:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name} is a whole number from {least} to {most}")
+    return value

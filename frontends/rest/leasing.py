@@ -1,0 +1,130 @@
+"""What each operation on subscriptions does: to begin one, to come for what it holds, and what becomes of its messages.
+
+Must not know a framework. Holds nothing between two requests.
+"""
+
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Final
+
+from broker.model.commands import Describe, Subscribe, Unsubscribe
+from broker.model.core import Core
+from broker.model.leases import Fetch, Fetched
+from broker.model.names import Partition
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.qos import Qos
+from broker.model.results import Described, Refused, Renewed, Result, Retracted, Subscribed, Unlocked, Unsubscribed
+from broker.model.tree import Kind, Scope
+from frontends.rest import events, leases, media, replies, views
+from frontends.rest.asked import Answer, Asked
+from frontends.rest.errors import fault
+from frontends.rest.leases import Lease
+from frontends.rest.outcomes import result
+
+SILENT_SECONDS: Final = 5.0
+"""So long a stream of events says nothing at most: it is how both ends find that the other is gone."""
+
+
+async def create_subscription(core: Core, asked: Asked) -> Answer:
+    """Begin a lease on a queue, or on all queues below a collection (R13)."""
+    wish = leases.wished(asked)
+    described = await result(core, Describe(wish.node, asked.sender, as_owner=False), Described)
+    scope = Scope(Kind.ITEMS, None) if described.record.config.collects else None
+    lease = Lease(asked.sender, wish.node, secrets.token_hex(8), wish.seconds)
+    command = Subscribe(
+        wish.node, asked.sender, lease.jid, wish.prefetch, Qos.PULLED, scope=scope, lease_ms=wish.seconds * 1000
+    )
+    return replies.subscribed(lease, await result(core, command, Subscribed))
+
+
+async def show_subscription(core: Core, asked: Asked) -> Answer:
+    """Show what a lease holds and begin its time anew, or send what it gets as it comes (R15, RX5)."""
+    lease = leases.of(asked)
+    wait = leases.wait(asked)
+    # Others who may look do not keep it alive.
+    lasts = lease.seconds * 1000 if lease.owner == asked.sender else None
+    fetch = Fetch(lease.node, asked.sender, lease.jid, lasts)
+    if asked.wants == media.EVENTS:
+        found = await result(core, fetch, Fetched)
+        return Answer(HTTPStatus.OK, media=media.EVENTS, events=_events(core, lease, fetch, found))
+    found = await result(core, replace(fetch, wait_seconds=float(wait)), Fetched)
+    return replies.lease(views.lease(lease, found), asked.wants)
+
+
+async def delete_subscription(core: Core, asked: Asked) -> Answer:
+    """End a lease, and give back what it holds (R14)."""
+    lease = leases.of(asked)
+    outcome = await core.ask(Unsubscribe(lease.node, asked.sender, lease.jid, "", release=True))
+    if isinstance(outcome, Refused) and outcome.problem is Problem.NOT_SUBSCRIBED:
+        raise fault(MalformedRequest(Problem.LEASE_OVER, "the lease is over"))
+    return _done(outcome, Unsubscribed)
+
+
+async def show_held_message(core: Core, asked: Asked) -> Answer:
+    """Show a message that a lease holds under this lock."""
+    grasp = leases.grasp(asked)
+    lease = grasp.lease
+    found = await result(core, Fetch(lease.node, asked.sender, lease.jid, lease.seconds * 1000), Fetched)
+    for item in found.items:
+        if (item.partition.node, item.partition.number, item.token) == (grasp.node, grasp.partition, grasp.token):
+            return replies.message(views.held(lease, item), asked.wants)
+    raise fault(MalformedRequest(Problem.LOCK_LOST, "the subscription does not hold this message under this lock"))
+
+
+async def acknowledge_message(core: Core, asked: Asked) -> Answer:
+    """Acknowledge a message (R16)."""
+    return _done(await core.ask(leases.grasp(asked).acknowledge()), Retracted)
+
+
+async def release_message(core: Core, asked: Asked) -> Answer:
+    """Give a message back."""
+    return _done(await core.ask(leases.grasp(asked).give_back(asked, dead_letter=False)), Unlocked)
+
+
+async def renew_message(core: Core, asked: Asked) -> Answer:
+    """Start the time of a message's lock anew."""
+    return replies.renewed(await result(core, leases.grasp(asked).renew(), Renewed))
+
+
+async def bury_message(core: Core, asked: Asked) -> Answer:
+    """Send a message to the dead letters of its queue."""
+    return _done(await core.ask(leases.grasp(asked).give_back(asked, dead_letter=True)), Unlocked)
+
+
+OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
+    operation.__name__: operation
+    for operation in (
+        create_subscription,
+        show_subscription,
+        delete_subscription,
+        show_held_message,
+        acknowledge_message,
+        release_message,
+        renew_message,
+        bury_message,
+    )
+}
+"""By their names in the table of routes."""
+
+
+def _done(outcome: Result, kind: type[Result]) -> Answer:
+    if isinstance(outcome, Refused):
+        raise replies.of(outcome)
+    assert isinstance(outcome, kind), f"{type(outcome).__name__} is no {kind.__name__}"
+    return replies.done()
+
+
+async def _events(core: Core, lease: Lease, fetch: Fetch, found: Result) -> AsyncIterator[bytes]:
+    """Send each message once, and end when the lease does, or this process; whoever reads slowly is not fetched for."""
+    seen: dict[Partition, int] = {}
+    while isinstance(found, Fetched):
+        for item in sorted(found.items, key=lambda item: item.token):
+            seen[item.partition] = item.token
+            yield events.message(views.held(lease, item))
+        if not found.items:
+            yield events.NOTHING
+        found = await core.ask(replace(fetch, wait_seconds=SILENT_SECONDS, after=seen))
+    assert isinstance(found, Refused)
+    yield events.end(replies.of(found))
