@@ -5,7 +5,7 @@ from typing import Final
 
 
 class Qos(Enum):
-    """What a subscription asks for: at most once, at least once, or exactly once; one that is `PULLED` comes for its items itself."""
+    """What a subscription asks for: at most once, at least once, or exactly once; who is `PULLED` from comes for its items."""
 
     UNACKNOWLEDGED = "unacknowledged"
     ACKNOWLEDGED = "acknowledged"

@@ -1,7 +1,8 @@
 """How a lease's owner comes for what it holds: a look, and while there is nothing new a wait for something.
 
-What this process hands out wakes who waits here at once; for what others hand out Redis is asked again and again. Not by Redis's
-pub/sub: that would be a connection and a right more for every user, to save one cheap script. Must not know how items are handed out.
+What this process hands out wakes who waits here at once; for what others hand out Redis is asked again and again. Not by
+Redis's pub/sub: that would be a connection and a right more for every user, to save one cheap script. Must not know how items
+are handed out.
 """
 
 import asyncio

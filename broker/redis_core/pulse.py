@@ -31,8 +31,9 @@ DUE_AT_ONCE = 200
 class Visits:
     """What the pulse asks for: partitions that are due, frontends that have lapsed, notices that others could not tell.
 
-    It is `alone` when no frontend lives. After a beat whose answer was lost it is `blind`: what that beat took from the list of due partitions, nobody knows. So it is
-    when Redis does not know of the beat before: a replica has taken over that had not heard of it.
+    After a beat whose answer was lost it is `blind`: what that beat took from the list of due partitions, nobody knows. So it is
+    when Redis does not know of the beat before: a replica has taken over that had not heard of it. It is `alone` while no
+    frontend lives.
     """
 
     due: list[Partition] = field(default_factory=list)

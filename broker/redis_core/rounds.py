@@ -94,9 +94,7 @@ class Rounds:
             routes.lending.breathe()
         self._turns += 1
         if self._turns % LOOK_EVERY == 0:
-            # With frontends there, one that cannot send leaves it to them.
-            if self._core.frontend:
-                await self._look_in_passing()
+            await self._look_in_passing()
             self._core.background(self._finish)
 
     def _visit(self, partition: Partition, reply: Callable[[Outcome], None]) -> None:
@@ -109,6 +107,9 @@ class Rounds:
 
     async def _look_in_passing(self) -> None:
         """Visit one partition, the next in the list each time, round and round: finds what events missed."""
+        if not self._core.frontend:
+            # It cannot send, and frontends that can are there.
+            return
         if not self._next:
             names = await self._directory.names(self._looked, 1)
             self._looked = self._looked + 1 if names else 0

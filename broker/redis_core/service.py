@@ -202,7 +202,7 @@ class RedisCore:
         return self._outlet.flushed()
 
     def announce(self, partition: Partition, due_ms: int) -> None:
-        """Note when a partition next needs a visit: what a frontend is to do now, one that cannot send does not keep for itself."""
+        """Note when a partition next needs a visit; one that cannot send says at once what a frontend is to do."""
         if self._proxy and (not self._running or due_ms <= self._pulse.now_ms()):
             self._proxy.announce(partition, due_ms)
         else:

@@ -83,7 +83,7 @@ def _entry(shown: Message, begin: str) -> str:
 
 
 def _lock(lock: Lock) -> str:
-    """Say where to acknowledge the message, as the Atom Publishing Protocol has it (RFC 5023 §11.1), and what else can be done."""
+    """Say where to acknowledge the message, as RFC 5023 §11.1 has it, and what else can be done."""
     links = "".join(f"<link rel='{COUNTS}:{action}' href={quoteattr(href)}/>" for action, href in lock.actions.items())
     return (
         f"<link rel='edit' href={quoteattr(lock.href)}/>{links}"

@@ -6,6 +6,7 @@ lease in Redis. It is no secret: whoever asks has to be its owner.
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -31,7 +32,7 @@ WAIT_MOST: Final = 60
 REASON_LONGEST: Final = 200
 
 _NAME: Final = re.compile(r"[0-9a-f]{16}")
-_LOCK: Final = re.compile(r"([0-9]{1,4})-([0-9]{1,15})", re.ASCII)
+_LOCK: Final = re.compile(r"([0-9]{1,4})-([0-9]{1,16})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,38 +88,41 @@ class Grasp:
 
     def acknowledge(self) -> Retract:
         """Acknowledge the message; the same again is answered as the first time."""
-        return Retract(self.node, self.lease.jid, self.item, self.token, self.text, self.partition)
+        return Retract(self.node, self.lease.jid, self.item, self.token, f"acknowledge {self.text}", self.partition)
 
     def renew(self) -> RenewLock:
         """Start the time of its lock anew."""
         return RenewLock(self.node, self.lease.jid, self.item, self.token, self.partition)
 
     def give_back(self, asked: Asked, *, dead_letter: bool) -> Unlock:
-        """Give the message back, or to the dead letters, as the body says."""
+        """Give the message back, or to the dead letters, as the body says; the same again is answered as the first time."""
         said = _fields(asked, {"reason"} if dead_letter else {"delay", "reason"})
         reason = said.get("reason", "")
         if not isinstance(reason, str) or not (reason.isprintable() and len(reason) <= REASON_LONGEST):
             raise MalformedRequest(Problem.BAD_REQUEST, f"reason is a line of at most {REASON_LONGEST} characters")
+        request = f"{'dead-letter' if dead_letter else 'release'} {self.text}"
         delay = _whole(said, "delay", 0, MAX_LOCK_SECONDS, 0) * 1000
         return Unlock(
-            self.node, self.lease.jid, self.item, self.token, delay, reason, dead_letter, self.text, self.partition
+            self.node, self.lease.jid, self.item, self.token, delay, reason, dead_letter, request, self.partition
         )
 
 
 def of(asked: Asked) -> Lease:
     """Read which subscription is asked for; raises Fault when there cannot be one of this id."""
-    text = asked.place.lease
-    try:
-        parts = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split("\0")
-        owner, node, name, seconds = parts
-        lease = Lease(bare(owner), node, name, int(seconds) if seconds.isdigit() and len(seconds) <= 5 else 0)
-        known = str(lease) == text and _NAME.fullmatch(name) and owner and LEASE_LEAST <= lease.seconds <= LEASE_MOST
-        paths.node([node])
-    except (ValueError, MalformedRequest):
-        known = None
-    if not known:
+    lease = _read(asked.place.lease)
+    if lease is None or str(lease) != asked.place.lease:
         raise fault(MalformedRequest(Problem.NOT_SUBSCRIBED, "there is no such subscription"))
     return lease
+
+
+def _read(text: str) -> Lease | None:
+    try:
+        owner, node, name, seconds = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split("\0")
+        lasts = _whole({"lease": seconds}, "lease", LEASE_LEAST, LEASE_MOST, 0)
+        lease = Lease(bare(owner), paths.node([node]), name, lasts)
+    except (ValueError, MalformedRequest):
+        return None
+    return lease if owner and _NAME.fullmatch(name) else None
 
 
 def grasp(asked: Asked) -> Grasp:
@@ -190,7 +194,7 @@ def _form(body: bytes) -> dict[str, Any]:
     return said
 
 
-def _whole(said: Any, name: str, least: int, most: int, default: int) -> int:  # noqa: ANN401  (JSON, or a query)
+def _whole(said: Mapping[str, Any], name: str, least: int, most: int, default: int) -> int:
     value = said.get(name, default)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 9:
         value = int(value)

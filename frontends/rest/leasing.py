@@ -12,7 +12,6 @@ from typing import Final
 from broker.model.commands import Describe, Subscribe, Unsubscribe
 from broker.model.core import Core
 from broker.model.leases import Fetch, Fetched
-from broker.model.names import Partition
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.results import Described, Refused, Renewed, Result, Retracted, Subscribed, Unlocked, Unsubscribed
@@ -118,7 +117,7 @@ def _done(outcome: Result, kind: type[Result]) -> Answer:
 
 async def _events(core: Core, lease: Lease, fetch: Fetch, found: Result) -> AsyncIterator[bytes]:
     """Send each message once, and end when the lease does, or this process; whoever reads slowly is not fetched for."""
-    seen: dict[Partition, int] = {}
+    seen = dict(fetch.after)
     while isinstance(found, Fetched):
         for item in sorted(found.items, key=lambda item: item.token):
             seen[item.partition] = item.token

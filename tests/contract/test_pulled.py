@@ -109,7 +109,7 @@ def is_refused(result: Result, problem: Problem) -> bool:
 @EVERYWHERE
 @pytest.mark.parametrize("partitions", ["1", "4"])
 async def test_alone(make_nameless: MakeNameless, node: str, partitions: str) -> None:
-    """R1, R2, R11, R14, R17: without any frontend items are come for, within the credit; what a lease had that ends, others get."""
+    """R1, R2, R11, R14, R17: without any frontend items are come for, within the credit; of a lease that ends others get all."""
     one, two = await make_nameless(), await make_nameless()
     await declared(one, node, stanzaq__partitions=partitions)
     first = await leased(one, node, 5, seconds=3)
@@ -120,7 +120,7 @@ async def test_alone(make_nameless: MakeNameless, node: str, partitions: str) ->
     assert (await waiting).items and time.monotonic() - began < 3
     # Credit comes to where items are.
     async with asyncio.timeout(10):
-        while len((held := await fetched(two, node, first)).items) < 5:
+        while len((held := await fetched(two, node, first)).items) < 5:  # noqa: ASYNC110  (nobody says so)
             await asyncio.sleep(0.05)
     second = await leased(two, node, 20)
     await acknowledge(two, first, held)
@@ -173,7 +173,7 @@ async def test_only_what_is_new(make_nameless: MakeNameless, node: str) -> None:
 
 
 async def test_mixed(make_core: MakeCore, make_nameless: MakeNameless, node: str) -> None:
-    """Q30, Q35, R1: a worker who is sent its items and a lease share a queue, whoever publishes; what one gives back the other gets."""
+    """Q30, Q35, R1: a worker who is sent its items and a lease share a queue, whoever publishes, and what is given back."""
     named, door = await make_core()
     nameless = await make_nameless()
     await declared(nameless, node)
@@ -182,14 +182,14 @@ async def test_mixed(make_core: MakeCore, make_nameless: MakeNameless, node: str
     await published(nameless, node, 8)
     await door.until(lambda: len(door.deliveries) == 2)
     async with asyncio.timeout(5):
-        while len((found := await fetched(nameless, node, jid)).items) < 2:
+        while len((found := await fetched(nameless, node, jid)).items) < 2:  # noqa: ASYNC110  (nobody says so)
             await asyncio.sleep(0.05)
     assert {item.item_id for item in found.items}.isdisjoint(each.item_id for each in door.deliveries)
     for each in found.items:
         result = await nameless.ask(Unlock(node, jid, each.item_id, each.token, delay_ms=0))
         assert isinstance(result, Unlocked)
-    for each in list(door.deliveries):
-        assert isinstance(await named.ask(Retract(node, W1, each.item_id, each.token)), Retracted)
+    for sent in list(door.deliveries):
+        assert isinstance(await named.ask(Retract(node, W1, sent.item_id, sent.token)), Retracted)
     await door.until(lambda: len(door.deliveries) >= 4)
     # Nobody is told of anything in the name of a lease.
     assert isinstance(await named.ask(Unsubscribe(node, ALICE, jid, "", release=True)), Unsubscribed)
