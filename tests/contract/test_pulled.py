@@ -10,7 +10,7 @@ import pytest
 
 from broker import codec
 from broker.model.commands import Declare, Publish, Retract, Stats, Subscribe, Unlock, Unsubscribe
-from broker.model.items import Envelope
+from broker.model.items import Delivery, Envelope
 from broker.model.leases import Fetch, Fetched, lease_jid
 from broker.model.names import Jid
 from broker.model.problems import Problem
@@ -236,3 +236,66 @@ async def test_whose(make_nameless: MakeNameless, node: str) -> None:
     await declared(core, shut, pubsub__access_model="authorize")
     asked = Subscribe(shut, bob, theirs, 1, Qos.PULLED, lease_ms=60_000)
     assert is_refused(await core.ask(asked), Problem.APPROVAL_REQUIRED)
+
+
+async def test_a_hundred_share(make_core: MakeCore, make_nameless: MakeNameless, store: Store, node: str) -> None:
+    """R1, R17, guarantee 3: fifty workers and fifty leases at four cores share a queue fairly, and at no instant exceed a credit."""
+    (one, first_door), (two, second_door) = await make_core(), await make_core()
+    doors = {one: first_door, two: second_door}
+    pulling = [await make_nameless(), await make_nameless()]
+    await declared(one, node)
+    done: Counter[Jid] = Counter()
+    credit, count = 2, 3_000
+    workers = [Jid(f"w{number}@x/a") for number in range(50)]
+    for number, jid in enumerate(workers):
+        assert isinstance(await (one, two)[number % 2].ask(Subscribe(node, jid, jid, credit)), Subscribed)
+    leases = [await leased(pulling[number % 2], node, credit) for number in range(50)]
+    most: list[int] = []
+
+    async def work(core: RedisCore, delivery: Delivery) -> None:
+        # As long as any other takes, wherever it works.
+        await asyncio.sleep(0.05)
+        outcome = await core.ask(Retract(node, delivery.subscriber, delivery.item_id, delivery.token))
+        done[delivery.subscriber] += isinstance(outcome, Retracted)
+
+    async def sent_to(core: RedisCore) -> None:
+        taken = 0
+        while done.total() < count:
+            await asyncio.sleep(0.005)
+            found = doors[core].deliveries[taken:]
+            taken += len(found)
+            for delivery in found:
+                group.create_task(work(core, delivery))
+
+    async def come(core: RedisCore, jid: Jid) -> None:
+        while done.total() < count:
+            result = await core.ask(Fetch(node, ALICE, jid, 60_000, 1))
+            assert isinstance(result, Fetched) and len(result.items) <= credit
+            await asyncio.sleep(0.05)
+            await acknowledge(core, jid, result)
+            done[jid] += len(result.items)
+
+    async def watch() -> None:
+        found: list[bytes] = []
+        while not found:
+            found = [name async for name in client.scan_iter(match=f"*{node}@*:held")]
+        while done.total() < count:
+            holders = Counter(score for _position, score in await client.zrange(found[0], 0, -1, withscores=True))
+            most.append(max(holders.values(), default=0))
+            await asyncio.sleep(0.002)
+
+    async def publish() -> None:
+        for _ in range(count // 20):
+            await published(pulling[0], node, 20)
+
+    async with store.client() as client, asyncio.timeout(60), asyncio.TaskGroup() as group:
+        for core in (one, two):
+            group.create_task(sent_to(core))
+        for number, jid in enumerate(leases):
+            group.create_task(come(pulling[number % 2], jid))
+        group.create_task(watch())
+        group.create_task(publish())
+    assert done.total() == count and set(done) == {*workers, *leases}
+    assert len(most) > 100 and max(most) == credit
+    mean = count / len(done)
+    assert min(done.values()) > mean / 2 and max(done.values()) < mean * 2, done
