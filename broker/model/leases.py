@@ -23,6 +23,11 @@ def is_lease(jid: str) -> bool:
     return _RESOURCE.fullmatch(resource(jid)) is not None
 
 
+def own_view(node: str, jid: Jid) -> bool:
+    """Tell whether a node is a collection that was made for one lease alone, and ends with it."""
+    return is_lease(jid) and node == resource(jid)
+
+
 @dataclass(frozen=True, slots=True)
 class Fetch:
     """Read what the lease of `jid` holds, of each partition what was locked after a token that the asker has seen.

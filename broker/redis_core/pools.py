@@ -8,7 +8,7 @@ that lies in a leaf is ever missed. Must not know what credit is.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -31,6 +31,9 @@ Report = list[Any]
 
 LOOK_SECONDS = 1.0
 """So often, at most, it is looked whether a collection that is heard of is still there."""
+
+FIND_SECONDS = 2.0
+"""So often, at most, who comes for what it holds has it looked which partitions that concerns."""
 
 _NOT_THERE = Refused(Problem.PARTITION_NOT_FOUND, "nothing below the collection has this number")
 _GONE = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
@@ -100,11 +103,16 @@ class Pool:
         await asyncio.shield(awaited)
         return sorted(self._units)
 
+    @property
+    def known(self) -> Iterable[Partition]:
+        """The partitions that are known here."""
+        return self._numbers
+
     async def partitions(self) -> Sequence[Partition]:
-        """Give the partitions that there were a second ago at most."""
-        if time.monotonic() - self._known_at > LOOK_SECONDS:
+        """Give the partitions that there were a little while ago at most."""
+        if time.monotonic() - self._known_at > FIND_SECONDS:
             await self.numbers()
-        return [unit.partition for unit in self._units.values()]
+        return list(self._numbers)
 
     def ask(self, number: int, command: Any) -> asyncio.Future[Any]:
         """Give a command that is worded for the bank to a partition below."""

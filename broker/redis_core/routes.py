@@ -290,7 +290,11 @@ class Routes:
             found = FetchPart(of.node, command.sender, command.jid, None, after, of.number, of.incarnation)
             return awaited((self if of.node == bank.node else self._gates(of.node)).lane(of.number), found)
 
+        before = set(self.pool.known)
         others = await self.pool.partitions() if self._collects else record.partitions[BANK + 1 :]
+        if record.config.destinations and not before.issuperset(others):
+            # Nobody who makes a node knows whose destination it is: who comes for items has it seated there.
+            self.submit(Recount(command.node, subid(command.jid)), ignored)
         # What one cannot be asked now is not shown now: a leaf that is gone, or shut to the lease, holds nothing for it.
         parts = [found for found in await asyncio.gather(*map(part, others)) if isinstance(found, Fetched)]
         return fetched(first, parts)

@@ -214,7 +214,7 @@ class RedisCore:
 
     def lapsed(self, node: str, jid: Jid) -> None:
         """End a subscription whose lease is over."""
-        self.background(partial(self._works.attendance.lapse, Seat(node, jid)))
+        self.background(partial(self._works.lapse, Seat(node, jid)))
 
     def filled(self, jid: Jid) -> None:
         """Wake who waits for a lease's items."""

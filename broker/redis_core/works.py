@@ -13,13 +13,15 @@ from broker.model import access, commands, leases, oversight, reservations
 from broker.model import tree as tree_model
 from broker.model.commands import Command, Subscribe
 from broker.model.items import Notice
+from broker.model.leases import own_view
+from broker.model.names import bare
 from broker.model.qos import Qos
 from broker.model.results import Result
 from broker.redis_core.approvals import Approvals
 from broker.redis_core.assured import Assured
 from broker.redis_core.attendance import Attendance
 from broker.redis_core.browsing import browse
-from broker.redis_core.directory import Directory
+from broker.redis_core.directory import Directory, Seat
 from broker.redis_core.fetching import Fetching
 from broker.redis_core.internal import Ask, LaneCommand
 from broker.redis_core.listing import Catalogue
@@ -137,6 +139,13 @@ class Works:
             oversight.Overview: surveys.overview,
             oversight.Transfer: self.transfers.transfer,
         }
+
+    async def lapse(self, seat: Seat) -> None:
+        """End a subscription whose lease is over, and a collection that was made for it."""
+        if own_view(seat.node, seat.jid):
+            await self.nodes.delete(commands.Delete(seat.node, bare(seat.jid)))
+        else:
+            await self.attendance.lapse(seat)
 
     async def _subscribe(self, command: Subscribe) -> Result:
         begun = self._subscription(command)

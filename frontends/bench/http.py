@@ -1,4 +1,4 @@
-"""Clients of HTTP on connections that live on: a request out, its answer in. Knows HTTP/1.1 as bytes, no more than its servers say."""
+"""Clients of HTTP on connections that live on: a request out, its answer in. Knows of HTTP/1.1 what its servers say."""
 
 import asyncio
 import time

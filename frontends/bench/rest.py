@@ -1,7 +1,7 @@
 """`stanzaq bench rest`: single messages sent and acknowledged over HTTP, next to an endpoint that does nothing, in the same run.
 
-64 clients on connections that live on, and one process that serves them. Redis keeps an append-only file. The names and targets of
-the rows are those that the README and CI speak of.
+64 clients on connections that live on, and one process that serves them. Redis keeps an append-only file. The names and targets
+of the rows are those that the README and CI speak of.
 """
 
 import asyncio

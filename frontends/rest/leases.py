@@ -14,7 +14,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from broker.model.commands import Renew as RenewLock
 from broker.model.commands import Retract, Unlock
-from broker.model.leases import HeldItem, lease_jid
+from broker.model.destinations import MOST
+from broker.model.leases import HeldItem, lease_jid, own_view
 from broker.model.names import Jid, bare
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
 from broker.model.problems import MalformedRequest, Problem
@@ -50,6 +51,11 @@ class Lease:
         return lease_jid(self.owner, self.name)
 
     @property
+    def has_view(self) -> bool:
+        """Several destinations are a collection of its own, which ends with it."""
+        return own_view(self.node, self.jid)
+
+    @property
     def href(self) -> str:
         """Its path."""
         return f"{paths.SUBSCRIPTIONS}/{self}"
@@ -70,7 +76,7 @@ class Lease:
 class Wish:
     """What a new subscription is to be."""
 
-    node: str
+    destinations: tuple[str, ...]
     prefetch: int
     seconds: int
 
@@ -143,12 +149,12 @@ def wished(asked: Asked) -> Wish:
     said = _fields(asked, {"destinations", "prefetch", "lease", "selector"})
     found = said.get("destinations", [])
     destinations = found if isinstance(found, list) else [found]
-    if len(destinations) != 1 or not all(isinstance(each, str) for each in destinations):
-        raise MalformedRequest(Problem.BAD_REQUEST, "destinations names one queue, or one collection of queues")
+    if not 0 < len(destinations) <= MOST or not all(isinstance(each, str) for each in destinations):
+        raise MalformedRequest(Problem.BAD_REQUEST, f"destinations are 1 to {MOST} queues, or wildcards such as A/*")
     if said.get("selector"):
         raise MalformedRequest(Problem.OPTIONS_INVALID, "selector: there are none here")
     return Wish(
-        paths.node([destinations[0]], "destinations"),
+        tuple(dict.fromkeys(paths.node([each], "destinations") for each in destinations)),
         _whole(said, "prefetch", 1, MAX_CREDIT, PREFETCH),
         _whole(said, "lease", LEASE_LEAST, LEASE_MOST, LEASE_SECONDS),
     )
@@ -165,7 +171,7 @@ def _fields(asked: Asked, names: set[str]) -> dict[str, Any]:
         return {}
     kind = asked.headers.get("content-type", "")
     if media.bare(kind) == FORM:
-        said = _form(asked.body)
+        said: object = _form(asked.body)
     elif media.is_json(kind):
         said = requests.parsed(asked.body)
     else:
@@ -195,7 +201,7 @@ def _form(body: bytes) -> dict[str, Any]:
 
 
 def _whole(said: Mapping[str, Any], name: str, least: int, most: int, default: int) -> int:
-    value = said.get(name, default)
+    value: object = said.get(name, default)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 9:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:

@@ -5,6 +5,7 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
+from broker.model import destinations
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS
 from frontends.rest import batches, documents, errors, leases, media
 from frontends.rest.asked import Answer
@@ -181,7 +182,7 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
     Body.LEASE: {
         "required": True,
         **_form(
-            destinations={"anyOf": [_TEXT, _array(_TEXT, minItems=1, maxItems=1)]},
+            destinations={"anyOf": [_TEXT, _array(_TEXT, minItems=1, maxItems=destinations.MOST)]},
             prefetch=_from(1, MAX_CREDIT, leases.PREFETCH),
             lease=_from(leases.LEASE_LEAST, leases.LEASE_MOST, leases.LEASE_SECONDS),
             selector=_TEXT,

@@ -1,5 +1,6 @@
 """From results to answers. Pure; must not know the core."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 
 from broker.model.problems import MalformedRequest
@@ -56,12 +57,12 @@ def told(node: str, result: Published) -> dict[str, object]:
     return {"id": result.item_id, "href": paths.message(node, result.item_id), "duplicate": result.duplicate}
 
 
-def subscribed(lease: Lease, result: Subscribed) -> Answer:
+def subscribed(lease: Lease, destinations: Sequence[str], result: Subscribed) -> Answer:
     """Tell that a subscription has begun, and where."""
     said = {
         "id": str(lease),
         "href": lease.href,
-        "destinations": [lease.node],
+        "destinations": list(destinations),
         "prefetch": result.credit,
         "expires": moment(result.until_ms),
     }

@@ -255,6 +255,35 @@ def test_collection(alice: httpx.Client, redis: RedisServer) -> None:
     assert sorted(done) == [f"{top}/a"] * 2 + [f"{top}/b/c"] * 2
 
 
+def test_destinations(alice: httpx.Client, bob: httpx.Client) -> None:
+    """R12, RX4: several queues and wildcards have one prefetch; a wildcard that stands for nothing is refused."""
+    top = f"top-{secrets.token_hex(4)}"
+    for leaf in ("a", "b.c", "d/e"):
+        assert alice.put(f"/queues/{top}/{leaf}").status_code == 201
+        sent(alice, f"/queues/{top}/{leaf}", "x", "y")
+    wanted = [f"{top}/*", f"{top}/d/e"]
+    made = alice.post("/subscriptions", json={"destinations": wanted, "prefetch": 2})
+    assert made.status_code == 201 and made.json()["destinations"] == wanted
+    path = made.headers["Location"]
+    done: list[str] = []
+    while len(done) < 6:
+        messages = held(alice, path)
+        assert 0 < len(messages) <= 2
+        for message in messages:
+            assert alice.post(message["renew"]).status_code == 200
+            assert alice.delete(message["href"]).status_code == 200
+            done.append(message["queue"])
+    assert sorted(done) == sorted([f"{top}/a", f"{top}/b.c", f"{top}/d/e"] * 2)
+    assert problem(bob.get(path)) == (403, "forbidden")
+    assert problem(bob.delete(path)) == (403, "forbidden")
+    assert alice.delete(path).status_code == 200
+    for refused in (alice.get(path), alice.delete(path)):
+        assert problem(refused) == (410, "lease-over")
+    for nothing in (f"{top}/*/*/*", f"{top}/d/f"):
+        refused = alice.post("/subscriptions", json={"destinations": [f"{top}/a", nothing]})
+        assert problem(refused) == (404, "node-not-found")
+
+
 @pytest.mark.parametrize(
     ("body", "headers", "found"),
     [
