@@ -8,6 +8,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
@@ -65,11 +66,10 @@ class Lease:
         text = "\0".join((self.owner, self.node, self.name, str(self.seconds)))
         return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
-    def message(self, item: HeldItem, action: str = "") -> str:
-        """Give the path of a message that it holds, with its lock, or of what can be done with it (RX6)."""
-        query = {} if item.partition.node == self.node else {"queue": item.partition.node}
-        lock = f"{item.partition.number}-{item.token}"
-        return paths.held(str(self), item.item_id, urlencode({**query, "lock": lock}), action)
+    def message(self, item: HeldItem) -> tuple[str, str]:
+        """Give the path of a message that it holds, and its lock as a query (RX6)."""
+        query = "" if item.partition.node == self.node else f"{urlencode({'queue': item.partition.node})}&"
+        return paths.held(str(self), item.item_id), f"?{query}lock={item.partition.number}-{item.token}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,19 +116,21 @@ class Grasp:
 def of(asked: Asked) -> Lease:
     """Read which subscription is asked for; raises Fault when there cannot be one of this id."""
     lease = _read(asked.place.lease)
-    if lease is None or str(lease) != asked.place.lease:
+    if lease is None:
         raise fault(MalformedRequest(Problem.NOT_SUBSCRIBED, "there is no such subscription"))
     return lease
 
 
+@lru_cache(maxsize=10_000)
 def _read(text: str) -> Lease | None:
+    """Read an id: it is in every request that a worker makes."""
     try:
         owner, node, name, seconds = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split("\0")
         lasts = _whole({"lease": seconds}, "lease", LEASE_LEAST, LEASE_MOST, 0)
         lease = Lease(bare(owner), paths.node([node]), name, lasts)
     except (ValueError, MalformedRequest):
         return None
-    return lease if owner and _NAME.fullmatch(name) else None
+    return lease if owner and _NAME.fullmatch(name) and str(lease) == text else None
 
 
 def grasp(asked: Asked) -> Grasp:

@@ -94,10 +94,9 @@ def content(node: str, item: str) -> str:
     return f"/contents/{_encoded(node)}/{quote(item, safe=_SAFE)}"
 
 
-def held(lease: str, item: str, query: str, action: str = "") -> str:
-    """Give the path of a message that a subscription holds, or of what can be done with it."""
-    path = f"{SUBSCRIPTIONS}/{lease}/messages/{quote(item, safe=_SAFE)}"
-    return f"{path}/{action}?{query}" if action else f"{path}?{query}"
+def held(lease: str, item: str) -> str:
+    """Give the path of a message that a subscription holds."""
+    return f"{SUBSCRIPTIONS}/{lease}/messages/{quote(item, safe=_SAFE)}"
 
 
 def _decoded(segment: bytes) -> str:

@@ -110,7 +110,8 @@ ACTIONS: Final = ("release", "renew", "dead-letter")
 def held(lease: Lease, item: HeldItem) -> Message:
     """Give a message as a subscription holds it; raises CorruptRecord."""
     envelope = payloads.opened(item.envelope)
-    actions = {action: lease.message(item, action) for action in ACTIONS}
+    path, query = lease.message(item)
+    actions = {action: f"{path}/{action}{query}" for action in ACTIONS}
     return Message(
         item.partition.node,
         item.item_id,
@@ -121,7 +122,7 @@ def held(lease: Lease, item: HeldItem) -> Message:
         envelope.body,
         envelope.headers,
         payloads.stands_alone(item.envelope),
-        Lock(lease.message(item), actions, item.attempt, item.deadline_ms),
+        Lock(path + query, actions, item.attempt, item.deadline_ms),
     )
 
 
