@@ -98,13 +98,14 @@ class Unlock:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Start the lock time of a held item anew."""
+    """Start the lock time of a held item anew: the node's, or so long from now on."""
 
     node: str
     sender: Jid
     item_id: str
     token: int | None = None
     partition: int | None = None
+    lock_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ lease in Redis. It is no secret: whoever asks has to be its owner.
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final
@@ -32,6 +32,8 @@ LEASE_LEAST: Final = 2
 LEASE_MOST: Final = 86_400
 WAIT_MOST: Final = 60
 REASON_LONGEST: Final = 200
+TOGETHER: Final = 200
+"""Messages that are acknowledged together: as many as go to Redis in one call."""
 
 _NAME: Final = re.compile(r"[0-9a-f]{16}")
 _LOCK: Final = re.compile(r"([0-9]{1,4})-([0-9]{1,16})", re.ASCII)
@@ -96,9 +98,11 @@ class Grasp:
         """Acknowledge the message; the same again is answered as the first time."""
         return Retract(self.node, self.lease.jid, self.item, self.token, f"acknowledge {self.text}", self.partition)
 
-    def renew(self) -> RenewLock:
-        """Start the time of its lock anew."""
-        return RenewLock(self.node, self.lease.jid, self.item, self.token, self.partition)
+    def renew(self, asked: Asked) -> RenewLock:
+        """Start the time of its lock anew, or give it as many seconds as the body says."""
+        said = _fields(asked, {"seconds"})
+        lock_ms = _whole(said, "seconds", 1, MAX_LOCK_SECONDS, 0) * 1000 if "seconds" in said else None
+        return RenewLock(self.node, self.lease.jid, self.item, self.token, self.partition, lock_ms)
 
     def give_back(self, asked: Asked, *, dead_letter: bool) -> Unlock:
         """Give the message back, or to the dead letters, as the body says; the same again is answered as the first time."""
@@ -146,6 +150,35 @@ def grasp(asked: Asked) -> Grasp:
     return Grasp(lease, node, asked.place.item, int(lock[1]), int(lock[2]), text)
 
 
+def addresses(asked: Asked) -> list[str]:
+    """Read the addresses of messages that are to be acknowledged together."""
+    if not media.is_json(asked.headers.get("content-type", "")):
+        detail = f"the addresses of messages are sent as {media.JSON}"
+        raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", detail, {"Accept-Post": media.JSON})
+    said = requests.parsed(asked.body)
+    if not isinstance(said, list) or not 0 < len(said) <= TOGETHER or not all(isinstance(each, str) for each in said):
+        raise MalformedRequest(Problem.BAD_REQUEST, f"the body is an array of 1 to {TOGETHER} addresses of messages")
+    return said
+
+
+def grasped(asked: Asked, address: str) -> Grasp | Fault:
+    """Read the address of one of several messages, all of the subscription that is asked for."""
+    try:
+        return grasp(_asked(asked, address))
+    except MalformedRequest as refusal:
+        return fault(refusal)
+    except Fault as refusal:
+        return refusal
+
+
+def _asked(asked: Asked, address: str) -> Asked:
+    path, _, query = address.partition("?")
+    place = paths.read(path.encode(errors="replace"))
+    if place is None or place.pattern != paths.HELD or place.lease != asked.place.lease:
+        raise MalformedRequest(Problem.BAD_REQUEST, "this is no address of a message that the subscription has held")
+    return replace(asked, place=place, query=_form(query.encode(errors="replace")))
+
+
 def wished(asked: Asked) -> Wish:
     """Read what a new subscription is to be, from JSON or a form (R12)."""
     said = _fields(asked, {"destinations", "prefetch", "lease", "selector"})
@@ -190,7 +223,7 @@ def _form(body: bytes) -> dict[str, Any]:
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=200)
     except ValueError:
-        raise MalformedRequest(Problem.BAD_REQUEST, "the body is not NAME=VALUE&… in UTF-8") from None
+        raise MalformedRequest(Problem.BAD_REQUEST, "this is not NAME=VALUE&… in UTF-8") from None
     said: dict[str, Any] = {}
     for name, value in pairs:
         if name == "destinations":

@@ -3,6 +3,7 @@
 Must not know a framework. Holds nothing between two requests.
 """
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -31,8 +32,8 @@ from broker.model.results import (
 from broker.model.tree import Kind, Scope
 from frontends.rest import events, leases, media, replies, views
 from frontends.rest.asked import Answer, Asked
-from frontends.rest.errors import fault
-from frontends.rest.leases import Lease
+from frontends.rest.errors import Fault, fault
+from frontends.rest.leases import Grasp, Lease
 from frontends.rest.outcomes import result
 
 SILENT_SECONDS: Final = 5.0
@@ -102,6 +103,13 @@ async def acknowledge_message(core: Core, asked: Asked) -> Answer:
     return _done(await core.ask(leases.grasp(asked).acknowledge()), Retracted)
 
 
+async def acknowledge_messages(core: Core, asked: Asked) -> Answer:
+    """Acknowledge several messages, each with a result of its own."""
+    wanted = [leases.grasped(asked, each) for each in leases.addresses(asked)]
+    outcomes = await asyncio.gather(*(_acknowledged(core, each) for each in wanted))
+    return replies.acknowledged(outcomes)
+
+
 async def release_message(core: Core, asked: Asked) -> Answer:
     """Give a message back."""
     return _done(await core.ask(leases.grasp(asked).give_back(asked, dead_letter=False)), Unlocked)
@@ -109,7 +117,7 @@ async def release_message(core: Core, asked: Asked) -> Answer:
 
 async def renew_message(core: Core, asked: Asked) -> Answer:
     """Start the time of a message's lock anew."""
-    return replies.renewed(await result(core, leases.grasp(asked).renew(), Renewed))
+    return replies.renewed(await result(core, leases.grasp(asked).renew(asked), Renewed))
 
 
 async def bury_message(core: Core, asked: Asked) -> Answer:
@@ -125,6 +133,7 @@ OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
         delete_subscription,
         show_held_message,
         acknowledge_message,
+        acknowledge_messages,
         release_message,
         renew_message,
         bury_message,
@@ -175,6 +184,13 @@ async def _view(core: Core, asked: Asked, wish: leases.Wish, name: str) -> str:
         "stanzaq#destinations": wish.destinations,
     }
     return (await result(core, Declare(f"lease-{name}", asked.sender, options), Declared)).node
+
+
+async def _acknowledged(core: Core, grasp: Grasp | Fault) -> Fault | None:
+    if isinstance(grasp, Fault):
+        return grasp
+    outcome = await core.ask(grasp.acknowledge())
+    return replies.of(outcome) if isinstance(outcome, Refused) else None
 
 
 def _done(outcome: Result, kind: type[Result]) -> Answer:

@@ -190,6 +190,11 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
     },
     Body.RELEASE: _form(delay=_from(0, MAX_LOCK_SECONDS, 0), reason=_REASON),
     Body.REASON: _form(reason=_REASON),
+    Body.RENEW: _form(seconds={**_WHOLE, "minimum": 1, "maximum": MAX_LOCK_SECONDS}),
+    Body.ADDRESSES: {
+        "required": True,
+        "content": {media.JSON: {"schema": _array(_TEXT, minItems=1, maxItems=leases.TOGETHER)}},
+    },
     Body.OPTIONS: {"content": {media.JSON: {"schema": _OPTIONS_BODY}}},
     Body.ANY: {"content": {"*/*": {"schema": {}}}},
     Body.BATCH: {

@@ -22,6 +22,7 @@ CONTENT: Final = "/contents/{queue}/{message}"
 BATCH: Final = "/batches/{queue}"
 SUBSCRIPTIONS: Final = "/subscriptions"
 SUBSCRIPTION: Final = "/subscriptions/{subscription}"
+ACKNOWLEDGEMENTS: Final = "/subscriptions/{subscription}/acknowledgements"
 HELD: Final = "/subscriptions/{subscription}/messages/{message}"
 RELEASE: Final = f"{HELD}/release"
 RENEW: Final = f"{HELD}/renew"
@@ -63,6 +64,8 @@ def _leased(names: list[str]) -> Place | None:
     match names:
         case [lease]:
             return Place(SUBSCRIPTION, lease=lease)
+        case [lease, "acknowledgements"]:
+            return Place(ACKNOWLEDGEMENTS, lease=lease)
         case [lease, "messages", item]:
             return Place(HELD, item=item_id(item, "the path"), lease=lease)
         case [lease, "messages", item, action] if action in _ACTIONS:

@@ -75,6 +75,12 @@ def lease(shown: Held, kind: str) -> Answer:
     return Answer(HTTPStatus.OK, body, _full(kind, "feed"))
 
 
+def acknowledged(results: Sequence[Fault | None]) -> Answer:
+    """Tell of each message whether it is acknowledged, in their order."""
+    said = [{"status": HTTPStatus.OK.value} if each is None else document(each) for each in results]
+    return Answer(HTTPStatus.OK, documents.written({"results": said}), media.JSON)
+
+
 def renewed(result: Renewed) -> Answer:
     """Tell until when a lock holds."""
     return Answer(HTTPStatus.OK, documents.written({"expires": moment(result.deadline_ms)}), media.JSON)

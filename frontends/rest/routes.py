@@ -18,6 +18,8 @@ class Body(Enum):
     BATCH = "batch"
     LEASE = "lease"
     RELEASE = "release"
+    RENEW = "renew"
+    ADDRESSES = "addresses"
     REASON = "reason"
 
 
@@ -132,6 +134,14 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
             "delete_subscription", "End a subscription and give back what it holds", {_OK: Shown.NOTHING}
         ),
     },
+    paths.ACKNOWLEDGEMENTS: {
+        "POST": Operation(
+            "acknowledge_messages",
+            "Acknowledge several messages, each with a result of its own",
+            {_OK: Shown.RESULTS},
+            Body.ADDRESSES,
+        ),
+    },
     paths.HELD: {
         "GET": Operation(
             "show_held_message", "Look at a message that a subscription holds", {_OK: Shown.MESSAGE}, query=_LOCKED
@@ -142,7 +152,9 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
         "POST": Operation("release_message", "Give a message back", {_OK: Shown.NOTHING}, Body.RELEASE, query=_LOCKED),
     },
     paths.RENEW: {
-        "POST": Operation("renew_message", "Start the time of a message's lock anew", {_OK: Shown.LOCK}, query=_LOCKED),
+        "POST": Operation(
+            "renew_message", "Start the time of a message's lock anew", {_OK: Shown.LOCK}, Body.RENEW, query=_LOCKED
+        ),
     },
     paths.DEAD_LETTER: {
         "POST": Operation(

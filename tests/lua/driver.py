@@ -366,9 +366,9 @@ class Queue:
         """Give an item back."""
         return self.run("unlock", self.given_back(jid, item, token, **more))
 
-    def renew(self, jid: str, item: str, token: Any = "", *, owner: str = "") -> Answer:
+    def renew(self, jid: str, item: str, token: Any = "", *, owner: str = "", lock_ms: int | str = "") -> Answer:
         """Renew a lock."""
-        return self.run("renew", self.holder(jid, item, token, owner=owner))
+        return self.run("renew", {**self.holder(jid, item, token, owner=owner), "lock_ms": lock_ms})
 
     def expire(self, **fixed: Any) -> Answer:
         """Do what time asks for."""

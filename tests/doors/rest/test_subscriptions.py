@@ -94,7 +94,10 @@ def test_given_back(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     assert owner.post(message["release"], json={"reason": "busy"}).status_code == 200
     (again,) = held(other, target)
     assert (again["id"], again["attempt"]) == (message["id"], 2)
+    longer = other.post(again["renew"], json={"seconds": 3_600})
+    assert longer.status_code == 200 and longer.json()["expires"] > again["expires"]
     renewed = other.post(again["renew"])
+    assert renewed.json()["expires"] < longer.json()["expires"]
     assert renewed.status_code == 200 and renewed.json()["expires"] >= again["expires"]
     assert other.post(again["release"], data={"delay": "1"}).status_code == 200
     assert held(alice, mine, 0) == held(bob, theirs, 0) == []
@@ -106,6 +109,28 @@ def test_given_back(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert dead[0]["headers"]["stanzaq-dead-reason"] == "wrong"
+
+
+def test_together(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: str) -> None:
+    """R16: several messages are acknowledged at once, each with a result of its own."""
+    sent(alice, queue, *"abc")
+    wanted = [message["href"] for message in held(alice, subscription)]
+    path = f"{subscription}/acknowledgements"
+    strange = [
+        wanted[0][:-1],
+        f"{subscription}/messages/x",
+        "/queues",
+        wanted[1] + "&lock=1",
+        "",
+    ]
+    done = alice.post(path, json=[*wanted, *strange])
+    assert done.status_code == 200
+    assert [each["status"] for each in done.json()["results"]] == [200, 200, 200, 404, 400, 400, 400, 400]
+    assert alice.get(queue, headers=JSON).json()["counts"]["in_flight"] == 0
+    assert {each["status"] for each in bob.post(path, json=wanted).json()["results"]} == {403}
+    for wrong in ([], {}, [1], ["x"] * 201):
+        assert problem(alice.post(path, json=wrong)) == (400, "bad-request")
+    assert problem(alice.post(path, content="[]", headers={"Content-Type": "text/plain"}))[0] == 415
 
 
 def test_stale(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: str) -> None:
@@ -315,6 +340,7 @@ def test_refused_elsewhere(alice: httpx.Client, queue: str, subscription: str) -
     sent(alice, queue, "a")
     (message,) = held(alice, subscription)
     assert problem(alice.post(message["release"], json={"delay": -1})) == (400, "bad-request")
+    assert problem(alice.post(message["renew"], json={"seconds": 0})) == (400, "bad-request")
     assert problem(alice.post(message["release"], json={"reason": "a\nb"})) == (400, "bad-request")
     assert problem(alice.post(message["dead_letter"], json={"delay": 1})) == (400, "bad-request")
     assert problem(alice.post(message["release"], content="x", headers={"Content-Type": "text/plain"}))[0] == 415
