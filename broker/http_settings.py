@@ -14,11 +14,14 @@ from broker.model.options import MAX_PAYLOAD_BYTES
 _LINE: Final = re.compile(r"[^:\s/]+@[^:\s/]+:\$2[aby]\$[0-3][0-9]\$[./A-Za-z0-9]{53}")
 
 
-def _anonymous(value: object) -> object:
-    if isinstance(value, str) and ("@" not in value or any(mark in value for mark in "/ ")):
-        msg = f"{value[:80]!r} is not a bare JID"
+def bare_jid(value: object) -> object:
+    """Read the bare JID of somebody at a server, as the settings of all doors write it; none is none."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or "@" not in value or any(mark in value for mark in "/ "):
+        msg = f"{str(value)[:80]!r} is not a bare JID"
         raise ValueError(msg)
-    return prepared(value) if isinstance(value, str) else value
+    return prepared(value)
 
 
 def _passwords(value: SecretStr) -> SecretStr:
@@ -59,7 +62,7 @@ class HttpSettings(BaseSettings):
     http_jwt_issuer: str = Field(default="", description="who issues the tokens, e.g. https://login.example.org")
     http_jwt_audience: str = Field(default="", description="for whom the tokens are, e.g. stanzaq")
     http_jwt_claim: str = Field(default="sub", description="the claim that has the bare JID, e.g. sub")
-    http_anonymous: Annotated[Jid | None, BeforeValidator(_anonymous)] = Field(
+    http_anonymous: Annotated[Jid | None, BeforeValidator(bare_jid)] = Field(
         default=None, description="a bare JID for requests without credentials; not set: they are refused"
     )
     http_body_bytes: int = Field(

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from broker.address import Address, read_address
-from broker.http_settings import HttpSettings
+from broker.http_settings import HttpSettings, bare_jid
 from broker.model.names import Jid, prepared
 from broker.redis_url import checked_url, read_url
 
@@ -66,13 +66,7 @@ def _secret(value: SecretStr) -> SecretStr:
 
 def _jids(value: object) -> object:
     words = [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
-    if not isinstance(words, list):
-        return words
-    for word in words:
-        if not isinstance(word, str) or "@" not in word or any(mark in word for mark in "/ "):
-            msg = f"{str(word)[:80]!r} is not a bare JID"
-            raise ValueError(msg)
-    return tuple(prepared(word) for word in words)
+    return tuple(bare_jid(word) for word in words) if isinstance(words, list) else words
 
 
 def _trusted(value: object) -> object:
