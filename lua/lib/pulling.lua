@@ -26,6 +26,6 @@ end
 
 -- Whether a frontend is to go on with what this caller could not hand out.
 function pulling.due()
-  if caller.sends then return false end
+  if caller.sends or caller.alone then return false end
   return partition.streams or (pulling.owed and (partition.cursor ~= partition.tail or redis.call('EXISTS', key.ready) == 1))
 end
