@@ -45,15 +45,24 @@ class Client:
         self._writer.close()
 
 
-async def rate(clients: list[Client], step: Callable[[Client], Awaitable[int]], seconds: float) -> float:
-    """Let every client repeat a step for so long; gives how many of what it counts were done a second."""
+Step = Callable[[int, Client], Awaitable[int]]
+"""What a client does again and again, given its number; gives how many of what is counted that was."""
+
+
+async def rate(port: int, headers: bytes, step: Step, seconds: float) -> float:
+    """Let every client repeat a step for so long, on a connection of its own; gives how many were done a second."""
+    # Opened anew: a server closes those that idle while others are measured.
+    clients = [await Client.open(port, headers) for _ in range(CLIENTS)]
     began = time.perf_counter()
 
-    async def run(client: Client) -> int:
+    async def run(number: int) -> int:
         done = 0
         while time.perf_counter() - began < seconds:
-            done += await step(client)
+            done += await step(number, clients[number])
         return done
 
-    done = sum(await asyncio.gather(*map(run, clients)))
-    return done / (time.perf_counter() - began)
+    done = sum(await asyncio.gather(*map(run, range(CLIENTS))))
+    spent = time.perf_counter() - began
+    for client in clients:
+        client.close()
+    return done / spent

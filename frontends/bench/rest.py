@@ -18,7 +18,7 @@ from rich.console import Console
 from frontends.bench.http import CLIENTS, Client, rate
 from frontends.bench.report import Row, at_least, show
 from frontends.demo.frontend import Frontend
-from frontends.servers.process import Process, free_port
+from frontends.servers.process import Process, ServerError, free_port
 from frontends.servers.redis import RedisServer
 
 BODY: Final = b"x" * 200
@@ -26,6 +26,7 @@ PREFETCH: Final = 20
 _ROUNDS: Final = 3
 _LEAST: Final = 1_500
 _RATIO: Final = 0.4
+_LOOKS, _LOOK_SECONDS = 400, 0.05
 _WHO: Final = "bench@localhost"
 
 
@@ -60,32 +61,31 @@ async def _measured(port: int, empty_port: int, seconds: float) -> list[Row]:
     """Measure all in turns, so that noise hits them alike; the best round of each rate counts."""
     who = base64.b64encode(f"{_WHO}:secret".encode())
     headers = b"Authorization: Basic %b\r\nAccept: application/json\r\n" % who
-    clients = [await Client.open(port, headers) for _ in range(CLIENTS)]
-    idle = [await _opened(empty_port, headers) for _ in range(CLIENTS)]
-    await clients[0].ask(b"PUT", b"/queues/bench", status=b"201")
-    held = {client: await _subscribed(client) for client in clients}
+    await _listens(empty_port)
+    first = await Client.open(port, headers)
+    await first.ask(b"PUT", b"/queues/bench", status=b"201")
+    held = [await _subscribed(first) for _ in range(CLIENTS)]
+    first.close()
 
-    async def nothing(client: Client) -> int:
+    async def nothing(_number: int, client: Client) -> int:
         await client.ask(b"POST", b"/queues/bench", BODY)
         return 1
 
-    async def send(client: Client) -> int:
+    async def send(_number: int, client: Client) -> int:
         await client.ask(b"POST", b"/queues/bench", BODY, b"201")
         return 1
 
-    async def acknowledge(client: Client) -> int:
-        found = json.loads(await client.ask(b"GET", held[client] + b"?wait=1"))["messages"]
+    async def acknowledge(number: int, client: Client) -> int:
+        found = json.loads(await client.ask(b"GET", held[number] + b"?wait=1"))["messages"]
         for message in found:
             await client.ask(b"DELETE", message["href"].encode())
         return len(found)
 
     of_nothing = sent = acknowledged = 0.0
     for _ in range(_ROUNDS):
-        of_nothing = max(of_nothing, await rate(idle, nothing, seconds))
-        sent = max(sent, await rate(clients, send, seconds))
-        acknowledged = max(acknowledged, await rate(clients, acknowledge, seconds))
-    for client in (*clients, *idle):
-        client.close()
+        of_nothing = max(of_nothing, await rate(empty_port, headers, nothing, seconds))
+        sent = max(sent, await rate(port, headers, send, seconds))
+        acknowledged = max(acknowledged, await rate(port, headers, acknowledge, seconds))
     return [
         at_least("sent", "messages/s", sent, of_nothing, _RATIO),
         at_least("acknowledged", "messages/s", acknowledged, of_nothing, _RATIO),
@@ -101,11 +101,14 @@ async def _subscribed(client: Client) -> bytes:
     return href.encode()
 
 
-async def _opened(port: int, headers: bytes) -> Client:
-    """Connect to a server that is just starting."""
-    for _ in range(200):
+async def _listens(port: int) -> None:
+    """Wait for a server that is just starting."""
+    for _ in range(_LOOKS):
         try:
-            return await Client.open(port, headers)
+            (await Client.open(port)).close()
         except ConnectionRefusedError:
-            await asyncio.sleep(0.05)
-    return await Client.open(port, headers)
+            await asyncio.sleep(_LOOK_SECONDS)
+        else:
+            return
+    msg = "the empty endpoint does not start"
+    raise ServerError(msg)

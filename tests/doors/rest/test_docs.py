@@ -17,7 +17,4 @@ def test_commands(redis: RedisServer) -> None:
         script = "set -eu\n" + commands.replace("http://127.0.0.1:8080", frontend.url)
         done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, (done.stdout, done.stderr)
-    assert all(
-        word in done.stdout
-        for word in ("isbn-9780141439686", "Sanditon", '"is_queue":true', "Persuasion")
-    )
+    assert all(word in done.stdout for word in ("isbn-9780141439686", "Sanditon", '"is_queue":true', "Persuasion"))
