@@ -1,5 +1,6 @@
 """Which representation a client wants (RFC 9110 §12.5.1). Pure; must not know what is represented."""
 
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
 
@@ -14,6 +15,7 @@ KINDS: Final = (ATOM, JSON)
 _RANGES_MOST: Final = 50
 
 
+@lru_cache(maxsize=1_000)
 def wanted(accept: str, kinds: tuple[str, ...] = KINDS) -> str:
     """Choose one of the kinds by an Accept header; raises Fault when none of them is wanted."""
     ranges = [_range(text) for text in accept.split(",")[:_RANGES_MOST] if text.strip()] or [("*/*", 1.0)]
