@@ -24,7 +24,7 @@ report-demo: .venv/.spark ## Make a capacity report of a fresh demo, and the pic
 	@$(SETUP) picture report/capacity.html docs/report.png
 
 test: lint .venv/.tools ## Run lint, types, import rules and every test but the long ones
-	@$(SETUP) packages curl ejabberd redis-server faketime java promtool
+	@$(SETUP) packages curl ejabberd redis-server faketime java promtool chromium chromedriver
 	$(PYTEST) -m "not soak" $(ARGS)
 
 check: lint ## Run lint, types, import rules and the tests of the house
@@ -65,7 +65,7 @@ lint: .venv/.dev
 	@touch $@ .venv/.embedded
 
 .venv/.dev: pyproject.toml
-	@$(SETUP) venv embedded,rest,spark,dev
+	@$(SETUP) venv embedded,otel,rest,spark,dev
 	@touch $@ .venv/.embedded .venv/.spark
 
 .venv/.tools: deploy/local/setup.sh | .venv/.dev

@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 import uvloop
@@ -26,11 +26,15 @@ from frontends.servers.redis import RedisServer
 from frontends.watchdog import Watchdog
 from frontends.xmpp.component import Component
 
+if TYPE_CHECKING:
+    from frontends.tracing import Traces
+
 _EMBEDDED = "embedded://"
 _PULSES_A_WATCH = 5
 _LONGEST_PULSE_SECONDS = 1.0
 _MEASURE_SECONDS = 15.0
 _ENDING_SECONDS = 30.0
+_EXPORT_SECONDS = 3.0
 
 _log = structlog.get_logger()
 
@@ -42,16 +46,20 @@ class Unfit(Exception):  # noqa: N818  (what Redis is)
     """Redis would lose what the queue holds: one sentence for each master that would."""
 
 
+class Disconnected(Exception):  # noqa: N818  (what a frontend is)
+    """An administrator wanted the frontend to end: it has drained, and should be started anew."""
+
+
 class Occupied(Exception):  # noqa: N818  (what an address is)
     """An address to listen on cannot be had."""
 
 
 def serve_xmpp(settings: Settings) -> None:
-    """Run the XMPP door until SIGTERM or SIGINT; raises Unfit."""
+    """Run the XMPP door until SIGTERM or SIGINT; raises Unfit and Disconnected."""
     _run(settings, _serve_xmpp)
 
 
-def _run(settings: _Kind, serve: Callable[[_Kind, Watchdog], Coroutine[None, None, None]]) -> None:
+def _run(settings: _Kind, serve: "Callable[[_Kind, Watchdog, Traces | None], Coroutine[None, None, None]]") -> None:
     """Run a door with all that is around it."""
     logs.set_up(as_json=settings.log_format is LogFormat.JSON, secrets=settings.secrets)
     # The order matters: an embedded Redis dies with the thread that started it, the watchdog is a fork, and neither
@@ -61,13 +69,27 @@ def _run(settings: _Kind, serve: Callable[[_Kind, Watchdog], Coroutine[None, Non
             server = stack.enter_context(_embedded(settings.redis_url.removeprefix(_EMBEDDED)))
             settings = settings.model_copy(update={"redis_url": server.url})
         watchdog = stack.enter_context(Watchdog(settings.watchdog_seconds))
+        traces = stack.enter_context(_traces(settings))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(settings, watchdog))
+            runner.run(serve(settings, watchdog, traces))
 
 
 def serve_rest(settings: CommandSettings) -> None:
     """Run the RESTful door until SIGTERM or SIGINT; raises Unfit and Occupied."""
     _run(settings, _serve_rest)
+
+
+@contextlib.contextmanager
+def _traces(settings: Settings) -> "Iterator[Traces | None]":
+    """Make what traces are made by, if they are wished for; the last ones are exported while the watchdog is patient."""
+    if not settings.traces:
+        yield None
+        return
+    # Not everybody has the extra `otel`.
+    from frontends.tracing import exported  # noqa: PLC0415
+
+    with exported(min(_EXPORT_SECONDS, settings.watchdog_seconds / 2)) as traces:
+        yield traces
 
 
 def _embedded(directory: str) -> RedisServer:
@@ -87,7 +109,7 @@ class _Frontend:
     at: str
 
 
-async def _serve_xmpp(settings: Settings, watchdog: Watchdog) -> None:
+async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | None") -> None:
     component = Component(
         domain=settings.xmpp_domain,
         secret=settings.xmpp_secret.get_secret_value(),
@@ -98,7 +120,8 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog) -> None:
         event_log=settings.event_log,
         admins=frozenset(settings.admins),
     )
-    core = RedisCore(settings, component)
+    core = RedisCore(settings, traces.outlet(component) if traces else component)
+    asked = traces.core(core) if traces else core
 
     Gauge(
         "stanzaq_xmpp_gets_for_sets",
@@ -116,12 +139,12 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog) -> None:
         await component.drain(seconds)
 
     frontend = _Frontend(
-        core, reasons, core.start, partial(component.start, core, core.link), drain, settings.xmpp_domain
+        core, reasons, core.start, partial(component.start, asked, core.link), drain, settings.xmpp_domain
     )
     await _keep(frontend, settings, watchdog)
 
 
-async def _serve_rest(settings: CommandSettings, watchdog: Watchdog) -> None:
+async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Traces | None") -> None:
     # Not everybody has the extra `rest`.
     from frontends.rest.door import Door  # noqa: PLC0415
     from frontends.rest.identity import Identity  # noqa: PLC0415
@@ -157,7 +180,7 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog) -> None:
     core = RedisCore(settings, None)
 
     def open_door() -> None:
-        door.open(core)
+        door.open(traces.core(core) if traces else core)
         server.start()
 
     def reasons() -> list[str]:
@@ -192,8 +215,10 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
                 frontend.open()
                 if settings.metrics_bind is not None:
                     watching.append(group.create_task(_measure(core)))
-                _log.info("serving", at=frontend.at)
-                await stopping.wait()
+                _log.info("serving", at=frontend.at, frontend=core.frontend)
+                await _any(stopping, core.ending)
+                if core.ending.is_set():
+                    _log.warning("disconnected by an administrator", frontend=core.frontend, subscriber=core.ended_by)
                 _log.info("draining", seconds=settings.drain_seconds)
                 await frontend.drain(settings.drain_seconds)
             await core.stop()
@@ -201,6 +226,8 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
                 task.cancel()
     if unfit:
         raise Unfit(*unfit)
+    if core.ending.is_set():
+        raise Disconnected
 
 
 async def _unfit(core: RedisCore) -> list[str]:
@@ -225,6 +252,14 @@ def _stopping() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     return stopping
+
+
+async def _any(*events: asyncio.Event) -> None:
+    """Wait for one of several events."""
+    waiting = [asyncio.create_task(each.wait()) for each in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for each in waiting:
+        each.cancel()
 
 
 async def _until(stopping: asyncio.Event, starting: asyncio.Task[None]) -> None:

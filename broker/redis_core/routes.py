@@ -104,7 +104,7 @@ class Routes:
             if not isinstance(part, Scanned):
                 return
             await asyncio.gather(
-                *(self._seats.take(Recount(self.known.node, subid(jid)), self._count) for jid in part.jids)
+                *(self._seats.take(Recount(self.known.node, whose), self._count) for whose in part.subids if whose)
             )
             scan = part.scan
             if scan == "0":

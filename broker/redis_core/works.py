@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from broker.model import access, commands, leases, oversight, reservations
+from broker.model import access, commands, frontends, leases, oversight, reservations
 from broker.model import tree as tree_model
 from broker.model.commands import Command, Subscribe
 from broker.model.items import Notice
@@ -17,12 +17,14 @@ from broker.model.leases import own_view
 from broker.model.names import bare
 from broker.model.qos import Qos
 from broker.model.results import Result
+from broker.model.subscriptions import Subscription
 from broker.redis_core.approvals import Approvals
 from broker.redis_core.assured import Assured
 from broker.redis_core.attendance import Attendance
 from broker.redis_core.browsing import browse
-from broker.redis_core.directory import Directory, Seat
+from broker.redis_core.directory import Directory
 from broker.redis_core.fetching import Fetching
+from broker.redis_core.frontends import Muster
 from broker.redis_core.internal import Ask, LaneCommand
 from broker.redis_core.listing import Catalogue
 from broker.redis_core.lists import Lists
@@ -102,6 +104,7 @@ class Works:
         self.fetching = Fetching(calls.ask)
         catalogue = Catalogue(server, directory, tree, admins)
         surveys = Surveys(directory, rules, calls.ask)
+        muster = Muster(server, rules)
         self.transfers = Transfers(directory, rules, calls.ask, surveys)
         self.of: dict[type, Work] = {
             commands.Hold: self.assured.hold,
@@ -138,14 +141,16 @@ class Works:
             oversight.Survey: surveys.survey,
             oversight.Overview: surveys.overview,
             oversight.Transfer: self.transfers.transfer,
+            frontends.Frontends: muster.list,
+            frontends.Disconnect: muster.disconnect,
         }
 
-    async def lapse(self, seat: Seat) -> None:
+    async def lapse(self, over: Subscription) -> None:
         """End a subscription whose lease is over, and a collection that was made for it."""
-        if own_view(seat.node, seat.jid):
-            await self.nodes.delete(commands.Delete(seat.node, bare(seat.jid)))
+        if own_view(over.node, over.jid):
+            await self.nodes.delete(commands.Delete(over.node, bare(over.jid)))
         else:
-            await self.attendance.lapse(seat)
+            await self.attendance.lapse(over)
 
     async def _subscribe(self, command: Subscribe) -> Result:
         begun = self._subscription(command)

@@ -32,9 +32,9 @@ from broker.model.results import (
 from broker.model.tree import Kind, Scope
 from frontends.rest import events, leases, media, replies, views
 from frontends.rest.asked import Answer, Asked
+from frontends.rest.asking import result
 from frontends.rest.errors import Fault, fault
 from frontends.rest.leases import Grasp, Lease
-from frontends.rest.outcomes import result
 
 SILENT_SECONDS: Final = 5.0
 """So long a stream of events says nothing at most: it is how both ends find that the other is gone."""

@@ -6,8 +6,11 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from broker.model import destinations
-from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS
-from frontends.rest import batches, documents, errors, leases, media
+from broker.model.nodes import Affiliation
+from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS, NodeState
+from broker.model.subscriptions import State
+from broker.model.tree import COLLECTION, NodeType
+from frontends.rest import batches, documents, errors, leases, media, orders
 from frontends.rest.asked import Answer
 from frontends.rest.routes import PARAMETERS, ROUTES, Body, Operation, Shown
 
@@ -21,18 +24,24 @@ def _object(required: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa:
     return {"type": "object", "required": list(required), "properties": {**required, **others}}
 
 
+def _whole(required: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
+    return {**_object(required, **others), "additionalProperties": False}
+
+
 def _array(items: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
     return {"type": "array", "items": items, **others}
 
 
+_MOMENT: Final = {"type": "string", "format": "date-time"}
+_STATES: Final = {"enum": ["waiting", "delayed", "locked", "dying", "kept"]}
 _LISTED: Final = _object(
     {
         "id": _TEXT,
         "href": _TEXT,
         "content_href": _TEXT,
-        "state": {"enum": ["waiting", "delayed", "locked", "dying", "kept"]},
+        "state": _STATES,
         "publisher": _TEXT,
-        "published": {"type": "string", "format": "date-time"},
+        "published": _MOMENT,
         "content_type": _TEXT,
         "bytes": _WHOLE,
         "headers": {"type": "object", "additionalProperties": _TEXT},
@@ -46,7 +55,19 @@ _LISTED: Final = _object(
     renew=_TEXT,
     dead_letter=_TEXT,
 )
-_SENT: Final = _object({"id": _TEXT, "href": _TEXT}, duplicate=_IS, expires={"type": "string", "format": "date-time"})
+_SENT: Final = _object({"id": _TEXT, "href": _TEXT}, duplicate=_IS, expires=_MOMENT)
+_SEEN: Final = _object(
+    {
+        **dict.fromkeys(("id", "href", "content_href", "publisher", "group_key", "content_type"), _TEXT),
+        "state": _STATES,
+        "published": _MOMENT,
+        **dict.fromkeys(("partition", "attempts", "bytes"), _WHOLE),
+        "held_before_by": _array(_TEXT),
+    },
+    delayed_until=_MOMENT,
+    lock=_object({"holder": _TEXT, "since": _MOMENT, "until": _MOMENT, "frontend": _TEXT}),
+    died=_object(dict.fromkeys(("reason", "node", "item", "attempts", "holder", "publisher"), _TEXT)),
+)
 _PROBLEM: Final = _object({"type": _TEXT, "title": _TEXT, "status": _WHOLE, "detail": _TEXT})
 
 _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
@@ -73,6 +94,46 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     Shown.HELD: _object({"href": _TEXT, "expires": _TIME, "messages": _array(_LISTED), "more": _IS}),
     Shown.LOCK: _object({"expires": _TIME}),
     Shown.NOTHING: {"type": "object"},
+    Shown.OVERVIEW: _object(
+        {
+            "queues": _array(
+                _object(
+                    {
+                        **dict.fromkeys(("name", "href", "title", "parent", "dead_letters"), _TEXT),
+                        "type": {"enum": [each.value for each in NodeType]},
+                        "state": {"enum": [each.value for each in NodeState]},
+                        "standing": {"enum": [each.value for each in Affiliation]},
+                        "partitions": _WHOLE,
+                        "counts": {"type": "object", "additionalProperties": _WHOLE},
+                    }
+                )
+            ),
+            "total": _WHOLE,
+        },
+        next=_TEXT,
+    ),
+    Shown.SURVEY: _object({"items": _array(_SEEN)}, next=_TEXT),
+    Shown.SUBSCRIBERS: _object(
+        {
+            "subscribers": _array(
+                _object(
+                    {
+                        **dict.fromkeys(("jid", "subid"), _TEXT),
+                        "state": {"enum": [each.value for each in State]},
+                        **dict.fromkeys(("credit", "held"), _WHOLE),
+                    }
+                )
+            ),
+            "more": _IS,
+        }
+    ),
+    Shown.FRONTENDS: _object(
+        {"frontends": _array(_object({"name": _TEXT, "heard_ms": _WHOLE, "disconnected_by": _TEXT}))}
+    ),
+    Shown.REDRIVEN: _object(
+        {"moved": _WHOLE, "stayed": {"type": "object", "additionalProperties": _WHOLE}}, scan=_TEXT
+    ),
+    Shown.RELEASED: _object({"released": _WHOLE}),
     Shown.DOCUMENT: {"type": "object"},
 }
 
@@ -90,7 +151,8 @@ _OPTIONS_BODY: Final = {
                     **({"type": "string", "enum": list(option.choices)} if option.choices else _VALUE),
                 }
                 for option in OPTIONS
-            },
+            }
+            | {COLLECTION: {"description": "The collection that it stands below, if any", **_TEXT}},
         }
     },
 }
@@ -178,6 +240,11 @@ def _from(least: int, most: int, default: int) -> dict[str, Any]:
 
 _REASON: Final = {**_TEXT, "maxLength": leases.REASON_LONGEST}
 
+
+def _names(most: int) -> dict[str, Any]:
+    return _array({"type": "string", "minLength": 1}, minItems=1, maxItems=most)
+
+
 _BODIES: Final[dict[Body, dict[str, Any]]] = {
     Body.LEASE: {
         "required": True,
@@ -188,12 +255,39 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
             selector=_TEXT,
         ),
     },
-    Body.RELEASE: _form(delay=_from(0, MAX_LOCK_SECONDS, 0), reason=_REASON),
+    Body.GIVE_BACK: _form(delay=_from(0, MAX_LOCK_SECONDS, 0), reason=_REASON),
     Body.REASON: _form(reason=_REASON),
     Body.RENEW: _form(seconds={**_WHOLE, "minimum": 1, "maximum": MAX_LOCK_SECONDS}),
     Body.ADDRESSES: {
         "required": True,
         "content": {media.JSON: {"schema": _array(_TEXT, minItems=1, maxItems=leases.TOGETHER)}},
+    },
+    Body.REDRIVE: {
+        "required": True,
+        "content": {
+            media.JSON: {
+                "schema": {
+                    "oneOf": [
+                        _whole({"items": _names(orders.REDRIVEN_MOST)}),
+                        _whole({"reason": {"type": "string", "minLength": 1}}, scan=_TEXT),
+                        _whole({"all": {"const": True}}, scan=_TEXT),
+                    ]
+                }
+            }
+        },
+    },
+    Body.RELEASE: {
+        "required": True,
+        "content": {
+            media.JSON: {
+                "schema": {
+                    "oneOf": [
+                        _whole({"items": _names(orders.RELEASED_MOST)}),
+                        _whole({"holder": {"type": "string", "minLength": 1}}),
+                    ]
+                }
+            }
+        },
     },
     Body.OPTIONS: {"content": {media.JSON: {"schema": _OPTIONS_BODY}}},
     Body.ANY: {"content": {"*/*": {"schema": {}}}},
@@ -229,6 +323,8 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
 def _answer(shown: Shown) -> dict[str, Any]:
     if shown is Shown.CONTENT:
         return {"description": "what the message says", "content": {"*/*": {"schema": {}}}}
+    if shown is Shown.FILE:
+        return {"description": "a file", "content": {"*/*": {"schema": {}}}}
     content: dict[str, Any] = {media.JSON: {"schema": _SCHEMAS[shown]}}
     if shown in {Shown.PAGE, Shown.MESSAGE, Shown.HELD}:
         content[media.ATOM] = {"schema": _TEXT}

@@ -27,16 +27,32 @@ HELD: Final = "/subscriptions/{subscription}/messages/{message}"
 RELEASE: Final = f"{HELD}/release"
 RENEW: Final = f"{HELD}/renew"
 DEAD_LETTER: Final = f"{HELD}/dead-letter"
+OVERVIEW: Final = "/overview"
+FRONTENDS: Final = "/frontends"
+SURVEY: Final = "/surveys/{queue}"
+SUBSCRIBERS: Final = "/subscribers/{queue}"
+REDRIVES: Final = "/redrives/{queue}"
+RELEASES: Final = "/releases/{queue}"
 OPENAPI: Final = "/openapi.json"
+UI: Final = "/ui"
+UI_FILE: Final = "/ui/{file}"
 
-_ALONE: Final = (QUEUES.encode(), SUBSCRIPTIONS.encode(), OPENAPI.encode())
+_ALONE: Final = tuple(path.encode() for path in (QUEUES, SUBSCRIPTIONS, OVERVIEW, FRONTENDS, OPENAPI, UI))
+_OF_QUEUES: Final = {
+    b"queues": QUEUE,
+    b"batches": BATCH,
+    b"surveys": SURVEY,
+    b"subscribers": SUBSCRIBERS,
+    b"redrives": REDRIVES,
+    b"releases": RELEASES,
+}
+_OF_MESSAGES: Final = {b"messages": MESSAGE, b"contents": CONTENT}
 _ACTIONS: Final = {"release": RELEASE, "renew": RENEW, "dead-letter": DEAD_LETTER}
-_PATTERNS: Final = {b"queues": QUEUE, b"messages": MESSAGE, b"contents": CONTENT, b"batches": BATCH}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a path names: the pattern that it follows, and the queue, the message and the subscription in it."""
+    """What a path names: its pattern, and the queue, the message and the subscription in it, or the file."""
 
     pattern: str
     node: str = ""
@@ -49,15 +65,16 @@ def read(raw: bytes) -> Place | None:
     if raw in _ALONE:
         return Place(raw.decode())
     root, *segments = raw.removeprefix(b"/").split(b"/")
+    if not segments:
+        return None
     if root == b"subscriptions":
         return _leased([_decoded(segment) for segment in segments])
-    if root not in _PATTERNS or not segments:
-        return None
-    names = [_decoded(segment) for segment in segments]
-    pattern = _PATTERNS[root]
-    if pattern in {QUEUE, BATCH}:
-        return Place(pattern, node(names))
-    return Place(pattern, node(names[:-1]), item_id(names[-1], "the path")) if len(names) > 1 else None
+    if root in _OF_QUEUES:
+        return Place(_OF_QUEUES[root], node([_decoded(segment) for segment in segments]))
+    if root in _OF_MESSAGES and len(segments) > 1:
+        names = [_decoded(segment) for segment in segments]
+        return Place(_OF_MESSAGES[root], node(names[:-1]), item_id(names[-1], "the path"))
+    return Place(UI_FILE, item=_decoded(segments[0])) if root == b"ui" and len(segments) == 1 else None
 
 
 def _leased(names: list[str]) -> Place | None:
@@ -100,6 +117,11 @@ def content(node: str, item: str) -> str:
 def held(lease: str, item: str) -> str:
     """Give the path of a message that a subscription holds."""
     return f"{SUBSCRIPTIONS}/{lease}/messages/{quote(item, safe=_SAFE)}"
+
+
+def survey(node: str) -> str:
+    """Give the path of a queue's items as its owner sees them."""
+    return f"/surveys/{_encoded(node)}"
 
 
 def _decoded(segment: bytes) -> str:

@@ -25,10 +25,11 @@ from broker.model.results import (
     Refused,
     Reserved,
 )
-from frontends.rest import batches, leasing, openapi, paths, replies, requests, views
+from broker.model.tree import Children, wished
+from frontends.rest import batches, files, leasing, openapi, paths, replies, requests, views, watch
 from frontends.rest.asked import Answer, Asked
+from frontends.rest.asking import result
 from frontends.rest.errors import Fault, fault
-from frontends.rest.outcomes import result
 from frontends.rest.views import Child, Message, Page
 
 _LOOKS: Final = 2
@@ -62,10 +63,21 @@ async def show_queue(core: Core, asked: Asked) -> Answer:
     if isinstance(record, Refused) and not (found or below):
         # A part of the tree is there as long as something is in it, and that may come late in the list.
         raise replies.of(record)
-    if not isinstance(record, Described):
+    if not isinstance(record, Described) or record.record.config.collects:
         following = views.following(asked.place, None, "", below) if below else ""
+        title, options = "", None
+        if isinstance(record, Described):
+            found = await _collected(core, asked, found)
+            title, options = record.record.config.title, _options(record.record, asked)
         page = Page(
-            node, "", is_queue=False, children=found, messages=(), counted=None, options=None, following=following
+            node,
+            title,
+            is_queue=False,
+            children=found,
+            messages=(),
+            counted=None,
+            options=options,
+            following=following,
         )
         return replies.page(page, asked.wants)
     counted = await result(core, Stats(node, sender), Counted)
@@ -97,8 +109,8 @@ async def put_queue(core: Core, asked: Asked) -> Answer:
     if isinstance(outcome, Refused) and outcome.problem is Problem.NODE_EXISTS:
         known = await core.ask(Describe(asked.place.node, asked.sender, as_owner=True))
         if isinstance(known, Described):
-            config = known.record.config
-            if configured(config, command.options) == config:
+            config, (options, wish) = known.record.config, wished(command.options)
+            if configured(config, options) == config and wish.parent in {None, known.record.parent}:
                 return replies.declared(asked.place.node, made=False)
             raise fault(
                 MalformedRequest(Problem.NODE_EXISTS, "the queue exists with other options: PATCH changes them")
@@ -173,6 +185,14 @@ OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
         show_message,
         show_content,
         show_openapi,
+        watch.show_overview,
+        watch.show_survey,
+        watch.list_subscribers,
+        watch.list_frontends,
+        watch.redrive,
+        watch.release,
+        files.show_page,
+        files.show_file,
     )
 } | dict(leasing.OPERATIONS)
 """By their names in the table of routes."""
@@ -184,17 +204,29 @@ async def _children(core: Core, asked: Asked) -> tuple[list[Child], str]:
     if looked is None:
         return [], ""
     names: list[str] = []
+    collections: set[str] = set()
     found: list[Child] = []
     for _ in range(_LOOKS):
         listing = await result(core, looked, Listing)
         names += listing.nodes
-        found = views.children(names, asked.place.node)
+        collections |= listing.collections
+        found = views.children(names, asked.place.node, collections)
         if not listing.more or not listing.nodes:
             return found, ""
         if len(found) >= _CHILDREN:
             break
         looked = requests.onward(asked, listing.nodes[-1])
     return found, names[-1]
+
+
+async def _collected(core: Core, asked: Asked, found: list[Child]) -> list[Child]:
+    """Add what a collection contains, on the first page (RX4): there is never more than a page of it."""
+    if "below" in asked.query:
+        return found
+    listing = await result(core, Children(asked.place.node, asked.sender), Listing)
+    inside = [Child(name, name not in listing.collections) for name in listing.nodes]
+    known = {child.name for child in inside}
+    return [*inside, *(child for child in found if child.name not in known)]
 
 
 def _options(record: NodeRecord, asked: Asked) -> dict[str, str] | None:
@@ -214,9 +246,7 @@ async def _message(core: Core, asked: Asked) -> Message:
 def _command(asked: Asked, part: batches.Part) -> Publish | Fault:
     try:
         guid = paths.item_id(part.guid, "guid") if part.guid else None
-        return requests.message(
-            asked.place.node, asked.sender, part.body, part.content_type, guid, part.key, guid or ""
-        )
+        return requests.message(asked, part.body, part.content_type, guid, part.key, guid or "")
     except MalformedRequest as refusal:
         return fault(refusal)
     except Fault as refusal:

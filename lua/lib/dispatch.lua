@@ -31,7 +31,7 @@ local function lock(entry, subscriber, deliveries)
     dispatch.filled[subscriber.jid] = (dispatch.filled[subscriber.jid] or 0) + 1
   else
     deliveries[#deliveries + 1] = {subscriber.jid, position, item, token, attempt, partition.deadline, entry.by, entry.body,
-      token, subscriber.qos, entry.key, subscriber.pool}
+      token, subscriber.qos, entry.key, subscriber.pool or partition.multi and '' or nil, partition.multi and subscriber.subid or nil}
   end
   subscriber.held, subscriber.served = subscriber.held + 1, text
 end

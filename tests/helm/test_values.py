@@ -21,6 +21,7 @@ MADE_BY_THE_CHART = {
     "metrics_bind",
     "http_bind",
     "http_passwords",
+    "traces",
 }
 
 

@@ -1,5 +1,6 @@
 """fetch: what one holds who comes for it, and how long its lease lasts."""
 
+from broker.redis_core.calls.call import subid
 from tests.lua.driver import T0, Queue
 from tests.lua.worded import W1
 
@@ -48,7 +49,7 @@ def test_lease(queue: Queue) -> None:
     queue.now += 100
     assert queue.fetch(W1, lease="0") == ["lease-over"]
     assert queue.fetch(W1, lease=1_000) == ["lease-over"]
-    assert queue.expire().notices == [["lapsed", W1]]
+    assert queue.expire().notices == [["lapsed", W1, subid(W1)]]
     queue.unsubscribe(W1, release="1", lapsed="1")
     queue.subscribe(W1, 1)
     assert queue.fetch(W1, lease="0") == ["lease-over"]

@@ -23,7 +23,7 @@ FRAGMENT_LINES = {
     "ending": 76,
     "waiting": 65,
     "items": 70,
-    "partition": 65,
+    "partition": 67,
     "standing": 70,
 }
 """Longest bodies: 60 lines, but for what is one thought and would be torn."""

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker import codec
-from broker.model import access, commands, leases, oversight, reading, reservations, tree
+from broker.model import access, commands, frontends, leases, oversight, reading, reservations, tree
 from broker.model.commands import Browse, Command, Describe, Nodes, Options, Publish, Renew, Retract
 from broker.model.items import Envelope, Listed, Lock
 from broker.model.names import Jid
@@ -94,6 +94,7 @@ _ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Sta
 _ELSEWHERE |= {leases.Fetch}
 _ELSEWHERE |= {reservations.Reserve, reservations.Redeem}
 _ELSEWHERE |= {oversight.Survey, oversight.Transfer, oversight.Release, oversight.Overview}
+_ELSEWHERE |= {frontends.Frontends, frontends.Disconnect}
 
 
 def _content(iq: Iq, command: Command, outcome: Result, view: View | None = None) -> ET.Element:

@@ -1,4 +1,4 @@
-"""What the core was asked for, or its refusal. Must not know requests."""
+"""The one way to ask the core for something: what it refuses ends the request. Must not know who asks, nor for what."""
 
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 
 
 async def result(core: Core, command: Command, kind: type[_T]) -> _T:
-    """Ask for something, and refuse the request if that is refused."""
+    """Ask for something, and refuse the request if that is refused; raises Fault."""
     outcome = await core.ask(command)
     if isinstance(outcome, Refused):
         raise replies.of(outcome)
