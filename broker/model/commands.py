@@ -1,8 +1,7 @@
 """What may be asked of the core, in the imperative. Values only: no defaults that hide a decision of the asker's.
 
-`sender` is always the full JID that the asker's server vouched for. `request` names one request of that sender, so that
-its replay is recognised (Q27); the empty string names none. `partition` is where the item is; without it the item is
-looked for.
+`sender` is always the full JID that the asker's server vouched for. `request` names one request of that sender, so that its
+replay is recognised (Q27); the empty string names none. `partition` is where the item is, else it is looked for.
 """
 
 from collections.abc import Mapping
@@ -121,10 +120,9 @@ class Locks:
 class Subscribe:
     """Take part as a worker with so much credit; `jid` is the sender's, bare or full.
 
-    `partitions` are the ones wished for (none: all). With a `group` or an `epoch` they are owned, which shuts others out
-    (E26 to E28); with a `start` the log is read from there and nothing is consumed (E2). A stream may leave its
-    credit unsaid. `until_ms` of Redis's clock is when it ends by itself (P31), 0 for never, or after `lease_ms`. One to a
-    collection may have a `scope`. `again`: where a JID may have several, it is to be the one that there is.
+    `partitions` are the ones wished for (none: all). With a `group` or an `epoch` they are owned, which shuts others out (E26 to
+    E28); with a `start` the log is read from there and nothing is consumed (E2). It ends by itself (P31) at `until_ms`, 0 for
+    never, or after `lease_ms`. One to a collection may have a `scope`. `again`: of several, it is to be the one that there is.
     """
 
     node: str
