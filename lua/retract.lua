@@ -9,9 +9,9 @@ local refusal = partition.load()
 if refusal then return refusal end
 answers.rotate()
 
-local function answer(row, holder, ...)
+local function answer(row, holder, pool, subid)
   answers.give(row, holder)
-  return {'ok', holder, ...}
+  return {'ok', holder, pool, subid}
 end
 
 local results = judge.each(rows, function(row, verdict)

@@ -30,8 +30,10 @@ local function lock(entry, subscriber, deliveries)
   if pulled then
     dispatch.filled[subscriber.jid] = (dispatch.filled[subscriber.jid] or 0) + 1
   else
-    deliveries[#deliveries + 1] = {subscriber.jid, position, item, token, attempt, partition.deadline, entry.by, entry.body,
-      token, subscriber.qos, entry.key, subscriber.pool or partition.multi and '' or nil, partition.multi and subscriber.subid or nil}
+    local row = {subscriber.jid, position, item, token, attempt, partition.deadline, entry.by, entry.body,
+      token, subscriber.qos, entry.key, subscriber.pool}
+    if partition.multi then row[12], row[13] = subscriber.pool or '', subscriber.subid end
+    deliveries[#deliveries + 1] = row
   end
   subscriber.held, subscriber.served = subscriber.held + 1, text
 end

@@ -28,6 +28,7 @@ end
 
 -- What a notification says of its subscription: the pool that it is of and, where a JID may have several, its name.
 function pools.told(subid)
-  if partition.multi then return pools.of(subid) or '', subid end
-  return pools.of(subid)
+  local pool = partition.pools and pools.of(subid)
+  if partition.multi then return pool or '', subid end
+  return pool or nil
 end

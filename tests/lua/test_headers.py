@@ -18,7 +18,7 @@ FRAGMENTS = {path.stem: fragment(FOLDER, path.stem) for path in sorted((FOLDER /
 OPERATION_LINES = 80
 FRAGMENT_LINES = {
     "intake": 100,
-    "dispatch": 96,
+    "dispatch": 98,
     "judge": 70,
     "ending": 76,
     "waiting": 65,

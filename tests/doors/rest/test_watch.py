@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx
 import pytest
-from pydantic import SecretStr
 
 from broker.model.commands import Subscribe, Unlock
 from broker.model.items import Delivery, Notice
@@ -51,10 +50,8 @@ class Outlet:
 @pytest.fixture
 async def core(redis: RedisServer) -> AsyncIterator[RedisCore]:
     """Give a frontend that hands items out."""
-    made = RedisCore(
-        Settings(redis_url=redis.url, xmpp_domain="queue.localhost", xmpp_secret=SecretStr("secret"), _env_file=None),  # type: ignore[call-arg]  # pydantic's
-        Outlet(),
-    )
+    given = {"redis_url": redis.url, "xmpp_domain": "queue.localhost", "xmpp_secret": "secret"}
+    made = RedisCore(Settings.model_validate(given), Outlet())
     await made.start()
     yield made
     await made.stop()
