@@ -176,6 +176,17 @@ def bench_xmpp(
     raise typer.Exit(_served("The benchmark", partial(measure, as_json=as_json, quick=quick)))
 
 
+@bench.command("rest")
+def bench_rest(*, as_json: Json = False, quick: Quick = False) -> None:
+    """Measure through HTTP, against an endpoint that does nothing.
+
+    Example: stanzaq bench rest --json
+    """
+    from frontends.bench import rest  # noqa: PLC0415
+
+    raise typer.Exit(_served("The benchmark", partial(rest.main, as_json=as_json, quick=quick)))
+
+
 @report.command("capacity")
 def report_capacity(  # noqa: PLR0913, PLR0917  (an argument is an option of the command line)
     source: Annotated[

@@ -23,7 +23,6 @@ from broker.settings import CommandSettings, LogFormat, NodeCreation, Settings
 from frontends import logs
 from frontends.health import Health, HealthServer
 from frontends.servers.redis import RedisServer
-from frontends.tending import Tending
 from frontends.watchdog import Watchdog
 from frontends.xmpp.component import Component
 
@@ -177,23 +176,22 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
     except OSError as fault:
         msg = f"{settings.http_bind.host}:{settings.http_bind.port}: {fault}"
         raise Occupied(msg) from fault
-    # Nobody is subscribed over HTTP: what this core changes, others hand out.
+    # Over HTTP items are come for: what others are to be sent is left to frontends that can.
     core = RedisCore(settings, None)
-    tending = Tending(core.tend)
 
     def open_door() -> None:
         door.open(traces.core(core) if traces else core)
         server.start()
 
     def reasons() -> list[str]:
-        return [*tending.failures, *([] if server.serving else ["no requests are taken"])]
+        return [*core.healthy(), *([] if server.serving else ["no requests are taken"])]
 
     async def drain(seconds: float) -> None:
+        core.hurry()
         await server.drain()
-        tending.stop()
         await core.drain(seconds)
 
-    frontend = _Frontend(core, reasons, tending.begin, open_door, drain, f"{settings.http_bind.host}:{server.port}")
+    frontend = _Frontend(core, reasons, core.start, open_door, drain, f"{settings.http_bind.host}:{server.port}")
     await _keep(frontend, settings, watchdog)
 
 

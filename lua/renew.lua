@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Start the lock time of held items anew.
+-- Start the lock time of held items anew, or give them `lock_ms` from now on.
 -- KEYS: meta log index replaced parked ready delayed inflight deadlines history handover answers answers_old retries keyed selectors passed
--- ARGV: now revision number | sender subids owner item token
+-- ARGV: now revision number | sender subids owner item token lock_ms
 -- RETURNS: ok stale gone deleted | ok item-not-found forbidden locked-by-another lock-lost
 -- WRITES: meta deadlines
 --- @include judge due
@@ -11,8 +11,9 @@ local results = judge.each(rows, function(row, verdict)
   owner.met(row.subids)
   if verdict == 'waiting' then return {'lock-lost'} end
   if verdict ~= 'held' then return {verdict} end
-  writes.add('ZADD', key.deadlines, partition.deadline_text, row.position)
-  return {'ok', tonumber(row.flight.token), partition.deadline}
+  local deadline = row.lock_ms == '' and partition.deadline or partition.now + tonumber(row.lock_ms)
+  writes.add('ZADD', key.deadlines, string.format('%d', deadline), row.position)
+  return {'ok', tonumber(row.flight.token), deadline}
 end)
 writes.flush()
 return {'ok', results, {}, {}, {}, due.next(), 0, partition.token}

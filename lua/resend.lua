@@ -23,7 +23,7 @@ local function lock(position, line)
     deliveries[#deliveries + 1] = row
   elseif theirs and arg.lapsed ~= arg.frontend then
     -- Sent, and nobody's to send again: a second rescuer finds nothing even when the mark is gone.
-    flights.entrust(position, flight.line, '-', string.format('%d', sequence))
+    flights.entrust(position, flight.line, flights.NOBODY, string.format('%d', sequence))
   end
 end
 

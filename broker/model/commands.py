@@ -1,8 +1,7 @@
 """What may be asked of the core, in the imperative. Values only: no defaults that hide a decision of the asker's.
 
-`sender` is always the full JID that the asker's server vouched for. `request` names one request of that sender, so that
-its replay is recognised (Q27); the empty string names none. `partition` is where the item is; without it the item is
-looked for.
+`sender` is always the full JID that the asker's server vouched for. `request` names one request of that sender, so that its
+replay is recognised (Q27); the empty string names none. `partition` is where the item is, else it is looked for.
 """
 
 from collections.abc import Mapping
@@ -19,13 +18,14 @@ from broker.model.access import (
     Subscriptions,
 )
 from broker.model.frontends import Disconnect, Frontends
+from broker.model.leases import Fetch
 from broker.model.names import Jid, Partition
 from broker.model.oversight import Overview, Release, Survey, Transfer
 from broker.model.positions import Place
 from broker.model.qos import Qos, Stage
 from broker.model.reading import Commit, Partitions, Read
 from broker.model.reservations import Redeem, Reserve
-from broker.model.tree import Associate, Children, Dissociate, Scope
+from broker.model.tree import Associate, Children, Dissociate, Nodes, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,14 @@ class Unlock:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Start the lock time of a held item anew."""
+    """Start the lock time of a held item anew: the node's, or so long from now on."""
 
     node: str
     sender: Jid
     item_id: str
     token: int | None = None
     partition: int | None = None
+    lock_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +120,10 @@ class Locks:
 class Subscribe:
     """Take part as a worker with so much credit; `jid` is the sender's, bare or full.
 
-    `partitions` are the ones wished for (none: all). With a `group` or an `epoch` they are owned, which shuts others out
-    (E26 to E28); with a `start` the log is read from there and nothing is consumed (E2). A stream may leave its
-    credit unsaid. `until_ms` of Redis's clock is when it ends by itself (P31), 0 for never. One to a
-    collection may have a `scope`. With a `selector` it takes the work that this selects. `again`: where a JID may have
-    several, it is to be the one that there is.
+    `partitions` are the ones wished for (none: all). With a `group` or an `epoch` they are owned, which shuts others out (E26 to
+    E28); with a `start` the log is read from there and nothing is consumed (E2). It ends by itself (P31) at `until_ms`, 0 for
+    never, or after `lease_ms`. One to a collection may have a `scope`, one with a `selector` takes the work that this selects.
+    `again`: of several, it is to be the one that there is.
     """
 
     node: str
@@ -139,6 +139,7 @@ class Subscribe:
     scope: Scope | None = None
     selector: str = ""
     again: bool = False
+    lease_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +177,13 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """Leave; locks stay until they are ended or expire (Q34)."""
+    """Leave; locks stay until they are ended or expire (Q34), unless what is held is given back with it (R14)."""
 
     node: str
     sender: Jid
     jid: Jid
     subid: str
+    release: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,22 +287,6 @@ class Stats:
     sender: Jid
 
 
-@dataclass(frozen=True, slots=True)
-class Nodes:
-    """Name up to `limit` nodes that the sender may see, in order of creation.
-
-    These are the first, those that follow the node `after`, or those from the number `index` on; with `backwards` the last, or
-    those that come before the node `before`.
-    """
-
-    sender: Jid
-    limit: int = 1_000
-    after: str = ""
-    before: str = ""
-    backwards: bool = False
-    index: int = 0
-
-
 Command = (
     Publish
     | Hold
@@ -311,6 +297,7 @@ Command = (
     | Unlock
     | Renew
     | Locks
+    | Fetch
     | Subscribe
     | Commit
     | Read

@@ -69,6 +69,19 @@ def text(limit: int) -> Callable[[str], str]:
     return read
 
 
+def lines(most: int, limit: int) -> Callable[[str], str]:
+    """Make a reader of so many lines, each of up to so many bytes; each counts once."""
+
+    def read(text: str) -> str:
+        found = list(dict.fromkeys(filter(None, text.split("\n"))))
+        if len(found) > most or any(len(line.encode()) > limit for line in found):
+            msg = f"must be at most {most} lines of at most {limit} bytes"
+            raise ValueError(msg)
+        return "\n".join(found)
+
+    return read
+
+
 def values(kind: type[Enum]) -> tuple[str, ...]:
     """List what a field may be that is one of a kind."""
     return tuple(str(member.value) for member in kind)

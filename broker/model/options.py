@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from broker.model.fields import Option, boolean, text, values, whole
+from broker.model import destinations
+from broker.model.fields import Option, boolean, lines, text, values, whole
+from broker.model.names import NODE_NAME_BYTES
 from broker.model.tree import MAX_CHILDREN, Association, NodeType
 
 MAX_ITEMS: Final = 1_000_000
@@ -93,6 +95,7 @@ class NodeConfig:
     children_max: int = MAX_CHILDREN
     association: Association = Association.OWNERS
     association_whitelist: str = ""
+    destinations: str = ""
 
     @property
     def collects(self) -> bool:
@@ -314,6 +317,15 @@ OPTIONS: Final = (
         "jid-multi",
         "Who else may, with the policy whitelist",
         text(65_536),
+        on=NodeType.COLLECTION,
+        many=True,
+    ),
+    Option(
+        "stanzaq#destinations",
+        "destinations",
+        "text-multi",
+        "Leaves that belong to the collection by their names, besides its children: names, or A/*, A/*/B, A/**",
+        lines(destinations.MOST, NODE_NAME_BYTES),
         on=NodeType.COLLECTION,
         many=True,
     ),

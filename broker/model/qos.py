@@ -1,14 +1,20 @@
 """Quality of service (urn:xmpp:qos): how surely a subscriber's deliveries arrive. Words only; must not know any stanza."""
 
 from enum import Enum
+from typing import Final
 
 
 class Qos(Enum):
-    """What a subscription asks for: at most once, at least once, or exactly once."""
+    """What a subscription asks for: at most once, at least once, or exactly once; who is `PULLED` from comes for its items."""
 
     UNACKNOWLEDGED = "unacknowledged"
     ACKNOWLEDGED = "acknowledged"
     ASSURED = "assured"
+    PULLED = "pulled"
+
+
+SENT: Final = (Qos.UNACKNOWLEDGED, Qos.ACKNOWLEDGED, Qos.ASSURED)
+"""How surely those are sent that are sent at all."""
 
 
 class Stage(Enum):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from broker.model.frontends import Disconnected, FrontendList
 from broker.model.items import Listed, Lock, Owned, Seen
+from broker.model.leases import Fetched
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.positions import Place
@@ -323,6 +324,7 @@ Result = (
     | Unlocked
     | Renewed
     | Held
+    | Fetched
     | Subscribed
     | Replay
     | Extents

@@ -116,3 +116,19 @@ def wished(options: Mapping[str, tuple[str, ...]]) -> tuple[Mapping[str, tuple[s
         children = tuple(dict.fromkeys(name for name in options[CHILDREN] if name))
     rest = {name: values for name, values in options.items() if name not in {COLLECTION, CHILDREN}}
     return rest, Wish(parent, children)
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Name up to `limit` nodes that the sender may see, in order of creation.
+
+    These are the first, those that follow the node `after`, or those from the number `index` on; with `backwards` the last, or
+    those that come before the node `before`.
+    """
+
+    sender: Jid
+    limit: int = 1_000
+    after: str = ""
+    before: str = ""
+    backwards: bool = False
+    index: int = 0

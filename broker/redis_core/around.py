@@ -32,6 +32,9 @@ class Surroundings(Protocol):
     def lapsed(self, node: str, jid: Jid, subid: str) -> None:
         """End a subscription whose lease is over."""
 
+    def filled(self, jid: Jid) -> None:
+        """Hear that one who comes for its items has got some."""
+
     def hand_over(self, record: NodeRecord, partition: int, letter: list[Any]) -> None:
         """Bring a dead letter of a partition to its node."""
 

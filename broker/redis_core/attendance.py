@@ -65,6 +65,9 @@ class Attendance:
         result: Left | Refused = await outcome
         if isinstance(result, Refused):
             return result
+        if command.release:
+            await self.remove(command.node, command.jid)
+            result = replace(result, held=0)
         # A member that owns nothing just now is known to no partition.
         subscribed = await self._gone(command.node, command.jid) or result.ended
         # Locks outlive the subscription (Q34): presence must find whoever still holds some.

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from broker.model.commands import Browse, Locks, Purge, Stats, Unsubscribe
+from broker.model.leases import Fetched
 from broker.model.oversight import Release
 from broker.model.results import Browsed, Counted, Held, Purged, Refused, Released
 from broker.redis_core.internal import Leave, Left, Outcome
@@ -16,6 +17,12 @@ def gathered(command: Any, outcomes: Sequence[Outcome]) -> Outcome:
     """Make one outcome of those of all partitions, in their order; a refusal in any of them is the answer."""
     refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
     return refused or _MERGED[type(command)](command, outcomes)
+
+
+def fetched(first: Fetched, others: Sequence[Fetched]) -> Fetched:
+    """Join what a lease holds in several partitions; the `first` one knows until when it lasts."""
+    found = sorted((item for part in (first, *others) for item in part.items), key=lambda item: item.deadline_ms)
+    return Fetched(tuple(found), first.until_ms, any(part.more for part in (first, *others)))
 
 
 def _counted(_command: Stats, outcomes: Sequence[Counted]) -> Counted:

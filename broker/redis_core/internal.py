@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from broker.model import commands, oversight, reading
 from broker.model.items import Owned
+from broker.model.leases import Fetch
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.qos import Qos
@@ -119,6 +120,22 @@ class Extent:
     node: str
     sender: Jid
     partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPart:
+    """Read what a lease holds in one partition, of which its owner has seen what came up to the token `after`.
+
+    The first partition knows whether it lasts: with `lease_ms` it is asked, and with more than 0 it lasts so long from now on.
+    """
+
+    node: str
+    sender: Jid
+    jid: Jid
+    lease_ms: int | None
+    after: int
+    partition: int = 0
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +253,8 @@ LaneCommand = (
     | Join
     | Follow
     | Extent
+    | Fetch
+    | FetchPart
     | Attach
     | SurveyPart
     | TransferPart

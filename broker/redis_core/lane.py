@@ -297,6 +297,9 @@ class Lane:
                 self._around.notify(ownership_lost(values, partition))
             elif kind == b"lapsed":
                 self._around.lapsed(self.node, Jid(values[0].decode()), values[1].decode())
+            elif kind == b"filled":
+                self._around.count("delivered", values[1])
+                self._around.filled(Jid(values[0].decode()))
             else:
                 jid, item, token, *told = values
                 whose = subscription(*told)

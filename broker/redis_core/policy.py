@@ -36,7 +36,7 @@ from broker.model.reading import Commit, Read
 from broker.model.results import Refused
 from broker.redis_core.calls.workers import subid_refusal
 from broker.redis_core.credit import Join
-from broker.redis_core.internal import Attach, Extent, Follow
+from broker.redis_core.internal import Attach, Extent, FetchPart, Follow
 from broker.redis_core.parts import SurveyPart, TransferPart
 from broker.selectors.text import Unreadable, read
 
@@ -45,6 +45,7 @@ _READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
 _CLOSED = Refused(Problem.CLOSED_NODE, "the node admits only those on its list")
 _UNAPPROVED = Refused(Problem.APPROVAL_REQUIRED, "the node's owners have to approve your subscription first")
 _OUTCAST = Refused(Problem.FORBIDDEN, "the node's owners have barred you from it")
+_LEASED = Refused(Problem.FORBIDDEN, "the lease is another's")
 _OWNERS_ONLY = Refused(Problem.FORBIDDEN, "only the node's owners may do this")
 
 
@@ -62,7 +63,7 @@ _OF_LEAVES = {
 
 
 def refusal(  # noqa: C901, PLR0911, PLR0912  (a table of cases)
-    command: Command | Follow | Extent | Attach | Join | SurveyPart | TransferPart, record: NodeRecord
+    command: Command | Follow | Extent | FetchPart | Attach | Join | SurveyPart | TransferPart, record: NodeRecord
 ) -> Refused | None:
     """Refuse a command that its sender's standing does not allow; None lets it pass on to its script."""
     standing = record.affiliation(bare(command.sender))
@@ -81,6 +82,9 @@ def refusal(  # noqa: C901, PLR0911, PLR0912  (a table of cases)
             if isinstance(command, Subscribe | Attach):
                 return _complete(_reading(record, standing), _working(command, record))
             return subid_refusal(command)
+        case FetchPart():
+            mine = bare(command.jid) == bare(command.sender)
+            return None if mine or standing is Affiliation.OWNER else _LEASED
         case Browse() | Extent():
             return _reading(record, standing) or (subid_refusal(command) if isinstance(command, Browse) else None)
         case Join():

@@ -8,7 +8,7 @@ that lies in a leaf is ever missed. Must not know what credit is.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -30,6 +30,9 @@ Report = list[Any]
 
 LOOK_SECONDS = 1.0
 """So often, at most, it is looked whether a collection that is heard of is still there."""
+
+FIND_SECONDS = 2.0
+"""So often, at most, who comes for what it holds has it looked which partitions that concerns."""
 
 _NOT_THERE = Refused(Problem.PARTITION_NOT_FOUND, "nothing below the collection has this number")
 _GONE = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
@@ -83,6 +86,7 @@ class Pool:
         self._lock = asyncio.Lock()
         self._awaited: asyncio.Task[None] | None = None
         self._looked = 0.0
+        self._known_at = 0.0
         self._evicting: set[tuple[Partition, str]] = set()
 
     @property
@@ -98,6 +102,17 @@ class Pool:
         await asyncio.shield(awaited)
         return sorted(self._units)
 
+    @property
+    def known(self) -> Iterable[Partition]:
+        """The partitions that are known here."""
+        return self._numbers
+
+    async def partitions(self) -> Sequence[Partition]:
+        """Give the partitions that there were a little while ago at most."""
+        if time.monotonic() - self._known_at > FIND_SECONDS:
+            await self.numbers()
+        return list(self._numbers)
+
     def ask(self, number: int, command: Any) -> asyncio.Future[Any]:
         """Give a command that is worded for the bank to a partition below."""
         return asyncio.ensure_future(self._asked(self._units.get(number), command))
@@ -112,6 +127,7 @@ class Pool:
             await self._read()
 
     async def _read(self) -> None:
+        self._known_at = time.monotonic()
         record = await self._known.renew()
         if record is None or not record.config.collects:
             self._text, self._units, self._numbers = "", {}, {}
@@ -126,7 +142,7 @@ class Pool:
         self._numbers = {each: number for number, each in reached.partitions.items()}
 
     async def _bank(self, command: Reach) -> Reached:
-        reached = await _told(self._gates(command.node).lane(BANK), command)
+        reached = await awaited(self._gates(command.node).lane(BANK), command)
         if not isinstance(reached, Reached):
             msg = "the bank of a collection did not answer"
             raise CoreUnavailable(msg)
@@ -146,18 +162,18 @@ class Pool:
                 asked = replace(
                     command, node=leaf.node, subid=whose, pool=text, incarnation=leaf.incarnation, whom=whom
                 )
-                taken: Outcome = await _told(lane, asked)
+                taken: Outcome = await awaited(lane, asked)
                 if isinstance(taken, Withdrawn):
                     return Withdrawn(tuple(replace(gift, subid=above(text, gift.subid)) for gift in taken.gifts))
                 return taken
             case Deposit():
                 whose = below(text, command.subid)
-                put: Outcome = await _told(
+                put: Outcome = await awaited(
                     lane, replace(command, node=leaf.node, subid=whose, incarnation=leaf.incarnation)
                 )
                 return put
             case Leave():
-                outcome: Outcome = await _told(lane, self._leave(leaf, command))
+                outcome: Outcome = await awaited(lane, self._leave(leaf, command))
                 gone = isinstance(outcome, Refused) and outcome.problem in _GONE
                 # By which names it ended here is nobody's business.
                 return replace(outcome, ended=()) if isinstance(outcome, Left) else Left((), 0) if gone else outcome
@@ -189,12 +205,12 @@ class Pool:
                 life,
                 sit.selector,
             )
-            outcome = await _told(lane, join)
+            outcome = await awaited(lane, join)
         if isinstance(outcome, Refused) and outcome.problem in _SHUT:
             leave = self._leave(leaf, Leave(sit.node, sit.jid, subid=sit.subid, born=sit.born))
-            outcome = await _told(lane, leave)
+            outcome = await awaited(lane, leave)
             while isinstance(outcome, Left) and outcome.held > 0:
-                outcome = await _told(lane, leave)
+                outcome = await awaited(lane, leave)
         gone = isinstance(outcome, Refused) and outcome.problem in _GONE
         return Sat(0, owes=False) if gone or isinstance(outcome, Left) else outcome
 
@@ -236,14 +252,14 @@ class Pool:
         try:
             lane, scan, ended = self._gates(leaf.node).lane(leaf.number), "0", False
             while not ended:
-                part = await _told(lane, Subscribers(leaf.node, scan, leaf.number))
+                part = await awaited(lane, Subscribers(leaf.node, scan, leaf.number))
                 if not isinstance(part, Scanned):
                     return
                 for jid in part.jids:
                     leave = Leave(leaf.node, jid, pool=text, incarnation=leaf.incarnation)
-                    left = await _told(lane, leave)
+                    left = await awaited(lane, leave)
                     while isinstance(left, Left) and left.held > 0:
-                        left = await _told(lane, leave)
+                        left = await awaited(lane, leave)
                 scan = part.scan
                 ended = scan == "0"
         finally:
@@ -327,7 +343,8 @@ def _translated(text: str, report: Report) -> Report:
     ]
 
 
-def _told(lane: Lane, command: Any) -> asyncio.Future[Any]:
+def awaited(lane: Lane, command: Any) -> asyncio.Future[Any]:
+    """Give a lane a command, whose outcome is awaited."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     lane.submit(command, partial(fulfil, future))
     return future

@@ -1,8 +1,8 @@
 """What a process that cannot send leaves to the frontends: partitions to visit at once, and notices to tell.
 
-The commands of `stanzaq` change queues and have no stream to anybody. They never stand in the list of frontends, are handed
-no deliveries, and what they would have to say waits here until a frontend's heartbeat takes it. Must not know which commands
-there are.
+The commands of `stanzaq` change queues, and so does the RESTful door, and they have no stream to anybody. They never stand in
+the list of frontends, are handed no deliveries, and what they would have to say waits here until a frontend's heartbeat takes
+it. Must not know which commands there are.
 """
 
 import json
@@ -76,8 +76,8 @@ class Proxy:
         self._due[partition] = min(due_ms, self._due.get(partition, due_ms))
 
     def congested(self) -> bool:
-        """Tell that no more deliveries can be sent from here."""
-        return True
+        """Tell that a script may go on: it hands out to those alone who come for it."""
+        return False
 
     def flushed(self) -> bool:
         """Tell that nothing is left to send."""

@@ -34,7 +34,8 @@ class Visits:
     With a `disconnected_by` it asks for nothing else but that this frontend ends.
 
     After a beat whose answer was lost it is `blind`: what that beat took from the list of due partitions, nobody knows. So it is
-    when Redis does not know of the beat before: a replica has taken over that had not heard of it.
+    when Redis does not know of the beat before: a replica has taken over that had not heard of it. It is `alone` while no
+    frontend lives.
     """
 
     due: list[Partition] = field(default_factory=list)
@@ -42,6 +43,7 @@ class Visits:
     blind: bool = False
     notices: list[bytes] = field(default_factory=list)
     disconnected_by: str = ""
+    alone: bool = False
 
 
 Act = Callable[[Visits], Awaitable[None]]
@@ -52,7 +54,7 @@ class Pulse:
     """Keeps one frontend alive in Redis and learns what there is to do."""
 
     def __init__(self, server: Server, frontend: str) -> None:
-        """Beat for `frontend`; nothing happens before `run` or `turn`."""
+        """Beat for `frontend`, or without a name for a core that cannot send; nothing happens before `run` or `turn`."""
         self._server = server
         self._frontend = frontend
         self._announced: dict[str, int] = {}
@@ -117,7 +119,7 @@ class Pulse:
         owed, rescued = self._owed, self._rescued
         self._owed, self._rescued = {}, []
         try:
-            now, lapsed, due, before, notices, by = await self._call(owed, rescued, DUE_AT_ONCE)
+            now, lapsed, due, before, notices, by, alive = await self._call(owed, rescued, DUE_AT_ONCE)
         except (CoreUnavailable, ScriptDefect):
             self.blinded()
             # A Redis that comes back may have lost what it was told last: all that the visits find is told anew.
@@ -126,7 +128,7 @@ class Pulse:
             self._rescued += rescued
             raise
         self._skew_ms = now - time.monotonic() * 1000
-        if before != self._beaten_at:
+        if self._frontend and before != self._beaten_at:
             self.blinded()
             self._announced = owed
         self._beaten_at = now
@@ -138,19 +140,19 @@ class Pulse:
                 del self._announced[name]
         blind, self._blind = self._blind, False
         partitions = [Partition.parse(name.decode()) for name in due]
-        return Visits(partitions, [name.decode() for name in lapsed], blind, notices, by.decode())
+        return Visits(partitions, [name.decode() for name in lapsed], blind, notices, by.decode(), alone=not alive)
 
     async def _call(
         self, owed: Mapping[str, int], rescued: Iterable[str], most: int
-    ) -> tuple[int, list[bytes], list[bytes], int, list[bytes], bytes]:
+    ) -> tuple[int, list[bytes], list[bytes], int, list[bytes], bytes, int]:
         rows: list[dict[str, Value]] = [{"kind": "due", "name": name, "at": at} for name, at in owed.items()]
         rows += [{"kind": "rescued", "name": name, "at": 0} for name in rescued]
         fixed: dict[str, Value] = {"now": "", "frontend": self._frontend, "lapse_ms": LAPSE_MS, "most": most}
         names = [keys.of_service(name) for name in ("frontends", "due", "notices", "disconnected")]
-        _code, now, lapsed, due, before, notices, by = await self._server.run(
+        _code, now, lapsed, due, before, notices, by, alive = await self._server.run(
             self._server.arguments("heartbeat", names, fixed, rows)
         )
-        return now, lapsed, due, int(before), notices, by
+        return now, lapsed, due, int(before), notices, by, alive
 
     async def resign(self) -> None:
         """Tell for the last time what will be due, and leave the list: nothing of this one is to be taken over."""

@@ -116,6 +116,9 @@ class Rounds:
 
     async def _look_in_passing(self) -> None:
         """Visit one partition, the next in the list each time, round and round: finds what events missed."""
+        if not self._core.frontend:
+            # It cannot send, and frontends that can are there.
+            return
         if not self._next:
             names = await self._directory.names(self._looked, 1)
             self._looked = self._looked + 1 if names else 0

@@ -11,32 +11,35 @@ from typing import Any, Protocol
 import structlog
 
 from broker.model.commands import Adjust, Renew, Retract, Subscribe, Unlock, Unsubscribe
+from broker.model.leases import Fetch, Fetched
+from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.reading import Partitions
 from broker.model.results import Refused, Subscribed
 from broker.redis_core import streams
 from broker.redis_core.around import Neighbours
+from broker.redis_core.calls.call import subid
 from broker.redis_core.calls.workers import UNSELECTED
 from broker.redis_core.credit import Recount
-from broker.redis_core.gather import gathered
+from broker.redis_core.gather import fetched, gathered
 from broker.redis_core.internal import (
     FAILED,
     GONE,
     Begun,
+    FetchPart,
     Find,
     Found,
     Leave,
     Outcome,
     Scanned,
     Subscribers,
-    fulfil,
     ignored,
 )
 from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
 from broker.redis_core.lending import Lending
 from broker.redis_core.places import BANK, Home, Place, place
-from broker.redis_core.pools import Gates, Pool, Vicinity
+from broker.redis_core.pools import Gates, Pool, Vicinity, awaited
 from broker.redis_core.seats import Seats
 from broker.redis_core.tree import Tree
 
@@ -70,6 +73,7 @@ class Routes:
         self.known = known
         self._make = make
         self._background = background
+        self._gates = gates
         self._seats = Seats(self.ask, self._others)
         self.lending = Lending(known.node, self.ask, self._order, self._board, background)
         self.pool = Pool(known, tree, gates, background)
@@ -91,9 +95,7 @@ class Routes:
         """Give a command to one partition, of a collection to one below it."""
         if number != BANK and self._collects:
             return self.pool.ask(number, command)
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.lane(number).submit(command, partial(fulfil, future))
-        return future
+        return awaited(self.lane(number), command)
 
     async def recount(self) -> None:
         """Count the credit of all who are subscribed, a part of them at a time: what crashes have lost comes back."""
@@ -196,6 +198,8 @@ class Routes:
                 reply(Refused(Problem.OPTIONS_INVALID, UNSELECTED))
             else:
                 self._background(partial(self._answered, partial(self._followed, command), reply))
+        elif isinstance(command, Fetch):
+            self._background(partial(self._answered, partial(self._fetched, command), reply))
         else:
             where = place(command, partitions)
             if where is not Place.NOWHERE:
@@ -273,6 +277,31 @@ class Routes:
         if isinstance(outcome, Subscribed) and shared and not isinstance(command, Recount):
             await self.lending.spread(outcome.subid, outcome.credit, max(partitions, self._count))
         return outcome
+
+    async def _fetched(self, command: Fetch) -> Outcome:
+        """Ask whether a lease lasts, then what it holds: in the partitions of a queue, or of those below a collection."""
+        record = await self.known.read()
+        if record is None:
+            return GONE
+        bank = record.partition(BANK)
+        asked = FetchPart(command.node, command.sender, command.jid, command.lease_ms, command.after.get(bank, 0))
+        first: Outcome = await self.ask(BANK, asked)
+        if not isinstance(first, Fetched) or (self._count == 1 and not self._collects):
+            return first
+
+        def part(of: Partition) -> asyncio.Future[Any]:
+            after = command.after.get(of, 0)
+            found = FetchPart(of.node, command.sender, command.jid, None, after, of.number, of.incarnation)
+            return awaited((self if of.node == bank.node else self._gates(of.node)).lane(of.number), found)
+
+        before = set(self.pool.known)
+        others = await self.pool.partitions() if self._collects else record.partitions[BANK + 1 :]
+        if record.config.destinations and not before.issuperset(others):
+            # Nobody who makes a node knows whose destination it is: who comes for items has it seated there.
+            self.submit(Recount(command.node, subid(command.jid)), ignored)
+        # What one cannot be asked now is not shown now: a leaf that is gone, or shut to the lease, holds nothing for it.
+        parts = [found for found in await asyncio.gather(*map(part, others)) if isinstance(found, Fetched)]
+        return fetched(first, parts)
 
     async def _left(self, command: Unsubscribe | Leave, partitions: int) -> Outcome:
         return gathered(command, await self._seats.leave(command, partitions))

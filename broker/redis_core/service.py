@@ -15,7 +15,8 @@ import structlog
 
 from broker.model.commands import Bounce, Command, Confirm
 from broker.model.core import Outlet, Reply
-from broker.model.items import Delivery, Notice, OwnershipLost
+from broker.model.items import ApprovalAsked, Delivery, Notice, OwnershipLost, SubscriptionChanged
+from broker.model.leases import is_lease
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable
@@ -30,7 +31,7 @@ from broker.redis_core.lane import Lane
 from broker.redis_core.memory import Memory
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.proxy import Proxy
-from broker.redis_core.pulse import Pulse
+from broker.redis_core.pulse import Pulse, Visits
 from broker.redis_core.rounds import Rounds
 from broker.redis_core.routes import Routes
 from broker.redis_core.server import Server
@@ -47,6 +48,9 @@ IDLE_LANES = 10_000
 _START_PAUSE_SECONDS = 0.5
 _LOOK_SECONDS = 0.01
 
+ALONE = "-"
+"""What a core that cannot send is called in scripts while no frontend lives."""
+
 
 class RedisCore:
     """The queue over one Redis, as one frontend process runs it."""
@@ -54,7 +58,8 @@ class RedisCore:
     def __init__(self, settings: Settings, outlet: Outlet | None) -> None:
         """Make a core that hands deliveries and notices to `outlet`; nothing runs before `start`.
 
-        Without an outlet it is no frontend and never started: whatever there is to send is left to those that are.
+        Without an outlet it is no frontend: whatever there is to send is left to those that are. Started or not, it serves
+        those who come for their items.
         """
         self.frontend = secrets.token_hex(4) if outlet else ""
         self.admins = frozenset(settings.admins)
@@ -67,14 +72,14 @@ class RedisCore:
         self.ending = asyncio.Event()
         self.ended_by = ""
         self._outlet: Outlet = outlet or proxy
+        self._proxy = None if outlet else proxy
         self._directory = Directory(self._server, settings.journal_records, settings.node_quota)
         self._tree = Tree(self._server, self._directory)
         calls = Calls(self._begin, self._ask, self.ask, self._changed, self._forget, self._recount)
-        self._works = Works(self._server, self._directory, self._tree, settings, self, calls, self._outlet.notify)
+        self._works = Works(self._server, self._directory, self._tree, settings, self, calls, self._tell)
         self.owners, self.approvals = self._works.owners, self._works.approvals
         self._letters = DeadLetters(self._directory, self._works.nodes, self._ask)
         self._pulse = Pulse(self._server, self.frontend)
-        self._announce = self._pulse.announce if outlet else proxy.announce
         self._rounds = Rounds(self, self._directory, self._pulse, self._ask, self._works.assured.finish)
         self._routes: dict[str, Routes] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -110,12 +115,13 @@ class RedisCore:
     async def start(self) -> None:
         """Start the pulse, waiting for Redis as long as it takes; then look at every partition once."""
         while True:
-            await self._pulse.turn(self._rounds.act)
+            await self._pulse.turn(self._act)
             if not self._pulse.failure:
                 break
             await asyncio.sleep(_START_PAUSE_SECONDS)
-        self._running = [asyncio.create_task(self._pulse.run(self._rounds.act))]
-        self.background(self._rounds.visit_all)
+        self._running = [asyncio.create_task(self._pulse.run(self._act))]
+        if self.frontend:
+            self.background(self._rounds.visit_all)
 
     def link(self, up: bool) -> None:  # noqa: FBT001  (an event with two values)
         """Hear that the door's stream is up or down: a frontend that cannot send must not look alive."""
@@ -137,14 +143,14 @@ class RedisCore:
             reasons.append(f"the dispatch loop has not turned for {LATE_SECONDS:.0f} s")
         return reasons
 
-    async def tend(self) -> None:
-        """Take up publishes in two steps that were left half-way, as one that beats does; raises CoreUnavailable."""
-        await self._works.assured.finish()
-
     async def measure(self) -> None:
         """Set the gauges of every node and of Redis's memory."""
         await self._rounds.measure()
         await self.memory.measure()
+
+    def hurry(self) -> None:
+        """Let nobody wait any more for what may come."""
+        self._works.fetching.close()
 
     async def drain(self, seconds: float) -> None:
         """Let what is under way end and tell Redis what is sent; at most so many seconds."""
@@ -174,7 +180,7 @@ class RedisCore:
         """Leave the list of frontends and close the connection."""
         for task in (*self._running, *self._tasks):
             task.cancel()
-        if self.frontend and all(not lane.unmarked and lane.quiet for lane in self.lanes()):
+        if not self._proxy and all(not lane.unmarked and lane.quiet for lane in self.lanes()):
             try:
                 await self._pulse.resign()
             except CoreUnavailable as error:
@@ -191,7 +197,7 @@ class RedisCore:
 
     def notify(self, notice: Notice) -> None:
         """Hand a notice to the door; what an owner has lost is for others to have."""
-        self._outlet.notify(notice)
+        self._tell(notice)
         if isinstance(notice, OwnershipLost):
             self.background(partial(self.owners.lost, notice))
 
@@ -204,8 +210,11 @@ class RedisCore:
         return self._outlet.flushed()
 
     def announce(self, partition: Partition, due_ms: int) -> None:
-        """Note when a partition next needs a visit."""
-        self._announce(partition, due_ms)
+        """Note when a partition next needs a visit; one that cannot send says at once what a frontend is to do."""
+        if self._proxy and (not self._running or due_ms <= self._pulse.now_ms()):
+            self._proxy.announce(partition, due_ms)
+        else:
+            self._pulse.announce(partition, due_ms)
 
     def count(self, what: str, amount: int = 1) -> None:
         """Count for the metrics."""
@@ -213,7 +222,11 @@ class RedisCore:
 
     def lapsed(self, node: str, jid: Jid, subid: str) -> None:
         """End a subscription whose lease is over."""
-        self.background(partial(self._works.attendance.lapse, Subscription(node, jid, subid, State.NONE)))
+        self.background(partial(self._works.lapse, Subscription(node, jid, subid, State.NONE)))
+
+    def filled(self, jid: Jid) -> None:
+        """Wake who waits for a lease's items."""
+        self._works.fetching.filled(jid)
 
     def hand_over(self, record: NodeRecord, partition: int, letter: list[Any]) -> None:
         """Bring a dead letter to its node, unless it is on its way already."""
@@ -223,6 +236,19 @@ class RedisCore:
             self.background(partial(self._carry, name, record, partition, letter))
 
     # Small change.
+
+    async def _act(self, visits: Visits) -> None:
+        """Do what one turn of the pulse has found; one that cannot send looks everywhere when it finds itself alone."""
+        if self._proxy:
+            before, self.frontend = self.frontend, ALONE if visits.alone else ""
+            if visits.alone and not before:
+                self.background(self._rounds.visit_all)
+        await self._rounds.act(visits)
+
+    def _tell(self, notice: Notice) -> None:
+        # Nobody is there to hear what a lease would be told.
+        if not is_lease(_told(notice)):
+            self._outlet.notify(notice)
 
     def _begin(self, command: LaneCommand) -> asyncio.Future[Any]:
         """Give a command its place among its sender's now, and let its outcome be awaited."""
@@ -305,3 +331,12 @@ class RedisCore:
             log.warning("background work put off", error=str(error))
         except Exception:
             log.exception("background work failed")
+
+
+def _told(notice: Notice) -> Jid:
+    match notice:
+        case SubscriptionChanged():
+            return notice.subscription.jid
+        case ApprovalAsked():
+            return notice.owner
+    return notice.subscriber

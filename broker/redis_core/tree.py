@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from broker import keys
+from broker.model.destinations import is_wildcard, meets
 from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.problems import Problem
@@ -86,10 +87,22 @@ class Tree:
     async def leaves(self, record: NodeRecord) -> dict[Partition, int]:
         """Give the partitions of all leaves below a collection, and how many levels below it each is."""
         found: dict[Partition, int] = {}
-        for level, names in enumerate(await self.below(record), 1):
+        met = await self._met(record)
+        for level, names in enumerate([*await self.below(record), *([met] if met else [])], 1):
             leaves = [name for name, kind in zip(names, await self._kinds(names), strict=True) if kind != _COLLECTION]
-            found |= dict.fromkeys(await self._directory.partitions(leaves), level)
+            found = dict.fromkeys(await self._directory.partitions(leaves), level) | found
         return found
+
+    async def _met(self, record: NodeRecord) -> list[str]:
+        """Name the nodes that belong to a collection by their names, and no more than `MOVED`."""
+        wanted = record.config.destinations.split("\n") if record.config.destinations else []
+        wild = [each for each in wanted if is_wildcard(each)]
+        found = [each for each in wanted if each not in wild]
+        first = 0
+        while wild and len(found) < MOVED and (names := await self._directory.names(first)):
+            found += [name for name in names if any(meets(each, name) for each in wild)]
+            first += len(names)
+        return [name for name in dict.fromkeys(found) if name != record.name][:MOVED]
 
     async def gone(self, partitions: Sequence[Partition]) -> tuple[Partition, ...]:
         """Give those of the partitions that are no more."""

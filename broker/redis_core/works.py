@@ -9,16 +9,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from broker.model import access, commands, frontends, oversight, reservations
+from broker.model import access, commands, frontends, leases, oversight, reservations
 from broker.model import tree as tree_model
 from broker.model.commands import Command, Subscribe
 from broker.model.items import Notice
+from broker.model.leases import own_view
+from broker.model.names import bare
+from broker.model.qos import Qos
 from broker.model.results import Result
+from broker.model.subscriptions import Subscription
 from broker.redis_core.approvals import Approvals
 from broker.redis_core.assured import Assured
 from broker.redis_core.attendance import Attendance
 from broker.redis_core.browsing import browse
 from broker.redis_core.directory import Directory
+from broker.redis_core.fetching import Fetching
 from broker.redis_core.frontends import Muster
 from broker.redis_core.internal import Ask, LaneCommand
 from broker.redis_core.listing import Catalogue
@@ -96,6 +101,7 @@ class Works:
         )
         self.approvals.nodes = self.nodes
         self.assured = Assured(server, settings, calls.submit, self.nodes.admits)
+        self.fetching = Fetching(calls.ask)
         catalogue = Catalogue(server, directory, tree, admins)
         surveys = Surveys(directory, rules, calls.ask)
         muster = Muster(server, rules)
@@ -105,7 +111,8 @@ class Works:
             commands.Deliver: self.assured.deliver,
             reservations.Reserve: self.assured.reserve,
             reservations.Redeem: self.assured.redeem,
-            commands.Subscribe: lambda command: self.approvals.subscribe(command, self._subscription(command)),
+            commands.Subscribe: self._subscribe,
+            leases.Fetch: self.fetching.fetch,
             commands.Unsubscribe: lambda command: self.approvals.unsubscribe(
                 command, partial(self.attendance.unsubscribe, command, calls.begin(command))
             ),
@@ -128,7 +135,7 @@ class Works:
             tree_model.Associate: self.nodes.placement.associate,
             tree_model.Dissociate: self.nodes.placement.dissociate,
             tree_model.Children: catalogue.children,
-            commands.Nodes: catalogue.page,
+            tree_model.Nodes: catalogue.page,
             commands.Browse: lambda command: browse(command, calls.begin(command), calls.ask),
             oversight.Release: self.nodes.release,
             oversight.Survey: surveys.survey,
@@ -137,6 +144,18 @@ class Works:
             frontends.Frontends: muster.list,
             frontends.Disconnect: muster.disconnect,
         }
+
+    async def lapse(self, over: Subscription) -> None:
+        """End a subscription whose lease is over, and a collection that was made for it."""
+        if own_view(over.node, over.jid):
+            await self.nodes.delete(commands.Delete(over.node, bare(over.jid)))
+        else:
+            await self.attendance.lapse(over)
+
+    async def _subscribe(self, command: Subscribe) -> Result:
+        begun = self._subscription(command)
+        # Nobody is there to be told of an approval: a lease is refused until its owner is admitted.
+        return await (begun() if command.qos is Qos.PULLED else self.approvals.subscribe(command, begun))
 
     def _subscription(self, command: Subscribe) -> Callable[[], Awaitable[Result]]:
         """Give a subscription its place among its sender's commands, and what waits for it."""

@@ -1,6 +1,6 @@
 """A request as translators see it, and an answer as they give it. Values only; must not know a framework."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -23,10 +23,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes back; `refusals` are those of parts of the request that it tells of."""
+    """What goes back: a body, or events as they come; `refusals` are those of parts of the request that it tells of."""
 
     status: HTTPStatus
     body: bytes = b""
     media: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     refusals: tuple[Fault, ...] = ()
+    events: AsyncIterator[bytes] | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 from frontends.rest import paths
 from frontends.rest.moments import moment
-from frontends.rest.views import Child, Message, Page
+from frontends.rest.views import Child, Held, Message, Page
 
 
 def page(shown: Page) -> bytes:
@@ -31,11 +31,17 @@ def page(shown: Page) -> bytes:
 
 def message(shown: Message) -> bytes:
     """Write a message whole."""
-    said = _listed(shown)
-    try:
-        said["text"] = shown.body.decode()
-    except UnicodeDecodeError:
-        said["base64"] = b64encode(shown.body).decode()
+    return written(_whole(shown))
+
+
+def held(shown: Held) -> bytes:
+    """Write what a subscription holds, each message whole."""
+    said = {
+        "href": shown.href,
+        "expires": moment(shown.expires_ms),
+        "messages": [_whole(each) for each in shown.messages],
+        "more": shown.more,
+    }
     return written(said)
 
 
@@ -46,6 +52,18 @@ def written(said: object) -> bytes:
 
 def _child(shown: Child) -> dict[str, Any]:
     return {"name": shown.name, "href": paths.queue(shown.name), "is_queue": shown.is_queue}
+
+
+def _whole(shown: Message) -> dict[str, Any]:
+    said = _listed(shown)
+    try:
+        said["text"] = shown.body.decode()
+    except UnicodeDecodeError:
+        said["base64"] = b64encode(shown.body).decode()
+    if shown.lock:
+        said |= {"queue": shown.node, "attempt": shown.lock.attempt, "expires": moment(shown.lock.expires_ms)}
+        said |= {action.replace("-", "_"): href for action, href in shown.lock.actions.items()}
+    return said
 
 
 def _listed(shown: Message) -> dict[str, Any]:

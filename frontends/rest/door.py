@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 import structlog
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from broker.model.core import Core
@@ -30,7 +30,8 @@ _log = structlog.get_logger("stanzaq.rest")
 _SWALLOWED_BYTES: Final = 65_536
 """A body that nobody wants is read up to here, so that the connection may live on; a longer one ends it."""
 
-_FEEDS: Final = {Shown.PAGE, Shown.MESSAGE}
+_KINDS: Final = {Shown.PAGE: media.KINDS, Shown.MESSAGE: media.KINDS, Shown.HELD: (*media.KINDS, media.EVENTS)}
+"""What the answers come as that do not come as JSON alone."""
 _AS_THEY_ARE: Final = {Shown.CONTENT, Shown.FILE}
 
 
@@ -58,6 +59,11 @@ class Door:
         try:
             answer = await self._answered(request)
         except ClientDisconnect:
+            return
+        if answer.events is not None and request.method != "HEAD":
+            headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+            stream = StreamingResponse(answer.events, answer.status, headers, answer.media)
+            await stream(scope, receive, send)
             return
         body = b"" if request.method == "HEAD" else answer.body
         response = Response(body, answer.status, dict(answer.headers))
@@ -109,7 +115,7 @@ class Door:
         sender = Jid("") if operation.public else await self._admitted(request)
         about["subscriber"] = sender
         query = _query(request.scope["query_string"], operation)
-        kinds = media.KINDS if _FEEDS & set(operation.answers.values()) else (media.JSON,)
+        kinds = next((_KINDS[each] for each in operation.answers.values() if each in _KINDS), (media.JSON,))
         accept = ",".join(request.headers.getlist("accept"))
         wants = "" if _AS_THEY_ARE & set(operation.answers.values()) else media.wanted(accept, kinds)
         body = await self._body(request) if operation.body is not Body.NONE else b""

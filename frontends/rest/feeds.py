@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from frontends.rest import media, paths
 from frontends.rest.moments import moment
-from frontends.rest.views import Child, Message, Page
+from frontends.rest.views import Child, Held, Lock, Message, Page
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
 STATES: Final = "urn:stanzaq:0:state"
@@ -47,6 +47,21 @@ def message(shown: Message) -> bytes:
     return _entry(shown, f"<entry xmlns='{ATOM}'>").encode()
 
 
+def held(shown: Held) -> bytes:
+    """Write what a subscription holds."""
+    updated = max((each.published_ms for each in shown.messages), default=0)
+    parts = [
+        f"<feed xmlns='{ATOM}'>",
+        f"<id>{_identity('subscription', shown.href)}</id>",
+        f"<title>{_text(shown.title)}</title>",
+        f"<updated>{moment(updated)}</updated>",
+        "<author><name>stanzaq</name></author>",
+        f"<link rel='self' href={quoteattr(shown.href)} type='{media.ATOM}'/>",
+        f"<lease xmlns='{COUNTS}' expires='{moment(shown.expires_ms)}' more='{str(shown.more).lower()}'/>",
+    ]
+    return "".join([*parts, *(_entry(each, "<entry>") for each in shown.messages), "</feed>"]).encode()
+
+
 def _child(shown: Child) -> str:
     kind = "queue" if shown.is_queue else "directory"
     return (
@@ -63,7 +78,16 @@ def _entry(shown: Message, begin: str) -> str:
         f"<updated>{moment(shown.published_ms)}</updated><author><name>{_text(shown.publisher)}</name></author>"
         f"<category scheme='{STATES}' term='{shown.state}'/><category scheme='{KINDS}' term='message'/>"
         f"<link rel='alternate' href={quoteattr(shown.href)} type='{media.ATOM};type=entry'/>"
-        f"<summary>{_text(shown.state)}</summary>{_content(shown)}</entry>"
+        f"<summary>{_text(shown.state)}</summary>{_lock(shown.lock) if shown.lock else ''}{_content(shown)}</entry>"
+    )
+
+
+def _lock(lock: Lock) -> str:
+    """Say where to acknowledge the message, as RFC 5023 §11.1 has it, and what else can be done."""
+    links = "".join(f"<link rel='{COUNTS}:{action}' href={quoteattr(href)}/>" for action, href in lock.actions.items())
+    return (
+        f"<link rel='edit' href={quoteattr(lock.href)}/>{links}"
+        f"<lock xmlns='{COUNTS}' attempt='{lock.attempt}' expires='{moment(lock.expires_ms)}'/>"
     )
 
 

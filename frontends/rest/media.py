@@ -1,5 +1,6 @@
 """Which representation a client wants (RFC 9110 §12.5.1). Pure; must not know what is represented."""
 
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
 
@@ -7,12 +8,14 @@ from frontends.rest.errors import Fault
 
 ATOM: Final = "application/atom+xml"
 JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
 KINDS: Final = (ATOM, JSON)
 """What feeds and entries come as; the first is what whoever does not care gets, as the RESTful Queue has it."""
 
 _RANGES_MOST: Final = 50
 
 
+@lru_cache(maxsize=1_000)
 def wanted(accept: str, kinds: tuple[str, ...] = KINDS) -> str:
     """Choose one of the kinds by an Accept header; raises Fault when none of them is wanted."""
     ranges = [_range(text) for text in accept.split(",")[:_RANGES_MOST] if text.strip()] or [("*/*", 1.0)]

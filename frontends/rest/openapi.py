@@ -5,17 +5,19 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
+from broker.model import destinations
 from broker.model.nodes import Affiliation
-from broker.model.options import OPTIONS, NodeState
+from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS, NodeState
 from broker.model.subscriptions import State
 from broker.model.tree import COLLECTION, NodeType
-from frontends.rest import batches, documents, errors, media, orders
+from frontends.rest import batches, documents, errors, leases, media, orders
 from frontends.rest.asked import Answer
 from frontends.rest.routes import PARAMETERS, ROUTES, Body, Operation, Shown
 
 _TEXT: Final = {"type": "string"}
 _WHOLE: Final = {"type": "integer"}
 _IS: Final = {"type": "boolean"}
+_TIME: Final = {"type": "string", "format": "date-time"}
 
 
 def _object(required: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
@@ -46,6 +48,12 @@ _LISTED: Final = _object(
     },
     text=_TEXT,
     base64=_TEXT,
+    queue=_TEXT,
+    attempt=_WHOLE,
+    expires=_TIME,
+    release=_TEXT,
+    renew=_TEXT,
+    dead_letter=_TEXT,
 )
 _SENT: Final = _object({"id": _TEXT, "href": _TEXT}, duplicate=_IS, expires=_MOMENT)
 _SEEN: Final = _object(
@@ -80,6 +88,11 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     Shown.QUEUE: _object({"name": _TEXT, "href": _TEXT}),
     Shown.SENT: _SENT,
     Shown.RESULTS: _object({"results": _array(_object({"status": _WHOLE}))}),
+    Shown.LEASE: _object(
+        {"id": _TEXT, "href": _TEXT, "destinations": _array(_TEXT), "prefetch": _WHOLE, "expires": _TIME}
+    ),
+    Shown.HELD: _object({"href": _TEXT, "expires": _TIME, "messages": _array(_LISTED), "more": _IS}),
+    Shown.LOCK: _object({"expires": _TIME}),
     Shown.NOTHING: {"type": "object"},
     Shown.OVERVIEW: _object(
         {
@@ -215,11 +228,40 @@ def _operation(method: str, operation: Operation) -> dict[str, Any]:
     return said
 
 
+def _form(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
+    """Give a body of these fields, as JSON or as a form."""
+    schema = {"type": "object", "additionalProperties": False, "properties": fields}
+    return {"content": {kind: {"schema": schema} for kind in (media.JSON, leases.FORM)}}
+
+
+def _from(least: int, most: int, default: int) -> dict[str, Any]:
+    return {**_WHOLE, "minimum": least, "maximum": most, "default": default}
+
+
+_REASON: Final = {**_TEXT, "maxLength": leases.REASON_LONGEST}
+
+
 def _names(most: int) -> dict[str, Any]:
     return _array({"type": "string", "minLength": 1}, minItems=1, maxItems=most)
 
 
 _BODIES: Final[dict[Body, dict[str, Any]]] = {
+    Body.LEASE: {
+        "required": True,
+        **_form(
+            destinations={"anyOf": [_TEXT, _array(_TEXT, minItems=1, maxItems=destinations.MOST)]},
+            prefetch=_from(1, MAX_CREDIT, leases.PREFETCH),
+            lease=_from(leases.LEASE_LEAST, leases.LEASE_MOST, leases.LEASE_SECONDS),
+            selector=_TEXT,
+        ),
+    },
+    Body.GIVE_BACK: _form(delay=_from(0, MAX_LOCK_SECONDS, 0), reason=_REASON),
+    Body.REASON: _form(reason=_REASON),
+    Body.RENEW: _form(seconds={**_WHOLE, "minimum": 1, "maximum": MAX_LOCK_SECONDS}),
+    Body.ADDRESSES: {
+        "required": True,
+        "content": {media.JSON: {"schema": _array(_TEXT, minItems=1, maxItems=leases.TOGETHER)}},
+    },
     Body.REDRIVE: {
         "required": True,
         "content": {
@@ -284,6 +326,8 @@ def _answer(shown: Shown) -> dict[str, Any]:
     if shown is Shown.FILE:
         return {"description": "a file", "content": {"*/*": {"schema": {}}}}
     content: dict[str, Any] = {media.JSON: {"schema": _SCHEMAS[shown]}}
-    if shown in {Shown.PAGE, Shown.MESSAGE}:
+    if shown in {Shown.PAGE, Shown.MESSAGE, Shown.HELD}:
         content[media.ATOM] = {"schema": _TEXT}
+    if shown is Shown.HELD:
+        content[media.EVENTS] = {"schema": _TEXT}
     return {"description": shown.value, "content": content}

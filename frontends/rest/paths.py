@@ -20,6 +20,13 @@ QUEUE: Final = "/queues/{queue}"
 MESSAGE: Final = "/messages/{queue}/{message}"
 CONTENT: Final = "/contents/{queue}/{message}"
 BATCH: Final = "/batches/{queue}"
+SUBSCRIPTIONS: Final = "/subscriptions"
+SUBSCRIPTION: Final = "/subscriptions/{subscription}"
+ACKNOWLEDGEMENTS: Final = "/subscriptions/{subscription}/acknowledgements"
+HELD: Final = "/subscriptions/{subscription}/messages/{message}"
+RELEASE: Final = f"{HELD}/release"
+RENEW: Final = f"{HELD}/renew"
+DEAD_LETTER: Final = f"{HELD}/dead-letter"
 OVERVIEW: Final = "/overview"
 FRONTENDS: Final = "/frontends"
 SURVEY: Final = "/surveys/{queue}"
@@ -30,7 +37,7 @@ OPENAPI: Final = "/openapi.json"
 UI: Final = "/ui"
 UI_FILE: Final = "/ui/{file}"
 
-_ALONE: Final = tuple(path.encode() for path in (QUEUES, OVERVIEW, FRONTENDS, OPENAPI, UI))
+_ALONE: Final = tuple(path.encode() for path in (QUEUES, SUBSCRIPTIONS, OVERVIEW, FRONTENDS, OPENAPI, UI))
 _OF_QUEUES: Final = {
     b"queues": QUEUE,
     b"batches": BATCH,
@@ -40,15 +47,17 @@ _OF_QUEUES: Final = {
     b"releases": RELEASES,
 }
 _OF_MESSAGES: Final = {b"messages": MESSAGE, b"contents": CONTENT}
+_ACTIONS: Final = {"release": RELEASE, "renew": RENEW, "dead-letter": DEAD_LETTER}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a path names: the pattern that it follows, and the queue and the message in it, or the file."""
+    """What a path names: its pattern, and the queue, the message and the subscription in it, or the file."""
 
     pattern: str
     node: str = ""
     item: str = ""
+    lease: str = ""
 
 
 def read(raw: bytes) -> Place | None:
@@ -58,12 +67,27 @@ def read(raw: bytes) -> Place | None:
     root, *segments = raw.removeprefix(b"/").split(b"/")
     if not segments:
         return None
+    if root == b"subscriptions":
+        return _leased([_decoded(segment) for segment in segments])
     if root in _OF_QUEUES:
-        return Place(_OF_QUEUES[root], _node([_decoded(segment) for segment in segments]))
+        return Place(_OF_QUEUES[root], node([_decoded(segment) for segment in segments]))
     if root in _OF_MESSAGES and len(segments) > 1:
         names = [_decoded(segment) for segment in segments]
-        return Place(_OF_MESSAGES[root], _node(names[:-1]), item_id(names[-1], "the path"))
+        return Place(_OF_MESSAGES[root], node(names[:-1]), item_id(names[-1], "the path"))
     return Place(UI_FILE, item=_decoded(segments[0])) if root == b"ui" and len(segments) == 1 else None
+
+
+def _leased(names: list[str]) -> Place | None:
+    match names:
+        case [lease]:
+            return Place(SUBSCRIPTION, lease=lease)
+        case [lease, "acknowledgements"]:
+            return Place(ACKNOWLEDGEMENTS, lease=lease)
+        case [lease, "messages", item]:
+            return Place(HELD, item=item_id(item, "the path"), lease=lease)
+        case [lease, "messages", item, action] if action in _ACTIONS:
+            return Place(_ACTIONS[action], item=item_id(item, "the path"), lease=lease)
+    return None
 
 
 def item_id(text: str, where: str) -> str:
@@ -90,6 +114,11 @@ def content(node: str, item: str) -> str:
     return f"/contents/{_encoded(node)}/{quote(item, safe=_SAFE)}"
 
 
+def held(lease: str, item: str) -> str:
+    """Give the path of a message that a subscription holds."""
+    return f"{SUBSCRIPTIONS}/{lease}/messages/{quote(item, safe=_SAFE)}"
+
+
 def survey(node: str) -> str:
     """Give the path of a queue's items as its owner sees them."""
     return f"/surveys/{_encoded(node)}"
@@ -110,11 +139,12 @@ def _decoded(segment: bytes) -> str:
     return text
 
 
-def _node(names: list[str]) -> str:
+def node(names: list[str], where: str = "the path") -> str:
+    """Judge the name of a queue, given its parts."""
     name = "/".join(names)
     if not name.isprintable() or len(name.encode()) > NODE_NAME_BYTES:
         raise MalformedRequest(
-            Problem.NODE_NAME_INVALID, f"the path: a queue's name has 1 to {NODE_NAME_BYTES} printable bytes"
+            Problem.NODE_NAME_INVALID, f"{where}: a queue's name has 1 to {NODE_NAME_BYTES} printable bytes"
         )
     return name
 

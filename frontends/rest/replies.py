@@ -1,14 +1,16 @@
 """From results to answers. Pure; must not know the core."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 
 from broker.model.problems import MalformedRequest
-from broker.model.results import Published, Refused, Reserved
+from broker.model.results import Published, Refused, Renewed, Reserved, Subscribed
 from frontends.rest import documents, feeds, media, paths
 from frontends.rest.asked import Answer
 from frontends.rest.errors import MEDIA, Fault, document, fault, written
+from frontends.rest.leases import Lease
 from frontends.rest.moments import moment
-from frontends.rest.views import Message, Page
+from frontends.rest.views import Held, Message, Page
 
 
 def page(shown: Page, kind: str) -> Answer:
@@ -53,6 +55,35 @@ def published(node: str, result: Published, status: HTTPStatus) -> Answer:
 def told(node: str, result: Published) -> dict[str, object]:
     """Give what is told of a message that was sent."""
     return {"id": result.item_id, "href": paths.message(node, result.item_id), "duplicate": result.duplicate}
+
+
+def subscribed(lease: Lease, destinations: Sequence[str], result: Subscribed) -> Answer:
+    """Tell that a subscription has begun, and where."""
+    said = {
+        "id": str(lease),
+        "href": lease.href,
+        "destinations": list(destinations),
+        "prefetch": result.credit,
+        "expires": moment(result.until_ms),
+    }
+    return Answer(HTTPStatus.CREATED, documents.written(said), media.JSON, {"Location": lease.href})
+
+
+def lease(shown: Held, kind: str) -> Answer:
+    """Write what a subscription holds."""
+    body = feeds.held(shown) if kind == media.ATOM else documents.held(shown)
+    return Answer(HTTPStatus.OK, body, _full(kind, "feed"))
+
+
+def acknowledged(results: Sequence[Fault | None]) -> Answer:
+    """Tell of each message whether it is acknowledged, in their order."""
+    said = [{"status": HTTPStatus.OK.value} if each is None else document(each) for each in results]
+    return Answer(HTTPStatus.OK, documents.written({"results": said}), media.JSON)
+
+
+def renewed(result: Renewed) -> Answer:
+    """Tell until when a lock holds."""
+    return Answer(HTTPStatus.OK, documents.written({"expires": moment(result.deadline_ms)}), media.JSON)
 
 
 def done() -> Answer:

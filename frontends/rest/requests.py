@@ -5,14 +5,19 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from broker.model import trace
-from broker.model.commands import Browse, Configure, Declare, Nodes, Publish
+from broker.model.commands import (
+    Browse,
+    Configure,
+    Declare,
+    Publish,
+)
 from broker.model.names import ITEM_ID_BYTES
 from broker.model.nodes import configured
 from broker.model.options import NodeConfig
 from broker.model.positions import Place as Position
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.reservations import Redeem
-from broker.model.tree import wished
+from broker.model.tree import Nodes, wished
 from frontends.rest import media, paths, payloads
 from frontends.rest.asked import Asked
 from frontends.rest.errors import Fault

@@ -26,7 +26,7 @@ from broker.model.results import (
     Reserved,
 )
 from broker.model.tree import Children, wished
-from frontends.rest import batches, files, openapi, paths, replies, requests, views, watch
+from frontends.rest import batches, files, leasing, openapi, paths, replies, requests, views, watch
 from frontends.rest.asked import Answer, Asked
 from frontends.rest.asking import result
 from frontends.rest.errors import Fault, fault
@@ -194,7 +194,7 @@ OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
         files.show_page,
         files.show_file,
     )
-}
+} | dict(leasing.OPERATIONS)
 """By their names in the table of routes."""
 
 

@@ -18,6 +18,11 @@ class Body(Enum):
     BATCH = "batch"
     REDRIVE = "redrive"
     RELEASE = "release"
+    LEASE = "lease"
+    GIVE_BACK = "give back"
+    RENEW = "renew"
+    ADDRESSES = "addresses"
+    REASON = "reason"
 
 
 class Shown(Enum):
@@ -29,6 +34,9 @@ class Shown(Enum):
     QUEUE = "queue"
     SENT = "sent"
     RESULTS = "results"
+    LEASE = "lease"
+    HELD = "held"
+    LOCK = "lock"
     NOTHING = "nothing"
     OVERVIEW = "overview"
     SURVEY = "survey"
@@ -69,11 +77,15 @@ PARAMETERS: Final = {
     "below": Parameter("where the tree goes on: from the link to the next page"),
     "guid": Parameter("the client's own id of the message: repeats of it are ignored"),
     "Idempotency-Key": Parameter("the same as guid"),
+    "wait": Parameter("seconds to wait for a message", {"type": "integer", "minimum": 0, "maximum": 60, "default": 0}),
+    "lock": Parameter("the lock of the message: from its subscription"),
+    "queue": Parameter("the queue of the message, where the subscription is to several"),
     "Group-Key": Parameter("messages of one key are worked on in order where the queue is `stanzaq#ordered`"),
     "traceparent": Parameter("the trace that the message belongs to (W3C Trace Context)"),
     "tracestate": Parameter("what goes with it"),
 }
 
+_LOCKED: Final = ("lock", "queue")
 _OK, _CREATED = HTTPStatus.OK, HTTPStatus.CREATED
 _TRACE: Final = ("traceparent", "tracestate")
 _KEYED: Final = ("Group-Key", *_TRACE)
@@ -126,6 +138,49 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     },
     paths.CONTENT: {
         "GET": Operation("show_content", "Get what a message says, byte for byte", {_OK: Shown.CONTENT}),
+    },
+    paths.SUBSCRIPTIONS: {
+        "POST": Operation("create_subscription", "Begin a lease on messages", {_CREATED: Shown.LEASE}, Body.LEASE),
+    },
+    paths.SUBSCRIPTION: {
+        "GET": Operation(
+            "show_subscription",
+            "Look at the messages that a subscription holds, and renew its lease; as `text/event-stream` have them as they come",
+            {_OK: Shown.HELD},
+            query=("wait",),
+        ),
+        "DELETE": Operation(
+            "delete_subscription", "End a subscription and give back what it holds", {_OK: Shown.NOTHING}
+        ),
+    },
+    paths.ACKNOWLEDGEMENTS: {
+        "POST": Operation(
+            "acknowledge_messages",
+            "Acknowledge several messages, each with a result of its own",
+            {_OK: Shown.RESULTS},
+            Body.ADDRESSES,
+        ),
+    },
+    paths.HELD: {
+        "GET": Operation(
+            "show_held_message", "Look at a message that a subscription holds", {_OK: Shown.MESSAGE}, query=_LOCKED
+        ),
+        "DELETE": Operation("acknowledge_message", "Acknowledge a message", {_OK: Shown.NOTHING}, query=_LOCKED),
+    },
+    paths.RELEASE: {
+        "POST": Operation(
+            "release_message", "Give a message back", {_OK: Shown.NOTHING}, Body.GIVE_BACK, query=_LOCKED
+        ),
+    },
+    paths.RENEW: {
+        "POST": Operation(
+            "renew_message", "Start the time of a message's lock anew", {_OK: Shown.LOCK}, Body.RENEW, query=_LOCKED
+        ),
+    },
+    paths.DEAD_LETTER: {
+        "POST": Operation(
+            "bury_message", "Send a message to the dead letters", {_OK: Shown.NOTHING}, Body.REASON, query=_LOCKED
+        ),
     },
     paths.OVERVIEW: {
         "GET": Operation(

@@ -2,12 +2,15 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import urlencode
 
 from broker.model.items import Listed
+from broker.model.leases import Fetched, HeldItem
 from broker.model.names import Jid
 from broker.model.results import Counted
 from frontends.rest import paths, payloads
+from frontends.rest.leases import Lease
 from frontends.rest.paths import Place
 
 
@@ -32,16 +35,38 @@ class Message:
     body: bytes
     headers: Mapping[str, str]
     stands_alone: bool
+    lock: "Lock | None" = None
 
     @property
     def href(self) -> str:
-        """Its path."""
-        return paths.message(self.node, self.item_id)
+        """Its path: in its queue, or in the subscription that holds it."""
+        return self.lock.href if self.lock else paths.message(self.node, self.item_id)
 
     @property
     def content_href(self) -> str:
         """The path of what it says."""
         return paths.content(self.node, self.item_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """How a subscription holds a message: the how-many-th delivery it is, until when, and where to go with it."""
+
+    href: str
+    actions: Mapping[str, str]
+    attempt: int
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a subscription holds; `more` when that is not all."""
+
+    href: str
+    title: str
+    expires_ms: int
+    messages: Sequence[Message]
+    more: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +102,33 @@ def message(node: str, item: Listed) -> Message:
         envelope.headers,
         payloads.stands_alone(item.envelope),
     )
+
+
+ACTIONS: Final = ("release", "renew", "dead-letter")
+
+
+def held(lease: Lease, item: HeldItem) -> Message:
+    """Give a message as a subscription holds it; raises CorruptRecord."""
+    envelope = payloads.opened(item.envelope)
+    path, query = lease.message(item)
+    actions = {action: f"{path}/{action}{query}" for action in ACTIONS}
+    return Message(
+        item.partition.node,
+        item.item_id,
+        "locked",
+        item.publisher,
+        item.published_ms,
+        envelope.content_type,
+        envelope.body,
+        envelope.headers,
+        payloads.stands_alone(item.envelope),
+        Lock(path + query, actions, item.attempt, item.deadline_ms),
+    )
+
+
+def lease(of: Lease, found: Fetched) -> Held:
+    """Give what a subscription holds."""
+    return Held(of.href, of.node, found.until_ms, [held(of, item) for item in found.items], found.more)
 
 
 def children(names: Sequence[str], above: str, collections: Collection[str] = ()) -> list[Child]:

@@ -3,10 +3,10 @@
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.commands import Describe, Nodes
+from broker.model.commands import Describe
 from broker.model.nodes import Affiliation, NodeRecord, shown
 from broker.model.results import Counted, Listing
-from broker.model.tree import Children
+from broker.model.tree import Children, Nodes
 from frontends.xmpp import adhoc, attributes, forms, offered, rsm
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped, moment

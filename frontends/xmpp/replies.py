@@ -23,7 +23,6 @@ from broker.model.commands import (
     Hold,
     Keep,
     Locks,
-    Nodes,
     Options,
     Publish,
     Purge,
@@ -38,7 +37,7 @@ from broker.model.items import Listed, Lock
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.oversight import Overview, Release, Transfer
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.qos import Qos
+from broker.model.qos import SENT, Qos
 from broker.model.reading import Commit, Partitions, Read
 from broker.model.results import (
     AffiliationList,
@@ -69,7 +68,7 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.subscriptions import State
-from broker.model.tree import Associate, Children, Dissociate, Kind
+from broker.model.tree import Associate, Children, Dissociate, Kind, Nodes
 from frontends.xmpp import (
     administration,
     authorization,
@@ -254,7 +253,7 @@ def _subscribed(node: str, granted: Subscribed) -> bytes:
 
 
 def _options(node: str, granted: Subscribed) -> bytes:
-    choices = tuple(member.value for member in Qos)
+    choices = tuple(member.value for member in SENT)
     fields = (
         forms.Field(CREDIT, (str(granted.credit),), "text-single", required=True),
         forms.Field(QOS, (granted.qos.value,), "list-single", choices=choices),

@@ -16,7 +16,7 @@ from broker.model.commands import Adjust, Describe, Options, Subscribe, Unsubscr
 from broker.model.names import Jid, resource
 from broker.model.options import MAX_CREDIT, STREAM_CREDIT, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.qos import Qos
+from broker.model.qos import SENT, Qos
 from broker.model.tree import DEPTH, Kind, Scope
 from frontends.xmpp import attributes, forms, ownership, selectors, streams
 from frontends.xmpp import namespaces as ns
@@ -125,7 +125,7 @@ def defaults(node: str | None, config: NodeConfig) -> bytes:
     """Write these; a queue has no default for the credit, which has to be said (Q5)."""
     if config.queueing:
         credit = forms.Field(CREDIT, (), "text-single", "Items that are held at once", required=True)
-        last = forms.Field(QOS, (Qos.UNACKNOWLEDGED.value,), "list-single", choices=tuple(each.value for each in Qos))
+        last = forms.Field(QOS, (Qos.UNACKNOWLEDGED.value,), "list-single", choices=tuple(each.value for each in SENT))
     else:
         credit = forms.Field(CREDIT, (str(STREAM_CREDIT),), "text-single", "Entries that are not committed at once")
         last = forms.Field(START, (offsets.LATEST,), "text-single", "Where the stream starts")
@@ -220,9 +220,9 @@ def _until(values: tuple[str, ...]) -> int:
 def _qos(values: tuple[str, ...], jid: Jid) -> Qos:
     try:
         (value,) = values
-        qos = Qos(value)
+        qos = SENT[SENT.index(Qos(value))]
     except ValueError:
-        known = ", ".join(member.value for member in Qos)
+        known = ", ".join(member.value for member in SENT)
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{QOS} is one of {known}") from None
     if qos is not Qos.UNACKNOWLEDGED and not resource(jid):
         raise MalformedRequest(

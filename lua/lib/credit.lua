@@ -24,15 +24,16 @@ function credit.settle(subid, reached)
 end
 
 -- While the partition is owned, nobody else is next (E28).
-local function next_in_turn(count)
+local function next_in_turn(count, first)
   local who = owner.get()
-  if not who then return redis.call('ZRANGE', key.turns, 0, count - 1) end
+  if not who then return redis.call('ZRANGE', key.turns, first, first + count - 1) end
   return not who.clearing and redis.call('ZSCORE', key.turns, who.subid) and {who.subid} or {}
 end
 
--- Up to `count` subscribers with free credit, the least recently served first, and how much they can take together.
-function credit.candidates(count)
-  local subids = next_in_turn(count)
+-- Up to `count` subscribers with free credit, the least recently served first, and how much they can take together; without
+-- the `first` so many in turn.
+function credit.candidates(count, first)
+  local subids = next_in_turn(count, first or 0)
   if #subids == 0 then return {}, 0 end
   local lines, found, room = redis.call('HMGET', key.subscribers, unpack(subids)), {}, 0
   for i, subid in ipairs(subids) do

@@ -1,15 +1,18 @@
 -- Hands waiting items to subscribers with free credit; part of every script that can enable it.
 -- NEEDS: inflight deadlines held ready turns resting
---- @include partition writes positions flights credit waiting schedule ordering selectors selection matching
+--- @include partition writes positions flights credit waiting schedule ordering selectors selection matching caller pulling
 -- Bounded by count and by bytes: a reply is held in memory here, in the frontend, and in the XMPP server.
-local dispatch = {LIMIT = 200, ROUND = 32, BYTES = 1048576}
+-- `filled` are the JIDs of those who come for what they got here, and how much that is.
+local dispatch = {LIMIT = 200, ROUND = 32, BYTES = 1048576, filled = {}}
 
 -- The next subscriber for an item: least recently served, but not the one that gave it back while another has credit (Q30).
 local function pick(queue, entry)
   if entry.to then return entry.to end
   local first = queue.first
-  if queue[first].subid == entry.past.holders[1] and queue[first + 1] then
-    queue[first], queue[first + 1] = queue[first + 1], queue[first]
+  if queue[first].subid == entry.past.holders[1] then
+    -- The other one has to be sent to, which is for a frontend.
+    if queue.cut and not queue[first + 1] then return nil end
+    if queue[first + 1] then queue[first], queue[first + 1] = queue[first + 1], queue[first] end
   end
   queue.first = first + 1
   return queue[first]
@@ -20,24 +23,36 @@ local function lock(entry, subscriber, deliveries)
   partition.token = token
   local text = string.format('%d', token)
   local item = entry.item ~= '' and entry.item or positions.item_id(position)
-  writes.add('HSET', key.inflight, position, flights.line(arg.frontend, text, text, attempt, subscriber.subid,
+  local pulled = subscriptions.pulls(subscriber)
+  writes.add('HSET', key.inflight, position, flights.line(pulled and flights.NOBODY or arg.frontend, text, text, attempt, subscriber.subid,
     entry.log_id, partition.stamp, #entry.body, subscriber.holder, item))
   writes.add('ZADD', key.deadlines, schedule.begin(position, subscriber.qos), position)
   writes.add('ZADD', key.held, subscriber.subid, position)
-  local row = {subscriber.jid, position, item, token, attempt, partition.deadline, entry.by, entry.body,
-    token, subscriber.qos, entry.key, subscriber.pool}
-  if partition.multi then row[12], row[13] = subscriber.pool or '', subscriber.subid end
-  deliveries[#deliveries + 1] = row
+  if pulled then
+    dispatch.filled[subscriber.jid] = (dispatch.filled[subscriber.jid] or 0) + 1
+  else
+    local row = {subscriber.jid, position, item, token, attempt, partition.deadline, entry.by, entry.body,
+      token, subscriber.qos, entry.key, subscriber.pool}
+    if partition.multi then row[12], row[13] = subscriber.pool or '', subscriber.subid end
+    deliveries[#deliveries + 1] = row
+  end
   subscriber.held, subscriber.served = subscriber.held + 1, text
 end
 
+-- Gives whether each had somebody to go to.
 local function assign(items, queue, deliveries)
+  local all = true
   queue.first = 1
   for i = 1, #items do
     local entry = items[i]
     local subscriber = pick(queue, entry)
-    lock(entry, subscriber, deliveries)
-    if subscriber.held < subscriber.limit then queue[#queue + 1] = subscriber end
+    if subscriber then
+      lock(entry, subscriber, deliveries)
+      if subscriber.held < subscriber.limit then queue[#queue + 1] = subscriber end
+    else
+      writes.add('ZADD', key.ready, positions.place(entry.position), entry.position)
+      all = false
+    end
   end
   local served = {}
   for i = 1, #queue do
@@ -53,6 +68,7 @@ local function assign(items, queue, deliveries)
     end
   end
   writes.flush()
+  return all
 end
 
 -- How many items the next round may read: after the first by the size of those before, so that no round goes far beyond
@@ -65,7 +81,8 @@ end
 -- Takes items and gives them with those who may have them: nothing without credit.
 local function take(want)
   -- One candidate more than items, so that a releaser can be avoided; of those who select, all.
-  local queue, room = credit.candidates(want + 1 + (partition.selects and #selectors.all() or 0))
+  local candidates = caller.sends and credit.candidates or pulling.candidates
+  local queue, room = candidates(want + 1 + (partition.selects and #selectors.all() or 0))
   local count = math.min(want, room)
   if room == 0 then return nil end
   return partition.selects and matching.take(count, queue) or waiting.take(count), queue
@@ -74,18 +91,18 @@ end
 -- Gives the deliveries made and whether more could be made at once: after a bound the caller runs `expire` again.
 -- `hint` is how many the caller expects: the first round reads so many candidates and no more.
 function dispatch.run(hint)
-  local deliveries, bytes = {}, 0
+  local deliveries, made, bytes = {}, 0, 0
   if partition.selects then matching.load() end
   waiting.promote()
-  -- Who has no name among the frontends cannot send.
-  if partition.paused or arg.frontend == '' then return deliveries, 0 end
-  while #deliveries < dispatch.LIMIT and bytes < dispatch.BYTES do
-    local want = math.min(math.max(hint, 1), most(#deliveries, bytes))
+  if partition.paused then return deliveries, 0 end
+  while made < dispatch.LIMIT and bytes < dispatch.BYTES do
+    local want = math.min(math.max(hint, 1), most(made, bytes))
     local items, queue = take(want)
     if not items then return deliveries, 0 end
     if #items == 0 then return deliveries, (selection.more or ordering.skipped >= ordering.MOST) and 1 or 0 end
     for i = 1, #items do bytes = bytes + #items[i].body end
-    assign(items, queue, deliveries)
+    if not assign(items, queue, deliveries) then return deliveries, 0 end
+    made = made + #items
     local empty = partition.cursor == partition.tail and redis.call('EXISTS', key.ready) == 0
     if empty and not partition.selects then return deliveries, 0 end
     hint = hint * 2

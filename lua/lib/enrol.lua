@@ -17,5 +17,5 @@ function enrol.put(subscriber, new)
     if subscriber.pool then pools.seat(subscriber.pool, 1) end
   end
   subscriptions.put(subscriber)
-  if subscriber.qos ~= 'unacknowledged' then partition.turn_on('confirms') end
+  if subscriptions.confirms(subscriber) then partition.turn_on('confirms') end
 end

@@ -2,7 +2,8 @@
 -- an item, there only while the item is locked. First what a resend changes; then what an acknowledgement asks for; the
 -- rest is read from the journal alone, which is given the whole line.
 -- NEEDS: inflight
-local flights = {}
+-- In the place of a frontend: nobody is to send it.
+local flights = {NOBODY = '-'}
 
 -- What follows is the order of the line; all are texts. Not by string.format, which would end a text at its first zero byte.
 function flights.line(frontend, sequence, token, attempt, subid, log_id, since, bytes, holder, item)

@@ -46,8 +46,10 @@ function judge.verdict(row)
   row.entry = items.waiting(row.position, row.item)
   if not row.entry then return 'item-not-found' end
   if was_holder(row) then return 'lock-lost' end
-  if row.owner == '1' or jids.published(row.sender, row.entry) then return 'waiting' end
-  return 'forbidden'
+  if row.owner ~= '1' and not jids.published(row.sender, row.entry) then return 'forbidden' end
+  -- A token speaks of a lock: no other right goes with it, or a worker too late would delete what it has lost (RX6).
+  if row.token ~= '' then return 'lock-lost' end
+  return 'waiting'
 end
 
 -- Judges each row in order and lets `act(row, verdict)` change things and give the row's reply. A row that names an item

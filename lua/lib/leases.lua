@@ -1,12 +1,17 @@
 -- Leases: until when a subscription lasts that has an end. The node's first partition knows of all of them; a time is in ms, 0
--- is no end, and the empty text leaves it as it is.
+-- is no end, `+` and a number counts from now, and the empty text leaves it as it is.
 -- NEEDS: leases
 --- @include partition subscriptions
 local leases = {MOST_MS = 2592000000, MOST = 200, AGAIN_MS = 1000}
 
+local function time(lease)
+  local span = string.match(lease, '^%+(%d+)$')
+  return span and partition.now + tonumber(span) or tonumber(lease)
+end
+
 -- Whether a subscription would be over as it begins.
 function leases.over(lease)
-  return lease ~= '' and lease ~= '0' and tonumber(lease) <= partition.now
+  return lease ~= '' and lease ~= '0' and time(lease) <= partition.now
 end
 
 -- Gives until when it is granted: a wish for more than MOST_MS is cut down to that (XEP-0060 §12.18).
@@ -14,7 +19,7 @@ function leases.put(subid, lease)
   if lease == '0' then
     redis.call('ZREM', key.leases, subid)
   elseif lease ~= '' then
-    redis.call('ZADD', key.leases, math.min(tonumber(lease), partition.now + leases.MOST_MS), subid)
+    redis.call('ZADD', key.leases, math.min(time(lease), partition.now + leases.MOST_MS), subid)
   end
   return leases.of(subid)
 end

@@ -21,7 +21,7 @@ end
 -- Records the first try of what is to be confirmed and gives the lock's deadline. The time for an assured item starts when
 -- its receiver may begin, so until then the deadline leaves room for every try.
 function schedule.begin(position, stage)
-  if stage == 'unacknowledged' then return partition.deadline_text end
+  if stage == 'unacknowledged' or stage == 'pulled' then return partition.deadline_text end
   schedule.put(position, stage, 1)
   if stage == 'acknowledged' then return partition.deadline_text end
   local deadline = partition.deadline

@@ -15,6 +15,16 @@ function subscriptions.reads(subscriber)
   return subscriber.qos == 'stream'
 end
 
+-- Whether it is one who comes for what it holds, a lease over HTTP: then `pulled` stands there, and nothing is sent to it.
+function subscriptions.pulls(subscriber)
+  return subscriber.qos == 'pulled'
+end
+
+-- Whether its deliveries are to be confirmed by it.
+function subscriptions.confirms(subscriber)
+  return subscriber.qos == 'acknowledged' or subscriber.qos == 'assured'
+end
+
 function subscriptions.get(subid)
   local line = redis.call('HGET', key.subscribers, subid)
   return line and subscriptions.read(subid, line) or nil

@@ -1,12 +1,12 @@
 -- The next try of what has not been confirmed in time; after the last one silence counts as a delivery that came back.
 -- NEEDS: retries
---- @include partition writes flights unconfirmed schedule again ending bounces
+--- @include partition writes flights unconfirmed schedule again ending bounces caller
 -- Bounded as a dispatch is, and for the same reason; what subscriptions that end give back counts too.
 local tries = {LIMIT = 200, BYTES = 1048576}
 
 -- Gives the rows to send and whether more are due.
 function tries.run()
-  local due = partition.confirms and arg.frontend ~= ''
+  local due = partition.confirms and caller.sends
     and redis.call('ZRANGEBYSCORE', key.retries, '-inf', partition.now, 'LIMIT', 0, tries.LIMIT) or {}
   local made, bytes = {}, 0
   for i, position in ipairs(due) do

@@ -547,7 +547,10 @@ class Model:
             return "locked-by-another" if received or entitled else "forbidden"
         if received:
             return "lock-lost"
-        return "waiting" if entitled else "forbidden"
+        if not entitled:
+            return "forbidden"
+        # A token speaks of a lock: no other right goes with it.
+        return "lock-lost" if token else "waiting"
 
     def _rotate(self) -> None:
         if self.now - self._answers_since >= ANSWERS_MS:

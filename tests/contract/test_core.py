@@ -18,7 +18,6 @@ from broker.model.commands import (
     Delete,
     Describe,
     Locks,
-    Nodes,
     Options,
     Presence,
     Publish,
@@ -52,6 +51,7 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
+from broker.model.tree import Nodes
 from broker.redis_core.service import RedisCore
 from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore, Store
 

@@ -111,7 +111,7 @@ async def test_dies_between_its_steps(make_core: MakeCore, node: str, monkeypatc
     other, _ = await make_core()
     async with asyncio.timeout(10):
         while not await listed(other, node):
-            await other.tend()
+            await other._works.assured.finish()
             await asyncio.sleep(0.02)
     assert await other.ask(redeem(node, item)) == Published(item, duplicate=True)
     assert [each.item_id for each in await listed(other, node)] == [item]

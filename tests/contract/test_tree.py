@@ -6,12 +6,20 @@ import secrets
 import pytest
 
 from broker import codec, keys
-from broker.model.commands import Browse, Configure, Declare, Delete, Describe, Nodes, Publish, Purge
+from broker.model.commands import (
+    Browse,
+    Configure,
+    Declare,
+    Delete,
+    Describe,
+    Publish,
+    Purge,
+)
 from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Declared, Described, Done, Listing, Refused, Result
-from broker.model.tree import Associate, Children, Dissociate
+from broker.model.tree import Associate, Children, Dissociate, Nodes
 from broker.redis_core.service import RedisCore
 from tests.contract.conftest import EVERYWHERE, MakeCore
 

@@ -38,6 +38,13 @@ def test_rows(tmp_path: Path) -> None:
     assert all(rows[name]["ceiling"] > 0 for name in ("jobs", "two_frontends"))
 
 
+def test_rest(tmp_path: Path) -> None:
+    """Messages are sent and acknowledged one by one over HTTP, next to an endpoint that does nothing."""
+    rows = _rows(tmp_path, "rest")
+    assert list(rows) == ["sent", "acknowledged", "sent_of_1500", "acknowledged_of_1500"]
+    assert all(row["ceiling"] > 0 for row in rows.values())
+
+
 def test_scale(tmp_path: Path) -> None:
     """What few and many subscriptions and nodes cost is compared, each in a service of its own."""
     rows = _rows(tmp_path, "scale")

@@ -1,4 +1,4 @@
-"""One queue through two doors: what is sent over HTTP is worked over XMPP, and the other way round it is seen."""
+"""One queue through two doors: what is sent over HTTP is worked over XMPP, and the other way round."""
 
 import asyncio
 import time
@@ -45,14 +45,27 @@ async def test_sent_over_http_worked_over_xmpp(service: Service, join: Join) -> 
         assert service.faults() == []
 
 
-async def test_sent_over_xmpp_seen_over_http(service: Service, join: Join) -> None:
-    """An item of an XMPP client is a message with its XML, and reserved ids and made ones stand side by side."""
-    owner = await join()
+async def test_sent_over_xmpp_worked_over_http(service: Service, join: Join) -> None:
+    """R1: an item of an XMPP client is a message with its XML; a lease has it at once, and has only what a worker has not."""
+    owner, worker = await join(), await join()
     node = await owner.queue({})
     assert (await owner.publish(node, "i1")).error == ""
     with RestFrontend(service.redis.url, HTTP_PASSWORDS=f"{owner.bare}:{HASH}") as frontend:
         body, kind = await asyncio.to_thread(_content, frontend, owner.bare, node, "i1")
-    assert kind == XML and body.startswith(b"<") and b"xmlns=" in body
+        assert kind == XML and body.startswith(b"<") and b"xmlns=" in body
+        lease = await asyncio.to_thread(_subscribes, frontend, owner.bare, node)
+        assert await asyncio.to_thread(_works, frontend, owner.bare, lease) == ["i1"]
+        waiting = asyncio.create_task(asyncio.to_thread(_works, frontend, owner.bare, lease))
+        await asyncio.sleep(0.3)
+        began = time.monotonic()
+        assert (await owner.publish(node, "i2")).error == ""
+        assert await waiting == ["i2"] and time.monotonic() - began < 1
+        assert (await worker.subscribe(node, 1)).error == ""
+        for item in ("i3", "i4"):
+            assert (await owner.publish(node, item)).error == ""
+        had = (await worker.next(Delivery)).item
+        assert {had, *await asyncio.to_thread(_works, frontend, owner.bare, lease)} == {"i3", "i4"}
+    assert service.faults() == []
 
 
 def _sends(frontend: RestFrontend, jid: str, node: str) -> None:
@@ -75,6 +88,21 @@ def _states(frontend: RestFrontend, jid: str, node: str) -> dict[str, str]:
     with client(frontend, jid) as http:
         page = http.get(f"/queues/{node}", headers={"Accept": "application/json"}).json()
         return {message["id"]: message["state"] for message in page["messages"]}
+
+
+def _subscribes(frontend: RestFrontend, jid: str, node: str) -> str:
+    with client(frontend, jid) as http:
+        made = http.post("/subscriptions", json={"destinations": node, "prefetch": 1})
+        assert made.status_code == 201
+        return made.headers["Location"]
+
+
+def _works(frontend: RestFrontend, jid: str, lease: str) -> list[str]:
+    """Come for messages, and acknowledge them."""
+    with client(frontend, jid) as http:
+        found = http.get(f"{lease}?wait=10", headers={"Accept": "application/json"}, timeout=15).json()["messages"]
+        assert all(http.delete(message["href"]).status_code == 200 for message in found)
+        return [message["id"] for message in found]
 
 
 def _content(frontend: RestFrontend, jid: str, node: str, item: str) -> tuple[bytes, str]:

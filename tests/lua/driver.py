@@ -31,7 +31,7 @@ PARTITIONED: Final = frozenset(
 )
 """Scripts that answer in the shape that `broker.redis_core.calls.call.Reply` reads."""
 
-NOTICES: Final = {"unlocked": 4, "ended": 4, "lost": 6, "lapsed": 3}
+NOTICES: Final = {"unlocked": 4, "ended": 4, "lost": 6, "lapsed": 3, "filled": 3}
 """How long each kind of notice is."""
 
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -389,9 +389,9 @@ class Queue:
         """Give an item back."""
         return self.run("unlock", self.given_back(jid, item, token, **more))
 
-    def renew(self, jid: str, item: str, token: Any = "", *, owner: str = "") -> Answer:
+    def renew(self, jid: str, item: str, token: Any = "", *, owner: str = "", lock_ms: int | str = "") -> Answer:
         """Renew a lock."""
-        return self.run("renew", self.holder(jid, item, token, owner=owner))
+        return self.run("renew", {**self.holder(jid, item, token, owner=owner), "lock_ms": lock_ms})
 
     def expire(self, **fixed: Any) -> Answer:
         """Do what time asks for."""
@@ -429,6 +429,12 @@ class Queue:
     def locks(self, jid: str) -> list[Any]:
         """List what a JID holds: item, token, attempt, deadline."""
         found: list[Any] = self.run("locks", {"subids": subids(jid)}).rows[0][1]
+        return found
+
+    def fetch(self, jid: str, *, lease: Any = "", after: int = 0, **fixed: Any) -> list[Any]:
+        """Read what one who comes for it holds; gives the answer's row."""
+        row = {"subid": subid(jid), "lease": lease, "after": after}
+        found: list[Any] = self.run("fetch", row, **fixed).rows[0]
         return found
 
     def browse(self, *items: str, **fixed: Any) -> dict[str, str]:

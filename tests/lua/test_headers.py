@@ -18,7 +18,7 @@ FRAGMENTS = {path.stem: fragment(FOLDER, path.stem) for path in sorted((FOLDER /
 OPERATION_LINES = 86
 FRAGMENT_LINES = {
     "intake": 104,
-    "dispatch": 94,
+    "dispatch": 112,
     "judge": 70,
     "ending": 76,
     "items": 72,

@@ -9,7 +9,7 @@ from tests.lua.records import Records
 def beat(records: Records, frontend: str, after_ms: int, *rows: tuple[str, str, int]) -> list[Any]:
     """Beat once, so long after the beginning; gives who has lapsed and what is due."""
     lines = [{"kind": kind, "name": name, "at": at} for kind, name, at in rows]
-    code, now, lapsed, due, _before, _notices, _by = records.run(
+    code, now, lapsed, due, _before, _notices, _by, _alive = records.run(
         "heartbeat", *lines, now=T0 + after_ms, frontend=frontend, lapse_ms=3_000, most=2
     )
     assert (code, now) == ("ok", T0 + after_ms)
@@ -31,6 +31,18 @@ def test_rescued_but_alive(records: Records) -> None:
     beat(records, "f1", 5_000)
     beat(records, "f2", 5_001, ("rescued", "f1", 0))
     assert beat(records, "f2", 8_500) == [["f1"], []]
+
+
+def test_nameless(records: Records) -> None:
+    """R2: one that cannot send stands in no list, leaves what is due to those that can, and takes it when there is none."""
+
+    def alone(after_ms: int, *rows: dict[str, Any]) -> list[Any]:
+        return records.run("heartbeat", *rows, now=T0 + after_ms, frontend="", lapse_ms=3_000, most=2)[2:]
+
+    beat(records, "f1", 0)
+    assert alone(1, {"kind": "due", "name": "a", "at": T0}) == [[], [], "0", [], "", 1]
+    assert alone(3_000) == [[], ["a"], "0", [], "", 0]
+    assert beat(records, "f2", 3_001) == [["f1"], []]
 
 
 def test_due(records: Records) -> None:

@@ -17,6 +17,17 @@ def test_time_begins_anew(queue: Queue) -> None:
     assert queue.expire().notices == [["unlocked", W1, "a", token]]
 
 
+def test_for_so_long(queue: Queue) -> None:
+    """RX8: a lock may be given a time of its own, shorter or longer than the node's."""
+    queue.publish("a")
+    token = queue.subscribe(W1, 1).deliveries[0].token
+    answer = queue.renew(W1, "a", lock_ms=100_000)
+    assert answer.rows == [["ok", token, T0 + 100_000]] and answer.due == T0 + 100_000
+    assert queue.renew(W1, "a", lock_ms=1_000).due == T0 + 1_000
+    queue.now += 1_000
+    assert queue.expire().notices == [["unlocked", W1, "a", token]]
+
+
 def test_of_no_lock(queue: Queue) -> None:
     """QX12: nothing is renewed for whom holds nothing, and no deadline appears."""
     queue.publish("a")
@@ -29,5 +40,6 @@ def test_batch(queue: Queue) -> None:
     """Each row has its own result."""
     queue.publish("a", "b")
     queue.subscribe(W1, 1)
-    rows = [queue.holder(W1, "a"), queue.holder(W1, "b"), queue.holder(W1, "c"), queue.holder(W1, "a", 99)]
+    asked = [("a", ""), ("b", ""), ("c", ""), ("a", 99)]
+    rows = [{**queue.holder(W1, item, token), "lock_ms": ""} for item, token in asked]
     assert queue.run("renew", *rows).words == ["ok", "forbidden", "item-not-found", "lock-lost"]

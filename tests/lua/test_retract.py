@@ -129,3 +129,11 @@ def test_after_it_came_back(queue: Queue) -> None:
     assert "history" in queue.kept()
     queue.retract(W1, "a")
     assert queue.kept() == {"meta", "subscribers", "turns", "journal"}
+
+
+def test_a_token_speaks_of_a_lock(queue: Queue) -> None:
+    """RX6: who comes with a token deletes what it holds under that one, and nothing by any other right."""
+    queue.publish("a", by="alice@x")
+    for sender, owner in (("alice@x/1", ""), ("boss@x/1", "1")):
+        assert queue.retract(sender, "a", 7, owner=owner).words == ["lock-lost"]
+    assert queue.retract("alice@x/1", "a").words == ["ok"]

@@ -24,6 +24,7 @@ from broker.redis_core.internal import (
     Detach,
     Expire,
     Extent,
+    FetchPart,
     Find,
     Follow,
     Handed,
@@ -57,6 +58,7 @@ SAMPLES: tuple[Any, ...] = (
     reading.Read("n", ME, 0, "@earliest", 5),
     Follow("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "@latest", 0),
     Extent("n", ME, 0),
+    FetchPart("n", ME, ME, 5, 0),
     DeadLetter("n", "i", "k", ME, b"e"),
     Find("n", ME, "i", 5, 1),
     Handed("n", "i1", "1-0"),
@@ -90,7 +92,7 @@ def test_samples_are_all() -> None:
         "Presence", "Declare", "Configure", "Describe", "Affiliate", "Delete", "Nodes", "Hold", "Deliver", "Keep",
         "Partitions", "Subscriptions", "Affiliations", "ListSubscribers", "ManageSubscribers", "Approve", "ListPending",
         "SendPending", "Survey", "Transfer", "Overview", "Frontends", "Disconnect",
-        "Associate", "Dissociate", "Children", "Reserve", "Redeem",
+        "Associate", "Dissociate", "Children", "Reserve", "Redeem", "Fetch",
     }  # fmt: skip
 
 

@@ -38,7 +38,7 @@ class Heart:
             msg = "away"
             raise CoreUnavailable(msg)
         before, self.known = self.known, self.now
-        return [b"ok", self.now, self.lapsed, self.due, b"%d" % before, [], self.by]
+        return [b"ok", self.now, self.lapsed, self.due, b"%d" % before, [], self.by, 1]
 
 
 class Turns:

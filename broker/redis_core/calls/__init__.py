@@ -24,6 +24,7 @@ from broker.redis_core.calls.sweeps import expire, purge, resend, stats, subscri
 from broker.redis_core.calls.workers import (
     adjust,
     deposit,
+    fetch,
     join,
     leave,
     locks,
@@ -43,6 +44,7 @@ from broker.redis_core.internal import (
     Detach,
     Expire,
     Extent,
+    FetchPart,
     Find,
     Follow,
     Handed,
@@ -73,6 +75,7 @@ OF: dict[type, Call] = {
     commands.Stats: stats,
     Follow: follow,
     Extent: extent,
+    FetchPart: fetch,
     DeadLetter: dead_letter,
     Admit: admit,
     SurveyPart: survey,

@@ -135,6 +135,10 @@ def _unlocked(command: Unlock, reply: list[bytes], record: NodeRecord) -> Result
     return _denied(command, reply[0], record)
 
 
+def _renew_row(command: Renew, record: NodeRecord) -> Values:
+    return {**_holder_row(command, record), "lock_ms": "" if command.lock_ms is None else command.lock_ms}
+
+
 def _renewed(command: Renew, reply: list[Any], record: NodeRecord) -> Result:
     return Renewed(reply[1], reply[2]) if reply[0] == b"ok" else _denied(command, reply[0], record)
 
@@ -194,7 +198,7 @@ publish = Call("publish", published, intake, _publish_row)
 dead_letter = Call("publish", published, _dead_letter_intake, _dead_letter_row)
 retract = Call("retract", _retracted, row=_request_row)
 unlock = Call("unlock", _unlocked, row=_unlock_row)
-renew = Call("renew", _renewed, row=_holder_row)
+renew = Call("renew", _renewed, row=_renew_row)
 bounce = Call("bounce", _done, lambda _command, _record: {"max_bounces": MAX_BOUNCES}, _bounce_row)
 confirm = Call("confirm", _done, row=_confirm_row)
 handed = Call("handed", _done, row=lambda command, _record: {"position": command.position})

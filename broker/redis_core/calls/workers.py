@@ -4,6 +4,7 @@ from typing import Any
 
 from broker.model.commands import Adjust, Browse, Locks, Options, Subscribe, Unsubscribe
 from broker.model.items import Lock
+from broker.model.leases import Fetched, HeldItem
 from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.qos import Qos
@@ -25,12 +26,15 @@ from broker.redis_core.credit import (
     Withdraw,
     Withdrawn,
 )
-from broker.redis_core.internal import Begun, Leave, Left
+from broker.redis_core.internal import Begun, FetchPart, Leave, Left
 from broker.selectors.program import program
 from broker.selectors.text import read
 
 MOST_REACHED = 1_024
 """Most partitions below a collection that its subscribers work on: each count of credit asks all of them."""
+
+MOST_FETCHED, FETCHED_BYTES = 200, 1_048_576
+"""Items that a lease is shown at once of a partition, and about so many bytes of all that are read at once."""
 
 WORK = Scope(Kind.ITEMS, 1)
 NEWS = Scope(Kind.NODES, 1)
@@ -68,7 +72,7 @@ def _row(command: Subscribe | Adjust, record: NodeRecord) -> Values:
         "qos": "" if command.qos is None else command.qos.value,
         "must": "1" if isinstance(command, Adjust) else "",
         "scope": _scope(command, record),
-        "lease": "" if command.until_ms is None else command.until_ms,
+        "lease": _lease(command),
         "selector": _AS_IT_IS if command.selector is None else said(command.selector),
         "named": command.subid if isinstance(command, Adjust) else "",
         "several": "1"
@@ -80,6 +84,12 @@ def _row(command: Subscribe | Adjust, record: NodeRecord) -> Values:
 def said(selector: str) -> str:
     """Write a selector as scripts keep it: the length of its text in bytes, the text, and what it is compiled to."""
     return f"{len(selector.encode())} {selector}{program(read(selector))}" if selector else ""
+
+
+def _lease(command: Subscribe | Adjust) -> str | int:
+    if isinstance(command, Subscribe) and command.lease_ms:
+        return f"+{command.lease_ms}"
+    return "" if command.until_ms is None else command.until_ms
 
 
 def _recount_row(command: Recount, _record: NodeRecord) -> Values:
@@ -160,6 +170,23 @@ def _locks_row(command: Locks, _record: NodeRecord) -> Values:
 def _held(_command: Locks, reply: list[Any], record: NodeRecord) -> Held:
     of = record.config.max_deliveries
     return Held(tuple(Lock(item.decode(), token, attempt, of, deadline) for item, token, attempt, deadline in reply[1]))
+
+
+def _fetch_row(command: FetchPart, _record: NodeRecord) -> Values:
+    lease = "" if command.lease_ms is None else command.lease_ms
+    return {"subid": subid(command.jid), "lease": lease, "after": command.after}
+
+
+def _fetched(command: FetchPart, reply: list[Any], record: NodeRecord) -> Fetched | Refused:
+    if reply[0] != b"ok":
+        return refused(reply[0], "the lease is over")
+    _code, until_ms, rows, more = reply
+    partition = record.partition(command.partition)
+    items = (
+        HeldItem(partition, item.decode(), token, attempt, ends, Jid(by.decode()), body, key.decode(), published)
+        for item, token, attempt, ends, by, body, key, published in rows
+    )
+    return Fetched(tuple(items), until_ms, bool(more))
 
 
 def _sit_row(command: Sit | Join, _record: NodeRecord) -> Values:
@@ -251,4 +278,7 @@ deposit = Call("deposit", _deposited, row=_deposit_row)
 options = Call("options", _options, row=lambda command, _record: {"subid": subid(command.jid), "named": command.subid})
 unsubscribe = Call("unsubscribe", left, row=_unsubscribe_row)
 leave = Call("unsubscribe", left, row=_leave_row)
+fetch = Call(
+    "fetch", _fetched, lambda _command, _record: {"limit": MOST_FETCHED, "max_bytes": FETCHED_BYTES}, _fetch_row
+)
 locks = Call("locks", _held, row=_locks_row)

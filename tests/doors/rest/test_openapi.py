@@ -22,7 +22,7 @@ def test_one_truth(frontend: RestFrontend, alice: httpx.Client) -> None:
     for pattern, methods in ROUTES.items():
         described = {name for name in document["paths"][pattern] if name != "parameters"}
         assert described == {method.lower() for method in methods}
-        path = pattern.replace("{queue}", "q").replace("{message}", "m")
+        path = pattern.replace("{queue}", "q").replace("{message}", "m").replace("{subscription}", "s")
         assert alice.options(path).headers["Allow"] == ", ".join(allowed(pattern))
         for method in {"GET", "PUT", "POST", "PATCH", "DELETE"} - set(methods):
             assert alice.request(method, path).status_code == 405

@@ -7,8 +7,16 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker import codec
-from broker.model import access, commands, frontends, oversight, reading, reservations, tree
-from broker.model.commands import Browse, Command, Describe, Nodes, Options, Publish, Renew, Retract
+from broker.model import access, commands, frontends, leases, oversight, reading, reservations, tree
+from broker.model.commands import (
+    Browse,
+    Command,
+    Describe,
+    Options,
+    Publish,
+    Renew,
+    Retract,
+)
 from broker.model.items import Envelope, Listed, Lock
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
@@ -42,6 +50,7 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.subscriptions import State, Subscription
+from broker.model.tree import Nodes
 from frontends.xmpp import elements, replies, requests
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.stanzas import Iq, Question, View
@@ -91,6 +100,7 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
 ]
 # Presence, bounces, confirmations and approvals are no requests; a node's counts are part of another answer.
 _ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Stats, access.Approve}
+_ELSEWHERE |= {leases.Fetch}
 _ELSEWHERE |= {reservations.Reserve, reservations.Redeem}
 _ELSEWHERE |= {oversight.Survey, oversight.Transfer, oversight.Release, oversight.Overview}
 _ELSEWHERE |= {frontends.Frontends, frontends.Disconnect}

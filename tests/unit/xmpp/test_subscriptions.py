@@ -9,7 +9,7 @@ from broker.model.commands import Adjust, Describe, Options, Subscribe, Unsubscr
 from broker.model.names import Jid
 from broker.model.options import MAX_CREDIT, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.qos import Qos
+from broker.model.qos import SENT, Qos
 from broker.model.tree import Kind, Scope
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import subscriptions
@@ -214,7 +214,7 @@ def test_options_of_a_subscription(read: Read, fault: Fault) -> None:
     assert fault(f"<pubsub xmlns='{ns.PUBSUB}'><options node='jobs'/></pubsub>", "get").problem is Problem.JID_REQUIRED
 
 
-@pytest.mark.parametrize("qos", Qos)
+@pytest.mark.parametrize("qos", SENT)
 def test_quality_of_service(read: Read, qos: Qos) -> None:
     """A full JID may ask how surely its deliveries are to arrive, at once or later."""
     form = _form(("pubsub#queue_requests", "5"), ("stanzaq#qos", qos.value))
@@ -223,7 +223,9 @@ def test_quality_of_service(read: Read, qos: Qos) -> None:
     assert read(changed).command == Adjust("jobs", _FULL, _FULL, "", 5, qos)
 
 
-@pytest.mark.parametrize("value", ["", "Assured", "assured ", "deliver", "2", "assured</value><value>assured"])
+@pytest.mark.parametrize(
+    "value", ["", "Assured", "pulled", "assured ", "deliver", "2", "assured</value><value>assured"]
+)
 def test_bad_quality_of_service(fault: Fault, value: str) -> None:
     """A level that there is none of is refused, and the error says which there are."""
     wrong = fault(_subscribe(_options(_form(("pubsub#queue_requests", "5"), ("stanzaq#qos", value)))))

@@ -1,0 +1,86 @@
+"""How a lease's owner comes for what it holds: a look, and while there is nothing new a wait for something.
+
+What this process hands out wakes who waits here at once; for what others hand out Redis is asked again and again. Not by
+Redis's pub/sub: that would be a connection and a right more for every user, to save one cheap script. Must not know how items
+are handed out.
+"""
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import Final
+from weakref import WeakValueDictionary
+
+from broker.model.leases import Fetch, Fetched
+from broker.model.names import Jid
+from broker.model.problems import Problem
+from broker.model.results import Refused, Result
+from broker.redis_core.internal import Ask, Outcome
+
+LOOK_SECONDS: Final = 0.15
+"""Between two looks of one who waits."""
+
+_RENEW_SECONDS: Final = 1.0
+
+
+class Fetching:
+    """Looks and waits for all who ask in this process; as many wait as the door lets in."""
+
+    def __init__(self, ask: Ask) -> None:
+        """Look by `ask`."""
+        self._ask = ask
+        self._filled: WeakValueDictionary[Jid, asyncio.Event] = WeakValueDictionary()
+        self._closing = False
+
+    def filled(self, jid: Jid) -> None:
+        """Hear that a script run here has handed something to a lease."""
+        event = self._filled.get(jid)
+        if event is not None:
+            event.set()
+
+    def close(self) -> None:
+        """Let nobody wait any more: another process serves who comes again."""
+        self._closing = True
+        for event in list(self._filled.values()):
+            event.set()
+
+    async def fetch(self, command: Fetch) -> Result:
+        """Read what a lease holds, as soon as that is something, or when the time is over."""
+        event = self._filled.setdefault(command.jid, asyncio.Event())
+        ends = time.monotonic() + command.wait_seconds
+        renewed = 0.0
+        while True:
+            # Of two who wait for one lease the other may miss this one's wake, and then looks a little later.
+            event.clear()
+            renews = command.lease_ms is not None and time.monotonic() - renewed > _pause(command.lease_ms)
+            look = replace(command, lease_ms=command.lease_ms if renews else 0)
+            outcome = await self._ask(look)
+            renewed = time.monotonic() if renews else renewed
+            left = ends - time.monotonic()
+            if _tells(outcome) or left <= 0:
+                return outcome  # type: ignore[return-value]  # nothing of the core's own is asked
+            if self._closing:
+                return Refused(Problem.UNAVAILABLE, "this process is going")
+            if not _cut(outcome):
+                await _wait(event, min(LOOK_SECONDS, left))
+
+
+def _tells(outcome: Outcome) -> bool:
+    return not isinstance(outcome, Fetched) or bool(outcome.items)
+
+
+def _cut(outcome: Outcome) -> bool:
+    """Tell whether there is something that was too much for one script, since others asked with it."""
+    return isinstance(outcome, Fetched) and outcome.more
+
+
+def _pause(lease_ms: int) -> float:
+    return min(_RENEW_SECONDS, lease_ms / 3_000)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass

@@ -1,0 +1,32 @@
+"""An endpoint that says nothing, on the server of the RESTful door: what HTTP itself costs here. A program, given its port."""
+
+import asyncio
+import sys
+from http import HTTPStatus
+
+import uvloop
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from frontends.rest.server import HttpServer
+
+
+async def nothing(_request: Request) -> Response:
+    """Answer with nothing."""
+    return Response(b"{}", HTTPStatus.OK)
+
+
+async def serve(port: int) -> None:
+    """Serve until this process is ended."""
+    app = Starlette(routes=[Route("/{path:path}", nothing, methods=["GET", "POST", "DELETE"])])
+    server = HttpServer(
+        app, "127.0.0.1", port, slow_seconds=10, header_bytes=16_384, connections=1_000, drain_seconds=1
+    )
+    server.start()
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(serve(int(sys.argv[1])))

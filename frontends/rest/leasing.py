@@ -1,0 +1,220 @@
+"""What each operation on subscriptions does: to begin one, to come for what it holds, and what becomes of its messages.
+
+Must not know a framework. Holds nothing between two requests.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Final
+
+from broker.model.commands import (
+    Declare,
+    Delete,
+    Describe,
+    Subscribe,
+    Unsubscribe,
+)
+from broker.model.core import Core
+from broker.model.destinations import is_wildcard, meets
+from broker.model.leases import Fetch, Fetched
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.qos import Qos
+from broker.model.results import (
+    Declared,
+    Described,
+    Done,
+    Listing,
+    Refused,
+    Renewed,
+    Result,
+    Retracted,
+    Subscribed,
+    Unlocked,
+    Unsubscribed,
+)
+from broker.model.tree import Kind, Nodes, Scope
+from frontends.rest import events, leases, media, replies, views
+from frontends.rest.asked import Answer, Asked
+from frontends.rest.asking import result
+from frontends.rest.errors import Fault, fault
+from frontends.rest.leases import Grasp, Lease
+
+SILENT_SECONDS: Final = 5.0
+"""So long a stream of events says nothing at most: it is how both ends find that the other is gone."""
+
+_LOOKS: Final = 20
+"""Times that one request looks through names for what a wildcard stands for."""
+
+
+async def create_subscription(core: Core, asked: Asked) -> Answer:
+    """Begin a lease on a queue, on all queues below a collection, or on several destinations (R12, R13)."""
+    wish = leases.wished(asked)
+    name = secrets.token_hex(8)
+    collects = [await _collects(core, asked, each) for each in wish.destinations]
+    node = await _view(core, asked, wish, name) if None in collects or len(collects) > 1 else wish.destinations[0]
+    lease = Lease(asked.sender, node, name, wish.seconds)
+    scope = None if collects == [False] else Scope(Kind.ITEMS, None)
+    command = Subscribe(
+        node, asked.sender, lease.jid, wish.prefetch, Qos.PULLED, scope=scope, lease_ms=wish.seconds * 1000
+    )
+    outcome = await core.ask(command)
+    if isinstance(outcome, Refused):
+        if lease.has_view:
+            await core.ask(Delete(node, asked.sender))
+        raise replies.of(outcome)
+    assert isinstance(outcome, Subscribed)
+    return replies.subscribed(lease, wish.destinations, outcome)
+
+
+async def show_subscription(core: Core, asked: Asked) -> Answer:
+    """Show what a lease holds and begin its time anew, or send what it gets as it comes (R15, RX5)."""
+    lease = leases.of(asked)
+    wait = leases.wait(asked)
+    # Others who may look do not keep it alive.
+    lasts = lease.seconds * 1000 if lease.owner == asked.sender else None
+    fetch = Fetch(lease.node, asked.sender, lease.jid, lasts)
+    if asked.wants == media.EVENTS:
+        found = await _fetched(core, lease, fetch)
+        return Answer(HTTPStatus.OK, media=media.EVENTS, events=_events(core, lease, fetch, found))
+    found = await _fetched(core, lease, replace(fetch, wait_seconds=float(wait)))
+    return replies.lease(views.lease(lease, found), asked.wants)
+
+
+async def delete_subscription(core: Core, asked: Asked) -> Answer:
+    """End a lease, and give back what it holds (R14)."""
+    lease = leases.of(asked)
+    if lease.has_view:
+        return _done(_told(lease, await core.ask(Delete(lease.node, asked.sender))), Done)
+    return _done(
+        _told(lease, await core.ask(Unsubscribe(lease.node, asked.sender, lease.jid, "", release=True))), Unsubscribed
+    )
+
+
+async def show_held_message(core: Core, asked: Asked) -> Answer:
+    """Show a message that a lease holds under this lock."""
+    grasp = leases.grasp(asked)
+    lease = grasp.lease
+    found = await _fetched(core, lease, Fetch(lease.node, asked.sender, lease.jid, lease.seconds * 1000))
+    for item in found.items:
+        if (item.partition.node, item.partition.number, item.token) == (grasp.node, grasp.partition, grasp.token):
+            return replies.message(views.held(lease, item), asked.wants)
+    raise fault(MalformedRequest(Problem.LOCK_LOST, "the subscription does not hold this message under this lock"))
+
+
+async def acknowledge_message(core: Core, asked: Asked) -> Answer:
+    """Acknowledge a message (R16)."""
+    return _done(await core.ask(leases.grasp(asked).acknowledge()), Retracted)
+
+
+async def acknowledge_messages(core: Core, asked: Asked) -> Answer:
+    """Acknowledge several messages, each with a result of its own."""
+    wanted = [leases.grasped(asked, each) for each in leases.addresses(asked)]
+    outcomes = await asyncio.gather(*(_acknowledged(core, each) for each in wanted))
+    return replies.acknowledged(outcomes)
+
+
+async def release_message(core: Core, asked: Asked) -> Answer:
+    """Give a message back."""
+    return _done(await core.ask(leases.grasp(asked).give_back(asked, dead_letter=False)), Unlocked)
+
+
+async def renew_message(core: Core, asked: Asked) -> Answer:
+    """Start the time of a message's lock anew."""
+    return replies.renewed(await result(core, leases.grasp(asked).renew(asked), Renewed))
+
+
+async def bury_message(core: Core, asked: Asked) -> Answer:
+    """Send a message to the dead letters of its queue."""
+    return _done(await core.ask(leases.grasp(asked).give_back(asked, dead_letter=True)), Unlocked)
+
+
+OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
+    operation.__name__: operation
+    for operation in (
+        create_subscription,
+        show_subscription,
+        delete_subscription,
+        show_held_message,
+        acknowledge_message,
+        acknowledge_messages,
+        release_message,
+        renew_message,
+        bury_message,
+    )
+}
+"""By their names in the table of routes."""
+
+
+async def _fetched(core: Core, lease: Lease, fetch: Fetch) -> Fetched:
+    found = _told(lease, await core.ask(fetch))
+    if isinstance(found, Refused):
+        raise replies.of(found)
+    assert isinstance(found, Fetched)
+    return found
+
+
+def _told(lease: Lease, outcome: Result) -> Result:
+    """Say of a lease that is not there that it is over: only what has been one has an id."""
+    gone = {Problem.NOT_SUBSCRIBED, *({Problem.NODE_NOT_FOUND} if lease.has_view else ())}
+    over = isinstance(outcome, Refused) and outcome.problem in gone
+    return Refused(Problem.LEASE_OVER, "the lease is over") if over else outcome
+
+
+async def _collects(core: Core, asked: Asked, destination: str) -> bool | None:
+    """Tell whether a destination is a collection; None for a wildcard, which has to stand for something."""
+    if not is_wildcard(destination):
+        return (
+            await result(core, Describe(destination, asked.sender, as_owner=False), Described)
+        ).record.config.collects
+    after = ""
+    for _ in range(_LOOKS):
+        listing = await result(core, Nodes(asked.sender, after=after), Listing)
+        if any(meets(destination, name) for name in listing.nodes):
+            return None
+        if not listing.more or not listing.nodes:
+            raise fault(
+                MalformedRequest(Problem.NODE_NOT_FOUND, f"destinations: {destination[:200]} stands for nothing")
+            )
+        after = listing.nodes[-1]
+    return None
+
+
+async def _view(core: Core, asked: Asked, wish: leases.Wish, name: str) -> str:
+    """Make a collection of the destinations for this lease alone, so that they have one prefetch."""
+    options = {
+        "pubsub#node_type": ("collection",),
+        "pubsub#access_model": ("whitelist",),
+        "stanzaq#destinations": wish.destinations,
+    }
+    return (await result(core, Declare(f"lease-{name}", asked.sender, options), Declared)).node
+
+
+async def _acknowledged(core: Core, grasp: Grasp | Fault) -> Fault | None:
+    if isinstance(grasp, Fault):
+        return grasp
+    outcome = await core.ask(grasp.acknowledge())
+    return replies.of(outcome) if isinstance(outcome, Refused) else None
+
+
+def _done(outcome: Result, kind: type[Result]) -> Answer:
+    if isinstance(outcome, Refused):
+        raise replies.of(outcome)
+    assert isinstance(outcome, kind), f"{type(outcome).__name__} is no {kind.__name__}"
+    return replies.done()
+
+
+async def _events(core: Core, lease: Lease, fetch: Fetch, found: Result) -> AsyncIterator[bytes]:
+    """Send each message once, and end when the lease does, or this process; whoever reads slowly is not fetched for."""
+    seen = dict(fetch.after)
+    while isinstance(found, Fetched):
+        for item in sorted(found.items, key=lambda item: item.token):
+            seen[item.partition] = item.token
+            yield events.message(views.held(lease, item))
+        if not found.items:
+            yield events.NOTHING
+        found = await core.ask(replace(fetch, wait_seconds=SILENT_SECONDS, after=seen))
+    assert isinstance(found, Refused)
+    yield events.end(replies.of(found))

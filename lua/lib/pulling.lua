@@ -1,0 +1,32 @@
+-- What a caller that can send nothing hands out: items to those who come for them. Fairly: it stops at the first in turn who
+-- has to be sent to, so that a frontend goes on; when it is alone it passes over them, the first `MOST` of them.
+-- NEEDS: ready
+--- @include partition subscriptions credit caller
+local pulling = {MOST = 1000, owed = false}
+
+-- As `credit.candidates`; a queue that is `cut` has somebody behind it who has to be sent to, so that each gets one item.
+function pulling.candidates(count)
+  local first = 0
+  while true do
+    local queue, room = {}, 0
+    local part = credit.candidates(count, first)
+    for _, subscriber in ipairs(part) do
+      if subscriptions.pulls(subscriber) then
+        queue[#queue + 1] = subscriber
+        room = room + subscriber.limit - subscriber.held
+      elseif not caller.alone then
+        pulling.owed, queue.cut = true, true
+        return queue, #queue
+      end
+    end
+    first = first + count
+    if #queue > 0 or #part < count or first >= pulling.MOST then return queue, room end
+  end
+end
+
+-- Whether a frontend is to go on with what this caller could not hand out.
+function pulling.due()
+  if caller.sends or caller.alone then return false end
+  local waits = partition.selects or partition.cursor ~= partition.tail or redis.call('EXISTS', key.ready) == 1
+  return partition.streams or (pulling.owed and waits)
+end

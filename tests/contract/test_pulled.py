@@ -1,0 +1,344 @@
+"""Leases whose items are come for, through whole cores: with a name and without, one queue and many."""
+
+import asyncio
+import secrets
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from broker import codec
+from broker.model.commands import Declare, Describe, Publish, Retract, Stats, Subscribe, Unlock, Unsubscribe
+from broker.model.items import Delivery, Envelope
+from broker.model.leases import Fetch, Fetched, lease_jid
+from broker.model.names import Jid
+from broker.model.problems import Problem
+from broker.model.qos import Qos
+from broker.model.results import (
+    Counted,
+    Declared,
+    Described,
+    Published,
+    Refused,
+    Result,
+    Retracted,
+    Subscribed,
+    Unlocked,
+    Unsubscribed,
+)
+from broker.model.tree import Kind, Scope
+from broker.redis_core.service import RedisCore
+from broker.settings import CommandSettings
+from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+
+ALICE, W1 = Jid("alice@x"), Jid("w1@x/a")
+
+MakeNameless = Callable[[], Awaitable[RedisCore]]
+
+
+@pytest.fixture
+async def make_nameless(store: Store, make_core: MakeCore) -> AsyncIterator[MakeNameless]:
+    """Give a way to start cores that cannot send, as the RESTful door has them."""
+    cores: list[RedisCore] = []
+
+    async def make() -> RedisCore:
+        core = RedisCore(CommandSettings(redis_url=store.url), None)
+        await core.start()
+        cores.append(core)
+        return core
+
+    yield make
+    for core in cores:
+        await core.stop()
+
+
+async def declared(core: RedisCore, node: str, **options: str) -> None:
+    """Create a node of Alice's."""
+    fields = {name.replace("__", "#"): (value,) for name, value in options.items()}
+    assert isinstance(await core.ask(Declare(node, ALICE, fields)), Declared)
+
+
+async def published(core: RedisCore, node: str, count: int) -> None:
+    """Publish items."""
+    envelope = codec.pack(Envelope(b"<x/>"))
+    results = await asyncio.gather(*(core.ask(Publish(node, ALICE, None, envelope, 4)) for _ in range(count)))
+    assert all(isinstance(result, Published) for result in results)
+
+
+async def leased(core: RedisCore, node: str, credit: int, *, seconds: int = 60, scope: Scope | None = None) -> Jid:
+    """Begin a lease of Alice's; gives its JID."""
+    jid = lease_jid(ALICE, secrets.token_hex(8))
+    command = Subscribe(node, ALICE, jid, credit, Qos.PULLED, scope=scope, lease_ms=seconds * 1000)
+    assert isinstance(await core.ask(command), Subscribed)
+    return jid
+
+
+async def fetched(core: RedisCore, node: str, jid: Jid, wait: float = 0) -> Fetched:
+    """Come for what a lease holds."""
+    result = await core.ask(Fetch(node, ALICE, jid, 60_000, wait))
+    assert isinstance(result, Fetched), result
+    return result
+
+
+async def acknowledge(core: RedisCore, jid: Jid, found: Fetched) -> None:
+    """Acknowledge all that was come for."""
+    commands = [
+        Retract(item.partition.node, jid, item.item_id, item.token, partition=item.partition.number)
+        for item in found.items
+    ]
+    assert all(isinstance(result, Retracted) for result in await asyncio.gather(*map(core.ask, commands)))
+
+
+async def all_worked(core: RedisCore, node: str, jid: Jid, count: int, credit: int) -> Counter[str]:
+    """Come and acknowledge until so many are done; gives how many were of each node."""
+    done: Counter[str] = Counter()
+    async with asyncio.timeout(20):
+        while done.total() < count:
+            found = await fetched(core, node, jid, 5)
+            assert len(found.items) <= credit
+            done.update(item.partition.node for item in found.items)
+            await acknowledge(core, jid, found)
+    return done
+
+
+def is_refused(result: Result, problem: Problem) -> bool:
+    """Tell whether a result is this refusal."""
+    return isinstance(result, Refused) and result.problem is problem
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("partitions", ["1", "4"])
+async def test_alone(make_nameless: MakeNameless, node: str, partitions: str) -> None:
+    """R1, R2, R11, R14, R17: without any frontend items are come for, within the credit; of a lease that ends others get all."""
+    one, two = await make_nameless(), await make_nameless()
+    await declared(one, node, stanzaq__partitions=partitions)
+    first = await leased(one, node, 5, seconds=3)
+    began = time.monotonic()
+    waiting = asyncio.create_task(fetched(two, node, first, 10))
+    await asyncio.sleep(0.3)
+    await published(one, node, 20)
+    assert (await waiting).items and time.monotonic() - began < 3
+    # Credit comes to where items are.
+    async with asyncio.timeout(10):
+        while len((held := await fetched(two, node, first)).items) < 5:  # noqa: ASYNC110  (nobody says so)
+            await asyncio.sleep(0.05)
+    second = await leased(two, node, 20)
+    await acknowledge(two, first, held)
+    assert len((await fetched(one, node, first)).items) <= 5
+    # Its owner comes no more: it ends by itself, soon after its time.
+    short = await leased(one, node, 5, seconds=1)
+    assert isinstance(await one.ask(Unsubscribe(node, ALICE, first, "", release=True)), Unsubscribed)
+    assert is_refused(await two.ask(Fetch(node, ALICE, first)), Problem.LEASE_OVER)
+    assert sum((await all_worked(two, node, second, 15, 20)).values()) == 15
+    await asyncio.sleep(1.1)
+    assert is_refused(await two.ask(Fetch(node, ALICE, short)), Problem.LEASE_OVER)
+    counted = await one.ask(Stats(node, ALICE))
+    assert isinstance(counted, Counted) and (counted.waiting, counted.in_flight) == (0, 0)
+
+
+async def test_woken(make_nameless: MakeNameless, node: str) -> None:
+    """RX5: who waits hears at once of what its own process hands out, and soon of what another does."""
+    one, two = await make_nameless(), await make_nameless()
+    await declared(one, node)
+    jid = await leased(one, node, 1)
+    spans = []
+    for publisher in (one, two):
+        waiting = asyncio.create_task(fetched(one, node, jid, 10))
+        await asyncio.sleep(0.2)
+        began = time.monotonic()
+        await published(publisher, node, 1)
+        found = await waiting
+        spans.append(time.monotonic() - began)
+        # The time of the lease begins with the answer.
+        assert found.until_ms - time.time() * 1000 > 58_000
+        await acknowledge(one, jid, found)
+    assert spans[0] < 0.12 and spans[1] < 0.6
+    assert (await fetched(one, node, jid, 0.3)).items == ()
+
+
+async def test_only_what_is_new(make_nameless: MakeNameless, node: str) -> None:
+    """RX5: who has seen what it holds waits for more than that."""
+    core = await make_nameless()
+    await declared(core, node)
+    jid = await leased(core, node, 2)
+    await published(core, node, 1)
+    (item,) = (await fetched(core, node, jid)).items
+    after = {item.partition: item.token}
+    waiting = asyncio.create_task(core.ask(Fetch(node, ALICE, jid, None, 5, after)))
+    await asyncio.sleep(0.2)
+    assert not waiting.done()
+    await published(core, node, 1)
+    result = await waiting
+    assert isinstance(result, Fetched) and [each.token for each in result.items] == [item.token + 1]
+
+
+async def test_mixed(make_core: MakeCore, make_nameless: MakeNameless, node: str) -> None:
+    """Q30, Q35, R1: a worker who is sent its items and a lease share a queue, whoever publishes, and what is given back."""
+    named, door = await make_core()
+    nameless = await make_nameless()
+    await declared(nameless, node)
+    assert isinstance(await named.ask(Subscribe(node, W1, W1, 2)), Subscribed)
+    jid = await leased(nameless, node, 2)
+    await published(nameless, node, 8)
+    await door.until(lambda: len(door.deliveries) == 2)
+    async with asyncio.timeout(5):
+        while len((found := await fetched(nameless, node, jid)).items) < 2:  # noqa: ASYNC110  (nobody says so)
+            await asyncio.sleep(0.05)
+    assert {item.item_id for item in found.items}.isdisjoint(each.item_id for each in door.deliveries)
+    for each in found.items:
+        result = await nameless.ask(Unlock(node, jid, each.item_id, each.token, delay_ms=0))
+        assert isinstance(result, Unlocked)
+    for sent in list(door.deliveries):
+        assert isinstance(await named.ask(Retract(node, W1, sent.item_id, sent.token)), Retracted)
+    await door.until(lambda: len(door.deliveries) >= 4)
+    # Nobody is told of anything in the name of a lease.
+    assert isinstance(await named.ask(Unsubscribe(node, ALICE, jid, "", release=True)), Unsubscribed)
+    short = await leased(nameless, node, 1, seconds=1)
+    await asyncio.sleep(2)
+    assert is_refused(await nameless.ask(Fetch(node, ALICE, short)), Problem.LEASE_OVER)
+    assert door.notices == []
+
+
+async def test_collection(make_nameless: MakeNameless, node: str) -> None:
+    """R12, guarantee 3: a lease of a collection works on all queues below it, those that come later too, with one credit."""
+    one, two = await make_nameless(), await make_nameless()
+    await declared(one, node, pubsub__node_type="collection")
+    for leaf in ("a", "b"):
+        await declared(one, f"{node}/{leaf}", pubsub__collection=node)
+    jid = await leased(one, node, 3, scope=Scope(Kind.ITEMS, None))
+    for leaf in ("a", "b"):
+        await published(one, f"{node}/{leaf}", 10)
+    done = await all_worked(two, node, jid, 20, 3)
+    assert set(done.values()) == {10}
+    await declared(two, f"{node}/c", pubsub__collection=node)
+    await published(two, f"{node}/c", 10)
+    assert await all_worked(one, node, jid, 10, 3) == {f"{node}/c": 10}
+    # It ends everywhere.
+    await published(two, f"{node}/c", 3)
+    assert (await fetched(one, node, jid, 5)).items
+    assert isinstance(await two.ask(Unsubscribe(node, ALICE, jid, "", release=True)), Unsubscribed)
+    counted = await one.ask(Stats(f"{node}/c", ALICE))
+    assert isinstance(counted, Counted) and (counted.waiting, counted.in_flight, counted.subscribers) == (3, 0, 0)
+
+
+async def test_whose(make_nameless: MakeNameless, node: str) -> None:
+    """R18: a lease is its owner's and the node's owners'; one of a queue that asks for approval begins when that is given."""
+    core = await make_nameless()
+    await declared(core, node)
+    bob, eve = Jid("bob@x"), Jid("eve@x")
+    theirs = lease_jid(bob, "0" * 16)
+    assert isinstance(await core.ask(Subscribe(node, bob, theirs, 1, Qos.PULLED, lease_ms=60_000)), Subscribed)
+    assert isinstance(await core.ask(Fetch(node, bob, theirs)), Fetched)
+    assert isinstance(await core.ask(Fetch(node, ALICE, theirs)), Fetched)
+    assert is_refused(await core.ask(Fetch(node, eve, theirs)), Problem.FORBIDDEN)
+    assert is_refused(await core.ask(Unsubscribe(node, eve, theirs, "", release=True)), Problem.JID_MISMATCH)
+    shut = f"{node}/shut"
+    await declared(core, shut, pubsub__access_model="authorize")
+    asked = Subscribe(shut, bob, theirs, 1, Qos.PULLED, lease_ms=60_000)
+    assert is_refused(await core.ask(asked), Problem.APPROVAL_REQUIRED)
+
+
+class Shift:
+    """Workers at doors and leases, all of whom take the same time for an item."""
+
+    def __init__(self, node: str, count: int) -> None:
+        """Begin a shift of so many items."""
+        self.node, self.count = node, count
+        self.done: Counter[Jid] = Counter()
+        self.most: list[int] = []
+
+    @property
+    def over(self) -> bool:
+        """All are done."""
+        return self.done.total() >= self.count
+
+    async def _work(self, core: RedisCore, delivery: Delivery) -> None:
+        await asyncio.sleep(0.05)
+        outcome = await core.ask(Retract(self.node, delivery.subscriber, delivery.item_id, delivery.token))
+        self.done[delivery.subscriber] += isinstance(outcome, Retracted)
+
+    async def sent_to(self, core: RedisCore, door: Door) -> None:
+        """Work on what a door is handed."""
+        taken = 0
+        async with asyncio.TaskGroup() as group:
+            while not self.over:
+                await asyncio.sleep(0.005)
+                found = door.deliveries[taken:]
+                taken += len(found)
+                for delivery in found:
+                    group.create_task(self._work(core, delivery))
+
+    async def come(self, core: RedisCore, jid: Jid) -> None:
+        """Come for what a lease holds and work on it."""
+        while not self.over:
+            result = await core.ask(Fetch(self.node, ALICE, jid, 60_000, 1))
+            assert isinstance(result, Fetched)
+            await asyncio.sleep(0.05)
+            await acknowledge(core, jid, result)
+            self.done[jid] += len(result.items)
+
+    async def watch(self, store: Store) -> None:
+        """Look at who holds how much, again and again."""
+        async with store.client() as client:
+            found: list[bytes] = []
+            while not found:
+                found = [name async for name in client.scan_iter(match=f"*{self.node}@*:held")]
+            while not self.over:
+                holders = Counter(score for _, score in await client.zrange(found[0], 0, -1, withscores=True))
+                self.most.append(max(holders.values(), default=0))
+                await asyncio.sleep(0.002)
+
+
+async def test_a_hundred_share(make_core: MakeCore, make_nameless: MakeNameless, store: Store, node: str) -> None:
+    """R1, R17, guarantee 3: fifty workers and fifty leases share a queue fairly, and at no instant exceed a credit."""
+    sending = [await make_core(), await make_core()]
+    pulling = [await make_nameless(), await make_nameless()]
+    await declared(pulling[0], node)
+    workers = [Jid(f"w{number}@x/a") for number in range(50)]
+    for number, jid in enumerate(workers):
+        assert isinstance(await sending[number % 2][0].ask(Subscribe(node, jid, jid, 2)), Subscribed)
+    leases = [await leased(pulling[number % 2], node, 2) for number in range(50)]
+    shift = Shift(node, 3_000)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        for core, door in sending:
+            group.create_task(shift.sent_to(core, door))
+        for number, jid in enumerate(leases):
+            group.create_task(shift.come(pulling[number % 2], jid))
+        group.create_task(shift.watch(store))
+        for _ in range(150):
+            await published(pulling[0], node, 20)
+    assert shift.done.total() == 3_000 and set(shift.done) == {*workers, *leases}
+    assert len(shift.most) > 100 and max(shift.most) == 2
+    assert min(shift.done.values()) > 15 and max(shift.done.values()) < 60, shift.done
+
+
+async def test_destinations(make_nameless: MakeNameless, node: str) -> None:
+    """R12, guarantee 3: one credit over queues by their names, also those that come later; the collection ends with its lease."""
+    one, two = await make_nameless(), await make_nameless()
+    for leaf in ("a/x", "b/x", "b/y", "c"):
+        await declared(one, f"{node}/{leaf}")
+    name = secrets.token_hex(8)
+    jid, view = lease_jid(ALICE, name), f"lease-{name}"
+    wanted = (f"{node}/*/x", f"{node}/c")
+    fields = {"pubsub#node_type": ("collection",), "stanzaq#destinations": wanted}
+    assert isinstance(await one.ask(Declare(view, ALICE, fields)), Declared)
+    scope = Scope(Kind.ITEMS, None)
+    asked = Subscribe(view, ALICE, jid, 2, Qos.PULLED, scope=scope, lease_ms=60_000)
+    assert isinstance(await one.ask(asked), Subscribed)
+    for leaf in ("a/x", "b/x", "b/y", "c"):
+        await published(one, f"{node}/{leaf}", 5)
+    done = await all_worked(two, view, jid, 15, 2)
+    assert done == {f"{node}/{leaf}": 5 for leaf in ("a/x", "b/x", "c")}
+    await declared(one, f"{node}/d/x", stanzaq__partitions="2")
+    await published(one, f"{node}/d/x", 5)
+    assert await all_worked(two, view, jid, 5, 2) == {f"{node}/d/x": 5}
+    await published(one, f"{node}/c", 3)
+    assert len((await fetched(two, view, jid, 5)).items) <= 2
+    # Its owner has it for a second more, and then comes no more.
+    assert isinstance(await two.ask(Fetch(view, ALICE, jid, 1_000)), Fetched)
+    async with asyncio.timeout(8):
+        while isinstance(await one.ask(Describe(view, ALICE, as_owner=True)), Described):  # noqa: ASYNC110  (nobody says so)
+            await asyncio.sleep(0.05)
+    counted = await one.ask(Stats(f"{node}/c", ALICE))
+    assert isinstance(counted, Counted) and (counted.waiting, counted.in_flight, counted.subscribers) == (3, 0, 0)

@@ -1,0 +1,370 @@
+"""Subscriptions as leases (R11 to R18, RX4 to RX8): who holds one comes for messages, or has them as events."""
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import feedparser  # type: ignore[import-untyped]  # feedparser ships no types
+import httpx
+import pytest
+
+from broker.model.commands import Declare
+from broker.model.names import Jid
+from broker.model.results import Declared
+from broker.redis_core.service import RedisCore
+from broker.settings import CommandSettings
+from frontends.servers.redis import RedisServer
+from tests.doors.rest.served import ALICE, RestFrontend, client, problem
+
+JSON = {"Accept": "application/json"}
+EVENTS = {"Accept": "text/event-stream"}
+
+
+def name_of(queue: str) -> str:
+    """Give the name of a queue by its path."""
+    return queue.removeprefix("/queues/")
+
+
+def subscribed(who: httpx.Client, queue: str, **fields: int) -> str:
+    """Begin a subscription; gives its path."""
+    made = who.post("/subscriptions", json={"destinations": name_of(queue), **fields})
+    assert made.status_code == 201, made.text
+    return made.headers["Location"]
+
+
+def sent(who: httpx.Client, queue: str, *texts: str) -> None:
+    """Send messages."""
+    for text in texts:
+        assert who.post(queue, content=text, headers={"Content-Type": "text/plain"}).status_code == 201
+
+
+def held(who: httpx.Client, subscription: str, wait: int = 5) -> list[dict[str, Any]]:
+    """Come for messages."""
+    found = who.get(f"{subscription}?wait={wait}", headers=JSON, timeout=wait + 15)
+    assert found.status_code == 200, found.text
+    messages: list[dict[str, Any]] = found.json()["messages"]
+    return messages
+
+
+@pytest.fixture
+def subscription(alice: httpx.Client, queue: str) -> str:
+    """Give the path of a subscription for three messages."""
+    return subscribed(alice, queue, prefetch=3)
+
+
+def test_worked(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
+    """R1, R13, R15, R16, R17: each message goes to one subscription, within its prefetch; an acknowledgement makes room."""
+    made = alice.post("/subscriptions", data={"destinations": name_of(queue), "prefetch": "3", "lease": "30"})
+    assert made.status_code == 201
+    said = made.json()
+    assert said["href"] == made.headers["Location"] and (said["prefetch"], said["destinations"]) == (
+        3,
+        [name_of(queue)],
+    )
+    mine, theirs = said["href"], subscribed(bob, queue, prefetch=3)
+    sent(alice, queue, *"abcdefgh")
+    first, second = held(alice, mine), held(bob, theirs)
+    assert [len(first), len(second)] == [3, 3]
+    assert sorted(each["text"] for each in first + second) == list("abcdef")
+    assert {each["attempt"] for each in first} == {1} and {each["publisher"] for each in second} == {ALICE}
+    assert alice.get(first[0]["href"], headers=JSON).json() == first[0]
+    assert alice.delete(first[0]["href"]).status_code == 200
+    # Whoever has lost the answer asks again.
+    assert alice.delete(first[0]["href"]).status_code == 200
+    assert [each["text"] for each in held(alice, mine)][-1] == "g"
+    assert problem(alice.get(first[0]["href"])) == (409, "lock-lost")
+    for each in second:
+        assert bob.delete(each["href"]).status_code == 200
+    assert [each["text"] for each in held(bob, theirs)] == ["h"]
+    assert alice.get(queue, headers=JSON).json()["counts"]["in_flight"] == 4
+
+
+def test_given_back(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
+    """RX8, Q30, Q32: what is released goes to another, at once or later; what is buried to the dead letters, with the reason."""
+    mine = subscribed(alice, queue, prefetch=1)
+    theirs = subscribed(bob, queue, prefetch=1)
+    sent(alice, queue, "a")
+    owner, path = (alice, mine) if held(alice, mine, 0) else (bob, theirs)
+    other, target = (bob, theirs) if owner is alice else (alice, mine)
+    (message,) = held(owner, path)
+    assert owner.post(message["release"], json={"reason": "busy"}).status_code == 200
+    (again,) = held(other, target)
+    assert (again["id"], again["attempt"]) == (message["id"], 2)
+    longer = other.post(again["renew"], json={"seconds": 3_600})
+    assert longer.status_code == 200 and longer.json()["expires"] > again["expires"]
+    renewed = other.post(again["renew"])
+    assert renewed.json()["expires"] < longer.json()["expires"]
+    assert renewed.status_code == 200 and renewed.json()["expires"] >= again["expires"]
+    assert other.post(again["release"], data={"delay": "1"}).status_code == 200
+    assert held(alice, mine, 0) == held(bob, theirs, 0) == []
+    deadline = time.monotonic() + 5
+    while not (found := held(alice, mine, 0) + held(bob, theirs, 0)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    (third,) = found
+    now = alice if third["href"].startswith(mine) else bob
+    assert now.post(third["dead_letter"], json={"reason": "wrong"}).status_code == 200
+    deadline = time.monotonic() + 5
+    while not (dead := alice.get(f"{queue}/dead", headers=JSON).json().get("messages")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert dead[0]["headers"]["stanzaq-dead-reason"] == "wrong"
+
+
+def test_together(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: str) -> None:
+    """R16: several messages are acknowledged at once, each with a result of its own."""
+    sent(alice, queue, *"abc")
+    wanted = [message["href"] for message in held(alice, subscription)]
+    path = f"{subscription}/acknowledgements"
+    strange = [
+        wanted[0][:-1],
+        f"{subscription}/messages/x",
+        "/queues",
+        wanted[1] + "&lock=1",
+        "",
+    ]
+    done = alice.post(path, json=[*wanted, *strange])
+    assert done.status_code == 200
+    assert [each["status"] for each in done.json()["results"]] == [200, 200, 200, 404, 400, 400, 400, 400]
+    assert alice.get(queue, headers=JSON).json()["counts"]["in_flight"] == 0
+    assert {each["status"] for each in bob.post(path, json=wanted).json()["results"]} == {403}
+    strange_bodies: list[Any] = [[], {}, [1], ["x"] * 201]
+    for wrong in strange_bodies:
+        assert problem(alice.post(path, json=wrong)) == (400, "bad-request")
+    assert problem(alice.post(path, content="[]", headers={"Content-Type": "text/plain"}))[0] == 415
+
+
+def test_stale(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: str) -> None:
+    """RX6, §1.7: a lock that is over, another's message, a message that never was: nobody else's work is touched."""
+    sent(alice, queue, "a")
+    (message,) = held(alice, subscription)
+    path, _, query = message["href"].partition("?")
+    assert problem(bob.delete(message["href"])) == (403, "forbidden")
+    assert problem(alice.delete(path)) == (400, "bad-request")
+    assert problem(alice.delete(f"{path}?lock=x")) == (400, "bad-request")
+    assert problem(alice.delete(f"{path}?{query}&queue=nowhere")) == (404, "node-not-found")
+    assert problem(alice.delete(f"{subscription}/messages/never?{query}")) == (404, "item-not-found")
+    assert problem(alice.delete(f"{path}?lock=9-1")) == (404, "partition-not-found")
+    assert alice.post(message["release"]).status_code == 200
+    (again,) = held(alice, subscription)
+    for refused in (alice.delete(message["href"]), alice.post(message["renew"]), alice.post(message["dead_letter"])):
+        assert problem(refused) == (409, "lock-lost")
+    # The same request again.
+    assert alice.post(message["release"]).status_code == 200
+    assert [each["href"] for each in held(alice, subscription)] == [again["href"]]
+
+
+def test_ended(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
+    """R2, R14, RX8: who deletes a subscription, or lets it lapse, gives back what it held; then it is gone."""
+    first = subscribed(alice, queue, prefetch=1)
+    sent(alice, queue, "a")
+    assert held(alice, first)
+    second = subscribed(bob, queue, prefetch=1, lease=2)
+    assert problem(bob.delete(first)) == (403, "jid-mismatch")
+    assert alice.delete(first).status_code == 200
+    assert [each["text"] for each in held(bob, second)] == ["a"]
+    for refused in (alice.get(first), alice.delete(first)):
+        assert problem(refused) == (410, "lease-over")
+    began = time.monotonic()
+    third = subscribed(alice, queue, prefetch=1)
+    assert [each["text"] for each in held(alice, third, 10)] == ["a"]
+    assert 1 < time.monotonic() - began < 5
+    assert problem(bob.get(second)) == (410, "lease-over")
+
+
+def test_kept_alive(alice: httpx.Client, queue: str) -> None:
+    """RX5: who comes, or waits, or listens, keeps the lease; the message stays where it is."""
+    path = subscribed(alice, queue, prefetch=1, lease=2)
+    assert held(alice, path, 3) == []
+    sent(alice, queue, "a")
+    (message,) = held(alice, path)
+    for _ in range(3):
+        time.sleep(1)
+        assert held(alice, path) == [message]
+
+
+def test_whose(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
+    """R18: what a subscription holds its owner sees, and the queue's owners, who do not keep it alive; nobody else."""
+    theirs = subscribed(bob, queue, lease=3)
+    before = bob.get(theirs, headers=JSON).json()["expires"]
+    assert alice.get(theirs, headers=JSON).json()["expires"] == before
+    mine = subscribed(alice, queue)
+    assert problem(bob.get(mine)) == (403, "forbidden")
+    sent(alice, queue, "a")
+    message = (held(alice, mine, 0) + held(bob, theirs, 0))[0]
+    if message["href"].startswith(theirs):
+        assert problem(alice.delete(message["href"])) == (403, "forbidden")
+
+
+def test_atom(alice: httpx.Client, queue: str, subscription: str) -> None:
+    """R15: a feed with an entry for each message, each with the address that acknowledges it."""
+    sent(alice, queue, "<a & b>")
+    held(alice, subscription)
+    read = feedparser.parse(alice.get(subscription).content)
+    assert not read.bozo and read.feed.title == name_of(queue)
+    (entry,) = read.entries
+    assert entry.content[0].value == "<a & b>"
+    (edit,) = [link.href for link in entry.links if link.rel == "edit"]
+    assert alice.get(edit).headers["Content-Type"] == "application/atom+xml;type=entry"
+    assert alice.delete(edit).status_code == 200
+
+
+def events(answer: httpx.Response) -> Iterator[tuple[str, Any]]:
+    """Read a stream of events; a comment is `None` of no kind."""
+    kind = ""
+    for line in answer.iter_lines():
+        if line.startswith("event: "):
+            kind = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield kind, json.loads(line.removeprefix("data: "))
+        elif line.startswith(":"):
+            yield "", None
+
+
+def test_events(alice: httpx.Client, queue: str) -> None:
+    """R15, RX5: messages come as events, those that are held first, each once; it lasts as long as somebody listens."""
+    path = subscribed(alice, queue, prefetch=2, lease=2)
+    sent(alice, queue, "a", "b", "c")
+    with alice.stream("GET", path, headers=EVENTS, timeout=20) as answer:
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        stream = events(answer)
+        first, second = next(stream)[1], next(stream)[1]
+        assert [first["text"], second["text"]] == ["a", "b"]
+        assert alice.delete(first["href"]).status_code == 200
+        assert next(stream)[1]["text"] == "c"
+        # Nothing comes; longer than the lease is.
+        assert next(stream) == ("", None)
+        assert alice.delete(path).status_code == 200
+        kind, why = next(stream)
+        assert (kind, why["status"]) == ("end", 410)
+        assert list(stream) == []
+
+
+def test_a_hundred_share(alice: httpx.Client, frontend: RestFrontend, queue: str) -> None:
+    """R1, R17: what many come for is spread over all of them, one after the other."""
+    paths = [subscribed(alice, queue, prefetch=2) for _ in range(20)]
+    with ThreadPoolExecutor(20) as pool, client(frontend) as listener:
+        waiting = [pool.submit(held, listener, path, 10) for path in paths]
+        time.sleep(0.5)
+        body = [{"text": str(number)} for number in range(30)]
+        assert alice.post(queue.replace("/queues/", "/batches/"), json=body).status_code == 200
+        assert all(1 <= len(each.result()) <= 2 for each in waiting)
+    found = [held(alice, path, 0) for path in paths]
+    assert sorted(map(len, found)) == [1] * 10 + [2] * 10
+    assert len({each["id"] for messages in found for each in messages}) == 30
+
+
+async def collected(url: str, top: str, *leaves: str) -> None:
+    """Make a collection of Alice's, and leaves in it."""
+    core = RedisCore(CommandSettings(redis_url=url), None)
+    kind = {"pubsub#node_type": ("collection",)}
+    assert isinstance(await core.ask(Declare(top, Jid(ALICE), kind)), Declared)
+    for leaf in leaves:
+        assert isinstance(await core.ask(Declare(leaf, Jid(ALICE), {"pubsub#collection": (top,)})), Declared)
+    await core.stop()
+
+
+def test_collection(alice: httpx.Client, redis: RedisServer) -> None:
+    """R12: a subscription to a collection has the messages of all queues below it, in one prefetch, each with its queue."""
+    top = f"top-{secrets.token_hex(4)}"
+    asyncio.run(collected(redis.url, top, f"{top}/a", f"{top}/b/c"))
+    path = subscribed(alice, top, prefetch=2)
+    for leaf in ("a", "b/c"):
+        sent(alice, f"/queues/{top}/{leaf}", "x", "y")
+    done: list[str] = []
+    while len(done) < 4:
+        messages = held(alice, path)
+        assert 0 < len(messages) <= 2
+        for message in messages:
+            assert alice.delete(message["href"]).status_code == 200
+            done.append(message["queue"])
+    assert sorted(done) == [f"{top}/a"] * 2 + [f"{top}/b/c"] * 2
+
+
+def test_destinations(alice: httpx.Client, bob: httpx.Client) -> None:
+    """R12, RX4: several queues and wildcards have one prefetch; a wildcard that stands for nothing is refused."""
+    top = f"top-{secrets.token_hex(4)}"
+    for leaf in ("a", "b.c", "d/e"):
+        assert alice.put(f"/queues/{top}/{leaf}").status_code == 201
+        sent(alice, f"/queues/{top}/{leaf}", "x", "y")
+    wanted = [f"{top}/*", f"{top}/d/e"]
+    made = alice.post("/subscriptions", json={"destinations": wanted, "prefetch": 2})
+    assert made.status_code == 201 and made.json()["destinations"] == wanted
+    path = made.headers["Location"]
+    done: list[str] = []
+    while len(done) < 6:
+        messages = held(alice, path)
+        assert 0 < len(messages) <= 2
+        for message in messages:
+            assert alice.post(message["renew"]).status_code == 200
+            assert alice.delete(message["href"]).status_code == 200
+            done.append(message["queue"])
+    assert sorted(done) == sorted([f"{top}/a", f"{top}/b.c", f"{top}/d/e"] * 2)
+    assert problem(bob.get(path)) == (403, "forbidden")
+    assert problem(bob.delete(path)) == (403, "forbidden")
+    assert alice.delete(path).status_code == 200
+    for refused in (alice.get(path), alice.delete(path)):
+        assert problem(refused) == (410, "lease-over")
+    for nothing in (f"{top}/*/*/*", f"{top}/d/f"):
+        refused = alice.post("/subscriptions", json={"destinations": [f"{top}/a", nothing]})
+        assert problem(refused) == (404, "node-not-found")
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "found"),
+    [
+        ("[]", {"Content-Type": "application/json"}, (400, "bad-request")),
+        ('{"destinations": "q", "more": 1}', {"Content-Type": "application/json"}, (400, "bad-request")),
+        ('{"destinations": [1]}', {"Content-Type": "application/json"}, (400, "bad-request")),
+        ('{"destinations": []}', {"Content-Type": "application/json"}, (400, "bad-request")),
+        ('{"destinations": "q", "prefetch": 0}', {"Content-Type": "application/json"}, (400, "bad-request")),
+        ('{"destinations": "q", "prefetch": true}', {"Content-Type": "application/json"}, (400, "bad-request")),
+        ('{"destinations": "q", "lease": 1}', {"Content-Type": "application/json"}, (400, "bad-request")),
+        ('{"destinations": "\\u0000"}', {"Content-Type": "application/json"}, (400, "node-name-invalid")),
+        ('{"destinations": "never made"}', {"Content-Type": "application/json"}, (404, "node-not-found")),
+        ("destinations=%FF", {"Content-Type": "application/x-www-form-urlencoded"}, (400, "bad-request")),
+        ("destinations=q&lease=9&lease=9", {"Content-Type": "application/x-www-form-urlencoded"}, (400, "bad-request")),
+        ("q", {"Content-Type": "text/plain"}, (415, "media-type-unknown")),
+    ],
+)
+def test_refused(alice: httpx.Client, body: str, headers: dict[str, str], found: tuple[int, str]) -> None:
+    """R13: what is no subscription is refused, by the place where it is wrong."""
+    assert problem(alice.post("/subscriptions", content=body, headers=headers)) == found
+
+
+def test_refused_elsewhere(alice: httpx.Client, queue: str, subscription: str) -> None:
+    """RX6, RX8: made-up subscriptions, forms that there are not, and waits beyond what is possible."""
+    for path in ("/subscriptions/x", "/subscriptions/eA", "/subscriptions/%C3%A9", f"{subscription}x"):
+        assert problem(alice.get(path)) == (404, "not-subscribed")
+    assert problem(alice.get(subscription, headers={"Accept": "text/html"}))[0] == 406
+    assert problem(alice.get(f"{subscription}?wait=61")) == (400, "bad-request")
+    sent(alice, queue, "a")
+    (message,) = held(alice, subscription)
+    assert problem(alice.post(message["release"], json={"delay": -1})) == (400, "bad-request")
+    assert problem(alice.post(message["renew"], json={"seconds": 0})) == (400, "bad-request")
+    assert problem(alice.post(message["release"], json={"reason": "a\nb"})) == (400, "bad-request")
+    assert problem(alice.post(message["dead_letter"], json={"delay": 1})) == (400, "bad-request")
+    assert problem(alice.post(message["release"], content="x", headers={"Content-Type": "text/plain"}))[0] == 415
+    log = alice.post("/queues", json={"options": {"pubsub#queueing": False}}).headers["Location"]
+    assert alice.post("/subscriptions", json={"destinations": name_of(log)}).status_code >= 400
+
+
+def test_killed(redis: RedisServer, queue: str) -> None:
+    """R2: whatever process held the connection, another serves the subscription, and what it holds; one that goes says so."""
+    with RestFrontend(redis.url) as one, RestFrontend(redis.url) as two, client(one) as here, client(two) as there:
+        path = subscribed(here, queue, prefetch=2)
+        sent(here, queue, "a", "b")
+        found = held(here, path)
+        one.kill()
+        assert held(there, path) == found
+        for message in found:
+            assert there.delete(message["href"]).status_code == 200
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(there.get, f"{path}?wait=30", timeout=40)
+            time.sleep(0.5)
+            two.stop()
+            assert problem(waiting.result(timeout=10)) == (503, "unavailable")
