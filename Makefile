@@ -65,7 +65,7 @@ lint: .venv/.dev
 	@touch $@ .venv/.embedded
 
 .venv/.dev: pyproject.toml
-	@$(SETUP) venv embedded,rest,spark,dev
+	@$(SETUP) venv amqp,embedded,rest,spark,dev
 	@touch $@ .venv/.embedded .venv/.spark
 
 .venv/.tools: deploy/local/setup.sh | .venv/.dev

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from broker.model.options import MAX_PARTITIONS
-from broker.settings import load, load_command, load_redis, load_rest
+from broker.settings import load, load_amqp, load_command, load_redis, load_rest
 from frontends.admin import item, node
 from frontends.servers.process import ServerError
 from frontends.terminal import Config, Json, refuse, settings
@@ -50,7 +50,7 @@ def serve_xmpp(
         return
     from frontends import compose  # noqa: PLC0415
 
-    _run(lambda: compose.serve_xmpp(given))
+    _run(lambda: compose.serve_xmpp(given), "XMPP")
 
 
 @serve.command("rest")
@@ -71,7 +71,28 @@ def serve_rest(
         return
     from frontends import compose  # noqa: PLC0415
 
-    _run(lambda: compose.serve_rest(given))
+    _run(lambda: compose.serve_rest(given), "HTTP")
+
+
+@serve.command("amqp")
+def serve_amqp(
+    config: Config = None,
+    *,
+    check: Annotated[bool, typer.Option("--check", help="Check the settings and exit.")] = False,
+) -> None:
+    """Serve logs over AMQP 1.0 (Event Stream Extensions); run as many of them as you like behind one address.
+
+    Example: STANZAQ_AMQP_BIND=127.0.0.1:5672 STANZAQ_AMQP_PASSWORDS_FILE=passwords stanzaq serve amqp
+    """
+    given = settings(config, load_amqp)
+    if find_spec("proton") is None:
+        refuse("The AMQP door cannot be served", "proton is missing: pip install 'stanzaq[amqp]'")
+    if check:
+        Console().print("the settings are in order")
+        return
+    from frontends import compose  # noqa: PLC0415
+
+    _run(lambda: compose.serve_amqp(given), "AMQP")
 
 
 @app.command()
@@ -258,7 +279,7 @@ def version() -> None:
     Console().print(installed_version("stanzaq"), highlight=False)
 
 
-def _run(serve: Callable[[], None]) -> None:
+def _run(serve: Callable[[], None], what: str) -> None:
     """Run a door, and say why it cannot be."""
     from frontends.compose import Occupied, Unfit  # noqa: PLC0415
 
@@ -267,7 +288,7 @@ def _run(serve: Callable[[], None]) -> None:
     except ServerError as fault:
         refuse("The embedded Redis cannot be had", str(fault))
     except Occupied as fault:
-        refuse("HTTP cannot be served", str(fault))
+        refuse(f"{what} cannot be served", str(fault))
     except Unfit as fault:
         remedy = "To serve all the same, set STANZAQ_ALLOW_EVICTION=true: items may then disappear unseen."
         refuse("This Redis may lose items", *map(str, fault.args), remedy)

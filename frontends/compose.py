@@ -71,6 +71,11 @@ def serve_rest(settings: CommandSettings) -> None:
     _run(settings, _serve_rest)
 
 
+def serve_amqp(settings: CommandSettings) -> None:
+    """Run the AMQP door until SIGTERM or SIGINT; raises Unfit and Occupied."""
+    _run(settings, _serve_amqp)
+
+
 def _embedded(directory: str) -> RedisServer:
     """Choose the Redis of `embedded://`: in a named directory it keeps what it holds, else it forgets."""
     return RedisServer(Path(directory), options={"appendonly": "yes"}) if directory else RedisServer()
@@ -126,7 +131,7 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog) -> None:
     # Not everybody has the extra `rest`.
     from frontends.rest.door import Door  # noqa: PLC0415
     from frontends.rest.identity import Identity  # noqa: PLC0415
-    from frontends.rest.passwords import Passwords  # noqa: PLC0415
+    from frontends.passwords import Passwords  # noqa: PLC0415
     from frontends.rest.server import HttpServer  # noqa: PLC0415
     from frontends.rest.tokens import Tokens  # noqa: PLC0415
 
@@ -171,6 +176,41 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog) -> None:
         await core.drain(seconds)
 
     frontend = _Frontend(core, reasons, tending.begin, open_door, drain, f"{settings.http_bind.host}:{server.port}")
+    await _keep(frontend, settings, watchdog)
+
+
+async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog) -> None:
+    # Not everybody has the extra `amqp`.
+    from frontends.amqp.identity import Identity  # noqa: PLC0415
+    from frontends.amqp.server import AmqpServer, tls  # noqa: PLC0415
+    from frontends.passwords import Passwords  # noqa: PLC0415
+
+    bind = settings.amqp_bind
+    try:
+        server = AmqpServer(
+            Identity(Passwords(settings.amqp_passwords.get_secret_value()), settings.amqp_anonymous),
+            *bind,
+            context=tls(settings.amqp_certificate, settings.amqp_key, settings.amqp_client_ca),
+            connections=settings.amqp_connections,
+        )
+    except OSError as fault:
+        msg = f"{bind.host}:{bind.port}: {fault}"
+        raise Occupied(msg) from fault
+    # Links read the log by themselves: nothing is handed to this core.
+    core = RedisCore(settings, None)
+    tending = Tending(core.tend)
+
+    def reasons() -> list[str]:
+        return [*tending.failures, *([] if server.serving else ["no connections are taken"])]
+
+    async def drain(seconds: float) -> None:
+        await server.drain(seconds)
+        tending.stop()
+        await core.drain(seconds)
+
+    frontend = _Frontend(
+        core, reasons, tending.begin, partial(server.start, core), drain, f"{bind.host}:{server.port}"
+    )
     await _keep(frontend, settings, watchdog)
 
 
