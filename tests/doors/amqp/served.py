@@ -1,5 +1,6 @@
 """An AMQP frontend as a child process, and proton's own blocking client. Knows how they start; must not know what a test asks."""
 
+import itertools
 import os
 import socket
 import sys
@@ -22,6 +23,7 @@ ALICE, BOB = "alice@example.org", "bob@example.org"
 PASSWORD = "secret"
 HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
 PATIENCE_SECONDS = 20.0
+_NAMES = itertools.count()
 
 
 class AmqpFrontend(Server):
@@ -143,6 +145,18 @@ def text(message: Message) -> str:
 def marks(message: Message) -> dict[str, Any]:
     """Give delivery annotations without their prefix."""
     return {str(name).removeprefix("event-streams-"): value for name, value in (message.instructions or {}).items()}
+
+
+def producer(connection: BlockingConnection, address: str, options: Any = None) -> BlockingSender:
+    """Attach a sender under a name of its own."""
+    return connection.create_sender(address, name=f"out{next(_NAMES)}", options=options)
+
+
+def consumer(
+    connection: BlockingConnection, address: str, options: Any = None, credit: int = 10, name: str = ""
+) -> BlockingReceiver:
+    """Attach a receiver, under a name of its own unless one is given."""
+    return connection.create_receiver(address, credit=credit, name=name or f"in{next(_NAMES)}", options=options)
 
 
 def send(sender: BlockingSender, *texts: str, key: str = "", partition: str | None = None) -> None:
