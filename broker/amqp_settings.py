@@ -18,7 +18,8 @@ class AmqpSettings(BaseSettings):
         default=Address("127.0.0.1", 5672), description="where to serve AMQP, e.g. 127.0.0.1:5672"
     )
     amqp_passwords: Annotated[SecretStr, AfterValidator(password_lines)] = Field(
-        default=SecretStr(""), description="lines of JID:HASH for SASL PLAIN, as HTTP_PASSWORDS has them; not set: no PLAIN"
+        default=SecretStr(""),
+        description="lines of JID:HASH for SASL PLAIN, as HTTP_PASSWORDS has them; not set: no PLAIN",
     )
     amqp_anonymous: Annotated[Jid | None, BeforeValidator(bare_jid)] = Field(
         default=None, description="a bare JID for connections of SASL ANONYMOUS, or of none; not set: they are refused"

@@ -129,9 +129,9 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog) -> None:
 
 async def _serve_rest(settings: CommandSettings, watchdog: Watchdog) -> None:
     # Not everybody has the extra `rest`.
+    from frontends.passwords import Passwords  # noqa: PLC0415
     from frontends.rest.door import Door  # noqa: PLC0415
     from frontends.rest.identity import Identity  # noqa: PLC0415
-    from frontends.passwords import Passwords  # noqa: PLC0415
     from frontends.rest.server import HttpServer  # noqa: PLC0415
     from frontends.rest.tokens import Tokens  # noqa: PLC0415
 
@@ -208,9 +208,7 @@ async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog) -> None:
         tending.stop()
         await core.drain(seconds)
 
-    frontend = _Frontend(
-        core, reasons, tending.begin, partial(server.start, core), drain, f"{bind.host}:{server.port}"
-    )
+    frontend = _Frontend(core, reasons, tending.begin, partial(server.start, core), drain, f"{bind.host}:{server.port}")
     await _keep(frontend, settings, watchdog)
 
 

@@ -15,7 +15,7 @@ from broker.model.reading import Read
 from broker.model.results import Described, Refused, Replay
 from frontends.amqp import filters, links
 from frontends.amqp.engine import Bond, Incoming, Outgoing, symbol
-from frontends.amqp.errors import INTERNAL, NOT_IMPLEMENTED, Fault, fault
+from frontends.amqp.errors import NOT_IMPLEMENTED, Fault, fault
 from frontends.amqp.feeds import Feed
 from frontends.amqp.queries import QUESTION_BYTES, Answers, Questions
 from frontends.amqp.sending import MESSAGE_BYTES, Intake
@@ -97,20 +97,17 @@ class Attaching:
 
     async def _outgoing(self, link: Outgoing) -> Part | None:
         where, wish = links.address(link.address), links.wish(link.properties)
-        begin = filters.start(link.filters)
-        record = await self._described(where.node)
-        if not link.alive:
-            return None
         if where.info:
-            link.accept({})
-            return self._told(link, link.address, link.reply_address)
-        _readable(record, copies=link.copies)
+            return await self._informing(link, where.node)
+        begin, copies, name = filters.start(link.filters), link.copies, link.name
+        record = await self._described(where.node)
+        _readable(record, copies=copies)
         if wish.group or wish.epoch is not None:
             raise Fault(NOT_IMPLEMENTED, "links of consumer groups are not taken yet")
         number = wish.partition
         if number is None:
             # E10: the node chooses; the same one for a link of the same name.
-            number = crc32(link.name.encode()) % record.config.partitions
+            number = crc32(name.encode()) % record.config.partitions
         found = await self._asked(Read(where.node, self.sender, number, begin, 0), Replay)
         if not link.alive:
             return None
@@ -128,6 +125,14 @@ class Attaching:
             partition=number,
             after=found.after,
         )
+
+    async def _informing(self, link: Outgoing, node: str) -> Part | None:
+        """Let a peer receive answers at the node's own address, or at one of its choice."""
+        await self._described(node)
+        if not link.alive:
+            return None
+        link.accept({})
+        return self._told(link, link.address, link.reply_address)
 
     async def _described(self, node: str) -> NodeRecord:
         described = await self._asked(Describe(node, self.sender, as_owner=False), Described)

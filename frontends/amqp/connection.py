@@ -5,11 +5,10 @@ does not read (else its links deliver no more), links, sessions, and the time un
 """
 
 import asyncio
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import structlog
 
-from broker.model.names import Jid
 from broker.model.problems import MalformedRequest
 from frontends.amqp import sasl
 from frontends.amqp.attaching import Attaching, Part
@@ -21,6 +20,9 @@ from frontends.amqp.queries import Questions
 from frontends.amqp.sending import Intake
 from frontends.amqp.shared import Shared
 from frontends.amqp.wire import Malformed
+
+if TYPE_CHECKING:
+    from broker.model.names import Jid
 
 _LINKS_MOST: Final = 256
 _HELD_BYTES: Final = 4_194_304
@@ -178,8 +180,8 @@ class Connection(asyncio.Protocol):
         for what, link in self._engine.events():
             try:
                 self._met(what, link)
-            except Exception:
-                _log.exception("an AMQP event failed", event_type=what.name)
+            except Exception:  # noqa: BLE001  (logged, and told to the peer)
+                _log.exception("an AMQP event failed", kind=what.name)
                 self._engine.close(Fault(INTERNAL))
 
     def _met(self, what: Happening, link: Bond | None) -> None:
@@ -220,7 +222,7 @@ class Connection(asyncio.Protocol):
             refusal = wrong
         except MalformedRequest as wrong:
             refusal = fault(wrong)
-        except Exception:
+        except Exception:  # noqa: BLE001  (likewise)
             _log.exception("a link could not be attached")
             refusal = Fault(INTERNAL)
         if refusal is not None and link.alive:

@@ -1,4 +1,4 @@
-"""proton without its I/O: bytes in, events and bytes out, and what can be done with a link. Must not know asyncio, nodes or the core.
+"""proton without its I/O: bytes in, events and bytes out, and what can be done with a link. Must not know asyncio or the core.
 
 What happens for every message goes through proton's C functions themselves: its Python objects for deliveries cost three times
 as much. A delivery that waits for its outcome is held by a reference; nothing is done with it once its link is gone.
@@ -9,7 +9,19 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from cproton_ffi import ffi, lib
-from proton import Collector, Condition, Connection, Data, Described, Endpoint, Event, Link, Session, Terminus, Transport
+from proton import (
+    Collector,
+    Condition,
+    Connection,
+    Data,
+    Described,
+    Endpoint,
+    Event,
+    Link,
+    Session,
+    Terminus,
+    Transport,
+)
 from proton import symbol as symbol  # noqa: PLC0414  (what properties are named with)
 
 from frontends.amqp.errors import LIMIT, TOO_BIG, Fault
@@ -73,9 +85,9 @@ class Engine:
             return None
         if not pending:
             return b""
-        data = bytes(self._transport.peek(pending))
+        data = self._transport.peek(pending) or b""
         self._transport.pop(len(data))
-        return data
+        return bytes(data)
 
     def tick(self, now: float) -> float:
         """Let time pass; gives when it wants to be told again, 0 for never."""
@@ -104,24 +116,27 @@ class Engine:
             lib.pn_collector_pop(collector)
 
     def _rare(self, event: Event) -> "Iterator[tuple[Happening, Bond | None]]":
+        link: Any = event.link
+        session: Any = event.session
+        bond: Bond | None
         match event.type:
             case Event.CONNECTION_REMOTE_OPEN:
                 yield Happening.OPENED, None
             case Event.CONNECTION_REMOTE_CLOSE:
                 yield Happening.CLOSED, None
             case Event.SESSION_REMOTE_OPEN:
-                if event.session.state & Endpoint.LOCAL_UNINIT:
-                    event.session.incoming_capacity = SESSION_BYTES
-                    event.session.open()
+                if session.state & Endpoint.LOCAL_UNINIT:
+                    session.incoming_capacity = SESSION_BYTES
+                    session.open()
             case Event.SESSION_REMOTE_CLOSE:
-                yield from self._left(event.session)
+                yield from self._left(session)
             case Event.LINK_REMOTE_OPEN:
-                if event.link.state & Endpoint.LOCAL_UNINIT:
-                    bond = (Outgoing if event.link.is_sender else Incoming)(event.link)
+                if link.state & Endpoint.LOCAL_UNINIT:
+                    bond = (Outgoing if link.is_sender else Incoming)(link)
                     self._bonds[bond.raw] = bond
                     yield Happening.ATTACHED, bond
             case Event.LINK_REMOTE_CLOSE | Event.LINK_REMOTE_DETACH:
-                bond = self._bonds.pop(event.link._impl, None)  # noqa: SLF001
+                bond = self._bonds.pop(link._impl, None)  # noqa: SLF001
                 if bond is not None:
                     yield Happening.ENDED, bond
                     bond.ended(closed=event.type is Event.LINK_REMOTE_CLOSE)
@@ -162,13 +177,15 @@ class Engine:
             bond.alive = False
         self._bonds.clear()
         self._transport.unbind()
-        self._connection.collect(None)
+        self._connection.collect(None)  # type: ignore[arg-type]  # as proton itself does
         self._connection.free()
 
 
 def _settled_there(delivery: Any) -> None:  # noqa: ANN401  (a pointer)
     """Forget a delivery of ours once its outcome is known."""
-    if lib.pn_delivery_updated(delivery) and (lib.pn_delivery_settled(delivery) or lib.pn_delivery_remote_state(delivery)):
+    if lib.pn_delivery_updated(delivery) and (
+        lib.pn_delivery_settled(delivery) or lib.pn_delivery_remote_state(delivery)
+    ):
         lib.pn_delivery_settle(delivery)
 
 

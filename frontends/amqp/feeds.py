@@ -1,4 +1,4 @@
-"""A link over which a consumer receives: it reads the log by itself, as far as there is credit, and writes what it reads (E2, E16).
+"""A link over which a consumer receives: it reads the log by itself, as far as there is credit, and writes it (E2, E16).
 
 Its place in the log is all that it has, and that goes with the link (E1). Must not know how a link is attached.
 """

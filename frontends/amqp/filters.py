@@ -46,9 +46,7 @@ def _annotations(value: object) -> str:
         raise MalformedRequest(Problem.OFFSET_INVALID, "the filter is a map of an offset, a timestamp, or both")
     said = {str(name): each for name, each in value.items()}
     if wrong := said.keys() - {OFFSET, TIMESTAMP}:
-        raise MalformedRequest(
-            Problem.OFFSET_INVALID, f"{min(wrong)[:80]}: only {OFFSET} and {TIMESTAMP} are eligible"
-        )
+        raise MalformedRequest(Problem.OFFSET_INVALID, f"{min(wrong)[:80]}: only {OFFSET} and {TIMESTAMP} are eligible")
     moment = _moment(said[TIMESTAMP]) if TIMESTAMP in said else None
     if OFFSET not in said:
         return str(moment)

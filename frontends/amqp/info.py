@@ -30,7 +30,7 @@ def request(raw: bytes) -> Request:
                 break
             correlation = fields[_CORRELATION] if fields[_CORRELATION] != b"\x40" else fields[_MESSAGE_ID]
             return Request(reply_to, correlation)
-    raise wire.Malformed("a request says where its answer goes: reply-to")
+    raise wire.Malformed(wire.MESSAGE, "a request says where its answer goes: reply-to")
 
 
 def answer(found: Extents, correlation: bytes) -> bytes:

@@ -1,8 +1,8 @@
 """A message on its way in and out (part 3, §3.2): its sections as bytes to an envelope, and an event of the log to sections.
 
-What other doors understand is translated: one data section or a string, the content type, application properties that are texts, the
-group key. All else is carried along as it came, byte for byte, in the header `amqp`, so that a consumer has the very message
-that its producer sent. Delivery annotations are of one hop: they are read, and others are put in their place. Pure.
+What other doors understand is translated: one data section or a string, the content type, application properties that are texts,
+the group key. All else is carried along as it came, byte for byte, in the header `amqp`, so that a consumer has the very
+message that its producer sent. Delivery annotations are of one hop: they are read, and others are put in their place. Pure.
 """
 
 from base64 import b64decode, b64encode
@@ -85,11 +85,11 @@ def sections(raw: bytes) -> list[Section]:
             named = wire.integer(raw, at + 1)
             code = _NAMES.get(wire.text(raw, at + 1) or "", 0) if named is None else named
         else:
-            raise wire.Malformed("a section has no descriptor")
+            raise wire.Malformed(wire.MESSAGE, "a section has no descriptor")
         repeats = code == last and code in {DATA, SEQUENCE}
         mixed = code in _BODY and last in _BODY and code != last
         if not HEADER <= code <= FOOTER or (code <= last and not repeats) or mixed:
-            raise wire.Malformed("the sections are not those of a message, or not in their order")
+            raise wire.Malformed(wire.MESSAGE, "the sections are not those of a message, or not in their order")
         end = wire.check(raw, value)
         of = raw[value]
         fits = (
@@ -98,11 +98,11 @@ def sections(raw: bytes) -> list[Section]:
             and (code != DATA or of in {0xA0, 0xB0})
         )
         if not fits:
-            raise wire.Malformed("a section holds what it must not")
+            raise wire.Malformed(wire.MESSAGE, "a section holds what it must not")
         found.append(Section(code, at, value, end))
         at, last = end, code
-    if not any(each.code in _BODY for each in found):
-        raise wire.Malformed("the message has no body")
+    if not found:
+        raise wire.Malformed(wire.MESSAGE, "there is nothing in it")
     return found
 
 
@@ -115,6 +115,8 @@ class _Taken:
     headers: dict[str, str] = field(default_factory=dict)
     carried: list[bytes] = field(default_factory=list)
     body: list[Section] = field(default_factory=list)
+    properties: Section | None = None
+    simple: bool = True
 
     def carry(self, raw: bytes, section: Section) -> None:
         """Keep a section as it is, under the short form of its name."""
@@ -133,20 +135,10 @@ def taken(raw: bytes) -> Message:
         raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the message cannot be read: {wrong}") from None
     into = _Taken()
     for each in found:
-        match each.code:
-            case 0x71:
-                into.message.partition = _partition(raw, each)
-            case 0x72:
-                _annotations(raw, each, into)
-            case 0x73:
-                _properties(raw, each, into)
-            case 0x74:
-                _application(raw, each, into)
-            case _ if each.code in _BODY:
-                into.body.append(each)
-            case _ if raw[each.value] != 0x45:
-                into.carry(raw, each)
+        _section(raw, each, into)
     body, form, kind = _bodied(raw, into)
+    if into.properties and not (into.simple and form != "sections"):
+        into.carry(raw, into.properties)
     carried = b64encode(b"".join(into.carried)).decode()
     if form != "data" or carried:
         into.headers[CARRIED] = f"{form} {carried}"
@@ -155,7 +147,26 @@ def taken(raw: bytes) -> Message:
     return into.message
 
 
+def _section(raw: bytes, each: Section, into: _Taken) -> None:
+    match each.code:
+        case 0x71:
+            into.message.partition = _partition(raw, each)
+        case 0x72:
+            _annotations(raw, each, into)
+        case 0x73:
+            _properties(raw, each, into)
+        case 0x74:
+            _application(raw, each, into)
+        case _ if each.code in _BODY:
+            into.body.append(each)
+        case _ if raw[each.value] != 0x45:
+            into.carry(raw, each)
+
+
 def _bodied(raw: bytes, into: _Taken) -> tuple[bytes, str, str]:
+    if not into.body:
+        # It should have one, and clients leave out an empty one.
+        return b"", "sections", AMQP
     first = into.body[0]
     start, end = wire.span(raw, first.value) if raw[first.value] else (0, 0)
     if len(into.body) == 1 and first.code == DATA:
@@ -201,8 +212,7 @@ def _properties(raw: bytes, properties: Section, into: _Taken) -> None:
             into.kind = _kind(wire.text(raw, at))
         else:
             only = False
-    if not only:
-        into.carry(raw, properties)
+    into.properties, into.simple = properties, only
 
 
 def _kind(said: str | None) -> str:
@@ -215,15 +225,14 @@ def _kind(said: str | None) -> str:
 
 def _application(raw: bytes, properties: Section, into: _Taken) -> None:
     said: dict[str, str] = {}
-    count = 0
-    for key, value in _pairs(raw, properties):
+    number = 0
+    for number, (key, value) in enumerate(_pairs(raw, properties), 1):
         name, text = wire.text(raw, key), wire.text(raw, value)
-        count += 1
         if not name or text is None or name == CARRIED or raw[value] in {0xA3, 0xB3} or not _plain(name + text):
             break
         said[name] = text
     else:
-        if len(said) == count <= _HEADERS_MOST:
+        if len(said) == number <= _HEADERS_MOST:
             into.headers |= said
             return
     into.carry(raw, properties)

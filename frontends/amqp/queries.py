@@ -59,7 +59,7 @@ class Answers:
 class Questions:
     """A link over which a node's information is asked for; `answers` are those of its connection, by their addresses."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (its link, its place, and what it works with)
         self,
         link: Incoming,
         *,

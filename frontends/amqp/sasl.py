@@ -1,4 +1,4 @@
-"""The security layer of AMQP (part 5 §5.3) as bytes: what is offered, what is said, how it ends. Pure; must not know who is whom."""
+"""The security layer of AMQP (part 5 §5.3) as bytes: what is offered, what is said, how it ends. Must not know who is whom."""
 
 import struct
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def framed(data: bytes) -> int:
         return 0
     size = int(struct.unpack_from(">I", data)[0])
     if not 8 <= size <= FRAME_MOST:
-        raise wire.Malformed("a frame of SASL is not that long")
+        raise wire.Malformed(wire.SASL, "a frame of SASL is not that long")
     return size if len(data) >= size else 0
 
 
@@ -51,14 +51,14 @@ def init(frame: bytes) -> Init:
     """Read what a client says; raises Malformed."""
     offset, kind = frame[4] * 4, frame[5]
     if kind != 1 or not 8 <= offset < len(frame) or frame[offset : offset + 3] != b"\x00\x53\x41":
-        raise wire.Malformed("the frame is no init of SASL")
+        raise wire.Malformed(wire.SASL, "the frame is no init of SASL")
     wire.check(frame, offset)
     if frame[offset + 3] not in {0xC0, 0xD0}:
-        raise wire.Malformed("the init of SASL is no list")
+        raise wire.Malformed(wire.SASL, "the init of SASL is no list")
     fields = list(wire.items(frame, offset + 3))
     mechanism = wire.text(frame, fields[0]) if fields else None
     if mechanism is None:
-        raise wire.Malformed("the init of SASL names no mechanism")
+        raise wire.Malformed(wire.SASL, "the init of SASL names no mechanism")
     response = b""
     if len(fields) > 1 and frame[fields[1]] in {0xA0, 0xB0}:
         start, end = wire.span(frame, fields[1])
@@ -70,11 +70,11 @@ def plain(response: bytes) -> tuple[str, str]:
     """Read name and password of PLAIN (RFC 4616); raises Malformed."""
     parts = response.split(b"\x00")
     if len(parts) != 3:
-        raise wire.Malformed("the response of PLAIN has three parts")
+        raise wire.Malformed(wire.SASL, "the response of PLAIN has three parts")
     try:
         return parts[1].decode(), parts[2].decode()
     except UnicodeDecodeError:
-        raise wire.Malformed("the response of PLAIN is UTF-8") from None
+        raise wire.Malformed(wire.SASL, "the response of PLAIN is UTF-8") from None
 
 
 def _frame(body: bytes) -> bytes:

@@ -78,13 +78,11 @@ class Tides:
             try:
                 one = next(iter(waiters))
                 found = await self._core.ask(Read(node, one.sender, partition, offsets.LATEST, 0))
-            except Exception:
+            except Exception:  # noqa: BLE001  (logged; whoever waits must not wait for ever)
                 _log.exception("a log could not be looked at", node=node)
                 continue
             # Who is refused finds out why by itself.
-            late = [
-                each for each in waiters if not isinstance(found, Replay) or found.latest != each.after
-            ]
+            late = [each for each in waiters if not isinstance(found, Replay) or found.latest != each.after]
             pause = _PAUSE_SECONDS if late else min(_LONGEST_SECONDS, pause * 1.5)
             for each in late:
                 each.stir()

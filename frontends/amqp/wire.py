@@ -1,7 +1,7 @@
 """The types of AMQP 1.0 as bytes (part 1): just enough to walk through a message and to put annotations into one.
 
-Knows encodings; must not know what a section or an annotation means. What is read comes from strangers: `check` goes through all of
-it, bounded in depth and in number, before anything is believed.
+Knows encodings; must not know what a section or an annotation means. What is read comes from strangers: `check` goes through
+all of it, bounded in depth and in number, before anything is believed.
 """
 
 import struct
@@ -29,13 +29,21 @@ _INTEGERS: Final = {
     0x80: ">Q",
     0x81: ">q",
 }
+VALUE: Final = "a value"
+MESSAGE: Final = "a message"
+SASL: Final = "SASL"
+
 _DEPTH: Final = 32
 _MOST: Final = 10_000
 """Values in one value: what goes through a hundred times as many would keep the others waiting."""
 
 
-class Malformed(ValueError):
+class Malformed(ValueError):  # noqa: N818  (what bytes are)
     """Bytes that are no AMQP, or too much of it."""
+
+    def __init__(self, what: str, why: str) -> None:
+        """Say what they were to be, and why they are not."""
+        super().__init__(f"{what}: {why}")
 
 
 def check(data: bytes, at: int) -> int:
@@ -43,34 +51,26 @@ def check(data: bytes, at: int) -> int:
     try:
         return _checked(data, at, 0, [_MOST])
     except (IndexError, struct.error, UnicodeDecodeError):
-        raise _wrong("a value is cut off, or its text is none") from None
-
-
-def _wrong(why: str) -> Malformed:
-    return Malformed(why)
+        raise Malformed(VALUE, "a value is cut off, or its text is none") from None
 
 
 def _checked(data: bytes, at: int, depth: int, left: list[int]) -> int:
     left[0] -= 1
     if depth > _DEPTH or left[0] < 0:
-        raise _wrong("there is too much in it")
+        raise Malformed(VALUE, "there is too much in it")
     code = data[at]
     if code == 0:
         return _checked(data, _checked(data, at + 1, depth + 1, left), depth + 1, left)
     if code not in _CODES:
-        raise _wrong(f"there is no type {code:#04x}")
+        raise Malformed(VALUE, f"there is no type {code:#04x}")
     start, end = span(data, at)
     if end > len(data):
-        raise _wrong("a value is cut off")
+        raise Malformed(VALUE, "a value is cut off")
     kind = code >> 4
     if kind in {0xC, 0xD}:
-        count, inside = _counted(data, code, start)
-        if code & 1 and count % 2:
-            raise _wrong("a map has a key without a value")
-        for _ in range(count):
-            inside = _checked(data, inside, depth + 1, left)
+        inside = _compound_end(data, code, start, depth, left)
         if inside != end:
-            raise _wrong("a list is not as long as it says")
+            raise Malformed(VALUE, "a list is not as long as it says")
     elif kind in {0xE, 0xF}:
         _array(data, code, start, end)
     elif code in {0xA1, 0xB1}:
@@ -80,6 +80,15 @@ def _checked(data: bytes, at: int, depth: int, left: list[int]) -> int:
     return end
 
 
+def _compound_end(data: bytes, code: int, start: int, depth: int, left: list[int]) -> int:
+    count, inside = _counted(data, code, start)
+    if code & 1 and count % 2:
+        raise Malformed(VALUE, "a map has a key without a value")
+    for _ in range(count):
+        inside = _checked(data, inside, depth + 1, left)
+    return inside
+
+
 def _array(data: bytes, code: int, start: int, end: int) -> None:
     """Check an array of plain values: one of lists, maps or described values nobody here has use for."""
     count, inside = _counted(data, code, start)
@@ -87,7 +96,7 @@ def _array(data: bytes, code: int, start: int, end: int) -> None:
     width = _WIDTHS.get(of >> 4)
     inside += 1
     if of not in _CODES or of >> 4 > 0xB or count > _MOST:
-        raise _wrong("such an array is not taken")
+        raise Malformed(VALUE, "such an array is not taken")
     if width is not None:
         inside += count * width
     else:
@@ -95,7 +104,7 @@ def _array(data: bytes, code: int, start: int, end: int) -> None:
         for _ in range(count):
             inside += size + int.from_bytes(data[inside : inside + size])
     if inside != end:
-        raise _wrong("an array is not as long as it says")
+        raise Malformed(VALUE, "an array is not as long as it says")
 
 
 def _counted(data: bytes, code: int, start: int) -> tuple[int, int]:

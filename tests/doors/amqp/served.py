@@ -1,5 +1,7 @@
 """An AMQP frontend as a child process, and proton's own blocking client. Knows how they start; must not know what a test asks."""
 
+# ruff: noqa: ANN401  (what proton takes is of any type)
+
 import itertools
 import os
 import socket
@@ -94,7 +96,7 @@ def _environment(settings: Mapping[str, str]) -> dict[str, str]:
     return own | {f"STANZAQ_{name}": value for name, value in settings.items()}
 
 
-class With(LinkOption):  # type: ignore[misc]  # proton's, which tells no types
+class With(LinkOption):
     """Properties, and what else a link is to ask for."""
 
     def __init__(self, *, copies: bool = False, **properties: Any) -> None:
@@ -115,13 +117,23 @@ class With(LinkOption):  # type: ignore[misc]  # proton's, which tells no types
 def annotations(*, by_number: bool = False, **values: Any) -> Filter:
     """Make a delivery annotations filter."""
     name = symbol("amqp:event-streams-delivery-annotations-filter")
-    said = {symbol(f"event-streams-{key}"): value for key, value in values.items()}
+    said: dict[Any, Any] = {symbol(f"event-streams-{key}"): value for key, value in values.items()}
     return Filter({name: Described(ulong(0x200) if by_number else name, said)})
 
 
 def told(link: proton.Link) -> dict[str, Any]:
     """Give the properties that the other side has said."""
     return {str(name): value for name, value in (link.remote_properties or {}).items()}
+
+
+def arrived(receiver: BlockingReceiver) -> int:
+    """Count what has come and was not taken."""
+    return len(receiver.fetcher.incoming) if receiver.fetcher else 0
+
+
+def offered(connection: BlockingConnection) -> list[Any]:
+    """Give the capabilities that the other side has."""
+    return list(connection.conn.remote_offered_capabilities or []) if connection.conn else []
 
 
 def bodies(receiver: BlockingReceiver, count: int) -> list[str]:
@@ -138,7 +150,7 @@ def one(receiver: BlockingReceiver) -> Message:
 
 def text(message: Message) -> str:
     """Give a body as text."""
-    body = message.body
+    body: Any = message.body
     return bytes(body).decode() if not isinstance(body, str) else body
 
 
