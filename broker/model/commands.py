@@ -22,7 +22,7 @@ from broker.model.names import Jid, Partition
 from broker.model.oversight import Overview, Release, Survey, Transfer
 from broker.model.positions import Place
 from broker.model.qos import Qos, Stage
-from broker.model.reading import Commit, Partitions, Read
+from broker.model.reading import Bind, Commit, Partitions, Read, Unbind
 from broker.model.reservations import Redeem, Reserve
 from broker.model.tree import Associate, Children, Dissociate, Scope
 
@@ -307,6 +307,8 @@ Command = (
     | Subscribe
     | Commit
     | Read
+    | Bind
+    | Unbind
     | Partitions
     | Keep
     | Adjust

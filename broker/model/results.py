@@ -118,6 +118,19 @@ class Extents:
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """The reading of a partition is the sender's under this epoch (E27) and this fence, which alone authorises (EX11).
+
+    The lease ends at `until_ms` of Redis's clock unless it is renewed.
+    """
+
+    partition: int
+    epoch: int
+    fence: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribed:
     """A subscription as it stands, with the credit that was granted (Q9), or that is asked for while it is pending (P5).
 
@@ -308,6 +321,7 @@ Result = (
     | Held
     | Subscribed
     | Replay
+    | Bound
     | Extents
     | Kept
     | Unsubscribed

@@ -11,16 +11,16 @@ from broker.model.core import Core
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.reading import Read
-from broker.model.results import Described, Refused, Replay
+from broker.model.reading import Bind, Read, Unbind
+from broker.model.results import Bound, Described, Refused, Replay
 from frontends.amqp import filters, links
 from frontends.amqp.engine import Bond, Incoming, Outgoing, symbol
-from frontends.amqp.errors import NOT_IMPLEMENTED, Fault, fault
+from frontends.amqp.errors import LOCKED, NOT_IMPLEMENTED, Fault, fault
 from frontends.amqp.feeds import Feed
 from frontends.amqp.queries import QUESTION_BYTES, Answers, Questions
 from frontends.amqp.sending import MESSAGE_BYTES, Intake
 from frontends.amqp.tides import Tides
-from frontends.amqp.words import GAP, PARTITION
+from frontends.amqp.words import EPOCH, GAP, GROUP, PARTITION
 
 Part = Feed | Intake | Answers | Questions
 """What a link is once it is attached: it is started, stirred when something has happened, and stopped."""
@@ -102,16 +102,26 @@ class Attaching:
         begin, copies, name = filters.start(link.filters), link.copies, link.name
         record = await self._described(where.node)
         _readable(record, copies=copies)
-        if wish.group or wish.epoch is not None:
-            raise Fault(NOT_IMPLEMENTED, "links of consumer groups are not taken yet")
-        number = wish.partition
-        if number is None:
-            # E10: the node chooses; the same one for a link of the same name.
-            number = crc32(name.encode()) % record.config.partitions
-        found = await self._asked(Read(where.node, self.sender, number, begin, 0), Replay)
+        count = record.config.partitions
+        if wish.partition is None:
+            # E10: the node chooses; the same one for a link of the same name, if it can be had.
+            first = crc32(name.encode()) % count
+            numbers = [(first + step) % count for step in range(count if wish.group else 1)]
+        else:
+            numbers = [wish.partition]
+        # Judged before anybody is put out: a link that cannot begin takes nothing.
+        found = await self._asked(Read(where.node, self.sender, numbers[0], begin, 0), Replay)
+        bound = await self._bound(where.node, wish, numbers)
+        number = bound.partition if bound else numbers[0]
+        if number != numbers[0]:
+            found = await self._asked(Read(where.node, self.sender, number, begin, 0), Replay)
         if not link.alive:
+            if bound:
+                self._unbind(where.node, wish.group, bound)
             return None
         told: dict[str, Any] = {PARTITION: symbol(str(number))}
+        if bound:
+            told |= {GROUP: wish.group, EPOCH: bound.epoch}
         if found.gap:
             told[GAP] = True
         link.accept(told)
@@ -124,7 +134,27 @@ class Attaching:
             sender=self.sender,
             partition=number,
             after=found.after,
+            group=wish.group,
+            bound=bound,
         )
+
+    async def _bound(self, node: str, wish: links.Wish, numbers: list[int]) -> Bound | None:
+        """Own the reading of the first partition that is to be had (E28, EX19); None without a group."""
+        if not wish.group:
+            return None
+        refusal = Fault(LOCKED)
+        for number in numbers:
+            try:
+                return await self._asked(Bind(node, self.sender, number, wish.group, wish.epoch), Bound)
+            except Fault as wrong:
+                refusal = wrong
+                if wrong.condition != LOCKED:
+                    break
+        raise refusal
+
+    def _unbind(self, node: str, group: str, bound: Bound) -> None:
+        command = Unbind(node, self.sender, bound.partition, group, bound.fence, kept=False)
+        self.core.submit(command, lambda _result: None)
 
     async def _informing(self, link: Outgoing, node: str) -> Part | None:
         """Let a peer receive answers at the node's own address, or at one of its choice."""

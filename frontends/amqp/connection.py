@@ -55,6 +55,7 @@ class Connection(asyncio.Protocol):
         self._held = 0
         self._full = False
         self._flushing = False
+        self._closed = False
         self._deadline: asyncio.TimerHandle | None = None
         self._ticking: asyncio.TimerHandle | None = None
 
@@ -80,7 +81,10 @@ class Connection(asyncio.Protocol):
         for task in self._tasks:
             task.cancel()
         for part in self._parts.values():
-            part.stop()
+            if isinstance(part, Feed):
+                part.stop(lost=not self._closed)
+            else:
+                part.stop()
         self._parts.clear()
         engine, self._engine = self._engine, None
         if engine is not None:
@@ -192,6 +196,7 @@ class Connection(asyncio.Protocol):
                 if self._deadline is not None:
                     self._deadline.cancel()
             case Happening.CLOSED:
+                self._closed = True
                 self._engine.close(None)
                 self._loop.call_later(_CLOSING_SECONDS, self._transport.close)
             case Happening.ATTACHED if link is not None:

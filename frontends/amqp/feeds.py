@@ -4,13 +4,13 @@ Its place in the log is all that it has, and that goes with the link (E1). Must 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from broker.model.core import Core
 from broker.model.names import Jid
-from broker.model.reading import Read
-from broker.model.results import Refused, Replay
+from broker.model.reading import Bind, Read, Unbind
+from broker.model.results import Bound, Refused, Replay, Result
 from frontends.amqp.engine import Outgoing
 from frontends.amqp.errors import INTERNAL, Fault, fault
 from frontends.amqp.messages import Writer
@@ -24,6 +24,8 @@ _UNSENT_BYTES: Final = 1_048_576
 
 _UNSETTLED_MOST: Final = 5_000
 _PAUSE_SECONDS: Final = 0.2
+_WATCH_SECONDS: Final = 1.0
+"""How often an owner says that it is there, and so the longest time until it hears that it is no more (E28)."""
 
 
 class Feed:
@@ -40,8 +42,10 @@ class Feed:
         sender: Jid,
         partition: int,
         after: str,
+        group: str = "",
+        bound: Bound | None = None,
     ) -> None:
-        """Begin after an offset; nothing runs before `start`."""
+        """Begin after an offset, perhaps as the owner of a group's reading; nothing runs before `start`."""
         self.link = link
         self.sender = sender
         self.after = after
@@ -54,18 +58,28 @@ class Feed:
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._cramped = False
+        self._group = group
+        self._bound = bound
+        self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to deliver."""
         self.link.prepare()
         self._tides.enter(self._node, self._partition, self)
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = asyncio.get_running_loop().create_task(self._run(self._deliver))
+        if self._bound:
+            self._watching = asyncio.get_running_loop().create_task(self._run(self._watch))
 
-    def stop(self) -> None:
-        """Deliver no more."""
+    def stop(self, *, lost: bool = False) -> None:
+        """Deliver no more; `lost`: the connection went without a word (EX11)."""
         self._tides.leave(self._node, self._partition, self)
-        if self._task is not None and self._task is not asyncio.current_task():
-            self._task.cancel()
+        for task in (self._task, self._watching):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+        bound, self._bound = self._bound, None
+        if bound:
+            command = Unbind(self._node, self.sender, self._partition, self._group, bound.fence, lost)
+            self._core.submit(command, _ignored)
 
     def stir(self) -> None:
         """Look again: there is credit, or news."""
@@ -77,24 +91,39 @@ class Feed:
             self._cramped = False
             self._news.set()
 
-    async def _run(self) -> None:
+    async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            while self.link.alive:
-                self._news.clear()
-                if not (await self._turn()):
-                    await self._news.wait()
+            await work()
         except Fault as refusal:
             self.stop()
             self.link.end(refusal)
             self._flush()
+
+    async def _deliver(self) -> None:
+        while self.link.alive:
+            self._news.clear()
+            if not (await self._turn()):
+                await self._news.wait()
+
+    async def _watch(self) -> None:
+        """Say that the owner is there, and hear when it is another."""
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            if self._bound is None:
+                return
+            command = Bind(self._node, self.sender, self._partition, self._group, fence=self._bound.fence)
+            found = await self._core.ask(command)
+            if isinstance(found, Refused) and not found.problem.retryable:
+                raise fault(found)
 
     async def _turn(self) -> bool:
         """Deliver what there is room for; False when nothing more can be done for now."""
         room = self._room()
         if room <= 0:
             return False
+        limit, fence = min(room, READ_MOST), self._bound.fence if self._bound else 0
         found = await self._core.ask(
-            Read(self._node, self.sender, self._partition, f">{self.after}", min(room, READ_MOST))
+            Read(self._node, self.sender, self._partition, f">{self.after}", limit, self._group, fence)
         )
         if isinstance(found, Refused):
             if found.problem.retryable:
@@ -127,3 +156,7 @@ class Feed:
             self._cramped = True
             return 0
         return min(self.link.open_for(), _UNSETTLED_MOST - self.link.unsettled)
+
+
+def _ignored(_result: Result) -> None:
+    """Let it be: a lease that is not ended ends by itself."""

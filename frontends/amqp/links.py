@@ -48,7 +48,10 @@ def wish(properties: Mapping[str, Any]) -> Wish:
     group = properties.get(GROUP) or ""
     if not isinstance(group, str) or (group and not is_name(str(group))):
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{GROUP} is a string without blanks")
-    return Wish(_partition(properties.get(PARTITION)), str(group), _epoch(properties.get(EPOCH)))
+    found = Wish(_partition(properties.get(PARTITION)), str(group), _epoch(properties.get(EPOCH)))
+    if found.epoch is not None and not found.group:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"an epoch is of a group: name it by {GROUP}")
+    return found
 
 
 def _partition(said: object) -> int | None:

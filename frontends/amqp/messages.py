@@ -225,22 +225,18 @@ def _kind(said: str | None) -> str:
 
 def _application(raw: bytes, properties: Section, into: _Taken) -> None:
     said: dict[str, str] = {}
-    number = 0
-    for number, (key, value) in enumerate(_pairs(raw, properties), 1):
+    for key, value in _pairs(raw, properties):
         name, text = wire.text(raw, key), wire.text(raw, value)
-        if not name or text is None or name == CARRIED or raw[value] in {0xA3, 0xB3} or not _plain(name + text):
+        repeated = name in said or len(said) == _HEADERS_MOST
+        if not name or text is None or repeated or name == CARRIED or raw[value] in {0xA3, 0xB3}:
+            break
+        if not (name + text).isprintable():
             break
         said[name] = text
     else:
-        if len(said) == number <= _HEADERS_MOST:
-            into.headers |= said
-            return
+        into.headers |= said
+        return
     into.carry(raw, properties)
-
-
-def _plain(text: str) -> bool:
-    """Tell whether a text can stand in any document: no control characters, no lone surrogates."""
-    return text.isprintable()
 
 
 def _pairs(raw: bytes, section: Section) -> "zip[tuple[int, int]]":
