@@ -191,6 +191,20 @@ def bench_xmpp(
     raise typer.Exit(_served("The benchmark", partial(measure, as_json=as_json, quick=quick)))
 
 
+@bench.command("amqp")
+def bench_amqp(*, as_json: Json = False, quick: Quick = False) -> None:
+    """Measure through AMQP: messages into the log and out of it, against XADD and XRANGE alone.
+
+    Example: stanzaq bench amqp --json
+    """
+    try:
+        from frontends.bench import amqp  # noqa: PLC0415
+    except ModuleNotFoundError:
+        refuse("The benchmark cannot run", "proton is missing: pip install 'stanzaq[amqp]'")
+
+    raise typer.Exit(_served("The benchmark", partial(amqp.main, as_json=as_json, quick=quick)))
+
+
 @report.command("capacity")
 def report_capacity(  # noqa: PLR0913, PLR0917  (an argument is an option of the command line)
     source: Annotated[

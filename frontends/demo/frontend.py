@@ -15,13 +15,14 @@ _PROBE_SECONDS: Final = 2.0
 
 
 class Frontend(Server):
-    """`stanzaq serve xmpp` as a child, ready when its own probe says so."""
+    """`stanzaq serve xmpp`, or another door, as a child, ready when its own probe says so."""
 
     _ready_seconds = 30.0
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], door: str = "xmpp") -> None:
         """Take settings by their names without the prefix; those of the user's environment do not count here."""
         super().__init__(None, "frontend")
+        self._door = door
         self._port = free_port()
         self._settings = {**settings, "METRICS_BIND": f"127.0.0.1:{self._port}"}
         self._log = self.directory / "frontend.log"
@@ -37,7 +38,7 @@ class Frontend(Server):
     def _launch(self) -> Process:
         own = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIX)}
         return Process(
-            [sys.executable, "-m", "frontends.cli", "serve", "xmpp"],
+            [sys.executable, "-m", "frontends.cli", "serve", self._door],
             directory=self.directory,
             log=self._log,
             environment=own | {f"{_PREFIX}{name}": value for name, value in self._settings.items()},
