@@ -29,13 +29,14 @@ from frontends.amqp.filters import Filter
 from frontends.amqp.words import CAPABILITY
 
 CONTAINER: Final = "stanzaq"
-FRAME_BYTES: Final = 65_536
+FRAME_BYTES: Final = 32_768
 CHANNELS: Final = 64
 IDLE_SECONDS: Final = 60.0
 """A peer that says nothing for so long is gone."""
 
-SESSION_BYTES: Final = 1_048_576
-"""What a peer may have under way on a session."""
+SESSION_BYTES: Final = 2_000 * FRAME_BYTES
+"""What a peer may have under way on a session: so many frames, however short. Nothing of it stays in proton, for links are emptied
+as soon as something has arrived, and with too much that waits for Redis no more is read."""
 
 _SETTLED: Final = 1
 _ACCEPTED, _REJECTED = 0x24, 0x25

@@ -71,7 +71,11 @@ class Client:
 
     def hear(self) -> None:
         """Take what has come."""
-        self._buffer += self._peer.recv(_PIECE)
+        data = self._peer.recv(_PIECE)
+        if not data:
+            msg = "the frontend has closed the connection"
+            raise ConnectionError(msg)
+        self._buffer += data
         if not self._header:
             if len(self._buffer) < 8:
                 return
