@@ -178,7 +178,7 @@ class Engine:
             bond.alive = False
         self._bonds.clear()
         self._transport.unbind()
-        self._connection.collect(None)  # type: ignore[arg-type]  # as proton itself does
+        lib.pn_connection_collect(self._connection._impl, ffi.NULL)  # noqa: SLF001  (proton's own way to do it fails)
         self._connection.free()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import bcrypt
 import proton
+import psutil
 from proton import Described, Message, Terminus, symbol, ulong
 from proton.reactor import Filter, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
@@ -85,6 +86,11 @@ class AmqpFrontend(Server):
             allow_insecure_mechs=True,
             **options,
         )
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it has of the machine's memory."""
+        return int(psutil.Process(self.process.pid).memory_info().rss)
 
     def raw(self) -> socket.socket:
         """Connect without a word."""
