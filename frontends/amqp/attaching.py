@@ -14,7 +14,7 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.reading import Bind, Read, Unbind
 from broker.model.results import Bound, Described, Refused, Replay
 from frontends.amqp import filters, links
-from frontends.amqp.engine import Bond, Incoming, Outgoing, symbol
+from frontends.amqp.bonds import Bond, Incoming, Outgoing, symbol
 from frontends.amqp.errors import LOCKED, NOT_IMPLEMENTED, Fault, fault
 from frontends.amqp.feeds import Feed
 from frontends.amqp.queries import QUESTION_BYTES, Answers, Questions

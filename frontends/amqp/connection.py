@@ -12,7 +12,8 @@ import structlog
 from broker.model.problems import MalformedRequest
 from frontends.amqp import sasl
 from frontends.amqp.attaching import Attaching, Part
-from frontends.amqp.engine import Bond, Engine, Happening, Incoming
+from frontends.amqp.bonds import Bond, Incoming
+from frontends.amqp.engine import Engine, Happening
 from frontends.amqp.errors import FORCED, INTERNAL, LIMIT, Fault, fault
 from frontends.amqp.feeds import Feed
 from frontends.amqp.identity import Untrusted, certified
@@ -185,7 +186,7 @@ class Connection(asyncio.Protocol):
             try:
                 self._met(what, link)
             except Exception:  # noqa: BLE001  (logged, and told to the peer)
-                _log.exception("an AMQP event failed", kind=what.name)
+                _log.exception("an AMQP event failed", command=what.name)
                 self._engine.close(Fault(INTERNAL))
 
     def _met(self, what: Happening, link: Bond | None) -> None:

@@ -11,7 +11,7 @@ from broker.model.core import Core
 from broker.model.names import Jid
 from broker.model.reading import Bind, Read, Unbind
 from broker.model.results import Bound, Refused, Replay, Result
-from frontends.amqp.engine import Outgoing
+from frontends.amqp.bonds import Outgoing
 from frontends.amqp.errors import INTERNAL, Fault, fault
 from frontends.amqp.messages import Writer
 from frontends.amqp.tides import Tides

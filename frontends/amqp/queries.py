@@ -13,7 +13,7 @@ from broker.model.names import Jid
 from broker.model.reading import Partitions
 from broker.model.results import Extents, Refused, Result
 from frontends.amqp import info, wire
-from frontends.amqp.engine import Incoming, Outgoing
+from frontends.amqp.bonds import Incoming, Outgoing
 from frontends.amqp.errors import DECODE, INTERNAL, LIMIT, NOT_FOUND, Fault, fault
 
 QUESTION_BYTES: Final = 16_384

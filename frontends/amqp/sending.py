@@ -14,7 +14,7 @@ from broker.model.options import MAX_PAYLOAD_BYTES
 from broker.model.problems import MalformedRequest
 from broker.model.results import Published, Refused, Result
 from frontends.amqp import links, messages
-from frontends.amqp.engine import Incoming
+from frontends.amqp.bonds import Incoming
 from frontends.amqp.errors import INTERNAL, NOT_ALLOWED, Fault, fault
 from frontends.amqp.tides import Tides
 

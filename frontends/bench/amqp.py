@@ -87,7 +87,8 @@ def _ceiling(url: str, count: int) -> tuple[float, float]:
     began, after, found = time.monotonic(), "-", 0
     while page := client.xrange("ceiling", min=after, count=_PAGE):
         found += len(page)
-        after = f"({page[-1][0].decode()}"
+        last = page[-1][0]
+        after = f"({last.decode() if isinstance(last, bytes) else last}"
     read = found / (time.monotonic() - began)
     client.close()
     return added, read

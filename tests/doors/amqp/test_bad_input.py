@@ -27,9 +27,7 @@ from tests.doors.amqp.served import (
 )
 
 MEGABYTE = 1_048_576
-SOUND = b"".join(
-    [b"AMQP\x03\x01\x00\x00", b"\x00\x00\x00\x10\x02\x01\x00\x00", b"AMQP\x00\x01\x00\x00"]
-)
+SOUND = b"".join([b"AMQP\x03\x01\x00\x00", b"\x00\x00\x00\x10\x02\x01\x00\x00", b"AMQP\x00\x01\x00\x00"])
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +104,7 @@ def test_filters(alice: BlockingConnection, new_log: NewLog) -> None:
         ("invalid-field", Filter({name: Described(name, "text")})),
         ("not-implemented", Filter({symbol("x"): Described(symbol("apache.org:no-such-filter"), "x")})),
         ("not-implemented", Filter({symbol("x"): Described(ulong(0x999), "x")})),
-        ("not-implemented", Filter({symbol("x"): "plain"})),
+        ("not-implemented", Filter({symbol("x"): "plain"})),  # type: ignore[dict-item]
     ):
         with pytest.raises(LinkDetached, match=f"amqp:{condition}"):
             consumer(alice, log, filters)
@@ -123,7 +121,7 @@ def test_addresses(alice: BlockingConnection, new_log: NewLog) -> None:
         (producer, "x" * 2000, "invalid-field"),
     ):
         with pytest.raises(LinkDetached, match=f"amqp:{condition}"):
-            making(alice, address)  # type: ignore[operator]
+            making(alice, address)
     send(producer(alice, queue), "into a queue")
 
 
@@ -151,7 +149,7 @@ def test_never_ending_deliveries(frontend: AmqpFrontend, new_log: NewLog) -> Non
         line.sendall(attach(f"l{handle}", handle, log))
     time.sleep(0.5)
     line.settimeout(0.2)
-    for number in range(20):
+    for _ in range(20):
         for handle in range(40):
             more = [b"\x52%c" % handle, b"\x52%c" % handle, b"\xa0\x01t", b"\x43", b"\x42", b"\x41"]
             line.sendall(frame(0x14, *more, payload=b"x" * 30_000))
@@ -159,7 +157,7 @@ def test_never_ending_deliveries(frontend: AmqpFrontend, new_log: NewLog) -> Non
     line.settimeout(5)
     found = line.recv(65_536)
     line.close()
-    assert b"amqp:resource-limit-exceeded" in found or b"amqp:link:message-size-exceeded" in found, number
+    assert b"amqp:resource-limit-exceeded" in found or b"amqp:link:message-size-exceeded" in found
     assert frontend.memory_bytes - before < 16 * MEGABYTE
 
 
@@ -173,7 +171,10 @@ def test_garbage_for_messages(frontend: AmqpFrontend, new_log: NewLog) -> None:
     bomb = wire.section(0x77, b"\xd0" + struct.pack(">II", 4, 2**31))
     zeros = wire.section(0x77, b"\xf0" + struct.pack(">II", 5, 2**31) + b"\x40")
     wrong = [b"\xff" * 50, b"\x00", deep, bomb, zeros, b"\x00\x53\x75\xa0\xff", wire.section(0x71, b"\x40"), b""]
-    wrong += [wire.section(0x75, wire.string("no binary")), wire.section(0x75, b"\xa0\x00") + wire.section(0x70, b"\x45")]
+    wrong += [
+        wire.section(0x75, wire.string("no binary")),
+        wire.section(0x75, b"\xa0\x00") + wire.section(0x70, b"\x45"),
+    ]
     for number, payload in enumerate(wrong):
         line.sendall(
             frame(0x14, b"\x43", b"\x52%c" % number, b"\xa0\x01%c" % number, b"\x43", b"\x42", payload=payload)

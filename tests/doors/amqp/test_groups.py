@@ -37,7 +37,7 @@ os._exit(0)
 """A consumer whose process ends without a word."""
 
 
-def owner(connection: BlockingConnection, log: str, group: str = "g", **wish: Any) -> BlockingReceiver:
+def owner(connection: BlockingConnection, log: str, group: str = "g", **wish: Any) -> BlockingReceiver:  # noqa: ANN401  (of any type)
     """Attach as the owner of a group's reading."""
     return consumer(connection, log, [With(consumer_group=group, **wish), annotations(offset=symbol("@earliest"))])
 
