@@ -1,4 +1,4 @@
-"""Links of a connection, as proton has them: what a peer asks of one, and how it is accepted, fed and ended. Must not know asyncio.
+"""Links of a connection, as proton has them: what a peer asks of one, and how it is accepted and ended. Must not know asyncio.
 
 What happens for every message goes through proton's C functions themselves: its Python objects for deliveries cost three times
 as much. A delivery that waits for its outcome is held by a reference; nothing is done with it once its link is gone.

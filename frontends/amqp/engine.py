@@ -3,9 +3,8 @@
 What happens for every message is told by proton's C functions themselves: its Python events cost three times as much.
 """
 
-from collections.abc import Iterator
 from enum import Enum, auto
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cproton_ffi import ffi, lib
 from proton import (
@@ -22,6 +21,9 @@ from proton import symbol as symbol  # noqa: PLC0414  (what properties are named
 from frontends.amqp.bonds import DETAIL_CHARS, Bond, Incoming, Outgoing
 from frontends.amqp.errors import Fault
 from frontends.amqp.words import CAPABILITY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CONTAINER: Final = "stanzaq"
 FRAME_BYTES: Final = 32_768
