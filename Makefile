@@ -65,6 +65,7 @@ lint: .venv/.dev
 	@touch $@ .venv/.embedded
 
 .venv/.dev: pyproject.toml
+	@$(SETUP) packages compiler openssl pythonh
 	@$(SETUP) venv amqp,embedded,rest,spark,dev
 	@touch $@ .venv/.embedded .venv/.spark
 
