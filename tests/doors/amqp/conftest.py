@@ -20,6 +20,18 @@ NewLog = Callable[..., str]
 """Makes a log with so many partitions, and options by their wire names."""
 
 
+def made(url: str, partitions: int = 1, *, queueing: bool = False, **options: str) -> str:
+    """Make a node that is Alice's; options by their wire names, with `__` for `#`."""
+    name = f"log{next(_NAMES)}"
+    fields = {"stanzaq#partitions": (str(partitions),), "stanzaq#retention_items": ("1000000",)}
+    fields |= {option.replace("__", "#"): (value,) for option, value in options.items()}
+    fields["{urn:xmpp:pubsub:queueing:0}enabled"] = ("1" if queueing else "0",)
+    settings = CommandSettings(redis_url=url)
+    declared = compose.command(settings, Jid(ALICE), lambda core: core.ask(Declare(name, Jid(ALICE), fields)))
+    assert isinstance(declared, Declared), declared
+    return name
+
+
 @pytest.fixture(scope="session")
 def redis() -> Iterator[RedisServer]:
     """Give a server for these tests alone."""
@@ -46,15 +58,6 @@ def new_log(redis: RedisServer) -> NewLog:
     """Give a way to make nodes."""
 
     def make(partitions: int = 1, *, queueing: bool = False, **options: str) -> str:
-        name = f"log{next(_NAMES)}"
-        fields = {"stanzaq#partitions": (str(partitions),)} | {
-            option.replace("__", "#"): (value,) for option, value in options.items()
-        }
-        fields.setdefault("stanzaq#retention_items", ("1000000",))
-        fields["{urn:xmpp:pubsub:queueing:0}enabled"] = ("1" if queueing else "0",)
-        settings = CommandSettings(redis_url=redis.url)
-        made = compose.command(settings, Jid(ALICE), lambda core: core.ask(Declare(name, Jid(ALICE), fields)))
-        assert isinstance(made, Declared), made
-        return name
+        return made(redis.url, partitions, queueing=queueing, **options)
 
     return make

@@ -1,5 +1,7 @@
 """Messages, and the bytes they are made of: what is read is what was written, and nothing makes the readers fail otherwise."""
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from frontends.amqp import messages, sasl, wire
 from frontends.amqp.errors import CONDITION
+from frontends.amqp.words import KEY
 
 OFFSET = "0" * 52
 
@@ -29,14 +32,10 @@ def test_every_problem_has_a_condition() -> None:
 def test_any_bytes(data: bytes) -> None:
     """Whatever is sent is a message, or it is refused as none."""
     for read in (messages.taken, lambda raw: messages.taken(wire.section(0x75, wire.binary(b"x")) + raw)):
-        try:
+        with suppress(MalformedRequest):
             read(data)
-        except MalformedRequest as refusal:
-            assert refusal.problem is Problem.PAYLOAD_INVALID
-    try:
-        sasl.framed(data) and sasl.init(data)
-    except (wire.Malformed, IndexError):
-        pass
+    with suppress(wire.Malformed):
+        sasl.init(data[: sasl.framed(data)] or bytes(8))
 
 
 @given(st.binary(max_size=300), st.text(st.characters(codec="utf-8", categories=["L", "N"]), max_size=20))
@@ -44,7 +43,7 @@ def test_bodies(body: bytes, key: str) -> None:
     """A data section comes out as it went in, with its key."""
     raw = wire.section(messages.DATA, wire.binary(body))
     if key:
-        raw = wire.section(messages.MESSAGE, wire.mapped([wire.symbol(messages.KEY), wire.string(key)])) + raw
+        raw = wire.section(messages.MESSAGE, wire.mapped([wire.symbol(KEY), wire.string(key)])) + raw
     taken = messages.taken(raw)
     assert (taken.key, taken.body_bytes) == (key, len(body))
     written = messages.Writer(3).message(event(taken.envelope, key), gap=False)
