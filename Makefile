@@ -24,7 +24,7 @@ report-demo: .venv/.spark ## Make a capacity report of a fresh demo, and the pic
 	@$(SETUP) picture report/capacity.html docs/report.png
 
 test: lint .venv/.tools ## Run lint, types, import rules and every test but the long ones
-	@$(SETUP) packages curl ejabberd redis-server faketime java promtool
+	@$(SETUP) packages curl ejabberd redis-server faketime java promtool chromium chromedriver
 	$(PYTEST) -m "not soak" $(ARGS)
 
 check: lint ## Run lint, types, import rules and the tests of the house
@@ -66,7 +66,7 @@ lint: .venv/.dev
 
 .venv/.dev: pyproject.toml
 	@$(SETUP) packages compiler openssl pythonh
-	@$(SETUP) venv amqp,embedded,rest,spark,dev
+	@$(SETUP) venv amqp,embedded,otel,rest,spark,dev
 	@touch $@ .venv/.embedded .venv/.spark
 
 .venv/.tools: deploy/local/setup.sh | .venv/.dev

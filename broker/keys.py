@@ -159,7 +159,20 @@ TABLE: Final = (
         "1,000 entries",
     ),
     Key("owned", "set", "jid", "nodes that a bare JID has created", "NODE_QUOTA"),
-    Key("frontends", "zset", "service", "frontends; score is the last heartbeat in ms", "live frontends"),
+    Key(
+        "frontends",
+        "zset",
+        "service",
+        "frontends; score is the last heartbeat in ms, 0: disconnected",
+        "live frontends",
+    ),
+    Key(
+        "disconnected",
+        "hash",
+        "service",
+        "frontend -> when it was told to end, in ms, and by whom",
+        "1,000 entries of a day",
+    ),
     Key("due", "zset", "service", "partitions; score is when they next need a visit, in ms", "partitions"),
     Key(
         "notices",

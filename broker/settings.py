@@ -140,6 +140,9 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
         default=None, description="where to serve /livez, /readyz and /metrics, e.g. 127.0.0.1:9464; not set: nowhere"
     )
     log_format: LogFormat = Field(default=LogFormat.CONSOLE, description="console or json")
+    traces: bool = Field(
+        default=False, description="true or false: spans of each item's way by OTLP, as OTEL_… says (the extra otel)"
+    )
     node_creation: NodeCreation = Field(
         default=NodeCreation.ANYONE, description="who may create nodes: anyone or admins"
     )

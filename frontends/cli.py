@@ -15,8 +15,8 @@ import typer
 from rich.console import Console
 
 from broker.model.options import MAX_PARTITIONS
-from broker.settings import load, load_amqp, load_command, load_redis, load_rest
-from frontends.admin import item, node
+from broker.settings import Settings, load, load_amqp, load_command, load_redis, load_rest
+from frontends.admin import frontend, item, node
 from frontends.servers.process import ServerError
 from frontends.terminal import Config, Json, refuse, settings
 
@@ -29,6 +29,10 @@ app.add_typer(bench, name="bench")
 app.add_typer(report, name="report")
 app.add_typer(node.app, name="node")
 app.add_typer(item.app, name="item")
+app.add_typer(frontend.app, name="frontend")
+
+_AGAIN = 75
+"""The exit code of a frontend that an administrator has disconnected: EX_TEMPFAIL, so a supervisor starts it again."""
 
 Master = Annotated[str | None, typer.Option(help="Spark's master, e.g. spark://host:7077; else this machine.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A short run: shows that it works, says little about speed.")]
@@ -45,6 +49,7 @@ def serve_xmpp(
     Example: STANZAQ_XMPP_DOMAIN=queue.example.org STANZAQ_XMPP_SECRET_FILE=secret stanzaq serve xmpp
     """
     given = settings(config, load)
+    _traceable(given)
     if check:
         Console().print("the settings are in order")
         return
@@ -66,6 +71,7 @@ def serve_rest(
     given = settings(config, load_rest)
     if find_spec("starlette") is None:
         refuse("The RESTful door cannot be served", "starlette is missing: pip install 'stanzaq[rest]'")
+    _traceable(given)
     if check:
         Console().print("the settings are in order")
         return
@@ -87,6 +93,7 @@ def serve_amqp(
     given = settings(config, load_amqp)
     if find_spec("proton") is None:
         refuse("The AMQP door cannot be served", "proton is missing: pip install 'stanzaq[amqp]'")
+    _traceable(given)
     if check:
         Console().print("the settings are in order")
         return
@@ -293,14 +300,25 @@ def version() -> None:
     Console().print(installed_version("stanzaq"), highlight=False)
 
 
+def _traceable(given: Settings) -> None:
+    """Refuse to make traces without the extra `otel`, which not everybody has."""
+    if given.traces:
+        try:
+            import frontends.tracing  # noqa: F401, PLC0415
+        except ModuleNotFoundError as fault:
+            refuse("Traces cannot be made", f"{fault.name} is missing: pip install 'stanzaq[otel]'")
+
+
 def _run(serve: Callable[[], None], what: str) -> None:
     """Run a door, and say why it cannot be."""
-    from frontends.compose import Occupied, Unfit  # noqa: PLC0415
+    from frontends.compose import Disconnected, Occupied, Unfit  # noqa: PLC0415
 
     try:
         serve()
     except ServerError as fault:
         refuse("The embedded Redis cannot be had", str(fault))
+    except Disconnected:
+        raise typer.Exit(_AGAIN) from None
     except Occupied as fault:
         refuse(f"{what} cannot be served", str(fault))
     except Unfit as fault:

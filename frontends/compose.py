@@ -3,12 +3,11 @@
 import asyncio
 import contextlib
 import logging
-import signal
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import structlog
 import uvloop
@@ -23,15 +22,20 @@ from broker.settings import CommandSettings, LogFormat, NodeCreation, Settings
 from frontends import logs
 from frontends.health import Health, HealthServer
 from frontends.servers.redis import RedisServer
+from frontends.stopping import on_signal, until
 from frontends.tending import Tending
 from frontends.watchdog import Watchdog
 from frontends.xmpp.component import Component
+
+if TYPE_CHECKING:
+    from frontends.tracing import Traces
 
 _EMBEDDED = "embedded://"
 _PULSES_A_WATCH = 5
 _LONGEST_PULSE_SECONDS = 1.0
 _MEASURE_SECONDS = 15.0
 _ENDING_SECONDS = 30.0
+_EXPORT_SECONDS = 3.0
 
 _log = structlog.get_logger()
 
@@ -43,16 +47,20 @@ class Unfit(Exception):  # noqa: N818  (what Redis is)
     """Redis would lose what the queue holds: one sentence for each master that would."""
 
 
+class Disconnected(Exception):  # noqa: N818  (what a frontend is)
+    """An administrator wanted the frontend to end: it has drained, and should be started anew."""
+
+
 class Occupied(Exception):  # noqa: N818  (what an address is)
     """An address to listen on cannot be had."""
 
 
 def serve_xmpp(settings: Settings) -> None:
-    """Run the XMPP door until SIGTERM or SIGINT; raises Unfit."""
+    """Run the XMPP door until SIGTERM or SIGINT; raises Unfit and Disconnected."""
     _run(settings, _serve_xmpp)
 
 
-def _run(settings: _Kind, serve: Callable[[_Kind, Watchdog], Coroutine[None, None, None]]) -> None:
+def _run(settings: _Kind, serve: "Callable[[_Kind, Watchdog, Traces | None], Coroutine[None, None, None]]") -> None:
     """Run a door with all that is around it."""
     logs.set_up(as_json=settings.log_format is LogFormat.JSON, secrets=settings.secrets)
     # The order matters: an embedded Redis dies with the thread that started it, the watchdog is a fork, and neither
@@ -62,8 +70,9 @@ def _run(settings: _Kind, serve: Callable[[_Kind, Watchdog], Coroutine[None, Non
             server = stack.enter_context(_embedded(settings.redis_url.removeprefix(_EMBEDDED)))
             settings = settings.model_copy(update={"redis_url": server.url})
         watchdog = stack.enter_context(Watchdog(settings.watchdog_seconds))
+        traces = stack.enter_context(_traces(settings))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(settings, watchdog))
+            runner.run(serve(settings, watchdog, traces))
 
 
 def serve_rest(settings: CommandSettings) -> None:
@@ -74,6 +83,19 @@ def serve_rest(settings: CommandSettings) -> None:
 def serve_amqp(settings: CommandSettings) -> None:
     """Run the AMQP door until SIGTERM or SIGINT; raises Unfit and Occupied."""
     _run(settings, _serve_amqp)
+
+
+@contextlib.contextmanager
+def _traces(settings: Settings) -> "Iterator[Traces | None]":
+    """Make what traces are made by, if they are wished for; the last ones are exported while the watchdog is patient."""
+    if not settings.traces:
+        yield None
+        return
+    # Not everybody has the extra `otel`.
+    from frontends.tracing import exported  # noqa: PLC0415
+
+    with exported(min(_EXPORT_SECONDS, settings.watchdog_seconds / 2)) as traces:
+        yield traces
 
 
 def _embedded(directory: str) -> RedisServer:
@@ -93,7 +115,7 @@ class _Frontend:
     at: str
 
 
-async def _serve_xmpp(settings: Settings, watchdog: Watchdog) -> None:
+async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | None") -> None:
     component = Component(
         domain=settings.xmpp_domain,
         secret=settings.xmpp_secret.get_secret_value(),
@@ -104,7 +126,8 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog) -> None:
         event_log=settings.event_log,
         admins=frozenset(settings.admins),
     )
-    core = RedisCore(settings, component)
+    core = RedisCore(settings, traces.outlet(component) if traces else component)
+    asked = traces.core(core) if traces else core
 
     Gauge(
         "stanzaq_xmpp_gets_for_sets",
@@ -122,12 +145,12 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog) -> None:
         await component.drain(seconds)
 
     frontend = _Frontend(
-        core, reasons, core.start, partial(component.start, core, core.link), drain, settings.xmpp_domain
+        core, reasons, core.start, partial(component.start, asked, core.link), drain, settings.xmpp_domain
     )
     await _keep(frontend, settings, watchdog)
 
 
-async def _serve_rest(settings: CommandSettings, watchdog: Watchdog) -> None:
+async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Traces | None") -> None:
     # Not everybody has the extra `rest`.
     from frontends.passwords import Passwords  # noqa: PLC0415
     from frontends.rest.door import Door  # noqa: PLC0415
@@ -161,55 +184,61 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog) -> None:
         raise Occupied(msg) from fault
     # Nobody is subscribed over HTTP: what this core changes, others hand out.
     core = RedisCore(settings, None)
-    tending = Tending(core.tend)
 
     def open_door() -> None:
-        door.open(core)
+        door.open(traces.core(core) if traces else core)
         server.start()
 
-    def reasons() -> list[str]:
-        return [*tending.failures, *([] if server.serving else ["no requests are taken"])]
-
-    async def drain(seconds: float) -> None:
-        await server.drain()
-        tending.stop()
-        await core.drain(seconds)
-
-    frontend = _Frontend(core, reasons, tending.begin, open_door, drain, f"{settings.http_bind.host}:{server.port}")
+    frontend = _unfed(
+        core, server, open_door, lambda _seconds: server.drain(), f"{settings.http_bind.host}:{server.port}"
+    )
     await _keep(frontend, settings, watchdog)
 
 
-async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog) -> None:
+async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog, traces: "Traces | None") -> None:
     # Not everybody has the extra `amqp`.
     from frontends.amqp.identity import Identity  # noqa: PLC0415
     from frontends.amqp.server import AmqpServer, tls  # noqa: PLC0415
     from frontends.passwords import Passwords  # noqa: PLC0415
 
     bind = settings.amqp_bind
+    identity = Identity(Passwords(settings.amqp_passwords.get_secret_value()), settings.amqp_anonymous)
     try:
-        server = AmqpServer(
-            Identity(Passwords(settings.amqp_passwords.get_secret_value()), settings.amqp_anonymous),
-            *bind,
-            context=tls(settings.amqp_certificate, settings.amqp_key, settings.amqp_client_ca),
-            connections=settings.amqp_connections,
-        )
+        context = tls(settings.amqp_certificate, settings.amqp_key, settings.amqp_client_ca)
+        server = AmqpServer(identity, *bind, context=context, connections=settings.amqp_connections)
     except OSError as fault:
         msg = f"{bind.host}:{bind.port}: {fault}"
         raise Occupied(msg) from fault
     # Links read the log by themselves: nothing is handed to this core.
     core = RedisCore(settings, None)
+    opening = partial(server.start, traces.core(core) if traces else core)
+    await _keep(_unfed(core, server, opening, server.drain, f"{bind.host}:{server.port}"), settings, watchdog)
+
+
+class _Serving(Protocol):
+    @property
+    def serving(self) -> bool: ...
+
+
+def _unfed(
+    core: RedisCore,
+    server: _Serving,
+    open_door: Callable[[], None],
+    leave: Callable[[float], Coroutine[None, None, None]],
+    at: str,
+) -> _Frontend:
+    """Make a frontend of a door to which its core hands nothing."""
     tending = Tending(core.tend)
 
     def reasons() -> list[str]:
-        return [*tending.failures, *([] if server.serving else ["no connections are taken"])]
+        return [*tending.failures, *([] if server.serving else ["nobody is let in"])]
 
     async def drain(seconds: float) -> None:
-        await server.drain(seconds)
+        await leave(seconds)
         tending.stop()
         await core.drain(seconds)
 
-    frontend = _Frontend(core, reasons, tending.begin, partial(server.start, core), drain, f"{bind.host}:{server.port}")
-    await _keep(frontend, settings, watchdog)
+    return _Frontend(core, reasons, tending.begin, open_door, drain, at)
 
 
 async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> None:
@@ -220,20 +249,22 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
     ).set_function(lambda: not frontend.reasons())
     # Half of the watchdog's time: a hung loop shows in /livez before its process is killed.
     health = Health(frontend.reasons, core.metrics.registry, settings.watchdog_seconds / 2)
-    stopping = _stopping()
+    stopping = on_signal()
     with contextlib.ExitStack() as stack:
         if settings.metrics_bind is not None:
             stack.callback(HealthServer(health, *settings.metrics_bind).stop)
         async with asyncio.TaskGroup() as group:
             watching = [group.create_task(_pulse(settings.watchdog_seconds, watchdog, health))]
-            await _until(stopping, group.create_task(frontend.begin()))
+            await until(stopping, group.create_task(frontend.begin()))
             unfit = [] if stopping.is_set() or settings.allow_eviction else await _unfit(core)
             if not (stopping.is_set() or unfit):
                 frontend.open()
                 if settings.metrics_bind is not None:
                     watching.append(group.create_task(_measure(core)))
-                _log.info("serving", at=frontend.at)
-                await stopping.wait()
+                _log.info("serving", at=frontend.at, frontend=core.frontend)
+                await _any(stopping, core.ending)
+                if core.ending.is_set():
+                    _log.warning("disconnected by an administrator", frontend=core.frontend, subscriber=core.ended_by)
                 _log.info("draining", seconds=settings.drain_seconds)
                 await frontend.drain(settings.drain_seconds)
             await core.stop()
@@ -241,6 +272,8 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
                 task.cancel()
     if unfit:
         raise Unfit(*unfit)
+    if core.ending.is_set():
+        raise Disconnected
 
 
 async def _unfit(core: RedisCore) -> list[str]:
@@ -250,29 +283,6 @@ async def _unfit(core: RedisCore) -> list[str]:
     except (CoreUnavailable, ScriptDefect):
         return []
     return [f"{each.where}: {each.what} is {each.found}. {each.remedy}." for each in found]
-
-
-def _stopping() -> asyncio.Event:
-    """Give an event that SIGTERM or SIGINT sets; a second signal ends the process as if there were no drain."""
-    loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
-
-    def stop() -> None:
-        stopping.set()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    return stopping
-
-
-async def _until(stopping: asyncio.Event, starting: asyncio.Task[None]) -> None:
-    """Wait for a start that may take for ever, or for the signal that calls it off."""
-    waiting = asyncio.create_task(stopping.wait())
-    await asyncio.wait([waiting, starting], return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    starting.cancel()
 
 
 async def _pulse(watch_seconds: float, watchdog: Watchdog, health: Health) -> None:

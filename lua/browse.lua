@@ -1,12 +1,13 @@
 #!lua flags=no-writes
 -- Look at items without touching them: those named by rows, or the first `limit` in order after the place `after`, or with
 -- `backwards` the last ones before `before`; cut at `max_bytes` of payload. Answers how many items there are, how far it has
--- looked if not to the end, and the items in order.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines history handover heads keyed blocked
--- ARGV: now revision number limit max_bytes after before backwards | item
+-- looked if not to the end, and the items in order. With `subids` it tells the
+-- subscriptions that go by them where a JID may have several.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines history handover heads keyed blocked subscribers
+-- ARGV: now revision number limit max_bytes after before backwards subids | item
 -- RETURNS: ok stale gone deleted
 -- WRITES:
---- @include partition items flights standing
+--- @include partition items flights standing taken
 local refusal = partition.load()
 if refusal then return refusal end
 local places, more, bytes, results, wanted, reached = {}, 0, 0, {}, {}, ''
@@ -48,4 +49,8 @@ for i, position in ipairs(places) do
 end
 local count = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - redis.call('HLEN', key.parked)
 if not partition.log_only then count = count - partition.kept end
-return {'ok', {count, reached, results}, {}, {}, {}, 0, more, partition.token}
+local theirs = {}
+for subid in string.gmatch(partition.multi and arg.subids or '', '%d+') do
+  for _, each in ipairs((taken.of(subid))) do theirs[#theirs + 1] = each end
+end
+return {'ok', {count, reached, results, theirs[1] and theirs or nil}, {}, {}, {}, 0, more, partition.token}

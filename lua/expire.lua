@@ -15,7 +15,7 @@ for i, position in ipairs(late) do
   local flight = flying[i]
   if flight then
     ending.release(flight, 'expired', {})
-    notices[#notices + 1] = {'unlocked', flight.jid, flight.item, tonumber(flight.token), pools.of(flight.subid)}
+    notices[#notices + 1] = {'unlocked', flight.jid, flight.item, tonumber(flight.token), pools.told(flight.subid)}
   else
     writes.add('ZREM', key.deadlines, position)
   end

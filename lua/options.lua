@@ -1,19 +1,20 @@
 #!lua flags=no-writes
 -- Read what subscriptions were granted: credit, quality of service, until when, and of a collection their scope.
 -- KEYS: meta subscribers shares leases
--- ARGV: now revision number | subid
--- RETURNS: ok stale gone deleted | ok not-subscribed
+-- ARGV: now revision number | subid named
+-- RETURNS: ok stale gone deleted | ok not-subscribed subid-required subid-invalid
 -- WRITES:
---- @include partition subscriptions shares leases
+--- @include partition subscriptions shares leases chosen
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
-  local subscriber = subscriptions.get(row.subid)
-  results[i] = {'not-subscribed'}
-  if subscriber then
+  local subid, refused = chosen.of(row.subid, row.named)
+  results[i] = refused
+  if subid then
+    local subscriber = subscriptions.get(subid)
     local share = shares.read(subscriber)
-    results[i] = {'ok', share.total, subscriber.qos, leases.of(row.subid), share.scope ~= '' and share.scope or nil}
+    results[i] = {'ok', share.total, subscriber.qos, leases.of(subid), subid, share.scope ~= '' and share.scope or nil}
   end
 end
 return {'ok', results, {}, {}, {}, 0, 0, partition.token}

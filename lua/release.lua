@@ -5,16 +5,21 @@
 -- ARGV: now revision frontend sent number retry wants subid | item
 -- RETURNS: ok stale gone deleted
 -- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
---- @include finish
+--- @include finish names pools
 local refusal = partition.load()
 if refusal then return refusal end
 local CHUNK, ids, notices, wanted = 300, {}, {}, {}
+local holders = names.all(arg.subid)
 for i, row in ipairs(rows) do
   ids[i], wanted[row.item] = row.item, true
 end
 local places = {}
 if arg.subid ~= '' then
-  places = redis.call('ZRANGEBYSCORE', key.held, arg.subid, arg.subid, 'LIMIT', 0, CHUNK)
+  for _, subid in ipairs(holders) do
+    for _, position in ipairs(redis.call('ZRANGEBYSCORE', key.held, subid, subid, 'LIMIT', 0, CHUNK - #places)) do
+      places[#places + 1] = position
+    end
+  end
 else
   for _, position in ipairs(items.find(ids)) do places[#places + 1] = position or nil end
 end
@@ -23,9 +28,10 @@ for _, flight in ipairs(flights.at(places)) do
   if flight and (arg.subid ~= '' or wanted[flight.item]) then
     wanted[flight.item] = nil
     ending.release(flight, 'released', {reason = 'forced'})
-    notices[#notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token)}
+    notices[#notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token), pools.told(flight.subid)}
   end
 end
 writes.flush()
-local left = arg.subid ~= '' and credit.held(arg.subid) or 0
+local left = 0
+for _, subid in ipairs(holders) do left = left + credit.held(subid) end
 return finish.reply({ending.freed, left}, notices, ending.freed)

@@ -9,16 +9,16 @@ local refusal = partition.load()
 if refusal then return refusal end
 answers.rotate()
 
-local function answer(row, holder, pool)
+local function answer(row, holder, pool, subid)
   answers.give(row, holder)
-  return {'ok', holder, pool}
+  return {'ok', holder, pool, subid}
 end
 
 local results = judge.each(rows, function(row, verdict)
   owner.met(row.subids)
   if verdict == 'held' then
     ending.acknowledge(row.flight)
-    return answer(row, row.flight.jid, pools.of(row.flight.subid))
+    return answer(row, row.flight.jid, pools.told(row.flight.subid))
   elseif verdict == 'waiting' then
     items.drop(row.position, row.entry)
     ordering.done(row.position)

@@ -1,9 +1,10 @@
 #!lua
 -- Make subscriptions known in a partition that is not the bank, as part of a count: what lies here stays, and a new one has
 -- what it still holds. Answers what counts as its part, which is what it holds when that is more than its credit here, and
--- whether it is; `forgive` makes it its credit then. One that comes through a collection names the pool that counts it.
+-- whether it is; `forgive` makes it its credit then. One that comes through a collection names the pool that counts it;
+-- `several`: it is not its JID's first.
 -- KEYS: meta inflight held subscribers turns resting sent readers reading outstanding shares owners
--- ARGV: now revision number | subid jid qos born forgive pool
+-- ARGV: now revision number | subid jid qos born forgive pool several
 -- RETURNS: ok stale gone deleted | ok superseded
 -- WRITES: meta subscribers turns resting readers reading outstanding shares owners
 --- @include counts enrol credit disown
@@ -21,6 +22,7 @@ for i, row in ipairs(rows) do
     disown.of(row.subid, false)
     subscriber.qos = row.qos
     enrol.put(subscriber, not known)
+    if row.several ~= '' then partition.turn_on('multi') end
     credit.settle(row.subid)
     if row.pool ~= '' then pooled = 1 end
     results[i] = {'ok', part, part > subscriber.limit and 1 or 0}

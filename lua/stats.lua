@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- Count what a partition holds.
--- KEYS: meta log replaced parked ready delayed inflight handover subscribers held turns resting blocked
+-- KEYS: meta log replaced parked ready delayed inflight handover subscribers held turns resting blocked journal
 -- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
 -- WRITES:
@@ -14,16 +14,29 @@ local stored = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - 
 local waiting = math.max(0, stored - in_flight - dying)
 
 local oldest = redis.call('ZRANGE', key.ready, 0, 0)[1]
-for _, raw in ipairs(redis.call('XRANGE', key.log, '(' .. partition.cursor, '+', 'COUNT', 100)) do
-  -- A version of an item that stands elsewhere is nothing that waits here.
-  if entries.read(raw).at == '' then
-    if not oldest or positions.after(oldest, raw[1]) then oldest = raw[1] end
-    break
+-- A version of an item that stands elsewhere is nothing that waits here. Payloads come along, so it seldom looks at many.
+local function first(count)
+  for _, raw in ipairs(redis.call('XRANGE', key.log, '(' .. partition.cursor, '+', 'COUNT', count)) do
+    if entries.read(raw).at == '' then return raw[1] end
   end
 end
+local new = first(1) or first(100)
+if new and (not oldest or positions.after(oldest, new)) then oldest = new end
 local age = oldest and math.max(0, partition.now - positions.split(oldest)) or 0
+
+-- What has ever come, counted by Redis itself, so that no publish and no acknowledgement pays for it.
+local function added(name)
+  if redis.call('EXISTS', name) == 0 then return 0 end
+  local info = redis.call('XINFO', 'STREAM', name)
+  for i = 1, #info, 2 do
+    if info[i] == 'entries-added' then return info[i + 1] end
+  end
+end
+local published = added(key.log)
+local finished = published - redis.call('XLEN', key.log) + partition.kept
 
 -- Exact up to 500 subscribers with free credit; beyond that a lower bound.
 local _, room = credit.candidates(500)
 return {'ok', {waiting, math.max(0, waiting - delayed - redis.call('ZCARD', key.blocked)), delayed, in_flight, dying, age,
-  redis.call('HLEN', key.subscribers), room, partition.kept, partition.kept_bytes}, {}, {}, {}, 0, 0, partition.token}
+  redis.call('HLEN', key.subscribers), room, partition.kept, partition.kept_bytes, published, finished,
+  added(key.journal)}, {}, {}, {}, 0, 0, partition.token}

@@ -1,15 +1,27 @@
 #!lua
 -- Add subscribers or change what they asked for; `must` says that the subscription has to exist already, and may leave
--- `qos` as it is: a reader, then, reads on. Who begins to share the node owns nothing any more. In a node of several
+-- `qos` as it is: a reader, then, reads on. With `several` a JID may have more than one, and gets a new one. Who begins to share the node owns nothing any more. In a node of several
 -- partitions, and of a collection, this is the bank's script, and begins a count: an
 -- empty `credit` is for that alone.
 -- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases
--- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos must lease scope
--- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions options-invalid lease-over
+-- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos must lease scope named several
+-- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions options-invalid lease-over subid-required subid-invalid
 -- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases
---- @include finish enrol counts disown leases
+--- @include finish enrol counts disown leases chosen
 local refusal = partition.load()
 if refusal then return refusal end
+
+-- Which subscription a row is about; nil and the refusal when there is none to be had.
+local function meant(row)
+  if row.must == '1' then return chosen.of(row.subid, row.named) end
+  local those, free = taken.of(row.subid)
+  if row.several == '' then return those[1] or row.subid end
+  if #those == 0 then return row.subid end
+  partition.turn_on('multi')
+  if #free == 0 then free = select(2, taken.of(row.subid)) end
+  if #free == 0 then return nil, {'too-many-subscriptions'} end
+  return free[1]
+end
 
 local function read_on(row, subscriber)
   if row.credit == '' then return {'not-subscribed'} end
@@ -18,7 +30,7 @@ local function read_on(row, subscriber)
   subscriptions.put(subscriber)
   local reader = readers.get(row.subid)
   if reader then window.settle(reader) end
-  return {'ok', subscriber.limit, subscriber.qos, '0', subscriber.jid, leases.put(row.subid, row.lease)}
+  return {'ok', subscriber.limit, subscriber.qos, '0', subscriber.jid, leases.put(row.subid, row.lease), row.subid}
 end
 
 -- An owner's credit ends with what it owns: whoever was one begins anew.
@@ -36,15 +48,19 @@ local function work(row, subscriber, owned)
   end
   enrol.put(subscriber, new)
   ending.touched[row.subid] = true
-  return {'ok', total, subscriber.qos, born, subscriber.jid, leases.put(row.subid, row.lease), scope}
+  return {'ok', total, subscriber.qos, born, subscriber.jid, leases.put(row.subid, row.lease), row.subid, scope}
 end
 
 local results = {}
 for i, row in ipairs(rows) do
-  local known, who = subscriptions.get(row.subid), owner.get()
-  local owns = who and who.subid == row.subid
+  local subid, refused = meant(row)
+  row.subid = subid or row.subid
+  local known, who = subid and subscriptions.get(subid), owner.get()
+  local owns = who and who.subid == subid
+  if refused then
+    results[i] = refused
   -- The bank knows nothing of an owner's credit, which lies where it owns.
-  if row.must == '1' and (not known or (owns and partition.several)) then
+  elseif row.must == '1' and owns and partition.several then
     results[i] = {'not-subscribed'}
   elseif not known and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
     results[i] = {'too-many-subscriptions'}

@@ -15,7 +15,7 @@ local results = judge.each(rows, function(row, verdict)
     ending.release(row.flight, 'released',
       {delay_ms = tonumber(row.delay_ms), reason = row.reason, dead_letter = row.dead_letter == '1'})
     answers.give(row, row.flight.jid)
-    return {'ok', row.flight.jid, pools.of(row.flight.subid)}
+    return {'ok', row.flight.jid, pools.told(row.flight.subid)}
   elseif verdict == 'replayed' then
     return {'replayed', row.answered}
   elseif verdict == 'waiting' then

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.model.names import Jid
+from broker.model.pages import Page
 from broker.model.subscriptions import Change
 
 
@@ -25,10 +26,11 @@ class Affiliations:
 
 @dataclass(frozen=True, slots=True)
 class ListSubscribers:
-    """List who is subscribed to a node, as its owner."""
+    """List who is subscribed to a node, as its owner: a page of them by their places, or without one as many as are shown."""
 
     node: str
     sender: Jid
+    page: Page | None = None
 
 
 @dataclass(frozen=True, slots=True)

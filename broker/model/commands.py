@@ -18,6 +18,7 @@ from broker.model.access import (
     SendPending,
     Subscriptions,
 )
+from broker.model.frontends import Disconnect, Frontends
 from broker.model.names import Jid, Partition
 from broker.model.oversight import Overview, Release, Survey, Transfer
 from broker.model.positions import Place
@@ -121,7 +122,7 @@ class Subscribe:
     `partitions` are the ones wished for (none: all). With a `group` or an `epoch` they are owned, which shuts others out
     (E26 to E28); with a `start` the log is read from there and nothing is consumed (E2). A stream may leave its
     credit unsaid. `until_ms` of Redis's clock is when it ends by itself (P31), 0 for never. One to a
-    collection may have a `scope`.
+    collection may have a `scope`. `again`: where a JID may have several, it is to be the one that there is.
     """
 
     node: str
@@ -135,6 +136,7 @@ class Subscribe:
     start: str = ""
     until_ms: int = 0
     scope: Scope | None = None
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +217,7 @@ class Browse:
     """Look at items without touching their locks; `item_ids` empty means `limit` of them in order.
 
     These are the first, or those that follow the place `after`; with `backwards` the last, or those that lie before `before`.
+    With a `subid`, which may be empty, it is to be clear which of the sender's subscriptions is meant (XEP-0060 §6.5.9.1).
     """
 
     node: str
@@ -224,6 +227,7 @@ class Browse:
     after: Place | None = None
     before: Place | None = None
     backwards: bool = False
+    subid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,4 +344,6 @@ Command = (
     | Transfer
     | Release
     | Overview
+    | Frontends
+    | Disconnect
 )

@@ -28,7 +28,8 @@ class Delivery:
 
     `partitioned` says that the node has several partitions. At the stage `DELIVER` its receiver has the item, so publisher,
     envelope and group key are empty. Before that the deadline of an assured item is the earliest that it can have. An
-    entry of a stream is under no lock, and its token is 0. With a `collection` the subscription is to that (H6).
+    entry of a stream is under no lock, and its token is 0. With a `collection` the subscription is to that (H6), and with a
+    `subid` it is that one of the several that the subscriber may have.
     """
 
     partition: Partition
@@ -46,6 +47,7 @@ class Delivery:
     key: str = ""
     partitioned: bool = False
     collection: str = ""
+    subid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +109,17 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class LockEnded:
-    """Notice to a holder that its lock, through a `collection` if one is named, ended without its asking (Q35)."""
+    """Notice to a holder that its lock, through a `collection` if one is named, ended without its asking (Q35).
+
+    Where a JID may have several subscriptions, `subid` says which one held it.
+    """
 
     node: str
     subscriber: Jid
     item_id: str
     token: int
     collection: str = ""
+    subid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +205,7 @@ class TreeEvent:
     collection: str
     child: str
     came: bool
+    subid: str = ""
 
 
 Notice = (

@@ -84,6 +84,7 @@ class NodeConfig:
     retention_items: int = 0
     retention_bytes: int = 0
     groups: str = ""
+    multi_subscribe: bool = False
     notify_delete: bool = True
     notify_retract: bool = True
     notify_config: bool = False
@@ -247,6 +248,14 @@ OPTIONS: Final = (
         "text-single",
         "Consumer groups that may own partitions, with blanks between (empty: any)",
         text(4096),
+    ),
+    Option(
+        "stanzaq#multi_subscribe",
+        "multi_subscribe",
+        "boolean",
+        "A JID may have several subscriptions, each with a credit of its own",
+        boolean,
+        on=None,
     ),
     Option(
         "pubsub#notify_delete",

@@ -47,7 +47,10 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Look at nodes in bulk, in order of creation: up to `limit` from the `first` on."""
+    """Look at nodes in bulk: up to `limit` from the `first` on, of all in order of creation.
+
+    Who is no administrator is shown those that it is affiliated with, by their names.
+    """
 
     sender: Jid
     first: int

@@ -42,6 +42,7 @@ class Problem(Enum):
     NOT_SUBSCRIBED = "not-subscribed"
     SUPERSEDED = "superseded"
     SUBID_INVALID = "subid-invalid"
+    SUBID_REQUIRED = "subid-required"
     OPTIONS_REQUIRED = "options-required"
     OPTIONS_INVALID = "options-invalid"
     LEASE_OVER = "lease-over"

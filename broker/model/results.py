@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from broker.model.frontends import Disconnected, FrontendList
 from broker.model.items import Listed, Lock, Owned, Seen
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
@@ -41,21 +42,23 @@ class Reserved:
 class Retracted:
     """The item is gone; `holder` is whom to notify (Q20), None when nobody held it; `replayed` when it was gone before (Q27).
 
-    With a `collection` it was held through that.
+    With a `collection` it was held through that, with a `subid` by that one of several subscriptions.
     """
 
     holder: Jid | None
     replayed: bool = False
     collection: str = ""
+    subid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Unlocked:
-    """The lock is ended; `holder` is whom to notify (Q29). With a `collection` it was one through that."""
+    """The lock is ended; `holder` is whom to notify (Q29); what it was held through is as in `Retracted`."""
 
     holder: Jid
     replayed: bool = False
     collection: str = ""
+    subid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +213,11 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What a node holds now; `oldest_ms` is the age of the oldest item that waits, 0 when none does."""
+    """What a node holds now; `oldest_ms` is the age of the oldest item that waits, 0 when none does.
+
+    The last three count what there has ever been, so that two looks make a rate: entries that the log took (an item, a version of
+    one, what is written anew to be moved), those of them that are done with, and deliveries that have ended, well or not.
+    """
 
     waiting: int
     eligible: int
@@ -222,6 +229,9 @@ class Counted:
     credit_free: int
     kept: int = 0
     kept_bytes: int = 0
+    published: int = 0
+    finished: int = 0
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,20 +239,24 @@ class Listing:
     """Names of nodes, in order of creation; `more` when a limit cut the list.
 
     `index` is the number of the first one among all nodes, also those that the asker may not see, and `count` how many these are.
+    `collections` are those of them that are no leaves.
     """
 
     nodes: tuple[str, ...]
     index: int = 0
     count: int = 0
     more: bool = False
+    collections: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionList:
-    """Subscriptions; `more` when there are others."""
+    """Subscriptions; `more` when there are others. Of a page `index` is the number of the first one of `count`."""
 
     subscriptions: tuple[Subscription, ...]
     more: bool = False
+    index: int = 0
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,15 +311,16 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A node in an overview, without its affiliations."""
+    """A node in an overview, without its affiliations but for how the asker stands to it."""
 
     record: NodeRecord
     counted: Counted
+    standing: Affiliation = Affiliation.OWNER
 
 
 @dataclass(frozen=True, slots=True)
 class Overviewed:
-    """Nodes in order of creation; there are `total`."""
+    """A part of the nodes; there are `total`."""
 
     nodes: tuple[Summary, ...]
     total: int
@@ -340,4 +355,6 @@ Result = (
     | Transferred
     | Released
     | Overviewed
+    | FrontendList
+    | Disconnected
 )

@@ -16,12 +16,19 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One JID's subscription to one node."""
+    """One JID's subscription to one node; the node's owner is told what it may hold in all, and what it holds."""
 
     node: str
     jid: Jid
     subid: str
     state: State
+    credit: int = 0
+    held: int = 0
+
+    @property
+    def place(self) -> str:
+        """Where it stands in a list of those to its node."""
+        return f"{self.jid} {self.subid}"
 
 
 @dataclass(frozen=True, slots=True)

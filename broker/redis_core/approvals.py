@@ -5,7 +5,8 @@ again. What follows from the node's record is done by `settle`, which any fronte
 the affiliation is stored, the next look in passing goes on. Must not know how a subscription is made, or any door.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from broker.model.access import Approve, ListPending, ManageSubscribers, SendPending
@@ -18,7 +19,7 @@ from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Done, Listing, Managed, Refused, Result, Subscribed, Unsubscribed
-from broker.model.subscriptions import State, Subscription
+from broker.model.subscriptions import Change, State, Subscription
 from broker.redis_core.calls.call import subid
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import GONE
@@ -42,7 +43,7 @@ class Approvals:
         *,
         admins: frozenset[Jid],
         subscribe: Callable[[Subscribe], Awaitable[Result]],
-        remove: Callable[[str, Jid], Awaitable[bool]],
+        remove: Callable[[str, Jid, str], Awaitable[tuple[str, ...]]],
         notify: Callable[[Notice], None],
     ) -> None:
         """Make subscriptions by `subscribe` and end them by `remove`; `notify` tells subscribers and owners."""
@@ -76,7 +77,7 @@ class Approvals:
         # An owner may have decided in between, when it was not there to be made.
         await self.settle(command.node)
         if not await self._pending.waits(command.node, command.jid):
-            return await self._subscribe(command)
+            return await self._subscribe(replace(command, again=True))
         return Subscribed(command.jid, asked.subid, command.credit or 0, command.qos, state=State.PENDING)
 
     async def unsubscribe(self, command: Unsubscribe, begun: Callable[[], Awaitable[Result]]) -> Result:
@@ -95,7 +96,7 @@ class Approvals:
             return GONE
         if refused := refusal(command, record):
             return refused
-        if command.subid and command.subid != subid(command.jid):
+        if command.subid not in {"", subid(command.jid)}:
             return Refused(Problem.SUBID_INVALID, "the subid is not of this subscription")
         # Like the affiliation that an approval is, an answer is about the bare JID. Where nothing of it waits, another owner was
         # faster, or it was taken back.
@@ -114,22 +115,26 @@ class Approvals:
         if refused := refusal(command, record):
             return refused
         before = await self._lists.states(record, [change.jid for change in command.changes])
-        wanted = [change for change in command.changes if change.subid in {"", subid(change.jid)}]
-        for change in wanted:
-            if change.state == State.NONE.value and before[change.jid] is not State.NONE:
-                await self._end(command.node, change.jid, before[change.jid])
+        meant = {change: _meant(change, before[change.jid]) for change in command.changes}
+        for change, those in meant.items():
+            if change.state == State.NONE.value:
+                await self._end(command.node, change, those)
         approved = [
             change.jid
-            for change in wanted
-            if change.state == State.SUBSCRIBED.value and before[change.jid] is State.PENDING
+            for change, those in meant.items()
+            if change.state == State.SUBSCRIBED.value and any(each.state is State.PENDING for each in those)
         ]
         if approved:
             await self._admit(record, approved)
         after = await self._lists.states(record, [change.jid for change in command.changes])
-        failed = [
-            change for change in command.changes if change not in wanted or after[change.jid].value != change.state
-        ]
-        return Managed(tuple(_subscription(command.node, change.jid, after[change.jid]) for change in failed))
+        failed: list[Subscription] = []
+        for change, those in meant.items():
+            now = _meant(change, after[change.jid]) or (
+                Subscription(command.node, change.jid, change.subid, State.NONE),
+            )
+            kept = [each for each in now if each.state.value != change.state]
+            failed += kept if those else after[change.jid]
+        return Managed(tuple(failed))
 
     async def pending(self, command: ListPending) -> Result:
         """Name the nodes where something waits for the sender: its own, and for an administrator the first of all."""
@@ -194,17 +199,18 @@ class Approvals:
             self._tell(node, jid, State.SUBSCRIBED if made else State.NONE)
         elif ended is False and isinstance(result, Subscribed):
             # Its subscriber took it back while it was being made.
-            await self._remove(node, jid)
+            await self._remove(node, jid, result.subid)
 
     async def _refuse(self, node: str, jid: Jid) -> None:
         if await self._pending.dismiss(node, jid):
             self._tell(node, jid, State.NONE)
 
-    async def _end(self, node: str, jid: Jid, state: State) -> None:
-        if state is State.PENDING:
-            await self._refuse(node, jid)
-        elif await self._remove(node, jid):
-            self._tell(node, jid, State.NONE)
+    async def _end(self, node: str, change: Change, those: Sequence[Subscription]) -> None:
+        if any(each.state is State.PENDING for each in those):
+            await self._refuse(node, change.jid)
+        if any(each.state is State.SUBSCRIBED for each in those):
+            for ended in await self._remove(node, change.jid, change.subid):
+                self._notify(SubscriptionChanged(Subscription(node, change.jid, ended, State.NONE)))
 
     def _tell(self, node: str, jid: Jid, state: State) -> None:
         self._notify(SubscriptionChanged(_subscription(node, jid, state)))
@@ -212,6 +218,11 @@ class Approvals:
     async def _read(self, node: str) -> NodeRecord | None:
         record = await self._directory.read(node)
         return record and with_admins(record, self._admins)
+
+
+def _meant(change: Change, those: Sequence[Subscription]) -> tuple[Subscription, ...]:
+    """Give those that an owner names: without a subid they are all that the JID has."""
+    return tuple(each for each in those if change.subid in {"", each.subid})
 
 
 def _subscription(node: str, jid: Jid, state: State) -> Subscription:

@@ -29,7 +29,7 @@ class Surroundings(Protocol):
     def announce(self, partition: Partition, due_ms: int) -> None:
         """Note when the partition next needs a visit."""
 
-    def lapsed(self, node: str, jid: Jid) -> None:
+    def lapsed(self, node: str, jid: Jid, subid: str) -> None:
         """End a subscription whose lease is over."""
 
     def hand_over(self, record: NodeRecord, partition: int, letter: list[Any]) -> None:

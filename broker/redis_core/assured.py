@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from broker import keys
+from broker import codec, keys
 from broker.model.commands import Deliver, Hold, Publish
 from broker.model.names import Jid, bare, resource
 from broker.model.problems import Problem
@@ -89,7 +89,7 @@ def begun(command: Hold) -> Held:
     publish = command.publish
     item = publish.item_id
     place = f"{publish.node}\0{publish.partition}\0{publish.key}"
-    told = (place, command.stem if item is None else f"id {item}", publish.envelope)
+    told = (place, command.stem if item is None else f"id {item}", codec.headless(publish.envelope))
     digest = hashlib.sha256(b"\0".join(part if isinstance(part, bytes) else part.encode() for part in told))
     nonce = secrets.token_hex(12)
     named = replace(publish, item_id=f"{command.stem}~{nonce}" if item is None else item)

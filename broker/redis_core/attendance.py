@@ -6,6 +6,7 @@ not know how either step is carried out.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -14,7 +15,7 @@ from broker.model.items import Notice, SubscriptionChanged
 from broker.model.names import Jid, bare
 from broker.model.problems import Problem
 from broker.model.results import Done, Refused, Result, Subscribed, Unsubscribed
-from broker.model.subscriptions import State, Subscription
+from broker.model.subscriptions import Subscription
 from broker.redis_core.calls.call import subid
 from broker.redis_core.directory import Directory, Seat
 from broker.redis_core.internal import Ask, Leave, Left
@@ -41,7 +42,7 @@ class Attendance:
         # Each call has a connection of its own: without a queue, coming and going of one JID could change places. One for
         # all JIDs would add up their waits when Redis hangs.
         self._queues: WeakValueDictionary[Jid, asyncio.Lock] = WeakValueDictionary()
-        self._lapsing: set[Seat] = set()
+        self._lapsing: set[Subscription] = set()
 
     async def subscribe(self, command: Subscribe, outcome: asyncio.Future[Any]) -> Result:
         """Finish a subscription whose step in the partition is under way."""
@@ -51,7 +52,7 @@ class Attendance:
             # Whoever shares the node is no member of a group any more.
             await self._gone(command.node, command.jid)
         if isinstance(result, Subscribed) and seats is None:
-            await self._ask(Leave(command.node, command.jid))
+            await self._ask(Leave(command.node, command.jid, subid=result.subid))
             await self._gone(command.node, command.jid)
             return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "you are subscribed to as many nodes as you may")
         # A refusal says nothing of an earlier subscription of the same JID, and one that may pass nothing of this one.
@@ -65,13 +66,13 @@ class Attendance:
         if isinstance(result, Refused):
             return result
         # A member that owns nothing just now is known to no partition.
-        subscribed = await self._gone(command.node, command.jid) or result.was_subscribed
+        subscribed = await self._gone(command.node, command.jid) or result.ended
         # Locks outlive the subscription (Q34): presence must find whoever still holds some.
-        if result.held == 0:
+        if result.held == 0 and not result.others:
             await self._attend("left", command.jid, command.node)
         if not subscribed:
             return Refused(Problem.NOT_SUBSCRIBED, "there is no such subscription")
-        return Unsubscribed(command.jid, subid(command.jid))
+        return Unsubscribed(command.jid, next(iter(result.ended), subid(command.jid)))
 
     async def presence(self, command: Presence) -> Result:
         """Note who came or went, and end what went with it (Q33)."""
@@ -80,29 +81,31 @@ class Attendance:
             await self.remove(seat.node, seat.jid)
         return Done()
 
-    async def lapse(self, seat: Seat) -> None:
+    async def lapse(self, over: Subscription) -> None:
         """End a subscription whose lease is over, and tell whose it was (P31); every visit asks for it until that is done."""
-        if seat in self._lapsing:
+        if over in self._lapsing:
             return
-        self._lapsing.add(seat)
+        self._lapsing.add(over)
         try:
-            if await self.remove(seat.node, seat.jid, lapsed=True):
-                ended = Subscription(seat.node, seat.jid, subid(seat.jid), State.NONE)
-                self._notify(SubscriptionChanged(ended))
+            for ended in await self.remove(over.node, over.jid, over.subid, lapsed=True):
+                self._notify(SubscriptionChanged(replace(over, subid=ended)))
         finally:
-            self._lapsing.discard(seat)
+            self._lapsing.discard(over)
 
-    async def remove(self, node: str, jid: Jid, *, lapsed: bool = False) -> bool:
-        """End a subscription without its owner's doing, with all that it holds; gives whether there was one."""
-        left = await self._ask(Leave(node, jid, lapsed))
-        was = isinstance(left, Left) and left.was_subscribed
+    async def remove(self, node: str, jid: Jid, whose: str = "", *, lapsed: bool = False) -> tuple[str, ...]:
+        """End a subscription, or all that a JID has, without its owner's doing, with all it holds; gives those that ended."""
+        leave = Leave(node, jid, lapsed, subid=whose)
+        left = await self._ask(leave)
+        ended = left.ended if isinstance(left, Left) else ()
         while isinstance(left, Left) and left.held > 0:
-            left = await self._ask(Leave(node, jid, lapsed))
+            left = await self._ask(leave)
         if isinstance(left, Left) or (isinstance(left, Refused) and left.problem is Problem.NODE_NOT_FOUND):
-            await self._attend("left", jid, node)
+            if not (isinstance(left, Left) and left.others):
+                await self._attend("left", jid, node)
             # A member that owns nothing just now is known to no partition.
-            was = await self._gone(node, jid) or was
-        return was
+            was = await self._gone(node, jid)
+            ended = ended or ((subid(jid),) if was else ())
+        return ended
 
     async def _attend(self, kind: str, jid: Jid, node: str = "") -> tuple[Seat, ...] | None:
         queue = self._queues.setdefault(bare(jid), asyncio.Lock())

@@ -19,7 +19,7 @@ class Recount:
 class Sit:
     """Let a partition know a subscription, as part of the count `born`; it answers what credit lies there.
 
-    With `forgive` what is held beyond that is credit again.
+    With `forgive` what is held beyond that is credit again. `several`: it is not its JID's first.
     """
 
     node: str
@@ -27,13 +27,17 @@ class Sit:
     jid: Jid
     qos: Qos
     born: str
+    several: bool
     forgive: bool = False
     scope: Scope | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Let a leaf's partition know a subscriber that comes through a collection, as `Sit` does; judged like a subscription."""
+    """Let a leaf's partition know a subscriber that comes through a collection, as `Sit` does; judged like a subscription.
+
+    `several`: it is not its JID's first.
+    """
 
     node: str
     sender: Jid
@@ -43,6 +47,7 @@ class Join:
     born: str
     forgive: bool
     pool: str
+    several: bool
     incarnation: str
 
 

@@ -34,6 +34,9 @@ def _counted(_command: Stats, outcomes: Sequence[Counted]) -> Counted:
         total("credit_free"),
         total("kept"),
         total("kept_bytes"),
+        total("published"),
+        total("finished"),
+        total("attempts"),
     )
 
 
@@ -68,7 +71,9 @@ def _browsed(command: Browse, outcomes: Sequence[Browsed]) -> Browsed:
 
 
 def _left(_command: Any, outcomes: Sequence[Left]) -> Left:
-    return Left(any(outcome.was_subscribed for outcome in outcomes), sum(outcome.held for outcome in outcomes))
+    ended = dict.fromkeys(name for outcome in outcomes for name in outcome.ended)
+    held = sum(outcome.held for outcome in outcomes)
+    return Left(tuple(ended), held, any(outcome.others for outcome in outcomes))
 
 
 _MERGED: Final[dict[type, Callable[[Any, Any], Outcome]]] = {

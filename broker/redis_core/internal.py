@@ -52,7 +52,8 @@ class Resend:
 class Leave:
     """Remove a subscription and, if it is to `release`, give back all that it holds; `lapsed`: only if its lease is over still.
 
-    With a `pool` it is the one through a collection, of that life of the node; with `born` it is out of that count of it.
+    Without a `subid` it is all that the JID has. With a `pool` it is through a collection, of that life of the node; with
+    `born` it is out of that count of it.
     """
 
     node: str
@@ -200,14 +201,18 @@ class Scanned:
     upto: int = 0
     jids: tuple[Jid, ...] = ()
     scopes: tuple[Scope | None, ...] = ()
+    subids: tuple[str, ...] = ()
+    credits: tuple[int, ...] = ()
+    holdings: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A subscription is gone and so much is still held by its former owner."""
+    """The subscriptions that have `ended`, and how much they still hold; `others`: their JID has more to do with the node."""
 
-    was_subscribed: bool
+    ended: tuple[str, ...]
     held: int
+    others: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from broker.model.results import Refused
 from broker.redis_core.around import Neighbours, Surroundings
 from broker.redis_core.batches import Batch, Ticket, batched
 from broker.redis_core.calls import OF
-from broker.redis_core.calls.call import Reply, collection, delivery, ownership_lost
+from broker.redis_core.calls.call import Reply, delivery, ownership_lost, subscription
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import FAILED, GONE, DeadLetter, Expire, Internal, Outcome, Resend, Scanned, ignored
 from broker.redis_core.known import Known
@@ -296,11 +296,11 @@ class Lane:
             if kind == b"lost":
                 self._around.notify(ownership_lost(values, partition))
             elif kind == b"lapsed":
-                self._around.lapsed(self.node, Jid(values[0].decode()))
+                self._around.lapsed(self.node, Jid(values[0].decode()), values[1].decode())
             else:
-                jid, item, token, *pool = values
-                through = collection(*pool)
-                self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token, through))
+                jid, item, token, *told = values
+                whose = subscription(*told)
+                self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token, *whose))
                 if kind == b"unlocked":
                     self._around.count("expired")
         for row in read.deliveries:

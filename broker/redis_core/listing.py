@@ -5,6 +5,7 @@ in one round trip. Must not know what else is in a node's record.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from broker import keys
@@ -12,7 +13,7 @@ from broker.model.commands import Nodes
 from broker.model.names import Jid, bare
 from broker.model.problems import Problem
 from broker.model.results import Listing, Refused
-from broker.model.tree import Children
+from broker.model.tree import Children, NodeType
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import GONE
 from broker.redis_core.policy import visible
@@ -24,6 +25,8 @@ LOOKED_AT: Final = 2_000
 
 _LEAST: Final = 50
 _ACCESS_MODEL: Final = "pubsub#access_model"
+_TYPE: Final = "pubsub#node_type"
+_COLLECTION: Final = NodeType.COLLECTION.value.encode()
 _UNKNOWN: Final = Refused(Problem.ITEM_NOT_FOUND, "there is no such node to go on from: begin again")
 
 
@@ -54,7 +57,7 @@ class Catalogue:
             code, *found = await self._server.run(self._server.arguments("nodes", [keys.of_service("names")], fixed))
             if code != b"ok":
                 # A name from which this was to go on by itself is gone meanwhile: whoever asked goes on from its own.
-                return _listing(command, shown, 0, more=True) if shown else _UNKNOWN
+                return await self._told(_listing(command, shown, 0, more=True)) if shown else _UNKNOWN
             first, total, raw = found
             names = [name.decode() for name in raw]
             top = set(await self._tree.first_level(names))
@@ -63,7 +66,7 @@ class Catalogue:
             looked += len(names)
             ended = len(names) < count or (command.backwards and first == 0)
             if ended or len(shown) > command.limit or not count or (shown and looked >= LOOKED_AT):
-                return _listing(command, shown, total, more=not ended or len(shown) > command.limit)
+                return await self._told(_listing(command, shown, total, more=not ended or len(shown) > command.limit))
             after, before = ("", names[0]) if command.backwards else (names[-1], "")
 
     async def children(self, command: Children) -> Listing | Refused:
@@ -72,7 +75,13 @@ class Catalogue:
         if record is None:
             return GONE
         seen = await self._seen(command.sender, 0, await self._tree.children(record))
-        return Listing(tuple(name for _number, name in seen), 0, len(seen), more=False)
+        return await self._told(Listing(tuple(name for _number, name in seen), 0, len(seen), more=False))
+
+    async def _told(self, listing: Listing) -> Listing:
+        """Tell collections from leaves."""
+        types = await self._server.commands([("HGET", keys.of_node("options", name), _TYPE) for name in listing.nodes])
+        found = (name for name, kind in zip(listing.nodes, types, strict=True) if kind == _COLLECTION)
+        return replace(listing, collections=frozenset(found))
 
     async def _seen(self, sender: Jid, first: int, names: Sequence[str]) -> list[tuple[int, str]]:
         """Give those of the names that the sender may see, each with its number; they begin with the number `first`."""

@@ -10,10 +10,11 @@ from typing import Final
 from broker import keys
 from broker.model.access import Affiliations, ListSubscribers, Subscriptions
 from broker.model.names import Jid, Partition, bare
-from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.nodes import MAX_SUBSCRIBERS, Affiliation, NodeRecord
+from broker.model.pages import Page
 from broker.model.results import AffiliationList, Refused, Result, SubscriptionList
 from broker.model.subscriptions import State, Subscription
-from broker.redis_core.calls.call import subid
+from broker.redis_core.calls.call import family, subid
 from broker.redis_core.directory import Directory, Seat
 from broker.redis_core.internal import GONE, Ask, Scanned, Subscribers
 from broker.redis_core.nodes import with_admins
@@ -52,12 +53,11 @@ class Lists:
         if command.node is not None and await self._directory.read(command.node) is None:
             return GONE
         seats = [seat for seat in await self._directory.seats(command.sender) if command.node in {None, seat.node}]
-        found = dict.fromkeys(await self._taken(seats), State.SUBSCRIBED)
-        for seat in await self._pending.of(command.sender):
-            if command.node in {None, seat.node}:
-                found.setdefault(seat, State.PENDING)
-        ordered = sorted(found.items(), key=lambda entry: (entry[0].node, entry[0].jid))
-        return SubscriptionList(tuple(_subscription(seat, state) for seat, state in ordered))
+        taken = await self._taken(seats)
+        found = [each for theirs in taken.values() for each in theirs]
+        waiting = [seat for seat in await self._pending.of(command.sender) if command.node in {None, seat.node}]
+        found += [_subscription(seat, State.PENDING) for seat in waiting if seat not in taken]
+        return SubscriptionList(tuple(sorted(found, key=lambda each: (each.node, each.jid))))
 
     async def affiliations(self, command: Affiliations) -> Result:
         """List the sender's own (P10)."""
@@ -78,58 +78,98 @@ class Lists:
         if refused := refusal(command, record):
             return refused
         members = await self._roster.members(record.name)
-        jids = dict.fromkeys(member.jid for member in members.values())
+        # What has pages has an order, and who comes first is known when all are.
+        most = SHOWN if command.page is None else MAX_SUBSCRIBERS
+        # A member of a group has its credit in the partitions that it owns, if it owns any.
+        found = {(member.jid, whose): (0, 0) for whose, member in members.items()}
         for partition in record.partitions:
-            scan, ended = "0", len(jids) > SHOWN
+            scan, ended = "0", len(found) > most
             while not ended:
                 part = await self._ask(Subscribers(record.name, scan, partition.number))
                 if isinstance(part, Refused):
                     return part
                 if not isinstance(part, Scanned):
                     break
-                jids |= dict.fromkeys(part.jids)
+                # Those who come through a collection are shown by their JIDs.
+                names = (whose or subid(jid) for jid, whose in zip(part.jids, part.subids, strict=True))
+                theirs = zip(part.credits, part.holdings, strict=True)
+                for who, (credit, holding) in zip(zip(part.jids, names, strict=True), theirs, strict=True):
+                    has, holds = found.get(who, (0, 0))
+                    found[who] = (has + credit, holds + holding)
                 scan = part.scan
-                ended = scan == "0" or len(jids) > SHOWN
-        shown = sorted(jids)[:SHOWN]
-        listed = tuple(_subscription(Seat(record.name, jid), State.SUBSCRIBED) for jid in shown)
-        return SubscriptionList(listed, more=len(jids) > SHOWN)
+                ended = scan == "0" or len(found) > most
+        listed = [Subscription(record.name, *who, State.SUBSCRIBED, *parts) for who, parts in found.items()]
+        return _paged(listed, command.page)
 
-    async def states(self, record: NodeRecord, jids: Iterable[Jid]) -> dict[Jid, State]:
-        """Tell how far the subscriptions of these JIDs to a node have come."""
+    async def states(self, record: NodeRecord, jids: Iterable[Jid]) -> dict[Jid, tuple[Subscription, ...]]:
+        """Tell which subscriptions to a node these JIDs have, and how far each has come: none is one that has not begun."""
         seats = [Seat(record.name, jid) for jid in dict.fromkeys(jids)]
-        taken = set(await self._taken(seats))
+        taken = await self._taken(seats)
         waiting = await self._pending.all(record.name)
-        found = {seat.jid: State.PENDING if seat.jid in waiting else State.NONE for seat in seats}
-        return found | {seat.jid: State.SUBSCRIBED for seat in taken}
 
-    async def _taken(self, seats: Sequence[Seat]) -> list[Seat]:
-        """Give those of the seats that are subscribed: members of groups, and whoever a partition knows."""
+        def other(seat: Seat) -> tuple[Subscription, ...]:
+            return (_subscription(seat, State.PENDING if seat.jid in waiting else State.NONE),)
+
+        return {seat.jid: tuple(taken.get(seat, ())) or other(seat) for seat in seats}
+
+    async def _taken(self, seats: Sequence[Seat]) -> dict[Seat, list[Subscription]]:
+        """Give the subscriptions of those of the seats that have one: members of groups, and whoever a partition knows."""
         nodes = list(dict.fromkeys(seat.node for seat in seats))
         partitions: dict[str, list[Partition]] = {node: [] for node in nodes}
         for partition in await self._directory.partitions(nodes):
             partitions[partition.node].append(partition)
         there = [seat for seat in seats if partitions[seat.node]]
-        found = await self._known(there, lambda seat: keys.of_node("members", seat.node))
-        found |= await self._known(
-            [seat for seat in there if seat not in found],
-            lambda seat: keys.of_partition("subscribers", partitions[seat.node][0]),
-        )
+        members = await self._known(there, lambda seat: keys.of_node("members", seat.node), _first)
+        found = await self._shared(there, lambda seat: partitions[seat.node][0])
         # Who shares a node or reads it is known in all of its partitions; who owns some of them, in those alone.
         for seat in there:
-            if seat not in found:
-                others = [keys.of_partition("subscribers", each) for each in partitions[seat.node][1:]]
-                asked = [("HEXISTS", name, subid(seat.jid)) for name in others]
-                if any(await self._server.commands(asked)):
-                    found.add(seat)
-        return [seat for seat in there if seat in found]
+            others = partitions[seat.node][1:] if not (members[seat] or found[seat]) else ()
+            asked = [("HEXISTS", keys.of_partition("subscribers", each), subid(seat.jid)) for each in others]
+            if any(await self._server.commands(asked)):
+                members[seat] = _first(seat)
+        names = {seat: members[seat] or found[seat] for seat in there}
+        return {
+            seat: [Subscription(seat.node, seat.jid, name, State.SUBSCRIBED) for name in theirs]
+            for seat, theirs in names.items()
+            if theirs
+        }
 
-    async def _known(self, seats: Sequence[Seat], key: Callable[[Seat], str]) -> set[Seat]:
-        asked = [("HEXISTS", key(seat), subid(seat.jid)) for seat in seats]
-        return {seat for seat, there in zip(seats, await self._server.commands(asked), strict=True) if there}
+    async def _shared(self, seats: Sequence[Seat], bank: Callable[[Seat], Partition]) -> dict[Seat, Sequence[str]]:
+        """Name the subscriptions that a node's first partition knows; more than one of a JID only where that has happened."""
+        asked = [("HGET", keys.of_partition("meta", bank(seat)), "multi") for seat in seats]
+        several = {seat for seat, multi in zip(seats, await self._server.commands(asked), strict=True) if multi}
+        return await self._known(
+            seats,
+            lambda seat: keys.of_partition("subscribers", bank(seat)),
+            lambda seat: family(seat.jid) if seat in several else _first(seat),
+        )
+
+    async def _known(
+        self, seats: Sequence[Seat], key: Callable[[Seat], str], names: Callable[[Seat], Sequence[str]]
+    ) -> dict[Seat, Sequence[str]]:
+        """Give those of the names of each seat that a key has."""
+        lines = await self._server.commands([("HMGET", key(seat), *names(seat)) for seat in seats])
+        return {
+            seat: [name for name, line in zip(names(seat), theirs, strict=True) if line is not None]
+            for seat, theirs in zip(seats, lines, strict=True)
+        }
 
     async def _read(self, node: str) -> NodeRecord | None:
         record = await self._directory.read(node)
         return record and with_admins(record, self._admins)
+
+
+def _first(seat: Seat) -> Sequence[str]:
+    return (subid(seat.jid),)
+
+
+def _paged(found: Iterable[Subscription], page: Page | None) -> SubscriptionList:
+    """Give a page of subscriptions to one node, in the order of their places."""
+    by_place = {each.place: each for each in found}
+    places, wanted = sorted(by_place), page or Page(SHOWN)
+    shown = tuple(by_place[place] for place in wanted.cut(places))
+    more = len(shown) < len(places)
+    return SubscriptionList(shown, more, wanted.first(places), len(places)) if page else SubscriptionList(shown, more)
 
 
 def _subscription(seat: Seat, state: State) -> Subscription:

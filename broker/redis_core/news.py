@@ -3,6 +3,7 @@
 Must not know what has changed, or how credit is counted.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -45,21 +46,24 @@ class News:
     async def tell(self, record: NodeRecord, *, came: bool) -> None:
         """Tell those who want news of the collections above that a node came there or went."""
         for level, collection in enumerate(await self._tree.above(record), 1):
-            for jid, scope in (await self.scopes(collection.name)).items():
+            scopes = await self.scopes(collection.name)
+            many = Counter(jid for jid, _whose in scopes)
+            for (jid, whose), scope in scopes.items():
                 if scope and scope.kind is not Kind.ITEMS and scope.reaches(level):
-                    self._notify(TreeEvent(collection.name, jid, record.parent, record.name, came))
+                    told = whose if many[jid] > 1 else ""
+                    self._notify(TreeEvent(collection.name, jid, record.parent, record.name, came, told))
 
-    async def scopes(self, node: str) -> dict[Jid, Scope | None]:
-        """List who is subscribed: who shares the node stands in every partition, an owner in its own alone."""
+    async def scopes(self, node: str) -> dict[tuple[Jid, str], Scope | None]:
+        """List subscriptions: who shares the node stands in every partition, an owner in its own alone."""
         record = await self._read(node)
-        found: dict[Jid, Scope | None] = {}
+        found: dict[tuple[Jid, str], Scope | None] = {}
         for partition in () if record is None else record.partitions:
             scan, ended = "0", False
             while not ended:
                 part = await self._ask(Subscribers(node, scan, partition.number))
                 if not isinstance(part, Scanned):
                     return found
-                found |= dict(zip(part.jids, part.scopes, strict=True))
+                found |= dict(zip(zip(part.jids, part.subids, strict=True), part.scopes, strict=True))
                 scan = part.scan
                 ended = scan == "0"
         return found

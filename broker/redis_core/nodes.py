@@ -21,13 +21,12 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import wished
-from broker.redis_core.calls.call import subid
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import GONE, Expire, Extent
 from broker.redis_core.news import News
 from broker.redis_core.placement import Placement
 from broker.redis_core.policy import refusal
-from broker.redis_core.terms import Rules, Terms, converted
+from broker.redis_core.terms import Rules, Terms, converted, unfit
 from broker.redis_core.tree import Tree, moved
 
 _RETRIES = 5
@@ -59,12 +58,13 @@ class NodeWork:
         changed: Callable[[str], None],
         recount: Callable[[str], Awaitable[None]],
         notify: Callable[[Notice], None],
-        remove: Callable[[str, Jid], Awaitable[bool]],
+        remove: Callable[[str, Jid], Awaitable[tuple[str, ...]]],
         pending: Pending,
     ) -> None:
         """Ask lanes by `ask`; `changed` hears of a node whose record is another now, `recount` of one with more partitions.
 
-        `remove` ends a subscription; what waits for approval hears by `pending` of what may decide it.
+        `remove` ends a JID's subscriptions and gives their names; what waits for approval hears by `pending` of what may decide
+        it.
         """
         self._directory = directory
         self._tree = tree
@@ -161,7 +161,8 @@ class NodeWork:
         except MalformedRequest as wrong:
             return Refused(wrong.problem, wrong.detail)
         sender = command.sender
-        refused = converted(record.config, config) or await self._terms.misdirected(command.node, config, bare(sender))
+        refused = converted(record.config, config) or unfit(config)
+        refused = refused or await self._terms.misdirected(command.node, config, bare(sender))
         if refused is not None:
             return refused
         place = await self.placement.judge(sender, command.node, record, config, wish)
@@ -239,9 +240,8 @@ class NodeWork:
         for seat in seats:
             if refusal(Extent(record.name, seat, 0), record) is None:
                 continue
-            if await self._remove(record.name, seat):
-                gone = Subscription(record.name, seat, subid(seat), State.NONE)
-                self._notify(SubscriptionChanged(gone))
+            for ended in await self._remove(record.name, seat):
+                self._notify(SubscriptionChanged(Subscription(record.name, seat, ended, State.NONE)))
             self._changed(record.name)
 
     async def delete(self, command: Delete) -> Result:
@@ -319,7 +319,7 @@ class NodeWork:
                 await asyncio.sleep(0)
 
     async def _subscribers(self, node: str) -> list[Jid]:
-        return list(await self._news.scopes(node))
+        return list(dict.fromkeys(jid for jid, _whose in await self._news.scopes(node)))
 
     async def _read(self, node: str) -> NodeRecord | None:
         record = await self._directory.read(node)

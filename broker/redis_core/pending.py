@@ -67,6 +67,8 @@ def read(node: str, jid: Jid, wish: str) -> Subscribe:
         start,
         int(until),
         Scope.parse(scope[0].replace(":", " ")) if any(scope) else None,
+        # It is made once, however often it is taken up.
+        again=True,
     )
 
 

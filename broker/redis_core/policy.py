@@ -79,11 +79,11 @@ def refusal(  # noqa: C901, PLR0911, PLR0912  (a table of cases)
                 return _complete(_reading(record, standing), _working(command, record))
             return subid_refusal(command)
         case Browse() | Extent():
-            return _reading(record, standing)
+            return _reading(record, standing) or (subid_refusal(command) if isinstance(command, Browse) else None)
         case Join():
             return _reading(record, standing) or (None if record.config.queueing else _NO_WORK)
         case Follow():
-            return _complete(_reading(record, standing), _streaming(command, record))
+            return _complete(_reading(record, standing), _sharing(record) or _streaming(command, record))
         case Bind():
             return _reading(record, standing) or _binding(command, record)
         case Read() | Commit():
@@ -151,11 +151,22 @@ def _complete(refused: Refused | None, wrong: Refused | None) -> Refused | None:
 def _working(command: Subscribe | Attach, record: NodeRecord) -> Refused | None:
     if not record.config.queueing:
         return Refused(Problem.UNAVAILABLE, "the node is being changed")
+    if isinstance(command, Subscribe) and (command.partitions or command.group or command.epoch is not None):
+        refused = _sharing(record)
+        if refused:
+            return refused
     if isinstance(command, Subscribe) and record.config.collects:
         return _collecting(command)
     if isinstance(command, Subscribe) and command.scope is not None:
         return Refused(Problem.OPTIONS_INVALID, "a leaf has nothing below it: type and depth are of collections")
     return Refused(Problem.OPTIONS_REQUIRED) if command.credit is None else None
+
+
+def _sharing(record: NodeRecord) -> Refused | None:
+    """Refuse what is one JID's alone where a JID may have several subscriptions."""
+    if not record.config.multi_subscribe:
+        return None
+    return Refused(Problem.OPTIONS_INVALID, "a node with stanzaq#multi_subscribe has neither owners nor streams")
 
 
 def _collecting(command: Subscribe) -> Refused | None:

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from broker.model.commands import Unsubscribe
-from broker.model.names import Jid, Partition
+from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Refused
-from broker.redis_core.calls.call import above, below, collection, pool, subid
+from broker.redis_core.calls.call import above, below, collection, pool
 from broker.redis_core.credit import Deposit, Join, Reach, Reached, Recount, Sat, Sit, Withdraw, Withdrawn
 from broker.redis_core.internal import Leave, Left, Outcome, Scanned, Subscribers, fulfil, ignored
 from broker.redis_core.known import Known
@@ -154,18 +153,19 @@ class Pool:
                     lane, replace(command, node=leaf.node, subid=whose, incarnation=leaf.incarnation)
                 )
                 return put
-            case Leave() | Unsubscribe():
-                leave = self._leave(leaf, command.jid, release=isinstance(command, Leave))
-                outcome: Outcome = await _told(lane, leave)
+            case Leave():
+                outcome: Outcome = await _told(lane, self._leave(leaf, command))
                 gone = isinstance(outcome, Refused) and outcome.problem in _GONE
-                return Left(was_subscribed=False, held=0) if gone else outcome
+                # By which names it ended here is nobody's business.
+                return replace(outcome, ended=()) if isinstance(outcome, Left) else Left((), 0) if gone else outcome
         msg = f"{type(command).__name__} is nothing for a partition below a collection"
         raise TypeError(msg)
 
-    def _leave(self, leaf: Partition, jid: Jid, *, release: bool, born: str = "") -> Leave:
-        whose = below(self._text, subid(jid))
-        life = leaf.incarnation
-        return Leave(leaf.node, jid, release=release, pool=self._text, subid=whose, born=born, incarnation=life)
+    def _leave(self, leaf: Partition, leave: Leave) -> Leave:
+        """Word for a leaf what is worded for the bank."""
+        text = self._text
+        whose = leave.subid and below(text, leave.subid)
+        return replace(leave, node=leaf.node, pool=text, subid=whose, incarnation=leaf.incarnation)
 
     async def _seated(self, unit: Unit, lane: Lane, sit: Sit) -> Outcome:
         """Seat a subscriber where its scope reaches and the leaf admits it; anywhere else nothing of its credit may lie."""
@@ -175,10 +175,21 @@ class Pool:
             whose = below(self._text, sit.subid)
             outcome = await _told(
                 lane,
-                Join(leaf.node, sit.jid, whose, sit.jid, sit.qos, sit.born, sit.forgive, self._text, leaf.incarnation),
+                Join(
+                    leaf.node,
+                    sit.jid,
+                    whose,
+                    sit.jid,
+                    sit.qos,
+                    sit.born,
+                    sit.forgive,
+                    self._text,
+                    sit.several,
+                    leaf.incarnation,
+                ),
             )
         if isinstance(outcome, Refused) and outcome.problem in _SHUT:
-            leave = self._leave(leaf, sit.jid, release=True, born=sit.born)
+            leave = self._leave(leaf, Leave(sit.node, sit.jid, subid=sit.subid, born=sit.born))
             outcome = await _told(lane, leave)
             while isinstance(outcome, Left) and outcome.held > 0:
                 outcome = await _told(lane, leave)
@@ -227,9 +238,7 @@ class Pool:
                 if not isinstance(part, Scanned):
                     return
                 for jid in part.jids:
-                    leave = Leave(
-                        leaf.node, jid, pool=text, subid=below(text, subid(jid)), incarnation=leaf.incarnation
-                    )
+                    leave = Leave(leaf.node, jid, pool=text, incarnation=leaf.incarnation)
                     left = await _told(lane, leave)
                     while isinstance(left, Left) and left.held > 0:
                         left = await _told(lane, leave)

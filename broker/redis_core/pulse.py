@@ -31,6 +31,8 @@ DUE_AT_ONCE = 200
 class Visits:
     """What the pulse asks for: partitions that are due, frontends that have lapsed, notices that others could not tell.
 
+    With a `disconnected_by` it asks for nothing else but that this frontend ends.
+
     After a beat whose answer was lost it is `blind`: what that beat took from the list of due partitions, nobody knows. So it is
     when Redis does not know of the beat before: a replica has taken over that had not heard of it.
     """
@@ -39,6 +41,7 @@ class Visits:
     lapsed: list[str] = field(default_factory=list)
     blind: bool = False
     notices: list[bytes] = field(default_factory=list)
+    disconnected_by: str = ""
 
 
 Act = Callable[[Visits], Awaitable[None]]
@@ -114,7 +117,7 @@ class Pulse:
         owed, rescued = self._owed, self._rescued
         self._owed, self._rescued = {}, []
         try:
-            now, lapsed, due, before, notices = await self._call(owed, rescued, DUE_AT_ONCE)
+            now, lapsed, due, before, notices, by = await self._call(owed, rescued, DUE_AT_ONCE)
         except (CoreUnavailable, ScriptDefect):
             self.blinded()
             # A Redis that comes back may have lost what it was told last: all that the visits find is told anew.
@@ -135,21 +138,26 @@ class Pulse:
                 del self._announced[name]
         blind, self._blind = self._blind, False
         partitions = [Partition.parse(name.decode()) for name in due]
-        return Visits(partitions, [name.decode() for name in lapsed], blind, notices)
+        return Visits(partitions, [name.decode() for name in lapsed], blind, notices, by.decode())
 
     async def _call(
         self, owed: Mapping[str, int], rescued: Iterable[str], most: int
-    ) -> tuple[int, list[bytes], list[bytes], int, list[bytes]]:
+    ) -> tuple[int, list[bytes], list[bytes], int, list[bytes], bytes]:
         rows: list[dict[str, Value]] = [{"kind": "due", "name": name, "at": at} for name, at in owed.items()]
         rows += [{"kind": "rescued", "name": name, "at": 0} for name in rescued]
         fixed: dict[str, Value] = {"now": "", "frontend": self._frontend, "lapse_ms": LAPSE_MS, "most": most}
-        names = [keys.of_service(name) for name in ("frontends", "due", "notices")]
-        _code, now, lapsed, due, before, notices = await self._server.run(
+        names = [keys.of_service(name) for name in ("frontends", "due", "notices", "disconnected")]
+        _code, now, lapsed, due, before, notices, by = await self._server.run(
             self._server.arguments("heartbeat", names, fixed, rows)
         )
-        return now, lapsed, due, int(before), notices
+        return now, lapsed, due, int(before), notices, by
 
     async def resign(self) -> None:
         """Tell for the last time what will be due, and leave the list: nothing of this one is to be taken over."""
         await self._call(self._owed, self._rescued, 0)
-        await self._server.command("ZREM", keys.of_service("frontends"), self._frontend)
+        await self._server.commands(
+            [
+                ("ZREM", keys.of_service("frontends"), self._frontend),
+                ("HDEL", keys.of_service("disconnected"), self._frontend),
+            ]
+        )

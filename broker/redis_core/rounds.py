@@ -3,7 +3,7 @@
 All of it is idempotent and may be done by several frontends at once. Must not know how a visit changes a partition.
 """
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Protocol
 
@@ -53,6 +53,9 @@ class Lanes(Protocol):
     def notify(self, notice: Notice) -> None:
         """Hand a notice to the door."""
 
+    def disconnected(self, by: str) -> None:
+        """Hear that this frontend is to end, and who wants it."""
+
     def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run something that nobody waits for."""
 
@@ -76,17 +79,16 @@ class Rounds:
 
     async def act(self, visits: Visits) -> None:
         """Do what one turn of the pulse has found."""
+        if visits.disconnected_by:
+            self._core.disconnected(visits.disconnected_by)
+            return
         for partition in visits.due:
             self._visit(partition, partial(self._visited, partition))
         for notice in proxy.understood(visits.notices):
             self._core.notify(notice)
         if visits.blind:
             self._core.background(self.visit_all)
-        for frontend in visits.lapsed:
-            if frontend != self._core.frontend and frontend not in self._rescuing:
-                self._rescuing.add(frontend)
-                log.warning("frontend lapsed", frontend=frontend)
-                self._core.background(partial(self._rescue, frontend))
+        self._missed(visits.lapsed)
         for lane in self._core.lanes():
             if (lane.doubtful or lane.unmarked) and lane.quiet:
                 lane.mark()
@@ -96,6 +98,13 @@ class Rounds:
         if self._turns % LOOK_EVERY == 0:
             await self._look_in_passing()
             self._core.background(self._finish)
+
+    def _missed(self, frontends: Iterable[str]) -> None:
+        for frontend in frontends:
+            if frontend != self._core.frontend and frontend not in self._rescuing:
+                self._rescuing.add(frontend)
+                log.warning("frontend lapsed", frontend=frontend)
+                self._core.background(partial(self._rescue, frontend))
 
     def _visit(self, partition: Partition, reply: Callable[[Outcome], None]) -> None:
         self._core.routes(partition.node).submit(Expire(partition.node, partition.number), reply)

@@ -16,7 +16,6 @@ from broker.model.reading import Partitions
 from broker.model.results import Refused, Subscribed
 from broker.redis_core import streams
 from broker.redis_core.around import Neighbours
-from broker.redis_core.calls.call import subid
 from broker.redis_core.credit import Recount
 from broker.redis_core.gather import gathered
 from broker.redis_core.internal import (
@@ -103,7 +102,7 @@ class Routes:
             if not isinstance(part, Scanned):
                 return
             await asyncio.gather(
-                *(self._seats.take(Recount(self.known.node, subid(jid)), self._count) for jid in part.jids)
+                *(self._seats.take(Recount(self.known.node, whose), self._count) for whose in part.subids if whose)
             )
             scan = part.scan
             if scan == "0":

@@ -14,9 +14,9 @@ from broker.model.commands import Adjust, Subscribe, Unsubscribe
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Done, Refused, Subscribed
 from broker.redis_core import streams
-from broker.redis_core.calls.call import subid
+from broker.redis_core.calls.call import kin, subid
 from broker.redis_core.credit import Deposit, Recount, Sat, Settle, Settled, Sit, Withdraw, Withdrawn
-from broker.redis_core.internal import Begun, Leave, Outcome
+from broker.redis_core.internal import Begun, Leave, Left, Outcome
 from broker.redis_core.places import BANK
 
 Ask = Callable[[int, Any], asyncio.Future[Any]]
@@ -31,7 +31,7 @@ class Seats:
         self._ask = ask
         self._others = others
         # Two counts of one subscription would disturb each other, and an unsubscribe in between would leave a seat behind.
-        self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._queues: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._recounting: set[str] = set()
 
     async def take(self, command: Subscribe | Adjust | Recount, partitions: int) -> Outcome:
@@ -41,7 +41,7 @@ class Seats:
             if whose in self._recounting:
                 return Done()
             self._recounting.add(whose)
-        async with self._queues.setdefault(whose, asyncio.Lock()):
+        async with self._queue(whose):
             self._recounting.discard(whose)
             begun: Begun | Outcome = await self._ask(BANK, command)
             if isinstance(begun, Subscribed) and begun.reads:
@@ -61,7 +61,7 @@ class Seats:
         except MalformedRequest as wrong:
             return Refused(wrong.problem, wrong.detail)
         others = [number for number in range(partitions) if number not in chosen]
-        async with self._queues.setdefault(subid(command.jid), asyncio.Lock()):
+        async with self._queue(subid(command.jid)):
             # The last one first and alone: what there is to refuse is refused there, and nothing is changed (E7).
             *others_read, last = chosen
             begun = [await self._ask(last, streams.follow(command, last, reading=True))]
@@ -80,11 +80,16 @@ class Seats:
         """End a subscription in every partition; gives their outcomes in their order."""
         if isinstance(command, Leave) and command.lapsed:
             return await self._lapse(command, partitions)
-        async with self._queues.setdefault(subid(command.jid), asyncio.Lock()):
+        async with self._queue(subid(command.jid)):
             # The bank judges, and what it refuses is not begun.
             outcomes: list[Outcome] = [await self._ask(BANK, command)]
             asked: set[int] = set()
-            while not isinstance(outcomes[0], Refused) and (
+            begun = outcomes[0]
+            if isinstance(command, Unsubscribe) and isinstance(begun, Left):
+                # Which one it is, the bank has told.
+                whose = next(iter(begun.ended), subid(command.jid))
+                command = Leave(command.node, command.jid, release=False, subid=whose)
+            while not isinstance(begun, Refused) and (
                 more := [number for number in await self._others(partitions) if number not in asked]
             ):
                 outcomes += await self._all(more, [command] * len(more))
@@ -93,20 +98,21 @@ class Seats:
 
     async def _lapse(self, command: Leave, partitions: int) -> list[Outcome]:
         """End a subscription whose lease is over in the bank last of all, which knows of it until then."""
-        async with self._queues.setdefault(subid(command.jid), asyncio.Lock()):
+        async with self._queue(subid(command.jid)):
             others = await self._others(partitions)
-            outcomes = await self._all(others, [Leave(command.node, command.jid)] * len(others))
+            outcomes = await self._all(others, [replace(command, lapsed=False)] * len(others))
             if any(isinstance(outcome, Refused) for outcome in outcomes):
                 return outcomes
             ended = await self._ask(BANK, command)
         if isinstance(ended, Refused) and ended.problem is Problem.SUPERSEDED:
             # It was renewed while it was taken out of the others: they are to know it again.
-            await self.take(Recount(command.node, subid(command.jid)), partitions)
+            await self.take(Recount(command.node, command.subid or subid(command.jid)), partitions)
         return [ended, *outcomes]
 
     async def _count(self, node: str, begun: Begun, others: Sequence[int]) -> Outcome:
         seat = begun.subscribed
-        sit = Sit(node, seat.subid, seat.jid, seat.qos, begun.born, scope=seat.scope)
+        several = seat.subid != subid(seat.jid)
+        sit = Sit(node, seat.subid, seat.jid, seat.qos, begun.born, several, scope=seat.scope)
         sits = await self._all(others, [sit] * len(others))
         for outcome in sits:
             if isinstance(outcome, Refused):
@@ -124,7 +130,7 @@ class Seats:
             return seat
         if isinstance(settled, Refused) and settled.problem is Problem.NOT_SUBSCRIBED:
             # It ended while it was counted: no partition may go on knowing it.
-            await self._all(others, [Leave(node, seat.jid)] * len(others))
+            await self._all(others, [Leave(node, seat.jid, subid=seat.subid)] * len(others))
         return seat if isinstance(settled, Refused) and settled.problem is Problem.SUPERSEDED else settled
 
     async def _recall(self, node: str, whose: str, excess: int, parts: Mapping[int, Sat]) -> None:
@@ -152,6 +158,9 @@ class Seats:
         gifts = [gift for outcome in outcomes if isinstance(outcome, Withdrawn) for gift in outcome.gifts]
         await self._all([BANK] * len(gifts), [Deposit(node, gift.subid, gift.born, gift.amount) for gift in gifts])
         return sum(gift.amount for gift in gifts)
+
+    def _queue(self, whose: str) -> asyncio.Lock:
+        return self._queues.setdefault(kin(whose), asyncio.Lock())
 
     async def _all(self, numbers: Sequence[int], commands: Sequence[Any]) -> list[Outcome]:
         return list(await asyncio.gather(*map(self._ask, numbers, commands)))

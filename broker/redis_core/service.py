@@ -21,8 +21,9 @@ from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable
 from broker.model.qos import Stage
 from broker.model.results import Refused, Result
+from broker.model.subscriptions import State, Subscription
 from broker.redis_core.deadletters import DeadLetters
-from broker.redis_core.directory import Directory, Seat
+from broker.redis_core.directory import Directory
 from broker.redis_core.internal import FAILED, LaneCommand, Outcome, fulfil
 from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
@@ -63,6 +64,8 @@ class RedisCore:
         self._server = Server.connect(settings.redis_url, lua_directory(), settings.redis_timeout)
         self.memory = Memory(self._server, self.metrics)
         proxy = Proxy(self._server, self.background)
+        self.ending = asyncio.Event()
+        self.ended_by = ""
         self._outlet: Outlet = outlet or proxy
         self._directory = Directory(self._server, settings.journal_records, settings.node_quota)
         self._tree = Tree(self._server, self._directory)
@@ -121,6 +124,11 @@ class RedisCore:
             # What was handed out and not written when the stream broke is sent again, unless others took it over.
             for lane in self.lanes():
                 lane.resume()
+
+    def disconnected(self, by: str) -> None:
+        """Hear that this frontend is to end: others do what it owes, so the composer should not wait."""
+        self.ended_by = by
+        self.ending.set()
 
     def healthy(self) -> list[str]:
         """Give the reasons for which this frontend should get no work; none is health."""
@@ -203,9 +211,9 @@ class RedisCore:
         """Count for the metrics."""
         self.metrics.count(what, amount)
 
-    def lapsed(self, node: str, jid: Jid) -> None:
+    def lapsed(self, node: str, jid: Jid, subid: str) -> None:
         """End a subscription whose lease is over."""
-        self.background(partial(self._works.attendance.lapse, Seat(node, jid)))
+        self.background(partial(self._works.attendance.lapse, Subscription(node, jid, subid, State.NONE)))
 
     def hand_over(self, record: NodeRecord, partition: int, letter: list[Any]) -> None:
         """Bring a dead letter to its node, unless it is on its way already."""

@@ -43,7 +43,8 @@ class Terms:
         except MalformedRequest as wrong:
             return Refused(wrong.problem, wrong.detail)
         # A collection is neither a queue nor a log: what it does not say is as in every other.
-        return (replace(config, queueing=True) if config.collects else config), wish
+        config = replace(config, queueing=True) if config.collects else config
+        return unfit(config) or (config, wish)
 
     async def misdirected(self, node: str, config: NodeConfig, sender: Jid) -> Refused | None:
         """Refuse dead letters into a node that is not the sender's: they would flood it, or tell its owner what they say."""
@@ -62,6 +63,13 @@ class Terms:
             Problem.NOT_ACCEPTABLE,
             f"the node for dead letters, {target!r}, is another's: name one of yours in stanzaq#dead_letter_node",
         )
+
+
+def unfit(config: NodeConfig) -> Refused | None:
+    """Refuse what goes together in no node: the reader of a log is known by its JID."""
+    if config.queueing or not config.multi_subscribe:
+        return None
+    return Refused(Problem.NOT_ACCEPTABLE, "stanzaq#multi_subscribe: a log has one subscription for each JID")
 
 
 def converted(before: NodeConfig, after: NodeConfig) -> Refused | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from broker.model import access, commands, oversight, reservations
+from broker.model import access, commands, frontends, oversight, reservations
 from broker.model import tree as tree_model
 from broker.model.commands import Command, Subscribe
 from broker.model.items import Notice
@@ -19,6 +19,7 @@ from broker.redis_core.assured import Assured
 from broker.redis_core.attendance import Attendance
 from broker.redis_core.browsing import browse
 from broker.redis_core.directory import Directory
+from broker.redis_core.frontends import Muster
 from broker.redis_core.internal import Ask, LaneCommand
 from broker.redis_core.listing import Catalogue
 from broker.redis_core.lists import Lists
@@ -97,6 +98,7 @@ class Works:
         self.assured = Assured(server, settings, calls.submit, self.nodes.admits)
         catalogue = Catalogue(server, directory, tree, admins)
         surveys = Surveys(directory, rules, calls.ask)
+        muster = Muster(server, rules)
         self.transfers = Transfers(directory, rules, calls.ask, surveys)
         self.of: dict[type, Work] = {
             commands.Hold: self.assured.hold,
@@ -132,6 +134,8 @@ class Works:
             oversight.Survey: surveys.survey,
             oversight.Overview: surveys.overview,
             oversight.Transfer: self.transfers.transfer,
+            frontends.Frontends: muster.list,
+            frontends.Disconnect: muster.disconnect,
         }
 
     def _subscription(self, command: Subscribe) -> Callable[[], Awaitable[Result]]:

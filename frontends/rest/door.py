@@ -4,6 +4,7 @@ It holds nothing that matters: how fast who asks, and no more.
 """
 
 import asyncio
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qsl
@@ -16,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from broker.model.core import Core
 from broker.model.names import Jid
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
-from frontends.rest import media, paths, replies, routes
+from frontends.rest import media, origins, paths, refusals, replies, routes
 from frontends.rest.asked import Answer, Asked
 from frontends.rest.errors import Fault, fault, headers_too_large
 from frontends.rest.identity import Identity
@@ -30,6 +31,7 @@ _SWALLOWED_BYTES: Final = 65_536
 """A body that nobody wants is read up to here, so that the connection may live on; a longer one ends it."""
 
 _FEEDS: Final = {Shown.PAGE, Shown.MESSAGE}
+_AS_THEY_ARE: Final = {Shown.CONTENT, Shown.FILE}
 
 
 class Door:
@@ -66,28 +68,35 @@ class Door:
         await response(scope, receive, send)
 
     async def _answered(self, request: Request) -> Answer:
+        about = {"request": request.headers.get("x-request-id", "")}
         try:
-            return await self._served(request)
+            answer = await self._served(request, about)
         except Fault as refusal:
-            return _closing(request, replies.refused(refusal))
+            return _refused(request, refusal, about)
         except MalformedRequest as refusal:
-            return _closing(request, replies.refused(fault(refusal)))
+            return _refused(request, fault(refusal), about)
         except ClientDisconnect:
             raise
         except CorruptRecord as defect:
             _log.error("a message cannot be read", path=request.url.path, fault=str(defect))
         except Exception:  # noqa: BLE001  (logged, and told to the asker)
             _log.exception("a request failed", method=request.method, path=request.url.path)
+        else:
+            for part in answer.refusals:
+                refusals.log(part, about)
+            return answer
         failed = Fault(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", "the service could not carry this out")
         return _closing(request, replies.refused(failed))
 
-    async def _served(self, request: Request) -> Answer:
+    async def _served(self, request: Request, about: dict[str, str]) -> Answer:
+        """Serve a request; what is read of it goes to `about` for the log."""
         # h11 judges a head that comes in parts, and not one that comes at once.
         if sum(len(name) + len(value) for name, value in request.headers.raw) > self._header_bytes:
             raise headers_too_large()
         place = paths.read(request.scope["raw_path"])
         if place is None:
             raise Fault(HTTPStatus.NOT_FOUND, "not-found", "there is nothing at this path: /openapi.json has all")
+        about |= {"node": place.node, "item": place.item}
         allow = {"Allow": ", ".join(routes.allowed(place.pattern))}
         if request.method == "OPTIONS":
             return Answer(HTTPStatus.NO_CONTENT, headers=allow)
@@ -95,11 +104,14 @@ class Door:
         if operation is None:
             detail = f"{place.pattern} takes {allow['Allow']}"
             raise Fault(HTTPStatus.METHOD_NOT_ALLOWED, "method-not-allowed", detail, allow)
+        about["command"] = operation.name
+        origins.judge(request.method, request.headers)
         sender = Jid("") if operation.public else await self._admitted(request)
+        about["subscriber"] = sender
         query = _query(request.scope["query_string"], operation)
         kinds = media.KINDS if _FEEDS & set(operation.answers.values()) else (media.JSON,)
         accept = ",".join(request.headers.getlist("accept"))
-        wants = "" if Shown.CONTENT in operation.answers.values() else media.wanted(accept, kinds)
+        wants = "" if _AS_THEY_ARE & set(operation.answers.values()) else media.wanted(accept, kinds)
         body = await self._body(request) if operation.body is not Body.NONE else b""
         asked = Asked(place, sender, query, dict(request.headers), body, wants)
         return await OPERATIONS[operation.name](self._core, asked)
@@ -163,6 +175,11 @@ def _query(raw: bytes, operation: Operation) -> dict[str, str]:
 def _length(request: Request) -> int:
     """Give the length that a body is said to have; h11 has judged that it is a number."""
     return int(request.headers.get("content-length", "0"))
+
+
+def _refused(request: Request, refusal: Fault, about: Mapping[str, str]) -> Answer:
+    refusals.log(refusal, about)
+    return _closing(request, replies.refused(refusal))
 
 
 def _closing(request: Request, refusal: Answer) -> Answer:

@@ -45,6 +45,7 @@ STATUS: Final = {
     Problem.NOT_SUBSCRIBED: 404,
     Problem.SUPERSEDED: 503,
     Problem.SUBID_INVALID: 404,
+    Problem.SUBID_REQUIRED: 400,
     Problem.OPTIONS_REQUIRED: 422,
     Problem.OPTIONS_INVALID: 422,
     Problem.ACCESS_MODEL_UNSUPPORTED: 422,

@@ -5,8 +5,11 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
-from broker.model.options import OPTIONS
-from frontends.rest import batches, documents, errors, media
+from broker.model.nodes import Affiliation
+from broker.model.options import OPTIONS, NodeState
+from broker.model.subscriptions import State
+from broker.model.tree import COLLECTION, NodeType
+from frontends.rest import batches, documents, errors, media, orders
 from frontends.rest.asked import Answer
 from frontends.rest.routes import PARAMETERS, ROUTES, Body, Operation, Shown
 
@@ -19,18 +22,24 @@ def _object(required: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa:
     return {"type": "object", "required": list(required), "properties": {**required, **others}}
 
 
+def _whole(required: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
+    return {**_object(required, **others), "additionalProperties": False}
+
+
 def _array(items: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
     return {"type": "array", "items": items, **others}
 
 
+_MOMENT: Final = {"type": "string", "format": "date-time"}
+_STATES: Final = {"enum": ["waiting", "delayed", "locked", "dying", "kept"]}
 _LISTED: Final = _object(
     {
         "id": _TEXT,
         "href": _TEXT,
         "content_href": _TEXT,
-        "state": {"enum": ["waiting", "delayed", "locked", "dying", "kept"]},
+        "state": _STATES,
         "publisher": _TEXT,
-        "published": {"type": "string", "format": "date-time"},
+        "published": _MOMENT,
         "content_type": _TEXT,
         "bytes": _WHOLE,
         "headers": {"type": "object", "additionalProperties": _TEXT},
@@ -38,7 +47,19 @@ _LISTED: Final = _object(
     text=_TEXT,
     base64=_TEXT,
 )
-_SENT: Final = _object({"id": _TEXT, "href": _TEXT}, duplicate=_IS, expires={"type": "string", "format": "date-time"})
+_SENT: Final = _object({"id": _TEXT, "href": _TEXT}, duplicate=_IS, expires=_MOMENT)
+_SEEN: Final = _object(
+    {
+        **dict.fromkeys(("id", "href", "content_href", "publisher", "group_key", "content_type"), _TEXT),
+        "state": _STATES,
+        "published": _MOMENT,
+        **dict.fromkeys(("partition", "attempts", "bytes"), _WHOLE),
+        "held_before_by": _array(_TEXT),
+    },
+    delayed_until=_MOMENT,
+    lock=_object({"holder": _TEXT, "since": _MOMENT, "until": _MOMENT, "frontend": _TEXT}),
+    died=_object(dict.fromkeys(("reason", "node", "item", "attempts", "holder", "publisher"), _TEXT)),
+)
 _PROBLEM: Final = _object({"type": _TEXT, "title": _TEXT, "status": _WHOLE, "detail": _TEXT})
 
 _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
@@ -60,6 +81,46 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     Shown.SENT: _SENT,
     Shown.RESULTS: _object({"results": _array(_object({"status": _WHOLE}))}),
     Shown.NOTHING: {"type": "object"},
+    Shown.OVERVIEW: _object(
+        {
+            "queues": _array(
+                _object(
+                    {
+                        **dict.fromkeys(("name", "href", "title", "parent", "dead_letters"), _TEXT),
+                        "type": {"enum": [each.value for each in NodeType]},
+                        "state": {"enum": [each.value for each in NodeState]},
+                        "standing": {"enum": [each.value for each in Affiliation]},
+                        "partitions": _WHOLE,
+                        "counts": {"type": "object", "additionalProperties": _WHOLE},
+                    }
+                )
+            ),
+            "total": _WHOLE,
+        },
+        next=_TEXT,
+    ),
+    Shown.SURVEY: _object({"items": _array(_SEEN)}, next=_TEXT),
+    Shown.SUBSCRIBERS: _object(
+        {
+            "subscribers": _array(
+                _object(
+                    {
+                        **dict.fromkeys(("jid", "subid"), _TEXT),
+                        "state": {"enum": [each.value for each in State]},
+                        **dict.fromkeys(("credit", "held"), _WHOLE),
+                    }
+                )
+            ),
+            "more": _IS,
+        }
+    ),
+    Shown.FRONTENDS: _object(
+        {"frontends": _array(_object({"name": _TEXT, "heard_ms": _WHOLE, "disconnected_by": _TEXT}))}
+    ),
+    Shown.REDRIVEN: _object(
+        {"moved": _WHOLE, "stayed": {"type": "object", "additionalProperties": _WHOLE}}, scan=_TEXT
+    ),
+    Shown.RELEASED: _object({"released": _WHOLE}),
     Shown.DOCUMENT: {"type": "object"},
 }
 
@@ -77,7 +138,8 @@ _OPTIONS_BODY: Final = {
                     **({"type": "string", "enum": list(option.choices)} if option.choices else _VALUE),
                 }
                 for option in OPTIONS
-            },
+            }
+            | {COLLECTION: {"description": "The collection that it stands below, if any", **_TEXT}},
         }
     },
 }
@@ -153,7 +215,38 @@ def _operation(method: str, operation: Operation) -> dict[str, Any]:
     return said
 
 
+def _names(most: int) -> dict[str, Any]:
+    return _array({"type": "string", "minLength": 1}, minItems=1, maxItems=most)
+
+
 _BODIES: Final[dict[Body, dict[str, Any]]] = {
+    Body.REDRIVE: {
+        "required": True,
+        "content": {
+            media.JSON: {
+                "schema": {
+                    "oneOf": [
+                        _whole({"items": _names(orders.REDRIVEN_MOST)}),
+                        _whole({"reason": {"type": "string", "minLength": 1}}, scan=_TEXT),
+                        _whole({"all": {"const": True}}, scan=_TEXT),
+                    ]
+                }
+            }
+        },
+    },
+    Body.RELEASE: {
+        "required": True,
+        "content": {
+            media.JSON: {
+                "schema": {
+                    "oneOf": [
+                        _whole({"items": _names(orders.RELEASED_MOST)}),
+                        _whole({"holder": {"type": "string", "minLength": 1}}),
+                    ]
+                }
+            }
+        },
+    },
     Body.OPTIONS: {"content": {media.JSON: {"schema": _OPTIONS_BODY}}},
     Body.ANY: {"content": {"*/*": {"schema": {}}}},
     Body.BATCH: {
@@ -188,6 +281,8 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
 def _answer(shown: Shown) -> dict[str, Any]:
     if shown is Shown.CONTENT:
         return {"description": "what the message says", "content": {"*/*": {"schema": {}}}}
+    if shown is Shown.FILE:
+        return {"description": "a file", "content": {"*/*": {"schema": {}}}}
     content: dict[str, Any] = {media.JSON: {"schema": _SCHEMAS[shown]}}
     if shown in {Shown.PAGE, Shown.MESSAGE}:
         content[media.ATOM] = {"schema": _TEXT}

@@ -20,15 +20,31 @@ QUEUE: Final = "/queues/{queue}"
 MESSAGE: Final = "/messages/{queue}/{message}"
 CONTENT: Final = "/contents/{queue}/{message}"
 BATCH: Final = "/batches/{queue}"
+OVERVIEW: Final = "/overview"
+FRONTENDS: Final = "/frontends"
+SURVEY: Final = "/surveys/{queue}"
+SUBSCRIBERS: Final = "/subscribers/{queue}"
+REDRIVES: Final = "/redrives/{queue}"
+RELEASES: Final = "/releases/{queue}"
 OPENAPI: Final = "/openapi.json"
+UI: Final = "/ui"
+UI_FILE: Final = "/ui/{file}"
 
-_ALONE: Final = (QUEUES.encode(), OPENAPI.encode())
-_PATTERNS: Final = {b"queues": QUEUE, b"messages": MESSAGE, b"contents": CONTENT, b"batches": BATCH}
+_ALONE: Final = tuple(path.encode() for path in (QUEUES, OVERVIEW, FRONTENDS, OPENAPI, UI))
+_OF_QUEUES: Final = {
+    b"queues": QUEUE,
+    b"batches": BATCH,
+    b"surveys": SURVEY,
+    b"subscribers": SUBSCRIBERS,
+    b"redrives": REDRIVES,
+    b"releases": RELEASES,
+}
+_OF_MESSAGES: Final = {b"messages": MESSAGE, b"contents": CONTENT}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a path names: the pattern that it follows, and the queue and the message in it."""
+    """What a path names: the pattern that it follows, and the queue and the message in it, or the file."""
 
     pattern: str
     node: str = ""
@@ -40,13 +56,14 @@ def read(raw: bytes) -> Place | None:
     if raw in _ALONE:
         return Place(raw.decode())
     root, *segments = raw.removeprefix(b"/").split(b"/")
-    if root not in _PATTERNS or not segments:
+    if not segments:
         return None
-    names = [_decoded(segment) for segment in segments]
-    pattern = _PATTERNS[root]
-    if pattern in {QUEUE, BATCH}:
-        return Place(pattern, _node(names))
-    return Place(pattern, _node(names[:-1]), item_id(names[-1], "the path")) if len(names) > 1 else None
+    if root in _OF_QUEUES:
+        return Place(_OF_QUEUES[root], _node([_decoded(segment) for segment in segments]))
+    if root in _OF_MESSAGES and len(segments) > 1:
+        names = [_decoded(segment) for segment in segments]
+        return Place(_OF_MESSAGES[root], _node(names[:-1]), item_id(names[-1], "the path"))
+    return Place(UI_FILE, item=_decoded(segments[0])) if root == b"ui" and len(segments) == 1 else None
 
 
 def item_id(text: str, where: str) -> str:
@@ -71,6 +88,11 @@ def message(node: str, item: str) -> str:
 def content(node: str, item: str) -> str:
     """Give the path of what a message says."""
     return f"/contents/{_encoded(node)}/{quote(item, safe=_SAFE)}"
+
+
+def survey(node: str) -> str:
+    """Give the path of a queue's items as its owner sees them."""
+    return f"/surveys/{_encoded(node)}"
 
 
 def _decoded(segment: bytes) -> str:

@@ -5,6 +5,7 @@ stands alone. Other XML is stored under the same type with an empty parameter (R
 """
 
 import re
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 from xml.parsers import expat
@@ -25,13 +26,13 @@ _ELEMENTS: Final = 20_000
 _APART: Final = f"{XML};"
 
 
-def packed(body: bytes, content_type: str) -> bytes:
+def packed(body: bytes, content_type: str, headers: Mapping[str, str]) -> bytes:
     """Make the envelope of a message; raises MalformedRequest when it is too big for any queue, Fault for a type that is none."""
     if len(body) > MAX_PAYLOAD_BYTES:
         raise MalformedRequest(
             Problem.PAYLOAD_TOO_BIG, f"the body has {len(body)} bytes, a message at most {MAX_PAYLOAD_BYTES}"
         )
-    return codec.pack(Envelope(body, _kind(body, content_type.strip() or BYTES)))
+    return codec.pack(Envelope(body, _kind(body, content_type.strip() or BYTES), headers))
 
 
 def opened(record: bytes) -> Envelope:

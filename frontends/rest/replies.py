@@ -66,7 +66,8 @@ def batch(node: str, results: list[Published | Fault]) -> Answer:
         document(each) if isinstance(each, Fault) else {"status": HTTPStatus.CREATED.value, **told(node, each)}
         for each in results
     ]
-    return Answer(HTTPStatus.OK, documents.written({"results": said}), media.JSON)
+    faults = tuple(each for each in results if isinstance(each, Fault))
+    return Answer(HTTPStatus.OK, documents.written({"results": said}), media.JSON, refusals=faults)
 
 
 def refused(refusal: Fault) -> Answer:

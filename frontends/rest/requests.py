@@ -4,13 +4,15 @@ import json
 from http import HTTPStatus
 from typing import Any, Final
 
+from broker.model import trace
 from broker.model.commands import Browse, Configure, Declare, Nodes, Publish
-from broker.model.names import ITEM_ID_BYTES, Jid
+from broker.model.names import ITEM_ID_BYTES
 from broker.model.nodes import configured
 from broker.model.options import NodeConfig
 from broker.model.positions import Place as Position
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.reservations import Redeem
+from broker.model.tree import wished
 from frontends.rest import media, paths, payloads
 from frontends.rest.asked import Asked
 from frontends.rest.errors import Fault
@@ -47,7 +49,7 @@ def declare(asked: Asked) -> Declare:
     """Create a queue, under a made-up name when the path has none."""
     wanted = options(asked)
     # Judged before the core is asked: whoever's options are wrong hears of them, also when the queue exists.
-    configured(NodeConfig(), wanted)
+    configured(NodeConfig(), wished(wanted)[0])
     return Declare(asked.place.node or None, asked.sender, wanted)
 
 
@@ -58,25 +60,19 @@ def configure(asked: Asked) -> Configure:
 
 def publish(asked: Asked, item_id: str | None, ticket: str = "") -> Publish:
     """Publish a body as it is."""
-    return message(
-        asked.place.node,
-        asked.sender,
-        asked.body,
-        asked.headers.get("content-type", ""),
-        item_id,
-        asked.headers.get(GROUP_KEY, ""),
-        ticket,
-    )
+    kind, key = asked.headers.get("content-type", ""), asked.headers.get(GROUP_KEY, "")
+    return message(asked, asked.body, kind, item_id, key, ticket)
 
 
 def message(  # noqa: PLR0913, PLR0917  (what a message is)
-    node: str, sender: Jid, body: bytes, content_type: str, item_id: str | None, key: str, ticket: str
+    asked: Asked, body: bytes, content_type: str, item_id: str | None, key: str, ticket: str
 ) -> Publish:
-    """Publish one message."""
+    """Publish one message; it belongs to the trace of its request, if that has one."""
     if key and (not key.isprintable() or len(key.encode()) > ITEM_ID_BYTES):
         raise MalformedRequest(Problem.BAD_REQUEST, f"Group-Key has at most {ITEM_ID_BYTES} printable bytes")
-    envelope = payloads.packed(body, content_type)
-    return Publish(node, sender, item_id, envelope, len(body), ticket, key=key)
+    headers = trace.headers(asked.headers.get(trace.PARENT), asked.headers.get(trace.STATE))
+    envelope = payloads.packed(body, content_type, headers)
+    return Publish(asked.place.node, asked.sender, item_id, envelope, len(body), ticket, key=key)
 
 
 def once(asked: Asked, guid: str) -> Publish:

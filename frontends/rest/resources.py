@@ -6,9 +6,9 @@ Holds nothing between two requests.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Final, TypeVar
+from typing import Final
 
-from broker.model.commands import Browse, Command, Delete, Describe, Publish, Stats
+from broker.model.commands import Browse, Delete, Describe, Publish, Stats
 from broker.model.core import Core
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord, configured, shown
@@ -25,8 +25,10 @@ from broker.model.results import (
     Refused,
     Reserved,
 )
-from frontends.rest import batches, openapi, paths, replies, requests, views
+from broker.model.tree import Children, wished
+from frontends.rest import batches, files, openapi, paths, replies, requests, views, watch
 from frontends.rest.asked import Answer, Asked
+from frontends.rest.asking import result
 from frontends.rest.errors import Fault, fault
 from frontends.rest.views import Child, Message, Page
 
@@ -35,8 +37,6 @@ _LOOKS: Final = 2
 
 _CHILDREN: Final = 100
 """With so many found it looks no further."""
-
-_T = TypeVar("_T")
 
 
 async def list_queues(core: Core, asked: Asked) -> Answer:
@@ -49,7 +49,7 @@ async def list_queues(core: Core, asked: Asked) -> Answer:
 
 async def create_queue(core: Core, asked: Asked) -> Answer:
     """Create a queue with a made-up name."""
-    declared = await _result(core, requests.declare(asked), Declared)
+    declared = await result(core, requests.declare(asked), Declared)
     return replies.declared(declared.node, made=True)
 
 
@@ -63,14 +63,25 @@ async def show_queue(core: Core, asked: Asked) -> Answer:
     if isinstance(record, Refused) and not (found or below):
         # A part of the tree is there as long as something is in it, and that may come late in the list.
         raise replies.of(record)
-    if not isinstance(record, Described):
+    if not isinstance(record, Described) or record.record.config.collects:
         following = views.following(asked.place, None, "", below) if below else ""
+        title, options = "", None
+        if isinstance(record, Described):
+            found = await _collected(core, asked, found)
+            title, options = record.record.config.title, _options(record.record, asked)
         page = Page(
-            node, "", is_queue=False, children=found, messages=(), counted=None, options=None, following=following
+            node,
+            title,
+            is_queue=False,
+            children=found,
+            messages=(),
+            counted=None,
+            options=options,
+            following=following,
         )
         return replies.page(page, asked.wants)
-    counted = await _result(core, Stats(node, sender), Counted)
-    looked = await _result(core, browse, Browsed) if browse else Browsed((), more=False)
+    counted = await result(core, Stats(node, sender), Counted)
+    looked = await result(core, browse, Browsed) if browse else Browsed((), more=False)
     after = str(looked.reached) if looked.reached else ""
     following = ""
     if after or below:
@@ -98,8 +109,8 @@ async def put_queue(core: Core, asked: Asked) -> Answer:
     if isinstance(outcome, Refused) and outcome.problem is Problem.NODE_EXISTS:
         known = await core.ask(Describe(asked.place.node, asked.sender, as_owner=True))
         if isinstance(known, Described):
-            config = known.record.config
-            if configured(config, command.options) == config:
+            config, (options, wish) = known.record.config, wished(command.options)
+            if configured(config, options) == config and wish.parent in {None, known.record.parent}:
                 return replies.declared(asked.place.node, made=False)
             raise fault(
                 MalformedRequest(Problem.NODE_EXISTS, "the queue exists with other options: PATCH changes them")
@@ -111,13 +122,13 @@ async def put_queue(core: Core, asked: Asked) -> Answer:
 
 async def configure_queue(core: Core, asked: Asked) -> Answer:
     """Change options of a queue."""
-    await _result(core, requests.configure(asked), Done)
+    await result(core, requests.configure(asked), Done)
     return replies.done()
 
 
 async def delete_queue(core: Core, asked: Asked) -> Answer:
     """Delete a queue with all that is in it."""
-    await _result(core, Delete(asked.place.node, asked.sender), Done)
+    await result(core, Delete(asked.place.node, asked.sender), Done)
     return replies.done()
 
 
@@ -125,10 +136,10 @@ async def send_message(core: Core, asked: Asked) -> Answer:
     """Publish a message; without a body and an id of the client's, reserve one (RX1)."""
     node, guid = asked.place.node, requests.guid(asked)
     if guid:
-        return replies.published(node, await _result(core, requests.once(asked, guid), Published), HTTPStatus.OK)
+        return replies.published(node, await result(core, requests.once(asked, guid), Published), HTTPStatus.OK)
     if not asked.body:
-        return replies.reserved(node, await _result(core, Reserve(node, asked.sender), Reserved))
-    published = await _result(core, requests.publish(asked, None), Published)
+        return replies.reserved(node, await result(core, Reserve(node, asked.sender), Reserved))
+    published = await result(core, requests.publish(asked, None), Published)
     return replies.published(node, published, HTTPStatus.CREATED)
 
 
@@ -141,7 +152,7 @@ async def send_batch(core: Core, asked: Asked) -> Answer:
 
 async def redeem_message(core: Core, asked: Asked) -> Answer:
     """Send the body of a reserved message."""
-    return replies.published(asked.place.node, await _result(core, requests.redeem(asked), Published), HTTPStatus.OK)
+    return replies.published(asked.place.node, await result(core, requests.redeem(asked), Published), HTTPStatus.OK)
 
 
 async def show_message(core: Core, asked: Asked) -> Answer:
@@ -174,18 +185,17 @@ OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
         show_message,
         show_content,
         show_openapi,
+        watch.show_overview,
+        watch.show_survey,
+        watch.list_subscribers,
+        watch.list_frontends,
+        watch.redrive,
+        watch.release,
+        files.show_page,
+        files.show_file,
     )
 }
 """By their names in the table of routes."""
-
-
-async def _result(core: Core, command: Command, kind: type[_T]) -> _T:
-    """Ask for something, and refuse the request if that is refused."""
-    outcome = await core.ask(command)
-    if isinstance(outcome, Refused):
-        raise replies.of(outcome)
-    assert isinstance(outcome, kind), f"{type(outcome).__name__} is no answer to {type(command).__name__}"
-    return outcome
 
 
 async def _children(core: Core, asked: Asked) -> tuple[list[Child], str]:
@@ -194,17 +204,29 @@ async def _children(core: Core, asked: Asked) -> tuple[list[Child], str]:
     if looked is None:
         return [], ""
     names: list[str] = []
+    collections: set[str] = set()
     found: list[Child] = []
     for _ in range(_LOOKS):
-        listing = await _result(core, looked, Listing)
+        listing = await result(core, looked, Listing)
         names += listing.nodes
-        found = views.children(names, asked.place.node)
+        collections |= listing.collections
+        found = views.children(names, asked.place.node, collections)
         if not listing.more or not listing.nodes:
             return found, ""
         if len(found) >= _CHILDREN:
             break
         looked = requests.onward(asked, listing.nodes[-1])
     return found, names[-1]
+
+
+async def _collected(core: Core, asked: Asked, found: list[Child]) -> list[Child]:
+    """Add what a collection contains, on the first page (RX4): there is never more than a page of it."""
+    if "below" in asked.query:
+        return found
+    listing = await result(core, Children(asked.place.node, asked.sender), Listing)
+    inside = [Child(name, name not in listing.collections) for name in listing.nodes]
+    known = {child.name for child in inside}
+    return [*inside, *(child for child in found if child.name not in known)]
 
 
 def _options(record: NodeRecord, asked: Asked) -> dict[str, str] | None:
@@ -215,7 +237,7 @@ def _options(record: NodeRecord, asked: Asked) -> dict[str, str] | None:
 
 async def _message(core: Core, asked: Asked) -> Message:
     place = asked.place
-    looked = await _result(core, Browse(place.node, asked.sender, (place.item,), 1), Browsed)
+    looked = await result(core, Browse(place.node, asked.sender, (place.item,), 1), Browsed)
     if not looked.items:
         raise fault(MalformedRequest(Problem.ITEM_NOT_FOUND, "there is no such message, or not any more"))
     return views.message(place.node, looked.items[0])
@@ -224,9 +246,7 @@ async def _message(core: Core, asked: Asked) -> Message:
 def _command(asked: Asked, part: batches.Part) -> Publish | Fault:
     try:
         guid = paths.item_id(part.guid, "guid") if part.guid else None
-        return requests.message(
-            asked.place.node, asked.sender, part.body, part.content_type, guid, part.key, guid or ""
-        )
+        return requests.message(asked, part.body, part.content_type, guid, part.key, guid or "")
     except MalformedRequest as refusal:
         return fault(refusal)
     except Fault as refusal:
@@ -237,6 +257,6 @@ async def _outcome(core: Core, command: Publish | Fault) -> Published | Fault:
     if isinstance(command, Fault):
         return command
     try:
-        return await _result(core, command, Published)
+        return await result(core, command, Published)
     except Fault as refusal:
         return refusal

@@ -16,6 +16,8 @@ class Body(Enum):
     OPTIONS = "options"
     ANY = "any"
     BATCH = "batch"
+    REDRIVE = "redrive"
+    RELEASE = "release"
 
 
 class Shown(Enum):
@@ -28,12 +30,19 @@ class Shown(Enum):
     SENT = "sent"
     RESULTS = "results"
     NOTHING = "nothing"
+    OVERVIEW = "overview"
+    SURVEY = "survey"
+    SUBSCRIBERS = "subscribers"
+    FRONTENDS = "frontends"
+    REDRIVEN = "redriven"
+    RELEASED = "released"
     DOCUMENT = "document"
+    FILE = "file"
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path; `name` is that of a function in `resources`."""
+    """One method of one path; `name` is that of a function of `resources.OPERATIONS`."""
 
     name: str
     summary: str
@@ -53,16 +62,22 @@ class Parameter:
 
 
 PARAMETERS: Final = {
-    "limit": Parameter("messages on a page", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
+    "limit": Parameter("how many on a page", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
+    "first": Parameter("the number of the first queue to show", {"type": "integer", "minimum": 0, "default": 0}),
+    "scan": Parameter("where the items go on: from the link to the next page"),
     "after": Parameter("where the messages go on: from the link to the next page"),
     "below": Parameter("where the tree goes on: from the link to the next page"),
     "guid": Parameter("the client's own id of the message: repeats of it are ignored"),
     "Idempotency-Key": Parameter("the same as guid"),
     "Group-Key": Parameter("messages of one key are worked on in order where the queue is `stanzaq#ordered`"),
+    "traceparent": Parameter("the trace that the message belongs to (W3C Trace Context)"),
+    "tracestate": Parameter("what goes with it"),
 }
 
 _OK, _CREATED = HTTPStatus.OK, HTTPStatus.CREATED
-_ONCE: Final = ("Idempotency-Key", "Group-Key")
+_TRACE: Final = ("traceparent", "tracestate")
+_KEYED: Final = ("Group-Key", *_TRACE)
+_ONCE: Final = ("Idempotency-Key", *_KEYED)
 
 ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     paths.QUEUES: {
@@ -95,18 +110,63 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     },
     paths.BATCH: {
         "POST": Operation(
-            "send_batch", "Send several messages, each with a result of its own", {_OK: Shown.RESULTS}, Body.BATCH
+            "send_batch",
+            "Send several messages, each with a result of its own",
+            {_OK: Shown.RESULTS},
+            Body.BATCH,
+            headers=_TRACE,
         ),
     },
     paths.MESSAGE: {
         "GET": Operation("show_message", "Look at a message", {_OK: Shown.MESSAGE}),
         "POST": Operation(
-            "redeem_message", "Send the body of a reserved message", {_OK: Shown.SENT}, Body.ANY, headers=("Group-Key",)
+            "redeem_message", "Send the body of a reserved message", {_OK: Shown.SENT}, Body.ANY, headers=_KEYED
         ),
-        "PUT": Operation("redeem_message", "The same", {_OK: Shown.SENT}, Body.ANY, headers=("Group-Key",)),
+        "PUT": Operation("redeem_message", "The same", {_OK: Shown.SENT}, Body.ANY, headers=_KEYED),
     },
     paths.CONTENT: {
         "GET": Operation("show_content", "Get what a message says, byte for byte", {_OK: Shown.CONTENT}),
+    },
+    paths.OVERVIEW: {
+        "GET": Operation(
+            "show_overview",
+            "Look at queues with what they hold: all for administrators, else those that you are affiliated with",
+            {_OK: Shown.OVERVIEW},
+            query=("first", "limit"),
+        ),
+    },
+    paths.SURVEY: {
+        "GET": Operation(
+            "show_survey",
+            "Look at items as the queue's owner: who holds them, how often they were tried, why they are dead letters",
+            {_OK: Shown.SURVEY},
+            query=("limit", "scan"),
+        ),
+    },
+    paths.SUBSCRIBERS: {
+        "GET": Operation("list_subscribers", "List a queue's subscribers as its owner", {_OK: Shown.SUBSCRIBERS}),
+    },
+    paths.REDRIVES: {
+        "POST": Operation(
+            "redrive",
+            "Send dead letters home as the queue's owner, a step of them",
+            {_OK: Shown.REDRIVEN},
+            Body.REDRIVE,
+        ),
+    },
+    paths.RELEASES: {
+        "POST": Operation("release", "End locks by force as the queue's owner", {_OK: Shown.RELEASED}, Body.RELEASE),
+    },
+    paths.FRONTENDS: {
+        "GET": Operation(
+            "list_frontends", "List the frontends that hand items out, as administrator", {_OK: Shown.FRONTENDS}
+        ),
+    },
+    paths.UI: {
+        "GET": Operation("show_page", "Get the page for people", {_OK: Shown.FILE}, public=True),
+    },
+    paths.UI_FILE: {
+        "GET": Operation("show_file", "Get a file of it", {_OK: Shown.FILE}, public=True),
     },
     paths.OPENAPI: {
         "GET": Operation("show_openapi", "Get this description", {_OK: Shown.DOCUMENT}, public=True),

@@ -1,6 +1,6 @@
 """What is shown of queues and messages, before it is written in any form. Values only, made from results of the core."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -79,8 +79,8 @@ def message(node: str, item: Listed) -> Message:
     )
 
 
-def children(names: Sequence[str], above: str) -> list[Child]:
-    """Give what is directly below a part of the tree, whose steps are the slashes in names of queues (RX4)."""
+def children(names: Sequence[str], above: str, collections: Collection[str] = ()) -> list[Child]:
+    """Give what is directly below a part of the tree, whose steps are the slashes in names (RX4); a collection is no queue."""
     beginning = f"{above}/" if above else ""
     found: dict[str, bool] = {}
     for name in names:
@@ -88,7 +88,8 @@ def children(names: Sequence[str], above: str) -> list[Child]:
             step, slash, _ = name.removeprefix(beginning).partition("/")
             # An empty step is no part of a path: such a name stands as it is.
             child = f"{beginning}{step}" if step else name
-            found[child] = found.get(child, False) or not slash or not step
+            itself = (not slash or not step) and name not in collections
+            found[child] = found.get(child, False) or itself
     return [Child(name, is_queue) for name, is_queue in found.items()]
 
 

@@ -1,4 +1,6 @@
-"""Ad-hoc commands for administrators, and for owners of nodes, that are done at once: overview, pause, resume, drain, release.
+"""Ad-hoc commands for administrators, and for owners of nodes, that are done at once.
+
+They are overview, pause, resume, drain, release, and disconnect, whose form is made of the frontends that there are.
 
 Forms to commands of the model, and outcomes to what people read. Must not know how anything is done.
 """
@@ -7,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from broker.model.commands import Configure
+from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends, Heard
 from broker.model.options import NodeState
 from broker.model.oversight import Overview, Release
 from broker.model.results import Overviewed, Released, Summary
@@ -21,6 +24,7 @@ OVERVIEW_MOST: Final = 100
 _OVERVIEW_DEFAULT: Final = 50
 _FIRST_MOST: Final = 10**9
 _RELEASED_MOST: Final = 200
+_NAME_BYTES: Final = 64
 _STATE: Final = "stanzaq#state"
 
 _SWITCHES: Final = {
@@ -60,6 +64,27 @@ def configured(question: Question, change: Configure) -> bytes:
 def released(question: Question, outcome: Released) -> bytes:
     """Write how many locks were ended."""
     return adhoc.completed(question.iq, ns.ADMIN_RELEASE, f"released {outcome.count}")
+
+
+def mustered(iq: Iq, outcome: FrontendList | Disconnected) -> bytes:
+    """Write the form that asks which frontend is to end, with what is known of each; or that one is told to."""
+    if isinstance(outcome, FrontendList):
+        return adhoc.executing(iq, ns.ADMIN_DISCONNECT, _choice(outcome))
+    note = "disconnected" if outcome.listed else "it was not in the list (any more); if it lives, it ends"
+    return adhoc.completed(iq, ns.ADMIN_DISCONNECT, note)
+
+
+def _choice(found: FrontendList) -> str:
+    names = tuple(each.name for each in found.frontends)
+    field = forms.Field("frontend", kind="list-single", label="Frontend", choices=names, required=True)
+    known = "; ".join(map(_known, found.frontends))
+    text = f"The others take over at once what it has not sent; if it lives, it drains and ends. {known}."
+    return forms.written("form", ns.ADMIN_DISCONNECT, (field,), _DISCONNECT_TITLE, text)
+
+
+def _known(one: Heard) -> str:
+    what = f"disconnected by {one.disconnected_by}" if one.disconnected_by else "heard of"
+    return f"{one.name}: {what} {one.ago_ms} ms ago"
 
 
 def _row(one: Summary) -> dict[str, str]:
@@ -126,12 +151,21 @@ def _release(iq: Iq, given: Fields) -> Question:
     return Question(iq, Release(node, iq.sender, items, holder))
 
 
+def _disconnect(iq: Iq, given: Fields) -> Question:
+    fields.expect(given, ("frontend",))
+    name = fields.text(given, "frontend", _NAME_BYTES)
+    if not name:
+        raise fields.wrong(name="frontend", detail="the name of a frontend")
+    return Question(iq, Disconnect(iq.sender, name))
+
+
 def _switch(state: NodeState, title: str, instructions: str) -> adhoc.Command:
     node = _SWITCHES[state]
     return adhoc.Command(node, title, node, asking(node, title, instructions, _NODE), _setting(state))
 
 
 _LIST_TITLE, _RELEASE_TITLE = "List nodes with what they hold", "End locks by force"
+_DISCONNECT_TITLE: Final = "Disconnect a frontend"
 
 COMMANDS: Final = (
     adhoc.Command(
@@ -164,5 +198,13 @@ COMMANDS: Final = (
             _LOCKS,
         ),
         _release,
+    ),
+    adhoc.Command(
+        ns.ADMIN_DISCONNECT,
+        _DISCONNECT_TITLE,
+        ns.ADMIN_DISCONNECT,
+        lambda iq: Question(iq, Frontends(iq.sender)),
+        _disconnect,
+        for_admins=True,
     ),
 )

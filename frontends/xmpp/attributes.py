@@ -1,9 +1,11 @@
 """Attributes that many requests share, read and judged once. Knows names and limits; must not know requests."""
 
 import re
+from collections.abc import Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
+from broker.model import trace
 from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare, prepared
 from broker.model.options import MAX_LOCK_SECONDS, MAX_PARTITIONS
 from broker.model.problems import MalformedRequest, Problem
@@ -77,6 +79,12 @@ def group_key(item: Element, hint: Element | None = None) -> str:
     if _longer(text, ITEM_ID_BYTES):
         raise MalformedRequest(Problem.BAD_REQUEST, f"a group key has at most {ITEM_ID_BYTES} bytes")
     return text
+
+
+def traced(item: Element, hint: Element | None = None) -> Mapping[str, str]:
+    """Read the headers by which an item belongs to a trace of its publisher's; what is no trace is none."""
+    parent = _ours(item, hint, trace.PARENT)
+    return trace.headers(parent, _ours(item, hint, trace.STATE)) if parent else {}
 
 
 def _ours(item: Element, hint: Element | None, name: str) -> str | None:

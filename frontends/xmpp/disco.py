@@ -44,6 +44,7 @@ _FEATURES: Final = (
             "member-affiliation",
             "meta-data",
             "modify-affiliations",
+            "multi-subscribe",
             "outcast-affiliation",
             "persistent-items",
             "publish",

@@ -61,6 +61,7 @@ WIRE: Final = {
     Problem.JID_MISMATCH: Wire("modify", "bad-request", "invalid-jid"),
     Problem.NOT_SUBSCRIBED: Wire("cancel", "unexpected-request", "not-subscribed"),
     Problem.SUPERSEDED: Wire("wait", "internal-server-error"),
+    Problem.SUBID_REQUIRED: Wire("modify", "bad-request", "subid-required"),
     Problem.SUBID_INVALID: Wire("modify", "not-acceptable", "invalid-subid"),
     Problem.OPTIONS_REQUIRED: Wire("modify", "not-acceptable", "configuration-required"),
     Problem.OPTIONS_INVALID: Wire("modify", "bad-request", "invalid-options"),

@@ -4,6 +4,7 @@ A message has no `type`: a `headline` to a peer that is offline vanishes, this k
 delivery that is to be confirmed is the same content in an IQ, which `confirmations` writes.
 """
 
+from collections.abc import Mapping
 from itertools import count
 from typing import Final, assert_never
 from xml.etree.ElementTree import Element
@@ -89,7 +90,7 @@ class Events:
         plain = delivery.stage in _PLAIN
         opening = self._opening(delivery) if plain else confirmations.opening(self._service, delivery)
         closing = _ALONE_BYTES if plain else confirmations.CLOSING[delivery.stage]
-        body, headers = payloads.told(delivery.envelope, _through(delivery.collection))
+        body, headers = payloads.told(delivery.envelope, _through(delivery.collection, delivery.subid))
         partition = delivery.partition
         head = (
             f"{opening}<event xmlns='{ns.PUBSUB_EVENT}'><items node='{escaped(partition.node)}'>"
@@ -106,27 +107,25 @@ class Events:
         """Write the notification to the holder, the one subscriber who is told (Q20); nothing when nobody held the item."""
         if outcome.holder is None:
             return b""
-        return self._items(
-            outcome.holder, command.node, f"<retract id='{escaped(command.item_id)}'/>", outcome.collection
-        )
+        inside = f"<retract id='{escaped(command.item_id)}'/>"
+        return self._items(outcome.holder, command.node, inside, _through(outcome.collection, outcome.subid))
 
     def unlocked(self, command: Unlock, outcome: Unlocked) -> bytes:
         """Write the notification to the holder whose lock was ended (Q29)."""
-        return self._items(
-            outcome.holder, command.node, self._unlock(command.item_id, command.token), outcome.collection
-        )
+        inside = self._unlock(command.item_id, command.token)
+        return self._items(outcome.holder, command.node, inside, _through(outcome.collection, outcome.subid))
 
     def notice(self, notice: Notice) -> bytes:  # noqa: PLR0911  (a table of cases)
         """Write what a subscriber is told without its asking (Q35, P24, P25)."""
         match notice:
-            case LockEnded(node, subscriber, item_id, token, collection):
-                return self._items(subscriber, node, self._unlock(item_id, token), collection)
+            case LockEnded(node, subscriber, item_id, token, collection, subid):
+                return self._items(subscriber, node, self._unlock(item_id, token), _through(collection, subid))
             case OwnershipGained() | OwnershipLost():
                 return self._message(notice.subscriber, ownership.told(notice))
-            case TreeEvent(through, subscriber, collection, child, came):
+            case TreeEvent(through, subscriber, collection, child, came, subid):
                 what = "associate" if came else "dissociate"
                 inside = f"<collection node='{escaped(collection)}'><{what} node='{escaped(child)}'/></collection>"
-                return self._message(subscriber, inside, through)
+                return self._message(subscriber, inside, _through(through, subid))
             case SubscriptionChanged(changed):
                 # Kept for one who is away: it may wait for this for days.
                 told = f"<subscription node='{escaped(changed.node)}' {lists.subscription(changed)}/>"
@@ -152,11 +151,11 @@ class Events:
         mark = "" if token is None else f" xmlns:q='{ns.STANZAQ}' q:token='{token}'"
         return f"<unlock xmlns='{self._unlock_ns}' id='{escaped(item_id)}'{mark}/>"
 
-    def _items(self, to: Jid, node: str, inside: str, through: str) -> bytes:
+    def _items(self, to: Jid, node: str, inside: str, through: Mapping[str, str]) -> bytes:
         return self._message(to, f"<items node='{escaped(node)}'>{inside}</items>", through)
 
-    def _message(self, to: Jid, inside: str, through: str = "") -> bytes:
-        beside = payloads.headers(_through(through)).decode() if through else ""
+    def _message(self, to: Jid, inside: str, through: Mapping[str, str] | None = None) -> bytes:
+        beside = payloads.headers(through).decode() if through else ""
         return f"{self._begun(to)}<event xmlns='{ns.PUBSUB_EVENT}'>{inside}</event>{beside}{_ALONE}".encode()
 
     def _kept(self, to: Jid, inside: str) -> bytes:
@@ -166,9 +165,10 @@ class Events:
         return f"{self._from} to='{escaped(to)}' id='{self._run}-{next(self._numbers)}'>"
 
 
-def _through(collection: str) -> dict[str, str]:
-    """Say in a header which subscription a notification comes of, when it is to a collection (H6)."""
-    return {"Collection": collection} if collection else {}
+def _through(collection: str, subid: str) -> dict[str, str]:
+    """Say in headers which subscription a notification comes of: to which collection (H6), which of several (P12)."""
+    said = {"Collection": collection} if collection else {}
+    return said | {"SubID": subid} if subid else said
 
 
 def bounced(message: Element) -> Bounce | None:

@@ -13,10 +13,13 @@ from broker.model.nodes import Affiliation
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import AffiliationList, SubscriptionList
 from broker.model.subscriptions import Change, State, Subscription
-from frontends.xmpp import attributes
+from frontends.xmpp import attributes, rsm
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped
 from frontends.xmpp.stanzas import Iq, Question, only
+
+SHOWN_MOST: Final = 1_000
+"""Subscriptions in one page."""
 
 CHANGES_MOST: Final = 500
 """Subscriptions that one request may change: each is several scripts."""
@@ -37,10 +40,10 @@ def affiliations(iq: Iq, pubsub: Element) -> Affiliations:
 
 def managed(iq: Iq, pubsub: Element) -> Question:
     """Translate an owner's `<subscriptions/>`: a get lists them, a set changes those that it names (P26)."""
+    if iq.kind == "get":
+        return Question(iq, _listing(iq, pubsub))
     asked = only(iq, pubsub, iq.kind)
     node = attributes.node(asked)
-    if iq.kind == "get":
-        return Question(iq, ListSubscribers(node, iq.sender))
     entries = asked.findall(_SUBSCRIPTION)
     if len(entries) > CHANGES_MOST:
         raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"at most {CHANGES_MOST} subscriptions are changed at once")
@@ -51,6 +54,15 @@ def managed(iq: Iq, pubsub: Element) -> Question:
         raise MalformedRequest(Problem.BAD_REQUEST, "each subscription is named once (XEP-0060 8.8.2.4)")
     # Without a state it is not to be changed (XEP-0060 §8.8.2.1).
     return Question(iq, ManageSubscribers(node, iq.sender, tuple(change for change in changes if change.state)))
+
+
+def _listing(iq: Iq, pubsub: Element) -> ListSubscribers:
+    """Translate an owner's wish for a list, or for a page of it."""
+    asked, *others = pubsub
+    if [child for child in others if child.tag != rsm.SET]:
+        raise MalformedRequest(Problem.BAD_REQUEST, "one request at a time")
+    page = rsm.read(pubsub, SHOWN_MOST) if others else None
+    return ListSubscribers(attributes.node(asked), iq.sender, page)
 
 
 def own(node: str | None, listed: SubscriptionList) -> bytes:
@@ -70,12 +82,20 @@ def standings(listed: AffiliationList) -> bytes:
     return f"<pubsub xmlns='{ns.PUBSUB}'><affiliations>{inside}</affiliations></pubsub>".encode()
 
 
-def subscribers(node: str, listed: Iterable[Subscription], *, more: bool = False) -> bytes:
-    """Write subscriptions to a node for its owner; that there are more is said in our namespace."""
+def shown(asked: ListSubscribers, found: SubscriptionList) -> bytes:
+    """Write the list that an owner asked for: what is missing in a page is told by it, else in our namespace."""
+    listed, page = found.subscriptions, ""
+    if asked.page is not None:
+        page = rsm.written((listed[0].place, listed[-1].place) if listed else None, found.count, found.index)
+    return subscribers(asked.node, listed, more=found.more and not page, page=page)
+
+
+def subscribers(node: str, listed: Iterable[Subscription], *, more: bool = False, page: str = "") -> bytes:
+    """Write subscriptions to a node for its owner."""
     inside = "".join(f"<subscription {subscription(each)}/>" for each in listed)
     mark = f" xmlns:q='{ns.STANZAQ}' q:more='true'" if more else ""
     return (
-        f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><subscriptions{_about(node)}{mark}>{inside}</subscriptions></pubsub>"
+        f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><subscriptions{_about(node)}{mark}>{inside}</subscriptions>{page}</pubsub>"
     ).encode()
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 from xml.etree.ElementTree import Element
 
+from broker import codec
 from broker.model.commands import Publish
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
@@ -55,7 +56,7 @@ class Sent:
         """Make the publish of a message that a copy of it repeats: same sender, id and payload, same item."""
         item = self.item_id
         if item is None and self.stem:
-            digest = hashlib.sha256(sender.encode() + b"\0" + self.envelope).hexdigest()[:24]
+            digest = hashlib.sha256(sender.encode() + b"\0" + codec.headless(self.envelope)).hexdigest()[:24]
             item = f"{self.stem}~{digest}"
         return self.publish(sender, item)
 
@@ -119,6 +120,6 @@ def _published(pubsub: Element, addressed: str, stem: str) -> Sent:
         raise MalformedRequest(Problem.ONE_ITEM_ONLY, "one item at a time")
     item = items[0]
     name = None if item.get("id") is None else attributes.item_id(item)
-    envelope, body_bytes = payloads.taken(item)
+    envelope, body_bytes = payloads.taken(item, attributes.traced(item, hint))
     place = attributes.partition(item, hint)
     return Sent(node, name, stem, envelope, body_bytes, place, attributes.group_key(item, hint))

@@ -2,6 +2,8 @@
 
 from base64 import b64encode
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker import codec
@@ -12,9 +14,15 @@ from frontends.xmpp import namespaces as ns
 from frontends.xmpp.elements import serialise
 from frontends.xmpp.markup import FORBIDDEN, escaped
 
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+"""No headers."""
 
-def taken(item: Element) -> tuple[bytes, int]:
-    """Take the one payload element out of `<item/>`: its envelope as bytes, and the size of the payload alone."""
+
+def taken(item: Element, said: Mapping[str, str] = NOTHING) -> tuple[bytes, int]:
+    """Take the one payload element out of `<item/>`: its envelope as bytes, and the size of the payload alone.
+
+    Headers say of it what is `said`.
+    """
     if not len(item):
         raise MalformedRequest(Problem.PAYLOAD_REQUIRED, "an item of a queue has a payload")
     payload = item[0]
@@ -26,7 +34,7 @@ def taken(item: Element) -> tuple[bytes, int]:
         raise MalformedRequest(
             Problem.PAYLOAD_TOO_BIG, f"the payload has {len(body)} bytes of at most {MAX_PAYLOAD_BYTES}"
         )
-    return codec.pack(Envelope(body)), len(body)
+    return codec.pack(Envelope(body, headers=said)), len(body)
 
 
 def shown(record: bytes) -> bytes:

@@ -33,6 +33,7 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
+from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends
 from broker.model.items import Listed, Lock
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.oversight import Overview, Release, Transfer
@@ -164,8 +165,8 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return lists.own(own, outcome)
         case Affiliations(), AffiliationList():
             return lists.standings(outcome)
-        case ListSubscribers(node), SubscriptionList(subscriptions, more):
-            return lists.subscribers(node, subscriptions, more=more)
+        case ListSubscribers(), SubscriptionList():
+            return lists.shown(question.command, outcome)
         case ListPending(), Listing(nodes):
             return authorization.choice(question.iq, nodes)
         case SendPending(), Done():
@@ -174,6 +175,8 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
             return administration.listed(question, question.command, outcome)
         case Configure(), Done() if question.view is View.COMMAND:
             return administration.configured(question, question.command)
+        case (Frontends() | Disconnect(), FrontendList() | Disconnected()):
+            return administration.mustered(question.iq, outcome)
         case Release(), Released():
             return administration.released(question, outcome)
         case Transfer(), Transferred() if isinstance(question, Stride):

@@ -91,8 +91,8 @@ def _publish(iq: Iq, pubsub: Element) -> Publish:
     node = attributes.node(publish)
     item = _one_item(publish)
     name = None if item.get("id") is None else attributes.item_id(item)
-    envelope, body_bytes = payloads.taken(item)
     hint = publish.find(attributes.HINT)
+    envelope, body_bytes = payloads.taken(item, attributes.traced(item, hint))
     return Publish(
         node,
         iq.sender,
@@ -173,7 +173,8 @@ def _browse(iq: Iq, pubsub: Element) -> Browse:
     if page.index is not None:
         raise MalformedRequest(Problem.UNSUPPORTED, "items have no numbers: page by after and before")
     after, before = _place(page.after), _place(page.before)
-    return Browse(node, iq.sender, names, page.most, after, before, page.before is not None)
+    back = page.before is not None
+    return Browse(node, iq.sender, names, page.most, after, before, back, attributes.subid(items))
 
 
 def _place(text: str | None) -> Place | None:

@@ -1,9 +1,9 @@
 """Pages of a list (XEP-0059): which one a request asks for, and what a reply says of its own. Must not know what is listed."""
 
-from dataclasses import dataclass
 from typing import Final
 from xml.etree.ElementTree import Element
 
+from broker.model.pages import Page
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import attributes
 from frontends.xmpp import namespaces as ns
@@ -11,16 +11,6 @@ from frontends.xmpp.markup import escaped
 
 SET: Final = f"{{{ns.RSM}}}set"
 _AMBIGUOUS: Final = "a page is told by one of after, before and index"
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """At most `most` entries: those after one, those before one (of all, when it is empty), or those from a number on."""
-
-    most: int
-    after: str | None = None
-    before: str | None = None
-    index: int | None = None
 
 
 def asked(iq: Element) -> bool:

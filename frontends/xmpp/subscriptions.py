@@ -43,6 +43,8 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     subscription = pubsub[0]
     node = attributes.node(subscription)
     jid = attributes.own_jid(subscription, iq.sender)
+    if attributes.subid(subscription):
+        raise MalformedRequest(Problem.BAD_REQUEST, "a subscription that there is already is changed by its options")
     if len(pubsub) == 1:
         # The stream of a log needs no options; a queue, whose record the core reads, asks for them.
         return Subscribe(node, iq.sender, jid, None)

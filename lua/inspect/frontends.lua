@@ -6,5 +6,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local beats = redis.call('ZRANGE', KEYS[1], 0, 999, 'WITHSCORES')
 local lines = {}
-for i = 1, #beats, 2 do lines[#lines + 1] = string.format('%d ms ago, ', now - tonumber(beats[i + 1])) .. beats[i] end
+for i = 1, #beats, 2 do
+  local heard = beats[i + 1] == '0' and 'disconnected, ' or string.format('%d ms ago, ', now - tonumber(beats[i + 1]))
+  lines[#lines + 1] = heard .. beats[i]
+end
 return lines

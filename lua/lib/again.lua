@@ -15,5 +15,5 @@ function again.row(flight)
   partition.token = partition.token + 1
   flights.entrust(position, flight.line, arg.frontend, string.format('%d', partition.token))
   return {flight.jid, position, flight.item, tonumber(flight.token), tonumber(flight.attempt), deadline, entry.by,
-    entry.body, partition.token, stage, entry.key, pools.of(flight.subid)}
+    entry.body, partition.token, stage, entry.key, pools.told(flight.subid)}
 end

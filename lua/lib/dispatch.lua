@@ -23,8 +23,10 @@ local function lock(entry, subscriber, deliveries)
     entry.log_id, partition.stamp, #entry.body, subscriber.holder, item))
   writes.add('ZADD', key.deadlines, schedule.begin(position, subscriber.qos), position)
   writes.add('ZADD', key.held, subscriber.subid, position)
-  deliveries[#deliveries + 1] = {subscriber.jid, position, item, token, attempt, partition.deadline, entry.by, entry.body,
+  local row = {subscriber.jid, position, item, token, attempt, partition.deadline, entry.by, entry.body,
     token, subscriber.qos, entry.key, subscriber.pool}
+  if partition.multi then row[12], row[13] = subscriber.pool or '', subscriber.subid end
+  deliveries[#deliveries + 1] = row
   subscriber.held, subscriber.served = subscriber.held + 1, text
 end
 

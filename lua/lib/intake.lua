@@ -1,6 +1,6 @@
 -- How a published item enters: what a repeated id means (X1), whether there is room (P17, PX4), and where it goes.
 -- NEEDS: log index replaced parked history subscribers
---- @include partition writes positions entries retention flights waiting items handover jids once ordering
+--- @include partition writes positions entries retention flights waiting items handover jids names once ordering
 local intake = {}
 
 function intake.prepare(rows)
@@ -29,8 +29,12 @@ end
 -- A row that gives subids may publish only while one of them is subscribed (publish model `subscribers`).
 function intake.admits(row)
   if row.subids == '' then return true end
-  local full, bare = jids.subids(row.subids)
-  return redis.call('HEXISTS', key.subscribers, full) == 1 or redis.call('HEXISTS', key.subscribers, bare) == 1
+  for _, subid in ipairs({jids.subids(row.subids)}) do
+    for _, each in ipairs(names.family(subid)) do
+      if redis.call('HEXISTS', key.subscribers, each) == 1 then return true end
+    end
+  end
+  return false
 end
 
 function intake.repeats(row)

@@ -31,7 +31,7 @@ end
 -- Notices of those that are over. They stay until whoever is told has ended them everywhere, so that a crash forgets none.
 function leases.lapsed()
   local found = redis.call('ZRANGEBYSCORE', key.leases, '-inf', partition.now, 'LIMIT', 0, leases.MOST)
-  for i, subid in ipairs(found) do found[i] = {'lapsed', subscriptions.get(subid).jid} end
+  for i, subid in ipairs(found) do found[i] = {'lapsed', subscriptions.get(subid).jid, subid} end
   return found
 end
 

@@ -20,12 +20,12 @@ function leave.remove(subid, kept, reason)
   return redis.call('HDEL', key.subscribers, subid) == 1
 end
 
--- Gives back up to `CHUNK` items and tells how many are left: one script must not run for long.
-function leave.release(subid, kind, reason)
-  local places = redis.call('ZRANGEBYSCORE', key.held, subid, subid, 'LIMIT', 0, leave.CHUNK)
+-- Gives back up to `CHUNK` items, or fewer, and tells how many are left: one script must not run for long.
+function leave.release(subid, kind, reason, most)
+  local places = redis.call('ZRANGEBYSCORE', key.held, subid, subid, 'LIMIT', 0, most or leave.CHUNK)
   for _, flight in ipairs(flights.at(places)) do
     if flight then ending.release(flight, kind, {reason = reason}) end
   end
   writes.flush()
-  return credit.held(subid)
+  return credit.held(subid), #places
 end

@@ -1,13 +1,29 @@
 -- What a sender's subscriptions are called in a partition. `subids` are the two that it may have there directly.
 -- NEEDS:
 --- @include partition
-local names = {}
+local names = {MOST = 32}
+
+-- The names of the subscriptions that one JID may have, given one of them, directly or in a pool: they differ in the last
+-- five bits, and the first of them is made from the JID. Where nobody has had a second one, it is the only one.
+function names.family(subid, pool)
+  if not partition.multi then return {subid} end
+  local offset, found = tonumber(string.match(pool or '', '^%d+') or 0), {}
+  local name = (tonumber(subid) - offset) % 2 ^ 52
+  local bits = name % names.MOST
+  for i = 0, names.MOST - 1 do
+    local each = name - bits + (bits + i) % names.MOST
+    found[i + 1] = string.format('%.0f', (each + offset) % 2 ^ 52)
+  end
+  return found
+end
 
 -- Those that there may be, directly and through each pool (see `pools`).
 function names.all(subids)
   local found = {}
   for subid in string.gmatch(subids, '%d+') do
-    if found[1] ~= subid then found[#found + 1] = subid end
+    if found[1] ~= subid then
+      for _, each in ipairs(names.family(subid)) do found[#found + 1] = each end
+    end
   end
   if not partition.pools then return found end
   local direct = #found

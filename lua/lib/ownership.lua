@@ -24,7 +24,7 @@ function ownership.clear(reason)
       ending.release(flight, 'released', {reason = reason})
       if not told[flight.jid] then
         disown.notices[#disown.notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token),
-          pools.of(flight.subid)}
+          pools.told(flight.subid)}
       end
     else
       writes.add('ZREM', key.held, places[i])

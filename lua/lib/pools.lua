@@ -25,3 +25,10 @@ function pools.of(subid)
   local subscriber = partition.pools and subscriptions.get(subid)
   return subscriber and subscriber.pool or nil
 end
+
+-- What a notification says of its subscription: the pool that it is of and, where a JID may have several, its name.
+function pools.told(subid)
+  local pool = partition.pools and pools.of(subid)
+  if partition.multi then return pool or '', subid end
+  return pool or nil
+end

@@ -428,7 +428,7 @@ class Model:
         version = item.version
         self._outcome.deliveries.append(
             (chosen.jid, written(item.position), item.name, self.token, item.attempts + 1, deadline, version.by,
-             version.body, self.token, chosen.qos, version.key, "")
+             version.body, self.token, chosen.qos, version.key, "", "")
         )  # fmt: skip
 
     def _sent_again(self, item: Item, lock: Lock, frontend: str) -> tuple[object, ...]:
@@ -438,7 +438,7 @@ class Model:
         version = item.version
         by, body, key = ("", "", "") if lock.stage == "deliver" else (version.by, version.body, version.key)
         return (lock.jid, written(item.position), item.name, lock.token, lock.attempt, deadline, by, body, self.token,
-                lock.stage, key, "")  # fmt: skip
+                lock.stage, key, "", "")  # fmt: skip
 
     def _try_again(self, frontend: str) -> list[tuple[object, ...]]:
         """Send again what is due and give up what was sent often enough (S5, S6, S12)."""

@@ -47,6 +47,8 @@ REFUSALS: Final = [
     (("item", "release", "NODE", "x"), 1, "nobody holds"),
     (("item", "list", "NODE", "--scan", "x"), 1, "go on from"),
     (("item", "list"), 2, "Missing argument"),
+    (("frontend", "disconnect", "00000000"), 2, "--yes"),
+    (("frontend", "disconnect", "nobody", "--yes"), 1, "no frontend has such a name"),
 ]
 """Words, the exit code, and what is said."""
 
@@ -150,6 +152,24 @@ async def died(core: RedisCore, node: str, *items: str, reason: str) -> None:
     for item in items:
         assert isinstance(await core.ask(Unlock(node, W1, item, dead_letter=True, reason=reason)), Unlocked)
     assert isinstance(await core.ask(Subscribe(node, W1, W1, 0)), Subscribed)
+
+
+async def test_frontends(shell: Shell, core: RedisCore) -> None:
+    """Issue 8: frontends are listed, one that lapsed is told to end, and so is one that lives, which hears who wants it."""
+    listed, lapsed, told, again = await shell.several(
+        ("frontend", "list", "--json"),
+        ("frontend", "disconnect", "00000000", "--yes"),
+        ("frontend", "disconnect", core.frontend, "--yes", "--json"),
+        ("frontend", "list"),
+    )
+    (one,) = listed.json["frontends"]
+    assert (one["name"], one["disconnected_by"]) == (core.frontend, "") and one["ago_ms"] < 5_000
+    assert lapsed.code == 0 and "00000000 was not in the list" in lapsed.err
+    assert told.json == {"frontend": core.frontend, "listed": True}
+    assert again.out.splitlines()[1].split("\t")[::2] == [core.frontend, "stanzaq"]
+    async with asyncio.timeout(5):
+        await core.ending.wait()
+    assert core.ended_by == "stanzaq"
 
 
 async def test_a_node_s_life(shell: Shell, core: RedisCore, node: str) -> None:

@@ -1,6 +1,7 @@
 """Subscriptions that need an owner's approval, and what owners do with subscriptions, over a real server (P4, P5, P26, P27)."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +20,7 @@ from broker.model.commands import Browse, Configure, Declare, Delete, Publish, S
 from broker.model.items import ApprovalAsked, NodeEvent, SubscriptionChanged
 from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation
+from broker.model.pages import Page
 from broker.model.problems import Problem
 from broker.model.qos import Qos
 from broker.model.reading import Read
@@ -185,7 +187,7 @@ async def test_made_as_it_was_asked_for(core: RedisCore, door: Door, node: str) 
         Subscribe(node, BOB, BOB, 2, group="g"),
     )
     for command in asked_for:
-        assert pending.read(node, command.jid, pending.written(command)) == command
+        assert pending.read(node, command.jid, pending.written(command)) == replace(command, again=True)
         assert (await core.ask(command)) == waiting(command.jid, command.credit or 0, command.qos)
     for command in asked_for:
         await core.ask(yes(node, command.jid))
@@ -345,8 +347,13 @@ async def test_subscribers(core: RedisCore, door: Door, node: str) -> None:
     await core.ask(Subscribe(node, BOB, BOB, 3, group="g"))
     await core.ask(Subscribe(node, W2, W2, 1))
     listed = await core.ask(ListSubscribers(node, ALICE))
-    expected = tuple(Subscription(node, jid, subid(jid), State.SUBSCRIBED) for jid in sorted((BOB, W1)))
+    expected = tuple(
+        Subscription(node, jid, subid(jid), State.SUBSCRIBED, credit) for jid, credit in sorted(((BOB, 3), (W1, 1)))
+    )
     assert listed == SubscriptionList(expected)
+    last = await core.ask(ListSubscribers(node, ALICE, Page(1, after=expected[0].place)))
+    assert last == SubscriptionList(expected[1:], more=True, index=1, count=2)
+    assert await core.ask(ListSubscribers(node, ALICE, Page(0))) == SubscriptionList((), more=True, count=2)
     assert problem(await core.ask(ListSubscribers(node, W1))) is Problem.FORBIDDEN
 
 

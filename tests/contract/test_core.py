@@ -121,7 +121,7 @@ async def test_a_life(core: RedisCore, door: Door, node: str) -> None:
     assert await core.ask(Unsubscribe(node, W1, W1, "")) == Unsubscribed(W1, granted.subid)
     assert problem(await core.ask(Unsubscribe(node, W1, W1, ""))) is Problem.NOT_SUBSCRIBED
     counted = await core.ask(Stats(node, ALICE))
-    assert counted == Counted(0, 0, 0, 0, 0, 0, 1, 1)
+    assert counted == Counted(0, 0, 0, 0, 0, 0, 1, 1, published=1, finished=1, attempts=2)
 
 
 async def test_unknown_node(core: RedisCore, node: str) -> None:

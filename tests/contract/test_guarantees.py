@@ -174,7 +174,7 @@ class QueueMachine(RuleBasedStateMachine):
     def unsubscribe(self, *, worker: tuple[str, str], release: bool, frontend: int, lost: bool) -> None:
         """Leave with all locks kept, or (unavailable) with all given back."""
         row = {"subid": subid(worker[1]), "release": "1" if release else "", "kept": "", "reason": ""}
-        row |= {"lapsed": "", "born": ""}
+        row |= {"lapsed": "", "born": "", "named": "", "which": "this", "pool": ""}
         answer = self.call(frontend, "unsubscribe", [row])
         self.judge(
             frontend, answer, self.model.unsubscribe(self.frontends[frontend], worker[1], release=release), lost=lost
@@ -343,7 +343,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     def queue_row_subscribe(self, jid: str, credit: int, qos: str) -> dict[str, Any]:
         """Make the row of a subscribe."""
-        return {"subid": subid(jid), "jid": jid, "credit": credit, "qos": qos, "must": "", "lease": 0, "scope": ""}
+        row = {"subid": subid(jid), "jid": jid, "credit": credit, "qos": qos, "must": "", "lease": 0}
+        return row | {"scope": "", "named": "", "several": ""}
 
     def sent_to(self, which: int, stage: str, *, forged: bool) -> tuple[str, str, int, str]:
         """Choose a delivery of which something is heard: from whom, where it stands, its token and the stage."""

@@ -21,6 +21,7 @@ from broker.model.commands import (
     Subscribe,
     Unlock,
 )
+from broker.model.frontends import Disconnect
 from broker.model.items import Envelope, NodeEvent
 from broker.model.names import Jid, Partition
 from broker.model.qos import Qos
@@ -149,8 +150,12 @@ async def examples_of(client: Any) -> dict[str, list[str]]:
 
 async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
     """Of each key that a busy service has, some entry looks like the example."""
-    core, door = await make_core(xmpp_domain="queue.example.org")
+    core, door = await make_core(xmpp_domain="queue.example.org", admins="engine@example.org")
     await busy(core, door)
+    hung, _ = await make_core()
+    for task in hung._running:
+        task.cancel()
+    await done(core, Disconnect(Jid("engine@example.org/a"), hung.frontend))
     missing = {name for name, example in EXAMPLES.items() if not example.startswith("as `")} - {
         "sq:{qos}:claims",
         _NOTICES,

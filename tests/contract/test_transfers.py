@@ -6,9 +6,12 @@ import asyncio
 from typing import Any
 
 from broker import codec
+from broker.model.access import Affiliate
 from broker.model.commands import Configure, Declare, Delete, Publish, Purge, Retract, Stats, Subscribe, Unlock
+from broker.model.frontends import FrontendList, Frontends
 from broker.model.items import Envelope, LockEnded
 from broker.model.names import Jid
+from broker.model.nodes import Affiliation
 from broker.model.options import NodeState
 from broker.model.oversight import Overview, Release, Survey, Transfer
 from broker.model.problems import Problem
@@ -184,7 +187,7 @@ async def test_who_may(core: RedisCore, node: str) -> None:
         Transfer(node, BOB, f"{node}-2", (), "", 10),
         Survey(node, BOB, (), 10),
         Release(node, BOB, ("a",)),
-        Overview(BOB, 0, 10),
+        Frontends(BOB),
     ):
         refused = await core.ask(command)
         assert isinstance(refused, Refused) and refused.problem is Problem.FORBIDDEN
@@ -310,6 +313,18 @@ async def test_overview(make_core: MakeCore, node: str) -> None:
     assert [one.record.name for one in seen] == [f"{node}-{number}" for number in range(5)]
     assert [one.counted.waiting for one in seen] == [0, 4, 0, 0, 0]
     assert seen[1].record.config.state is NodeState.PAUSED
+    assert [one.counted.published for one in seen] == [0, 4, 0, 0, 0]
+    # Who is no administrator is shown what it is affiliated with, and not what has barred it.
+    for number, standing in enumerate(("member", "outcast", "publisher")):
+        await core.ask(Affiliate(f"{node}-{number}", ALICE, {Jid("bob@x"): standing}))
+    theirs = await core.ask(Overview(BOB, 0, 10))
+    assert isinstance(theirs, Overviewed) and theirs.total == 2
+    shown = [(one.record.name, one.standing, dict(one.record.affiliations)) for one in theirs.nodes]
+    assert shown == [(f"{node}-0", Affiliation.MEMBER, {}), (f"{node}-2", Affiliation.PUBLISHER, {})]
+    assert await core.ask(Overview(W1, 0, 10)) == Overviewed((), 0)
+    heard = await core.ask(Frontends(ALICE))
+    assert isinstance(heard, FrontendList)
+    assert {each.name: each.ago_ms < 5_000 for each in heard.frontends}[core.frontend]
 
 
 async def test_no_place_to_go_on_from(core: RedisCore, node: str) -> None:

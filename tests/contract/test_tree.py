@@ -59,7 +59,9 @@ async def test_a_tree(core: RedisCore, tag: str) -> None:
     listing = await core.ask(Nodes(BOB))
     assert isinstance(listing, Listing)
     assert [name for name in listing.nodes if tag in name] == [f"all{tag}", f"loose{tag}"]
-    assert await core.ask(Children(f"all{tag}", BOB)) == Listing((f"uk{tag}",), count=1)
+    assert await core.ask(Children(f"all{tag}", BOB)) == Listing(
+        (f"uk{tag}",), count=1, collections=frozenset({f"uk{tag}"})
+    )
     assert await core.ask(Children(f"uk{tag}", BOB)) == Listing((f"books{tag}",), count=1)
     assert await core.ask(Children(f"books{tag}", BOB)) == Listing(())
     assert await placed(core, f"books{tag}") == (f"uk{tag}", ())

@@ -36,10 +36,10 @@ def play(house_for: Callable[[Kind], House], request: pytest.FixtureRequest, tmp
     chance = random.Random(seed)
 
     @contextmanager
-    def played(lock_seconds: int, kind: Kind = Kind.ONE) -> Iterator[Stage]:
+    def played(lock_seconds: int, kind: Kind = Kind.ONE, leaves: int = 0) -> Iterator[Stage]:
         house = house_for(kind)
         try:
-            with Stage(house, chance, tmp_path, lock_seconds).played() as stage:
+            with Stage(house, chance, tmp_path, lock_seconds, leaves).played() as stage:
                 yield stage
         except BaseException:
             house.ruined = True

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import random
 import signal
-from collections.abc import Callable  # noqa: TC003  (used in annotations alone)
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -33,6 +33,9 @@ FORGETFUL_BELOW_SECONDS: Final = 10
 
 POISON: Final = "poison"
 """Items of this name are sent to the dead letters by whoever gets them."""
+
+ALL_BELOW: Final = {"pubsub#subscription_type": "items", "pubsub#subscription_depth": "all"}
+"""How a worker subscribes to a collection."""
 
 _TEXT: Final = f".//{{{STANZAS}}}text"
 _ENTER_SECONDS: Final = 1.5
@@ -84,8 +87,8 @@ class Player:
 class Publisher(Player):
     """Publishes at an even pace; what is unanswered when its connection breaks is published again on the next one."""
 
-    async def run(self, name: str, node: str) -> None:
-        """Publish until told to stop, and then until all is answered."""
+    async def run(self, name: str, queues: Sequence[str]) -> None:
+        """Publish to the queues in turn until told to stop, and then until all is answered."""
         stopping = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
         self._client = await self.connect()
@@ -95,7 +98,8 @@ class Publisher(Player):
             for number in count(1):
                 await room.acquire()
                 kind = POISON if number % 29 == 0 else "job"
-                group.create_task(self._publish(node, f"{kind}-{name}-{number}", room))
+                queue = queues[number % len(queues)]
+                group.create_task(self._publish(queue, f"{kind}-{name}-{number}", room))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stopping.wait(), 1 / RATE)
                     break
@@ -124,9 +128,9 @@ class Publisher(Player):
 class Worker(Player):
     """Acknowledges most of what it gets, gives some back, and lets a few locks run out."""
 
-    async def run(self, node: str, lock_seconds: float, seed: str) -> None:
-        """Work for ever, with a new connection after each that breaks."""
-        self._node = node
+    async def run(self, node: str, queues: Sequence[str], lock_seconds: float, seed: str) -> None:
+        """Work for ever on a queue or a collection of `queues`, with a new connection after each that breaks."""
+        self._node, self._options = node, ALL_BELOW if [node] != queues else {}
         self._lock_seconds = lock_seconds
         self._random = random.Random(seed)
         while True:
@@ -144,7 +148,7 @@ class Worker(Player):
         while client.up:
             with contextlib.suppress(TimeoutError, NotConnectedError):
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    answer = await client.subscribe(self._node, CREDIT)
+                    answer = await client.subscribe(self._node, CREDIT, options=self._options)
                 if answer.error == "":
                     return
                 await asyncio.sleep(_PAUSE_SECONDS)
@@ -181,11 +185,12 @@ class Worker(Player):
             await self._acknowledge(client, delivery)
 
     async def _acknowledge(self, client: Client, delivery: Delivery) -> None:
-        await self._end(client, delivery, What.ACKNOWLEDGING, What.ACKNOWLEDGED, f"<retract node='{self._node}'>", "")
+        opening = f"<retract node='{delivery.node}'>"
+        await self._end(client, delivery, What.ACKNOWLEDGING, What.ACKNOWLEDGED, opening, "")
 
     async def _release(self, client: Client, delivery: Delivery, hint: str) -> None:
         inside = f"<hint xmlns='{STANZAQ}' {hint}/>" if hint else ""
-        opening = f"<unlock xmlns='urn:xmpp:pubsub:queueing:0' node='{self._node}'>"
+        opening = f"<unlock xmlns='urn:xmpp:pubsub:queueing:0' node='{delivery.node}'>"
         await self._end(client, delivery, What.RELEASING, What.RELEASED, opening, inside)
 
     async def _end(self, client: Client, delivery: Delivery, wish: What, done: What, opening: str, hint: str) -> None:  # noqa: PLR0917
@@ -230,15 +235,17 @@ def main() -> None:
     """Play one part, as the command line says."""
     parser = argparse.ArgumentParser()
     parser.add_argument("part", choices=["publisher", "worker"])
-    for name in ("name", "port", "service", "accounts", "node", "lock_seconds", "seed"):
+    for name in ("name", "port", "service", "accounts", "node", "queues", "lock_seconds", "seed"):
         parser.add_argument(f"--{name}", required=True)
     chosen = parser.parse_args()
     notebook = Notebook(Path(f"{chosen.name}.facts"))
+    queues = chosen.queues.split(",")
     where = (int(chosen.port), chosen.service, chosen.accounts, notebook)
     if chosen.part == "publisher":
-        asyncio.run(Publisher(*where).run(chosen.name, chosen.node))
+        asyncio.run(Publisher(*where).run(chosen.name, queues))
     else:
-        asyncio.run(Worker(*where).run(chosen.node, float(chosen.lock_seconds), f"{chosen.seed}/{chosen.name}"))
+        seed = f"{chosen.seed}/{chosen.name}"
+        asyncio.run(Worker(*where).run(chosen.node, queues, float(chosen.lock_seconds), seed))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Here is no event loop: whatever a test does to the service, publishers and worke
 
 import asyncio
 import random
+import secrets
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -36,13 +37,19 @@ _BROWSE_MOST: Final = 500
 
 @dataclass
 class Stage:
-    """One test's queue with its publishers and workers, on a house that all tests share."""
+    """One test's queue with its publishers and workers, on a house that all tests share.
+
+    With `leaves` it is a collection of so many queues, each in one partition more than the one before it.
+    """
 
     house: House
     random: random.Random
     directory: Path
     lock_seconds: int
+    leaves: int = 0
     node: str = ""
+    """What the workers are subscribed to."""
+    queues: list[str] = field(default_factory=list)
     evidence: Evidence = field(init=False)
     publishers: list[Player] = field(default_factory=list)
     workers: list[Player] = field(default_factory=list)
@@ -55,12 +62,13 @@ class Stage:
         self.evidence = Evidence(self.directory)
         self._logged = [len(frontend.log) for frontend in self.house.frontends]
         self.until(self.house.ailing, service.PATIENCE_SECONDS, "the service is not whole")
-        self.node = asyncio.run(self._made())
+        asyncio.run(self._make())
         options = {
             "accounts": self.house.ejabberd.anonymous,
             "port": str(self.house.ejabberd.c2s_port),
             "service": service.DOMAIN,
             "node": self.node,
+            "queues": ",".join(self.queues),
             "lock_seconds": str(self.lock_seconds),
             "seed": str(self.random.random()),
         }
@@ -152,7 +160,7 @@ class Stage:
 
     def _kept(self) -> dict[str, str]:
         try:
-            return self.house.kept(self.node)
+            return {name: text for queue in {self.node, *self.queues} for name, text in self.house.kept(queue).items()}
         except redis.RedisError as error:
             return {"Redis": str(error)}
 
@@ -168,7 +176,7 @@ class Stage:
         # Between its two steps a dead letter is in both places.
         return {*left} | ({item for item in published if item.startswith(POISON)} - {*dead})
 
-    async def _made(self) -> str:
+    async def _make(self) -> None:
         options = {
             "pubsub#access_model": "open",
             "stanzaq#lock_seconds": str(self.lock_seconds),
@@ -178,12 +186,23 @@ class Stage:
             "stanzaq#max_deliveries": "1000",
         }
         async with self._visitor() as client:
-            return await client.queue(options)
+            if not self.leaves:
+                self.node = await client.queue(options)
+                self.queues = [self.node]
+                return
+            self.node = f"jobs-{secrets.token_hex(4)}"
+            collection = {"pubsub#node_type": "collection", "pubsub#access_model": "open"}
+            assert (await client.create(self.node, collection)).error == ""
+            for number in range(self.leaves):
+                below = {"pubsub#collection": self.node, "stanzaq#partitions": str(1 + number)}
+                self.queues.append(await client.queue(options | below))
 
     async def _left(self) -> tuple[list[str], list[str]]:
-        """Name the items that are still in the queue, and those among the dead letters."""
+        """Name the items that are still in the queues, and those among the dead letters."""
         async with self._visitor() as client:
-            return await _browsed(client, self.node), await _browsed(client, f"{self.node}/dead")
+            left = [item for queue in self.queues for item in await _browsed(client, queue)]
+            dead = [item for queue in self.queues for item in await _browsed(client, f"{queue}/dead")]
+            return left, dead
 
     def _visitor(self) -> "_Visitor":
         return _Visitor(self.house.ejabberd)

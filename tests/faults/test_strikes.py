@@ -10,9 +10,10 @@ import pytest
 
 from tests.faults.conftest import Play
 from tests.faults.facts import Evidence, What
+from tests.faults.house import Kind
 from tests.faults.player import CREDIT
 from tests.faults.stage import WORKERS
-from tests.faults.strikes import LONG, SHORT, STRIKES, Strike
+from tests.faults.strikes import LONG, SHORT, STRIKES, Strike, frontends_killed, network_swallows_replies
 
 pytestmark = pytest.mark.xdist_group("faults")
 
@@ -21,6 +22,9 @@ _LEGS = [
     *(pytest.param(8, id=f"long{number}", marks=pytest.mark.soak) for number in range(12)),
 ]
 """Each is so many strikes."""
+
+_HARD = {frontends_killed, network_swallows_replies}
+"""What loses credit on its way from one partition to another."""
 
 
 @pytest.mark.parametrize("strike", STRIKES, ids=lambda strike: strike.act.__name__)
@@ -53,6 +57,25 @@ def _none_waits(evidence: Evidence) -> list[str]:
     evidence.refresh()
     unseen = evidence.items(What.PUBLISHED) - evidence.items(What.RECEIVED)
     return [] if len(unseen) > WORKERS * CREDIT else ["items that wait"]
+
+
+@pytest.mark.parametrize(
+    "strike",
+    [
+        strike if strike.act in _HARD else pytest.param(strike, marks=pytest.mark.soak)
+        for strike in STRIKES
+        if strike.kind is Kind.ONE
+    ],
+    ids=lambda strike: strike.act.__name__,
+)
+def test_a_strike_at_a_collection(play: Play, strike: Strike) -> None:
+    """H5 to H7: they hold for workers of a collection, whose one credit lies in parts in all partitions below."""
+    with play(strike.lock_seconds, leaves=3) as stage:
+        stage.pause(0, 1)
+        strike.act(stage)
+        stage.recover()
+        stage.settle()
+        stage.judge()
 
 
 @pytest.mark.parametrize("strikes", _LEGS)

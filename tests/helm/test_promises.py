@@ -194,6 +194,24 @@ def test_settings() -> None:
         assert data["STANZAQ_DRAIN_SECONDS"] == "12.5"
 
 
+def test_traces(everything: Everything) -> None:
+    """Issue 8: frontends are told of a collector, may reach it through the NetworkPolicy, and of none unless one is named."""
+    for name in ("monitoring", "ejabberd"):
+        objects = everything["helm4", name]
+        (data,) = (each["data"] for each in only(objects, "ConfigMap") if "STANZAQ_XMPP_DOMAIN" in each["data"])
+        traced = {key: value for key, value in data.items() if key.startswith("OTEL_") or key == "STANZAQ_TRACES"}
+        egress = [
+            port["port"] for rule in the(objects, "NetworkPolicy", "xmpp")["spec"]["egress"] for port in rule["ports"]
+        ]
+        assert (4318 in egress) == bool(traced) == (name == "monitoring")
+        assert not traced or traced == {
+            "STANZAQ_TRACES": "true",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector.observability:4318",
+            "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+            "OTEL_TRACES_SAMPLER_ARG": "0.01",
+        }
+
+
 @pytest.mark.parametrize("version", HELMS)
 def test_prosody_ordinals(version: str) -> None:
     """With Prosody each replica has a domain of its own by its ordinal, set after the variable that it is made of."""
@@ -253,7 +271,7 @@ def test_network(objects: list[Object]) -> None:
         (policy,) = [each for each in policies if each["spec"]["podSelector"]["matchLabels"].items() <= labels.items()]
         assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
         out = [port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]]
-        assert set(out) <= {53, 6379, 26379, 5347, 5222}
+        assert set(out) <= {53, 6379, 26379, 5347, 5222, 4318}
         assert labels["app.kubernetes.io/component"] == "redis" or 53 in out
 
 

@@ -212,9 +212,12 @@ class Client:
         name = "" if item is None else f" id={quoteattr(item)}"
         return await self.pubsub(f"<publish node={quoteattr(node)}><item{name}>{payload}</item></publish>")
 
-    async def subscribe(self, node: str, credit: int | str = 1, jid: str = "") -> Answer:
-        """Subscribe with a credit; by default the full JID."""
-        form = submitted(f"{PUBSUB}#subscribe_options", {"pubsub#queue_requests": str(credit)})
+    async def subscribe(
+        self, node: str, credit: int | str = 1, jid: str = "", options: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Subscribe with a credit, and with what more is asked for; by default the full JID."""
+        wanted = {"pubsub#queue_requests": str(credit), **(options or {})}
+        form = submitted(f"{PUBSUB}#subscribe_options", wanted)
         about = f"node={quoteattr(node)} jid={quoteattr(jid or self.jid)}"
         return await self.pubsub(f"<subscribe {about}/><options>{form}</options>")
 

@@ -1,6 +1,7 @@
 """Who may subscribe: approvals by owners, lists of subscriptions and affiliations, and owners who manage them."""
 
 import asyncio
+from typing import Final
 from xml.etree.ElementTree import Element
 
 import pytest
@@ -23,6 +24,8 @@ from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN
 
 pytestmark = pytest.mark.xdist_group("journeys")
+
+RSM: Final = "http://jabber.org/protocol/rsm"
 
 AUTHORIZATION = f"{PUBSUB}#subscribe_authorization"
 GET_PENDING = f"{PUBSUB}#get-pending"
@@ -174,6 +177,15 @@ async def test_managed(join: Join) -> None:
     listed = await owner.owner(f"<subscriptions node='{node}'/>", "get")
     entries = listed.find(f"{{{OWNER}}}pubsub/{{{OWNER}}}subscriptions")
     assert {entry.get("jid") for entry in entries} == {worker.jid, other.jid}
+    # In pages (XEP-0059), each of which goes on where the one before has ended.
+    paged, last = [], ""
+    for _ in range(2):
+        wish = f"<set xmlns='{RSM}'><max>1</max><after>{last}</after></set>"
+        part = (await owner.owner(f"<subscriptions node='{node}'/>{wish}", "get")).find(f"{{{OWNER}}}pubsub")
+        paged += [entry.get("jid") for entry in part[0]]
+        last = part.findtext(f"{{{RSM}}}set/{{{RSM}}}last") or ""
+        assert part.findtext(f"{{{RSM}}}set/{{{RSM}}}count") == "2"
+    assert paged == sorted((worker.jid, other.jid))
     answer = await manage((worker.jid, "none"), ("nobody@example.org", "subscribed"))
     assert answer.error == "modify not-acceptable"
     failed = answer.find(f"{{{OWNER}}}pubsub/{{{OWNER}}}subscriptions")

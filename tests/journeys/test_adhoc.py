@@ -1,8 +1,12 @@
 """Ad-hoc commands of administrators and owners through a whole service, by any of its frontends."""
 
+import asyncio
 import contextlib
+import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from typing import Final
 
 import pytest
 
@@ -10,9 +14,11 @@ from frontends.servers.ejabberd import Ejabberd
 from frontends.servers.redis import RedisServer, redis_binary
 from tests.journeys.client import COMMANDS, DISCO_ITEMS, FORM, STANZAQ, Answer, Client, Delivery, submitted
 from tests.journeys.conftest import Join
-from tests.journeys.service import Frontend, Service
+from tests.journeys.service import PATIENCE_SECONDS, Frontend, Service
 
 pytestmark = pytest.mark.xdist_group("adhoc")
+
+_ITEMS: Final = 90
 
 ADMIN = f"admin-{secrets.token_hex(4)}"
 
@@ -108,3 +114,57 @@ async def test_move_in_steps(admin: Client, join: Join) -> None:
     assert told(answer) == ("completed", "moved 12")
     assert told(await run(admin, "move", about=session.replace("next", "cancel")))[0] == "canceled"
     assert (await run(admin, "move", {"node": node, "to": other, "scan": "x"})).error == "modify bad-request"
+
+
+async def test_disconnect(admin: Client, join: Join, service: Service) -> None:
+    """Issue 8: one of three frontends is told to end: work goes on, nothing is lost or done twice, and it ends."""
+    owner, worker = await join(), await join()
+    node = await owner.queue({"stanzaq#dedupe": "ignore"})
+    assert (await worker.subscribe(node, 5)).error == ""
+    known = _choices(await run(admin, "disconnect"))
+    settings = {"ADMINS": f"{ADMIN}@{service.ejabberd.accounts}"}
+    server = service.ejabberd
+    with Frontend(service.redis.url, server.component_port, server.secret, **settings) as doomed:
+        (name,) = _choices(await run(admin, "disconnect")) - known
+        tokens: dict[str, set[int]] = {}
+        working = asyncio.create_task(_work(worker, node, tokens))
+        for number in range(_ITEMS):
+            if number == _ITEMS // 3:
+                assert told(await run(admin, "disconnect", {"frontend": name})) == ("completed", "disconnected")
+            await _sure(partial(owner.publish, node, f"i{number}"))
+        assert await doomed.ended(PATIENCE_SECONDS) == 75
+        await asyncio.wait_for(working, PATIENCE_SECONDS)
+        (said,) = (json.loads(line) for line in doomed.log.splitlines() if "disconnected by" in line)
+        assert (said["frontend"], said["subscriber"]) == (name, settings["ADMINS"])
+    assert {item: len(known) for item, known in tokens.items()} == {f"i{number}": 1 for number in range(_ITEMS)}
+    assert _choices(await run(admin, "disconnect")) == known
+    assert (await run(worker, "disconnect", {"frontend": name})).error == "auth forbidden"
+
+
+def _choices(answer: Answer) -> set[str]:
+    """Give the frontends that a form offers."""
+    assert told(answer)[0] == "executing"
+    return {option.findtext(f"{{{FORM}}}value", "") for option in answer.element.iter(f"{{{FORM}}}option")}
+
+
+async def _work(worker: Client, node: str, tokens: dict[str, set[int]]) -> None:
+    """Acknowledge what comes until all has come; a delivery that comes a second time under its token is dropped."""
+    while len(tokens) < _ITEMS:
+        given = await worker.next(Delivery)
+        known = tokens.setdefault(given.item, set())
+        if given.token not in known:
+            known.add(given.token)
+            await _sure(partial(worker.retract, node, given.item, given.token, request=f"r-{given.token}"))
+
+
+async def _sure(ask: Callable[[], Awaitable[Answer]]) -> None:
+    """Ask until it is answered: a frontend that ends says so, or the stanza is lost with its stream."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            try:
+                answer = await asyncio.wait_for(ask(), 2)
+            except TimeoutError:
+                continue
+            if not answer.error.startswith("wait"):
+                assert answer.error == ""
+                return

@@ -32,6 +32,7 @@ Exercise = Callable[[Client, Client], Awaitable[None]]
 
 JOB: Final = "<job xmlns='urn:x'/>"
 RSM: Final = "http://jabber.org/protocol/rsm"
+SHIM: Final = "http://jabber.org/protocol/shim"
 
 
 async def _info(owner: Client, _other: Client) -> None:
@@ -92,7 +93,7 @@ async def _headers(owner: Client, other: Client) -> None:
         while (await owner.subscribe(f"{node}/dead")).error:  # noqa: ASYNC110  (nobody tells of it)
             await asyncio.sleep(0.02)
     dead = await owner.next(Delivery)
-    headers = dead.message.find("{http://jabber.org/protocol/shim}headers")
+    headers = dead.message.find(f"{{{SHIM}}}headers")
     assert headers is not None and "stanzaq-dead-node" in [header.get("name") for header in headers]
 
 
@@ -237,6 +238,23 @@ async def _options(owner: Client, other: Client) -> None:
     assert form_values((await other.options(node)).element)["pubsub#queue_requests"] == "3"
 
 
+async def _several(owner: Client, other: Client) -> None:
+    node = await owner.queue({"stanzaq#multi_subscribe": "1"})
+    answers = [await other.subscribe(node, 1) for _ in range(2)]
+    first, second = (answer.find(f".//{{{PUBSUB}}}subscription").get("subid") for answer in answers)
+    await owner.publish(node, "i1")
+    await owner.publish(node, "i2")
+    held = [await other.next(Delivery) for _ in range(2)]
+    headers = [each.message.find(f"{{{SHIM}}}headers/{{{SHIM}}}header[@name='SubID']") for each in held]
+    assert {header.text for header in headers if header is not None} == {first, second}
+    leave = f"<unsubscribe node='{node}' jid='{other.jid}'"
+    assert (await other.pubsub(f"{leave}/>")).error == "modify bad-request subid-required"
+    assert (await other.pubsub(f"{leave} subid='x'/>")).error == "modify not-acceptable invalid-subid"
+    assert (await other.pubsub(f"<items node='{node}'/>", "get")).error == "modify bad-request subid-required"
+    assert (await other.pubsub(f"{leave} subid='{first}'/>")).error == ""
+    assert [each.get("subid") for each in await own(other, node=node)] == [second]
+
+
 async def _lease(owner: Client, other: Client) -> None:
     node = await owner.queue()
     form = submitted(
@@ -304,7 +322,7 @@ EXERCISES: Final[dict[str, Exercise]] = {
     "urn:xmpp:qos": _qos,
     STANZAQ: _stanzaq,
     f"{STANZAQ}#streams": _streams,
-    "http://jabber.org/protocol/shim": _headers,
+    SHIM: _headers,
     COMMANDS: _commands,
     RSM: _pages,
     PUBSUB: _retract_told,
@@ -328,6 +346,7 @@ EXERCISES: Final[dict[str, Exercise]] = {
             "member-affiliation": _affiliations,
             "meta-data": _meta_data,
             "modify-affiliations": _affiliations,
+            "multi-subscribe": _several,
             "outcast-affiliation": _affiliations,
             "persistent-items": _persistent,
             "publish": _publish,

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -19,7 +20,7 @@ from frontends.servers.ejabberd import Ejabberd
 from frontends.servers.redis import RedisServer, redis_binary
 from frontends.servers.sentinels import SERVICE, RedisSentinels
 from tests.journeys.client import Client, Delivery
-from tests.journeys.service import DOMAIN, Frontend, eventually
+from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, eventually
 from tests.operations import PAGE, PASSWORD, make_user, runbook, told
 
 ROOT: Final = Path(__file__).parents[2]
@@ -213,7 +214,10 @@ async def test_memory(house: House) -> None:
 
 
 async def test_frontend_hangs(house: House) -> None:
-    """A frontend under SIGSTOP is missing from the list, nobody answers there, and the other has logged its name."""
+    """A frontend under SIGSTOP is missing from the list, nobody answers there, and the other has logged its name.
+
+    Told to end, it ends when it wakes.
+    """
     hung, other = house.frontends
     with redis.Redis.from_url(house.desk.redis.url, decode_responses=True) as client:
         names = set(client.zrange("sq:{service}:frontends", 0, -1))
@@ -221,13 +225,17 @@ async def test_frontend_hangs(house: House) -> None:
         try:
             await eventually(lambda: "frontend lapsed" in other.log, "nobody has missed it")
             await eventually(lambda: client.zcard("sq:{service}:frontends") == 1, "it is still on the list")
+            (left,) = client.zrange("sq:{service}:frontends", 0, -1)
+            (gone,) = names - {left}
+            house.desk.words["1edc2653"] = gone
             # The port of the page, where nobody is; who hangs answers as little.
             await asyncio.to_thread(house.desk.follow, "A frontend hangs")
-            (left,) = client.zrange("sq:{service}:frontends", 0, -1)
         finally:
             hung.process.resume()
-    (gone,) = names - {left}
     assert f'"frontend": "{gone}"' in other.log
+    assert await hung.ended(PATIENCE_SECONDS) == 75
+    (told,) = (json.loads(line) for line in hung.log.splitlines() if "disconnected by an administrator" in line)
+    assert (told["frontend"], told["subscriber"]) == (gone, "stanzaq")
 
 
 async def test_failover(ejabberd: Ejabberd, tmp_path: Path) -> None:

@@ -214,8 +214,10 @@ def test_past_the_deadline(queue: Queue) -> None:
 def test_level_of_the_delivery(queue: Queue) -> None:
     """Whoever changes its level changes it for what comes next; an empty one leaves it as it is (P13)."""
     (delivery,) = taken(queue, "acknowledged", "a")
-    assert queue.subscribe(W1, 5, "", must="1").rows == [["ok", 5, "acknowledged", "0", W1, 0]]
-    assert queue.subscribe(W1, 5, "unacknowledged", must="1").rows == [["ok", 5, "unacknowledged", "0", W1, 0]]
+    assert queue.subscribe(W1, 5, "", must="1").rows == [["ok", 5, "acknowledged", "0", W1, 0, subid(W1)]]
+    assert queue.subscribe(W1, 5, "unacknowledged", must="1").rows == [
+        ["ok", 5, "unacknowledged", "0", W1, 0, subid(W1)]
+    ]
     assert queue.publish("b").deliveries[0].stage == "unacknowledged"
     assert queue.confirm(W1, delivery).words == ["ok"]
 

@@ -136,7 +136,7 @@ def test_known_and_reads_elsewhere(queue: Queue) -> None:
     """Without a start it is subscribed here and gets nothing; as a worker it does."""
     assert queue.follow(W1, 5, "").words == ["ok"]
     assert queue.publish("a").given == []
-    assert queue.run("options", {"subid": subid(W1)}).rows == [["ok", 5, "stream", 0]]
+    assert queue.run("options", {"subid": subid(W1), "named": ""}).rows == [["ok", 5, "stream", 0, subid(W1)]]
     assert queue.subscribe(W1, 1).given == [(W1, "a")]
 
 
@@ -159,7 +159,7 @@ def test_leaves_nothing(log: Queue, release: str) -> None:
     """E1: the state of a stream is its subscription's and goes with it."""
     log.follow(W1, 5)
     log.publish("a")
-    assert log.unsubscribe(W1, release=release).rows == [["ok", 0]]
+    assert log.unsubscribe(W1, release=release).rows == [["ok", 0, 0, [subid(W1)]]]
     assert not {"readers", "reading", "outstanding", "subscribers"} & log.kept()
     assert log.publish("b").given == []
 

@@ -18,12 +18,12 @@ FRAGMENTS = {path.stem: fragment(FOLDER, path.stem) for path in sorted((FOLDER /
 OPERATION_LINES = 80
 FRAGMENT_LINES = {
     "intake": 100,
-    "dispatch": 82,
+    "dispatch": 84,
     "judge": 70,
     "ending": 76,
     "waiting": 65,
     "items": 70,
-    "partition": 65,
+    "partition": 67,
     "standing": 70,
 }
 """Longest bodies: 60 lines, but for what is one thought and would be torn."""

@@ -9,7 +9,7 @@ from tests.lua.records import Records
 def beat(records: Records, frontend: str, after_ms: int, *rows: tuple[str, str, int]) -> list[Any]:
     """Beat once, so long after the beginning; gives who has lapsed and what is due."""
     lines = [{"kind": kind, "name": name, "at": at} for kind, name, at in rows]
-    code, now, lapsed, due, _before, _notices = records.run(
+    code, now, lapsed, due, _before, _notices, _by = records.run(
         "heartbeat", *lines, now=T0 + after_ms, frontend=frontend, lapse_ms=3_000, most=2
     )
     assert (code, now) == ("ok", T0 + after_ms)

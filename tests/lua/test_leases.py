@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.redis_core.calls.call import subid
 from tests.lua.driver import T0, Queue
 from tests.lua.worded import W1, W2
 
@@ -52,7 +53,7 @@ def test_it_ends(queue: Queue) -> None:
     assert lapsed(queue) == [W1] == lapsed(queue)
     assert queue.expire().due == queue.now + 1_000
     answer = queue.unsubscribe(W1, release="1", lapsed="1")
-    assert (answer.rows, answer.given) == ([["ok", 0]], [(W2, "a")])
+    assert (answer.rows, answer.given) == ([["ok", 0, 0, [subid(W1)]]], [(W2, "a")])
     assert queue.journal()[-1]["reason"] == "lapsed"
     assert lapsed(queue) == [] and "leases" not in queue.kept()
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from broker.redis_core.calls.call import below, subid
 from tests.lua.driver import Queue
 
 W1, W2 = "w1@x/a", "w2@x/b"
@@ -75,7 +76,7 @@ def test_fenced_out(queue: Queue) -> None:
     seated(queue, W1, 1)
     queue.publish("a")
     assert queue.unsubscribe(W1, release="1", born="4", pool=POOL).words == ["superseded"]
-    assert queue.unsubscribe(W1, release="1", born="9", pool=POOL).rows == [["ok", 0]]
+    assert queue.unsubscribe(W1, release="1", born="9", pool=POOL).rows == [["ok", 0, 0, [below(POOL, subid(W1))]]]
     assert queue.locks(W1) == []
     assert queue.sit(W1, "8", pool=POOL) == ["superseded"]
     assert queue.deposit(W1, "5", 1, pool=POOL).words == ["not-subscribed"]

@@ -54,3 +54,17 @@ def test_free_credit(queue: Queue) -> None:
     queue.subscribe(W2, 4)
     queue.publish(*"abc")
     assert queue.stats() | {"oldest_ms": 0} == {**EMPTY, "in_flight": 3, "subscribers": 2, "credit_free": 4}
+
+
+def test_what_ever_was(queue: Queue) -> None:
+    """R5, X7: what came, what is done with and what was tried only ever grow, so two looks make a rate."""
+    assert queue.ever() == (0, 0, 0)
+    queue.publish(*"abc")
+    assert queue.ever() == (3, 0, 0)
+    queue.subscribe(W1, 1)
+    queue.retract(W1, "a")
+    assert queue.ever() == (3, 1, 1)
+    queue.unlock(W1, "b")
+    assert queue.ever() == (3, 1, 2)
+    queue.run("purge")
+    assert queue.ever()[0] == 3 and queue.ever()[1] >= 2

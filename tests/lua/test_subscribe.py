@@ -1,5 +1,6 @@
 """subscribe: take part, and change one's credit."""
 
+from broker.redis_core.calls.call import subid
 from tests.lua.driver import Queue
 from tests.lua.worded import W1, W2
 
@@ -8,7 +9,7 @@ def test_gets_what_waits(queue: Queue) -> None:
     """Q13, Q9: a new subscriber is handed what waits, in order, up to its credit, and told the credit."""
     queue.publish(*"abc")
     answer = queue.subscribe(W1, 2)
-    assert answer.rows == [["ok", 2, "unacknowledged", "0", W1, 0]]
+    assert answer.rows == [["ok", 2, "unacknowledged", "0", W1, 0, subid(W1)]]
     assert answer.given == [(W1, "a"), (W1, "b")]
 
 

@@ -12,7 +12,8 @@ def test_in_bounded_parts(queue: Queue) -> None:
     found: set[str] = set()
     scan, parts = "0", 0
     while parts == 0 or scan != "0":
-        scan, part, _ = queue.run("subscribers", scan=scan).rows
+        scan, part, _scopes, names, *_ = queue.run("subscribers", scan=scan).rows
         found |= set(part)
+        assert names == [subid(jid) for jid in part]
         parts += 1
     assert found == jids

@@ -1,5 +1,6 @@
 """unsubscribe: leave, with or without what one holds."""
 
+from broker.redis_core.calls.call import subid
 from tests.lua.driver import Queue
 from tests.lua.worded import W1, W2
 
@@ -8,7 +9,7 @@ def test_keeps_locks(queue: Queue) -> None:
     """Q34: leaving alone releases nothing; the locks still expire."""
     queue.publish("a")
     queue.subscribe(W1, 1)
-    assert queue.unsubscribe(W1).rows == [["ok", 1]]
+    assert queue.unsubscribe(W1).rows == [["ok", 1, 0, [subid(W1)]]]
     assert queue.subscribe(W2, 1).given == []
     assert queue.unlock(W1, "a").given == [(W2, "a")]
 
@@ -19,7 +20,7 @@ def test_releases_all(queue: Queue) -> None:
     queue.subscribe(W1, 2)
     queue.subscribe(W2, 5)
     answer = queue.unsubscribe(W1, release="1")
-    assert answer.rows == [["ok", 0]]
+    assert answer.rows == [["ok", 0, 0, [subid(W1)]]]
     assert answer.given == [(W2, "a"), (W2, "b")]
     assert [(r["type"], r["reason"]) for r in queue.journal()] == [("released", "unavailable")] * 2
 
@@ -29,8 +30,8 @@ def test_nobody(queue: Queue) -> None:
     queue.publish("a")
     queue.subscribe(W1, 1)
     queue.unsubscribe(W1)
-    assert queue.unsubscribe(W1).rows == [["not-subscribed", 1]]
-    assert queue.unsubscribe(W1, release="1").rows == [["not-subscribed", 0]]
+    assert queue.unsubscribe(W1).rows == [["not-subscribed", 1, 0, []]]
+    assert queue.unsubscribe(W1, release="1").rows == [["not-subscribed", 0, 0, []]]
     assert queue.browse() == {"a": "waiting"}
 
 
@@ -47,6 +48,6 @@ def test_in_bounded_parts(queue: Queue) -> None:
         queue.publish(*(f"i{n}" for n in range(first, first + 200)))
     queue.subscribe(W1, 1000)
     queue.expire()
-    assert queue.unsubscribe(W1, release="1").rows == [["ok", 100]]
-    assert queue.unsubscribe(W1, release="1").rows == [["not-subscribed", 0]]
+    assert queue.unsubscribe(W1, release="1").rows == [["ok", 100, 0, [subid(W1)]]]
+    assert queue.unsubscribe(W1, release="1").rows == [["not-subscribed", 0, 0, []]]
     assert queue.stats()["waiting"] == 400

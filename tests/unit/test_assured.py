@@ -3,7 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker import codec
 from broker.model.commands import Hold, Publish
+from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.redis_core.assured import Held, begun, name, sender_of
 
@@ -40,6 +42,13 @@ def test_digests() -> None:
     assert first.publish.item_id == f"m1~{first.nonce}"
     others = (_hold("o"), _hold(item="m1"), _hold(body=b"c"), _hold(stem="m2"), _hold(key="k"), _hold(partition=0))
     assert len({begun(other).digest for other in others} | {first.digest}) == 7
+
+
+def test_headers_are_no_part_of_a_message() -> None:
+    """SX10: a copy may come by another way, and a trace names a new step of it each time."""
+    plain, traced = (codec.pack(Envelope(b"b", headers=given)) for given in ({}, {"traceparent": "1"}))
+    first, copy = begun(_hold(body=plain)), begun(_hold(body=traced))
+    assert first.digest == copy.digest and copy.publish.envelope == traced
 
 
 def test_names() -> None:

@@ -63,7 +63,7 @@ SAMPLES: tuple[Any, ...] = (
     Find("n", ME, "i", 5, 1),
     Handed("n", "i1", "1-0"),
     Leave("n", ME),
-    Join("n", ME, "1", ME, Qos.ASSURED, "7", forgive=False, pool="5:all@i", incarnation="i"),
+    Join("n", ME, "1", ME, Qos.ASSURED, "7", forgive=False, pool="5:all@i", several=False, incarnation="i"),
     Reach("n", (Partition("n", "i", 0),), ()),
     Attach("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "g", EPOCH_NEXT, 0, 7, "moved"),
     Detach("n", ME, 0),
@@ -72,7 +72,7 @@ SAMPLES: tuple[Any, ...] = (
     Resend("n", "f"),
     Subscribers("n"),
     Recount("n", "1"),
-    Sit("n", "1", ME, Qos.ASSURED, "7"),
+    Sit("n", "1", ME, Qos.ASSURED, "7", several=False),
     Settle("n", "1", "7", 3),
     Withdraw("n", "", 3, recall=True),
     Deposit("n", "1", "7", 3),
@@ -91,7 +91,7 @@ def test_samples_are_all() -> None:
     assert {kind.__name__ for kind in elsewhere} == {
         "Presence", "Declare", "Configure", "Describe", "Affiliate", "Delete", "Nodes", "Hold", "Deliver", "Keep",
         "Partitions", "Subscriptions", "Affiliations", "ListSubscribers", "ManageSubscribers", "Approve", "ListPending",
-        "SendPending", "Survey", "Transfer", "Overview",
+        "SendPending", "Survey", "Transfer", "Overview", "Frontends", "Disconnect",
         "Associate", "Dissociate", "Children", "Reserve", "Redeem",
     }  # fmt: skip
 

@@ -1,5 +1,7 @@
 """The command line: every command explains itself, and wrong settings are told kindly."""
 
+import sys
+
 import pytest
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -49,6 +51,17 @@ def test_wrong_settings(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> N
     assert result.stdout == ""
     assert "STANZAQ_NODE_QUOTA" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("door", ["xmpp", "rest"])
+def test_traces_without_the_extra(door: str, runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 8: whoever wants traces and lacks the extra is told at the start what to install; nobody else needs it."""
+    monkeypatch.setitem(sys.modules, "frontends.tracing", None)
+    monkeypatch.setenv("STANZAQ_HTTP_ANONYMOUS", "a@x")
+    assert runner.invoke(app, ["serve", door, "--check"]).exit_code == 0
+    monkeypatch.setenv("STANZAQ_TRACES", "true")
+    refused = runner.invoke(app, ["serve", door, "--check"])
+    assert refused.exit_code == 2 and "pip install 'stanzaq[otel]'" in refused.stderr
 
 
 def test_version(runner: CliRunner) -> None:

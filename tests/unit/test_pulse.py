@@ -26,6 +26,7 @@ class Heart:
         self.due: list[bytes] = []
         self.away = False
         self.known = 0
+        self.by = b""
 
     def arguments(self, _name: str, _keys: list[str], _fixed: dict[str, Any], rows: Any) -> Any:
         """Write down what is told."""
@@ -37,7 +38,7 @@ class Heart:
             msg = "away"
             raise CoreUnavailable(msg)
         before, self.known = self.known, self.now
-        return [b"ok", self.now, self.lapsed, self.due, b"%d" % before, []]
+        return [b"ok", self.now, self.lapsed, self.due, b"%d" % before, [], self.by]
 
 
 class Turns:
@@ -135,6 +136,14 @@ async def test_asks_for_visits() -> None:
     turns.heart.due, turns.heart.lapsed = [str(JOBS).encode()], [b"f2"]
     await turns.turn()
     assert turns.found == [Visits([JOBS], ["f2"])]
+
+
+async def test_disconnected() -> None:
+    """Issue 8: a turn that learns that this frontend is to end asks for that."""
+    turns = Turns()
+    turns.heart.by = b"admin@x"
+    await turns.turn()
+    assert turns.found[0].disconnected_by == "admin@x"
 
 
 async def test_a_visit_takes_what_was_announced_with_it() -> None:

@@ -66,7 +66,8 @@ class Reply:
 
 def delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Delivery:
     """Read one of a reply's deliveries."""
-    jid, position, item, token, attempt, deadline, by, body, sequence, stage, key, *pool = row
+    jid, position, item, token, attempt, deadline, by, body, sequence, stage, key, *told = row
+    through, whose = subscription(*told)
     return Delivery(
         partition,
         position.decode(),
@@ -82,7 +83,8 @@ def delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Delive
         _STAGES[stage],
         key.decode(),
         partitioned=config.partitions > 1,
-        collection=collection(*pool),
+        collection=through,
+        subid=whose,
     )
 
 
@@ -122,6 +124,21 @@ def subids(jid: str) -> str:
 
 
 _NAMES = 2**52
+MOST_OF_ONE = 32
+"""Subscriptions to one node that a JID may have."""
+
+
+@lru_cache(maxsize=1_000)
+def family(jid: str) -> tuple[str, ...]:
+    """Name the subscriptions that a JID may have where it may have several, the first one first (lua/lib/names.lua)."""
+    first = int(subid(jid))
+    bits = first % MOST_OF_ONE
+    return tuple(str(first - bits + (bits + number) % MOST_OF_ONE) for number in range(MOST_OF_ONE))
+
+
+def kin(whose: str) -> int:
+    """Give a number that all of one JID's subscriptions have in common."""
+    return int(whose) // MOST_OF_ONE
 
 
 def pool(collection: Partition) -> str:
@@ -133,6 +150,11 @@ def pool(collection: Partition) -> str:
 def collection(pool: bytes = b"") -> str:
     """Give the name of the collection that a pool is of, as a script names it; empty when it names none."""
     return keys.unescaped(pool.decode().partition(":")[2].rpartition("@")[0])
+
+
+def subscription(pool: bytes = b"", whose: bytes = b"") -> tuple[str, str]:
+    """Give what a script says of a subscription: the collection that it is to, and its name where its JID may have several."""
+    return collection(pool), above(pool.decode(), whose.decode()) if pool and whose else whose.decode()
 
 
 def below(pool: str, whose: str) -> str:

@@ -10,8 +10,14 @@ from broker.model.options import AccessModel, PublishModel
 from broker.model.positions import Place
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Done, Published, Refused, Renewed, Result, Retracted, Unlocked
-from broker.redis_core.calls.call import Call, Reply, Values, collection, refused, subids, token_text
+from broker.redis_core.calls.call import Call, Reply, Values, refused, subids, subscription, token_text
 from broker.redis_core.internal import DeadLetter, Find, Found
+
+WHICH = {
+    b"subid-required": "you have several subscriptions here: name one by its subid",
+    b"subid-invalid": "the subid is not of this subscription",
+}
+"""What is said of a request that does not make clear which subscription is meant (P12)."""
 
 _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
 
@@ -119,13 +125,13 @@ def _unlock_row(command: Unlock, record: NodeRecord) -> Values:
 def _retracted(command: Retract, reply: list[bytes], record: NodeRecord) -> Result:
     if reply[0] in {b"ok", b"replayed"}:
         replayed = reply[0] == b"replayed"
-        return Retracted(Jid(reply[1].decode()) or None, replayed, collection(*reply[2:]))
+        return Retracted(Jid(reply[1].decode()) or None, replayed, *subscription(*reply[2:]))
     return _denied(command, reply[0], record)
 
 
 def _unlocked(command: Unlock, reply: list[bytes], record: NodeRecord) -> Result:
     if reply[0] in {b"ok", b"replayed"}:
-        return Unlocked(Jid(reply[1].decode()), reply[0] == b"replayed", collection(*reply[2:]))
+        return Unlocked(Jid(reply[1].decode()), reply[0] == b"replayed", *subscription(*reply[2:]))
     return _denied(command, reply[0], record)
 
 
@@ -165,11 +171,18 @@ def _browse_page(command: Browse, _record: NodeRecord) -> Values:
         "after": str(command.after or ""),
         "before": str(command.before or ""),
         "backwards": "1" if command.backwards else "",
+        "subids": "" if command.subid is None else subids(command.sender),
     }
 
 
-def _browsed(_command: Browse, reply: Reply, _record: NodeRecord) -> Result:
-    count, reached, rows = reply.rows
+def _browsed(command: Browse, reply: Reply, _record: NodeRecord) -> Result:
+    count, reached, rows, *theirs = reply.rows
+    # Where no JID has more than one, none are told.
+    names = {name.decode() for each in theirs for name in each}
+    if command.subid == "" and len(names) > 1:
+        return refused(b"subid-required", WHICH[b"subid-required"])
+    if command.subid and names and command.subid not in names:
+        return refused(b"subid-invalid", WHICH[b"subid-invalid"])
     items = tuple(
         Listed(Place.parse(place.decode()), item.decode(), state.decode(), Jid(by.decode()), published, body)
         for item, state, by, published, body, place in rows

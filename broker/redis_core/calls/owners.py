@@ -7,8 +7,8 @@ from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Refused
 from broker.redis_core.calls.call import Call, Values, refused, subid, subids
-from broker.redis_core.calls.workers import DETAILS, bound
-from broker.redis_core.internal import EPOCH_NEXT, Attach, Detach, KeepOne, Left
+from broker.redis_core.calls.workers import DETAILS, bound, departure, left
+from broker.redis_core.internal import EPOCH_NEXT, Attach, Detach, KeepOne
 
 _MOVED = Refused(Problem.UNAVAILABLE, "the partition has changed hands meanwhile")
 
@@ -48,11 +48,7 @@ def _attached(command: Attach, reply: list[Any], _record: NodeRecord) -> Owned |
 
 
 def _detach_row(command: Detach, _record: NodeRecord) -> Values:
-    return {"subid": subid(command.jid), "release": "1", "kept": "", "reason": command.reason, "lapsed": "", "born": ""}
-
-
-def _detached(_command: Detach, reply: list[Any], _record: NodeRecord) -> Left:
-    return Left(reply[0] == b"ok", reply[1])
+    return departure(subid(command.jid), release=True) | {"kept": "", "reason": command.reason}
 
 
 def _kept(command: KeepOne, reply: list[Any], _record: NodeRecord) -> Owned | Refused:
@@ -63,5 +59,5 @@ def _kept(command: KeepOne, reply: list[Any], _record: NodeRecord) -> Owned | Re
 
 
 attach = Call("attach", _attached, bound, _row)
-detach = Call("unsubscribe", _detached, row=_detach_row)
+detach = Call("unsubscribe", left, row=_detach_row)
 keep = Call("keep", _kept, row=lambda command, _record: {"subids": subids(command.sender)})

@@ -37,11 +37,14 @@ def _counted(_command: Any, reply: Reply, _record: NodeRecord) -> Counted:
 
 
 def _listed(_command: Subscribers, reply: Reply, _record: NodeRecord) -> Scanned:
-    scan, jids, scopes = reply.rows
+    scan, jids, scopes, subids, limits, holdings = reply.rows
     return Scanned(
         scan.decode(),
         jids=tuple(Jid(jid.decode()) for jid in jids),
         scopes=tuple(Scope.parse(scope.decode()) if scope else None for scope in scopes),
+        subids=tuple(subid.decode() for subid in subids),
+        credits=tuple(limits),
+        holdings=tuple(holdings),
     )
 
 

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from broker.model.commands import Adjust, Locks, Options, Subscribe, Unsubscribe
+from broker.model.commands import Adjust, Browse, Locks, Options, Subscribe, Unsubscribe
 from broker.model.items import Lock
-from broker.model.names import Jid, Partition
+from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
-from broker.model.problems import Problem
 from broker.model.qos import Qos
 from broker.model.results import Done, Held, Refused, Result, Subscribed
 from broker.model.tree import Kind, Scope
-from broker.redis_core.calls.call import Call, Reply, Values, refused, subid, subids
+from broker.redis_core.calls.call import MOST_OF_ONE, Call, Reply, Values, below, family, refused, subid, subids
+from broker.redis_core.calls.items import WHICH
 from broker.redis_core.credit import (
     Deposit,
     Gift,
@@ -35,11 +35,12 @@ NEWS = Scope(Kind.NODES, 1)
 
 LEASE_OVER = "pubsub#expire lies in the past"
 
-DETAILS = {
+DETAILS = WHICH | {
+    b"superseded": "the subscription was renewed",
     b"not-subscribed": "there is no such subscription",
     b"lease-over": LEASE_OVER,
     b"options-invalid": "a stream is not confirmed by quality of service but by commits",
-    b"too-many-subscriptions": f"the node has {MAX_SUBSCRIBERS} subscribers, the most it may",
+    b"too-many-subscriptions": f"the node has {MAX_SUBSCRIBERS} subscribers, or {MOST_OF_ONE} of them are you: the most it may",
 }
 
 
@@ -53,11 +54,16 @@ def _row(command: Subscribe | Adjust, record: NodeRecord) -> Values:
         "must": "1" if isinstance(command, Adjust) else "",
         "scope": _scope(command, record),
         "lease": "" if command.until_ms is None else command.until_ms,
+        "named": command.subid if isinstance(command, Adjust) else "",
+        "several": "1"
+        if isinstance(command, Subscribe) and record.config.multi_subscribe and not command.again
+        else "",
     }
 
 
 def _recount_row(command: Recount, _record: NodeRecord) -> Values:
-    return {"subid": command.subid, "jid": "", "credit": "", "qos": "", "must": "1", "lease": "", "scope": ""}
+    nothing = dict.fromkeys(("jid", "credit", "qos", "lease", "scope", "several"), "")
+    return {"subid": command.subid, "named": command.subid, "must": "1"} | nothing
 
 
 def _scope(command: Subscribe | Adjust, record: NodeRecord) -> str:
@@ -72,38 +78,55 @@ def _scope(command: Subscribe | Adjust, record: NodeRecord) -> str:
 def _subscribed(_command: Any, reply: list[Any], record: NodeRecord) -> Result | Begun:
     if reply[0] != b"ok":
         return refused(reply[0], DETAILS.get(reply[0], ""))
-    _code, credit, qos, born, jid, until_ms, *scope = reply
-    subscribed = _granted(Jid(jid.decode()), credit, qos, until_ms, *scope)
+    _code, credit, qos, born, jid, *rest = reply
+    subscribed = _granted(Jid(jid.decode()), [credit, qos, *rest])
     alone = record.config.partitions == 1 and not record.config.collects
     return subscribed if subscribed.reads or alone else Begun(subscribed, born.decode())
 
 
-def _granted(jid: Jid, credit: int, qos: bytes, until_ms: int, scope: bytes = b"") -> Subscribed:
+def _granted(jid: Jid, values: list[Any]) -> Subscribed:
+    credit, qos, until_ms, whose, *scope = values
     if qos == b"stream":
-        return Subscribed(jid, subid(jid), credit, reads=True, until_ms=until_ms)
-    within = Scope.parse(scope.decode()) if scope else None
-    return Subscribed(jid, subid(jid), credit, Qos(qos.decode()), scope=within, until_ms=until_ms)
+        return Subscribed(jid, whose.decode(), credit, reads=True, until_ms=until_ms)
+    within = Scope.parse(scope[0].decode()) if scope else None
+    return Subscribed(jid, whose.decode(), credit, Qos(qos.decode()), scope=within, until_ms=until_ms)
 
 
 def _options(command: Options, reply: list[Any], _record: NodeRecord) -> Result:
     if reply[0] == b"ok":
-        return _granted(command.jid, *reply[1:])
+        return _granted(command.jid, reply[1:])
     return refused(reply[0], DETAILS.get(reply[0], ""))
 
 
-def _unsubscribe_row(command: Unsubscribe | Leave, _record: NodeRecord) -> Values:
-    gone = "1" if isinstance(command, Leave) and command.release else ""
-    whose = command.subid if isinstance(command, Leave) and command.subid else subid(command.jid)
-    born = command.born if isinstance(command, Leave) else ""
+def departure(whose: str, *, release: bool) -> dict[str, str]:
+    """Give the columns of a departure of one subscription."""
+    gone = "1" if release else ""
     # Whoever leaves in order closes what it owned; a connection that is lost is not closed by its owner (EX11).
-    lapsed = "1" if isinstance(command, Leave) and command.lapsed else ""
-    return {"subid": whose, "release": gone, "kept": gone, "reason": "", "lapsed": lapsed, "born": born}
+    nothing = dict.fromkeys(("named", "pool", "reason", "lapsed", "born"), "")
+    return {"subid": whose, "which": "this", "release": gone, "kept": gone} | nothing
 
 
-def _left(_command: Unsubscribe | Leave, reply: list[Any], _record: NodeRecord) -> Left | Refused:
-    if reply[0] == b"superseded":
-        return refused(reply[0], "the subscription was renewed")
-    return Left(reply[0] == b"ok", reply[1])
+def _unsubscribe_row(command: Unsubscribe, _record: NodeRecord) -> Values:
+    return departure(subid(command.jid), release=False) | {"which": "", "named": command.subid}
+
+
+def _leave_row(command: Leave, _record: NodeRecord) -> Values:
+    first = below(command.pool, subid(command.jid)) if command.pool else subid(command.jid)
+    return departure(command.subid or first, release=command.release) | {
+        "which": "this" if command.subid else "all",
+        "pool": command.pool,
+        "lapsed": "1" if command.lapsed else "",
+        "born": command.born,
+    }
+
+
+def left(_command: Any, reply: list[Any], _record: NodeRecord) -> Left | Refused:
+    """Read how somebody has left."""
+    code, *what = reply
+    if not what:
+        return refused(code, DETAILS[code])
+    held, others, ended = what
+    return Left(tuple(name.decode() for name in ended), held, bool(others))
 
 
 def _locks_row(command: Locks, _record: NodeRecord) -> Values:
@@ -123,6 +146,7 @@ def _sit_row(command: Sit | Join, _record: NodeRecord) -> Values:
         "born": command.born,
         "forgive": "1" if command.forgive else "",
         "pool": command.pool if isinstance(command, Join) else "",
+        "several": "1" if command.several else "",
     }
 
 
@@ -170,10 +194,11 @@ def _reached(_command: Reach, reply: Reply, _record: NodeRecord) -> Reached:
     return Reached({int(number): Partition.parse(partition.decode()) for partition, number in found})
 
 
-def subid_refusal(command: Adjust | Options | Unsubscribe) -> Refused | None:
-    """Refuse a subid that is not the subscription's (P12); an absent one is fine, since a JID has one subscription."""
-    if command.subid and command.subid != subid(command.jid):
-        return Refused(Problem.SUBID_INVALID, "the subid is not of this subscription")
+def subid_refusal(command: Adjust | Options | Unsubscribe | Browse) -> Refused | None:
+    """Refuse a subid that no subscription of the JID can have (P12); which of them it has, the scripts know."""
+    jids = (command.sender, bare(command.sender)) if isinstance(command, Browse) else (command.jid,)
+    if command.subid and not any(command.subid in family(jid) for jid in jids):
+        return refused(b"subid-invalid", WHICH[b"subid-invalid"])
     return None
 
 
@@ -191,7 +216,7 @@ reach = Call("reach", _reached, lambda _command, _record: {"most": MOST_REACHED}
 settle = Call("settle", _settled, row=_settle_row)
 withdraw = Call("withdraw", _withdrawn, row=_withdraw_row)
 deposit = Call("deposit", _deposited, row=_deposit_row)
-options = Call("options", _options, row=lambda command, _record: {"subid": subid(command.jid)})
-unsubscribe = Call("unsubscribe", _left, row=_unsubscribe_row)
-leave = Call("unsubscribe", _left, row=_unsubscribe_row)
+options = Call("options", _options, row=lambda command, _record: {"subid": subid(command.jid), "named": command.subid})
+unsubscribe = Call("unsubscribe", left, row=_unsubscribe_row)
+leave = Call("unsubscribe", left, row=_leave_row)
 locks = Call("locks", _held, row=_locks_row)

@@ -10,7 +10,7 @@ from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.generation import GenerationMode
 
 from frontends.rest import openapi, resources
-from frontends.rest.paths import OPENAPI
+from frontends.rest.paths import OPENAPI, UI, UI_FILE
 from frontends.rest.routes import PARAMETERS, ROUTES, allowed
 from tests.doors.rest.served import RestFrontend, basic_words
 
@@ -39,7 +39,7 @@ CASES = [
     for method in methods
     for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
     # Nothing can be wrong about what takes nothing.
-    if mode is GenerationMode.POSITIVE or pattern != OPENAPI
+    if mode is GenerationMode.POSITIVE or pattern not in {OPENAPI, UI, UI_FILE}
 ]
 # Which characters a name may have, and what an option's number may be, no schema says: what fits it may be refused.
 CHECKED = [check for check in CHECKS.get_all() if check.__name__ != "positive_data_acceptance"]

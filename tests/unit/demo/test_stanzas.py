@@ -42,7 +42,7 @@ def _error(kind: str, condition: str) -> ET.Element:
         ),
         ("set", stanzas.subscribe(_NODE, _SENDER, 5), Subscribe(_NODE, _SENDER, _SENDER, 5)),
         ("set", stanzas.retract(_NODE, Delivered(_NODE, 7)), Retract(_NODE, _SENDER, _NODE, 7, "q1")),
-        ("get", stanzas.browse(_NODE, ["x", "y"]), Browse(_NODE, _SENDER, ("x", "y"), 50)),
+        ("get", stanzas.browse(_NODE, ["x", "y"]), Browse(_NODE, _SENDER, ("x", "y"), 50, subid="")),
         ("get", stanzas.info(_NODE), Describe(_NODE, _SENDER, as_owner=False)),
     ],
 )

@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker.model.commands import Command, Configure
+from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends, Heard
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
@@ -46,7 +47,9 @@ def _note(answered: ET.Element) -> str | None:
     return answered.findtext(f"{{{ns.COMMANDS}}}note")
 
 
-@pytest.mark.parametrize("node", [node for node in offered.COMMANDS if node.startswith(ns.STANZAQ)])
+@pytest.mark.parametrize(
+    "node", [node for node in offered.COMMANDS if node.startswith(ns.STANZAQ) and node != ns.ADMIN_DISCONNECT]
+)
 def test_a_form_comes_first(read: Read, node: str) -> None:
     """Each begins with a form of its own type, which nothing is read for."""
     asked = read(command(node), sender=ADMIN)
@@ -69,6 +72,7 @@ def test_a_form_comes_first(read: Read, node: str) -> None:
         (ns.ADMIN_DRAIN, {"node": "jobs"}, Configure("jobs", ADMIN, {"stanzaq#state": ("draining",)})),
         (ns.ADMIN_RELEASE, {"node": "jobs", "items": ("a", "", "b", "a")}, Release("jobs", ADMIN, ("a", "b"))),
         (ns.ADMIN_RELEASE, {"node": "jobs", "holder": "W@X/Desk"}, Release("jobs", ADMIN, (), Jid("w@x/Desk"))),
+        (ns.ADMIN_DISCONNECT, {"frontend": "1edc2653"}, Disconnect(ADMIN, "1edc2653")),
     ],
 )
 def test_meant(read: Read, node: str, fields: Mapping[str, str], meant: Command) -> None:
@@ -97,6 +101,9 @@ def test_meant(read: Read, node: str, fields: Mapping[str, str], meant: Command)
         (ns.ADMIN_RELEASE, {"node": "jobs", "items": "i" * 1024}, "items"),
         (ns.ADMIN_RELEASE, {"node": "jobs", "items": tuple(map(str, range(201)))}, "items"),
         (ns.ADMIN_RELEASE, {"node": "jobs", "holder": f"{'w' * 4000}@x"}, "holder"),
+        (ns.ADMIN_DISCONNECT, {}, "frontend"),
+        (ns.ADMIN_DISCONNECT, {"frontend": "f" * 65}, "frontend"),
+        (ns.ADMIN_DISCONNECT, {"frontend": "f", "node": "jobs"}, "node"),
     ],
 )
 def test_bad_fields(fault: Fault, node: str, fields: Mapping[str, str | tuple[str, ...]], named: str) -> None:
@@ -111,12 +118,26 @@ def test_bad_fields(fault: Fault, node: str, fields: Mapping[str, str | tuple[st
         command(ns.ADMIN_OVERVIEW),
         command(ns.ADMIN_OVERVIEW, {"limit": "bad"}),
         command(ns.ADMIN_OVERVIEW, more="sessionid='?' action='dance'"),
+        command(ns.ADMIN_DISCONNECT),
+        command(ns.ADMIN_DISCONNECT, {"frontend": "1edc2653"}),
     ],
 )
 @pytest.mark.parametrize("sender", ["worker@example.org/desk", "example.org", "admin@example.org.evil/desk"])
 def test_forbidden_before_anything_is_read(fault: Fault, asked: str, sender: str) -> None:
     """What is for administrators is forbidden to others, before even the form is looked at."""
     assert fault(asked, sender=sender).problem is Problem.FORBIDDEN
+
+
+def test_frontends_to_choose_from(read: Read) -> None:
+    """Issue 8: the form lists the frontends that there are, with what is known of each."""
+    asked = read(command(ns.ADMIN_DISCONNECT), sender=ADMIN)
+    assert isinstance(asked, Question) and asked.command == Frontends(ADMIN)
+    told = reply(asked, FrontendList((Heard("f1", 9_000, "boss@x"), Heard("f2", 12, ""))))
+    assert told.get("status") == "executing"
+    options = [each.findtext(f"{{{ns.FORM}}}value") for each in told.iter(f"{{{ns.FORM}}}option")]
+    assert options == ["f1", "f2"]
+    said = told.findtext(f"{{{ns.FORM}}}x/{{{ns.FORM}}}instructions") or ""
+    assert "f1: disconnected by boss@x 9000 ms ago; f2: heard of 12 ms ago" in said
 
 
 def test_overview(read: Read) -> None:
@@ -143,6 +164,7 @@ def test_overview(read: Read) -> None:
         (ns.ADMIN_RESUME, {"node": "jobs"}, Done(), "jobs is running"),
         (ns.ADMIN_DRAIN, {"node": "jobs"}, Done(), "jobs is draining"),
         (ns.ADMIN_RELEASE, {"node": "jobs", "items": "a"}, Released(1), "released 1"),
+        (ns.ADMIN_DISCONNECT, {"frontend": "1edc2653"}, Disconnected(listed=True), "disconnected"),
     ],
 )
 def test_done(read: Read, node: str, fields: Mapping[str, str], outcome: Result, note: str) -> None:

@@ -49,7 +49,6 @@ def test_the_service_tells_what_it_can_do(read: Read) -> None:
         "last-published",
         "batch",
         "auto-create",
-        "multi-subscribe",
     )
     assert not {f"{ns.PUBSUB}#{name}" for name in lacking} & features
 

@@ -37,6 +37,7 @@ def test_what_may_succeed_later_says_wait() -> None:
         (Problem.TOO_MANY_SUBSCRIPTIONS, "wait", "policy-violation", "too-many-subscriptions"),
         (Problem.JID_MISMATCH, "modify", "bad-request", "invalid-jid"),
         (Problem.NOT_SUBSCRIBED, "cancel", "unexpected-request", "not-subscribed"),
+        (Problem.SUBID_REQUIRED, "modify", "bad-request", "subid-required"),
         (Problem.SUBID_INVALID, "modify", "not-acceptable", "invalid-subid"),
         (Problem.JID_REQUIRED, "modify", "bad-request", "jid-required"),
         (Problem.PAYLOAD_TOO_BIG, "modify", "not-acceptable", "payload-too-big"),

@@ -220,6 +220,20 @@ def test_through_a_collection() -> None:
     assert ET.fromstring(_events().delivery(_DELIVERY)).find(f"{{{ns.SHIM}}}headers") is None
 
 
+def test_which_of_several() -> None:
+    """P12, XEP-0060 §6.1.6: where a JID may have several, deliveries and the ends of locks name theirs in a header."""
+    events, header = _events(), f"{{{ns.SHIM}}}headers/{{{ns.SHIM}}}header"
+    retract, unlock = Retract("jobs", _WORKER, "a"), Unlock("jobs", _WORKER, "a")
+    for message in (
+        events.delivery(replace(_DELIVERY, subid="7")),
+        events.retracted(retract, Retracted(_WORKER, subid="7")),
+        events.unlocked(unlock, Unlocked(_WORKER, subid="7")),
+        events.notice(LockEnded("jobs", _WORKER, "a", 5, subid="7")),
+    ):
+        (said,) = ET.fromstring(message).iterfind(header)
+        assert (said.get("name"), said.text) == ("SubID", "7")
+
+
 @pytest.mark.parametrize(("came", "what"), [(True, "associate"), (False, "dissociate")])
 def test_news_of_the_tree(came: bool, what: str) -> None:  # noqa: FBT001  (one of two)
     """XEP-0248 §4.3.2: who subscribed to nodes hears which came to which collection, or went."""

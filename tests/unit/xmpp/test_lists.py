@@ -8,6 +8,7 @@ import pytest
 from broker.model.access import Affiliations, ListSubscribers, ManageSubscribers, Subscriptions
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation
+from broker.model.pages import Page
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import AffiliationList, SubscriptionList
 from broker.model.subscriptions import Change, State, Subscription
@@ -47,6 +48,9 @@ def test_own_mistakes(fault: Fault, name: str) -> None:
 def test_managing(read: Read) -> None:
     """An owner lists subscriptions and sends what is to be other; an entry without a state changes nothing (P26)."""
     assert read(_managed(), "get").command == ListSubscribers("jobs", _ME)
+    wish = f"<set xmlns='{ns.RSM}'><max>20</max><after>w@x/a 7</after></set>"
+    paged = _pubsub(f"<subscriptions node='jobs'/>{wish}", ns.PUBSUB_OWNER)
+    assert read(paged, "get").command == ListSubscribers("jobs", _ME, Page(20, "w@x/a 7"))
     entries = (
         "<subscription jid='W@x/A' subscription='none'/>",
         "<subscription jid='w@x/B' subscription='subscribed' subid='7'/>",
@@ -90,3 +94,21 @@ def test_that_there_are_more() -> None:
     for more, mark in ((False, None), (True, "true")):
         listed = ET.fromstring(lists.subscribers("jobs", one, more=more))[0]
         assert listed.get(f"{{{ns.STANZAQ}}}more") == mark and len(listed) == 1
+
+
+def test_a_page(read: Read) -> None:
+    """XEP-0059: a page says which part of how many it is; a list that is cut without one says that there are others."""
+    listed = tuple(Subscription("jobs", Jid(f"w@x/{name}"), "7", State.SUBSCRIBED) for name in ("a", "b"))
+    found = SubscriptionList(listed, more=True, index=3, count=9)
+    asked = ListSubscribers("jobs", _ME, Page(2))
+    shown, page = ET.fromstring(lists.shown(asked, found))
+    assert len(shown) == 2 and dict(shown.attrib) == {"node": "jobs"}
+    assert [(each.tag.partition("}")[2], each.text) for each in page] == [
+        ("first", "w@x/a 7"),
+        ("last", "w@x/b 7"),
+        ("count", "9"),
+    ]
+    assert page[0].get("index") == "3"
+    (whole,) = ET.fromstring(lists.shown(ListSubscribers("jobs", _ME), found))
+    assert whole.get(f"{{{ns.STANZAQ}}}more") == "true"
+    assert ET.fromstring(lists.shown(asked, SubscriptionList((), more=True, count=9)))[1][0].text == "9"

@@ -5,6 +5,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker import codec
+from broker.model.commands import Publish
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import messages
@@ -128,3 +129,20 @@ def test_places(items: str) -> None:
     assert sent is not None
     published = sent.once(ALICE)
     assert (published.item_id, published.partition, published.key) == ("i", 3, "k")
+
+
+@pytest.mark.parametrize("where", ["item", "hint"])
+def test_traces(where: str) -> None:
+    """Issue 8: an item belongs to the trace that its publisher names; a copy in a later step of it is the same item."""
+
+    def sent(parent: str) -> Publish:
+        named = {"item": "", "hint": ""} | {where: f"traceparent='{parent}' tracestate='a=1'"}
+        items = f"<item {named['item']}>{JOB}</item><hint xmlns='{ns.STANZAQ}' {named['hint']}/>"
+        found = messages.read(_message(_publish(items)), "")
+        assert found is not None
+        return found.once(ALICE)
+
+    first, copy, none = (sent(f"00-{'1' * 32}-{last}-01") for last in ("2" * 16, "3" * 16, "0" * 16))
+    assert codec.unpack(first.envelope).headers == {"traceparent": f"00-{'1' * 32}-{'2' * 16}-01", "tracestate": "a=1"}
+    assert codec.unpack(none.envelope).headers == {}
+    assert first.item_id == copy.item_id == none.item_id and first.body_bytes == none.body_bytes

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker import codec
-from broker.model import access, commands, oversight, reading, reservations, tree
+from broker.model import access, commands, frontends, oversight, reading, reservations, tree
 from broker.model.commands import Browse, Command, Describe, Nodes, Options, Publish, Renew, Retract
 from broker.model.items import Envelope, Listed, Lock
 from broker.model.names import Jid
@@ -93,6 +93,7 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
 _ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Stats, access.Approve}
 _ELSEWHERE |= {reservations.Reserve, reservations.Redeem}
 _ELSEWHERE |= {oversight.Survey, oversight.Transfer, oversight.Release, oversight.Overview}
+_ELSEWHERE |= {frontends.Frontends, frontends.Disconnect}
 
 
 def _content(iq: Iq, command: Command, outcome: Result, view: View | None = None) -> ET.Element:

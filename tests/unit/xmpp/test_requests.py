@@ -171,7 +171,7 @@ def test_the_wrong_kind_or_half_a_request(fault: Fault, payload: str, kind: str,
 def test_browse(read: Read, inside: str, about: str, item_ids: tuple[str, ...], limit: int) -> None:
     """Items can be looked at by id or from the front, so many at a time (P21)."""
     command = read(_pubsub(f"<items node='jobs' {about}>{inside}</items>"), "get").command
-    assert command == Browse("jobs", _WORKER, item_ids, limit)
+    assert command == Browse("jobs", _WORKER, item_ids, limit, subid="")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_browse(read: Read, inside: str, about: str, item_ids: tuple[str, ...], 
 def test_pages(read: Read, wish: str, page: dict[str, Any]) -> None:
     """A browse goes page by page, forwards and backwards (P21, XEP-0059)."""
     command = read(_pubsub(f"<items node='jobs'/><set xmlns='{ns.RSM}'>{wish}</set>"), "get").command
-    assert command == Browse("jobs", _WORKER, (), **page)
+    assert command == Browse("jobs", _WORKER, (), subid="", **page)
 
 
 @pytest.mark.parametrize(

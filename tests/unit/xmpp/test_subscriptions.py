@@ -181,6 +181,12 @@ def test_bad_shapes(fault: Fault, payload: str, kind: str) -> None:
     assert fault(payload, kind).problem is Problem.BAD_REQUEST
 
 
+def test_a_new_one_has_no_subid_yet(fault: Fault) -> None:
+    """P12: a subscribe that names a subid would change what it does not make."""
+    wrong = fault(_subscribe(_options(_credit("5")), f"jid='{_FULL}' node='jobs' subid='7'"))
+    assert wrong.problem is Problem.BAD_REQUEST
+
+
 def test_unsubscribe(read: Read) -> None:
     """A worker leaves by its JID, and by the subscription's id if it gives one (P12)."""
     leave = f"<pubsub xmlns='{ns.PUBSUB}'><unsubscribe node='jobs' jid='{_BARE}' subid='s1'/></pubsub>"

@@ -10,6 +10,13 @@ STANZAQ_{{ upper $name }}: {{ $text | quote }}
 STANZAQ_XMPP_SERVER: {{ .Values.xmpp.server | quote }}
 STANZAQ_XMPP_DOMAIN: {{ .Values.xmpp.domain | quote }}
 {{- end }}
+{{- with .Values.monitoring.traces.endpoint }}
+STANZAQ_TRACES: "true"
+OTEL_EXPORTER_OTLP_ENDPOINT: {{ . | quote }}
+{{- range $name, $value := $.Values.monitoring.traces.variables }}
+{{ $name }}: {{ $value | quote }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{- define "stanzaq.redisUrl" -}}

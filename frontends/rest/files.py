@@ -1,0 +1,73 @@
+"""The page for people: files as they are in the package, with what a browser may do with them. Must not know what they show."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+from broker.model.core import Core
+from frontends.rest.asked import Answer, Asked
+from frontends.rest.errors import Fault
+
+_DIRECTORY: Final = Path(__file__).with_name("ui")
+_FIRST: Final = "index.html"
+_KINDS: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+GUARDED: Final = {
+    # Nothing from elsewhere, nothing inline, nobody around it, and no text that becomes markup.
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    # Asked for each time, and sent when it is another: a page of the version before would not fit the API.
+    "Cache-Control": "no-cache",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    body: bytes
+    kind: str
+    etag: str
+
+
+async def show_page(_core: Core, asked: Asked) -> Answer:
+    """Give the page."""
+    return _given(_FIRST, asked)
+
+
+async def show_file(_core: Core, asked: Asked) -> Answer:
+    """Give a file of it."""
+    return _given(asked.place.item, asked)
+
+
+def _given(name: str, asked: Asked) -> Answer:
+    """Give a file; whoever has it already is told so."""
+    found = _files().get(name)
+    if found is None:
+        raise Fault(HTTPStatus.NOT_FOUND, "not-found", "the page has no such file")
+    headers = {**GUARDED, "ETag": found.etag}
+    known = [each.strip().removeprefix("W/") for each in asked.headers.get("if-none-match", "").split(",")]
+    if found.etag in known:
+        return Answer(HTTPStatus.NOT_MODIFIED, headers=headers)
+    return Answer(HTTPStatus.OK, found.body, found.kind, headers)
+
+
+@cache
+def _files() -> Mapping[str, _File]:
+    """Read all of them, once."""
+    found = {}
+    for path in _DIRECTORY.iterdir():
+        if path.suffix in _KINDS:
+            body = path.read_bytes()
+            found[path.name] = _File(body, _KINDS[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:16]}"')
+    return found

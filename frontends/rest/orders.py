@@ -1,0 +1,95 @@
+"""From a request to what owners and administrators ask of the core. Pure; must not know answers or the core."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from broker.model.names import Jid, prepared
+from broker.model.oversight import Overview, Release, Survey, Transfer
+from broker.model.problems import MalformedRequest, Problem
+from frontends.rest import media, paths, requests
+from frontends.rest.asked import Asked
+from frontends.rest.errors import Fault
+
+REDRIVEN_MOST: Final = 100
+RELEASED_MOST: Final = 200
+STEP: Final = 200
+"""Items that one request for a redrive looks at: its answer says where to go on."""
+
+_FIRST_DIGITS: Final = 9
+_SCAN_MOST: Final = 100
+_REASON_MOST: Final = 1_024
+_JID_MOST: Final = 3_071
+
+
+def overview(asked: Asked) -> Overview:
+    """Look at a page of queues."""
+    first = asked.query.get("first", "0")
+    if not (first.isascii() and first.isdigit() and len(first) <= _FIRST_DIGITS):
+        raise MalformedRequest(Problem.BAD_REQUEST, "first is the number of a queue, from 0 on")
+    return Overview(asked.sender, int(first), requests.page(asked))
+
+
+def survey(asked: Asked) -> Survey:
+    """Look closely at a page of items."""
+    return Survey(asked.place.node, asked.sender, (), requests.page(asked), _scan(asked.query.get("scan", "")))
+
+
+def redrive(asked: Asked) -> Transfer:
+    """Send dead letters home, a step of them."""
+    said = _said(asked, {"items", "reason", "all", "scan"})
+    items, reason = _items(said, REDRIVEN_MOST), _text(said, "reason", _REASON_MOST)
+    everything, scan = said.get("all", False), _scan(_text(said, "scan", _SCAN_MOST))
+    if not isinstance(everything, bool) or [bool(items), bool(reason), everything].count(True) != 1:
+        raise MalformedRequest(Problem.BAD_REQUEST, "say which: items, a reason, or all")
+    if items and scan:
+        raise MalformedRequest(Problem.BAD_REQUEST, "scan: items that are named are all done at once")
+    return Transfer(asked.place.node, asked.sender, None, items, reason, STEP, scan)
+
+
+def release(asked: Asked) -> Release:
+    """End locks by force."""
+    said = _said(asked, {"items", "holder"})
+    items, holder = _items(said, RELEASED_MOST), _text(said, "holder", _JID_MOST)
+    if bool(items) == bool(holder):
+        raise MalformedRequest(Problem.BAD_REQUEST, "name items, or a holder, and not both")
+    return Release(asked.place.node, asked.sender, items, _jid(holder) if holder else None)
+
+
+def _jid(text: str) -> Jid:
+    bare, slash, resource = text.partition("/")
+    if not bare or any(char.isspace() for char in bare):
+        raise MalformedRequest(Problem.BAD_REQUEST, "holder is a JID")
+    return Jid(f"{prepared(bare)}{slash}{resource}")
+
+
+def _said(asked: Asked, known: set[str]) -> Mapping[str, Any]:
+    if not media.is_json(asked.headers.get("content-type", "")):
+        raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", f"this is said as {media.JSON}")
+    said = requests.parsed(asked.body)
+    if not isinstance(said, dict) or set(said) - known:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"the body is an object with some of {', '.join(sorted(known))}")
+    return said
+
+
+def _items(said: Mapping[str, Any], most: int) -> tuple[str, ...]:
+    given = said.get("items", [])
+    if not isinstance(given, list) or len(given) > most or not all(isinstance(each, str) for each in given):
+        raise MalformedRequest(Problem.BAD_REQUEST, f"items: at most {most} ids")
+    if "items" in said and not given:
+        raise MalformedRequest(Problem.BAD_REQUEST, "items: there are none")
+    return tuple(dict.fromkeys(paths.item_id(each, "items") for each in given))
+
+
+def _text(said: Mapping[str, Any], name: str, most: int) -> str:
+    text = said.get(name, "")
+    # Half of a surrogate pair is JSON, and no text.
+    if not isinstance(text, str) or len(text) > most or any("\ud800" <= char <= "\udfff" for char in text):
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name}: a text of at most {most} characters")
+    return text
+
+
+def _scan(text: str) -> str:
+    if len(text) > _SCAN_MOST or not text.isascii():
+        raise MalformedRequest(Problem.BAD_REQUEST, "scan: take it from the answer before")
+    return text

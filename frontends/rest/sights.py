@@ -1,0 +1,129 @@
+"""What owners and administrators are shown, as JSON. Pure; must not know the core."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from broker.model.frontends import FrontendList
+from broker.model.items import Envelope, Seen
+from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
+from broker.model.oversight import Overview, Survey
+from broker.model.problems import CorruptRecord
+from broker.model.results import Overviewed, Released, SubscriptionList, Summary, Surveyed, Transferred
+from frontends.rest import documents, media, paths, payloads
+from frontends.rest.asked import Answer
+from frontends.rest.moments import moment
+
+_DEAD: Final = ("reason", "node", "item", "attempts", "holder", "publisher")
+"""What a dead letter tells of itself, in the headers `stanzaq-dead-NAME`."""
+
+
+def overview(command: Overview, found: Overviewed) -> Answer:
+    """Show queues with what they hold."""
+    said: dict[str, Any] = {"queues": [_queue(each) for each in found.nodes], "total": found.total}
+    after = command.first + command.limit
+    if after < found.total:
+        said["next"] = f"{paths.OVERVIEW}?{urlencode({'first': after, 'limit': command.limit})}"
+    return _answer(said)
+
+
+def survey(command: Survey, found: Surveyed) -> Answer:
+    """Show items as their queue's owner sees them."""
+    said: dict[str, Any] = {"items": [_item(command.node, each) for each in found.items]}
+    if found.scan:
+        query = urlencode({"scan": found.scan, "limit": command.limit})
+        said["next"] = f"{paths.survey(command.node)}?{query}"
+    return _answer(said)
+
+
+def subscribers(found: SubscriptionList) -> Answer:
+    """Show who is subscribed, with what each may hold and holds."""
+    listed = [
+        {"jid": each.jid, "subid": each.subid, "state": each.state.value, "credit": each.credit, "held": each.held}
+        for each in found.subscriptions
+    ]
+    return _answer({"subscribers": listed, "more": found.more})
+
+
+def frontends(found: FrontendList) -> Answer:
+    """Show which frontends hand items out, and when each was last heard of."""
+    listed = [
+        {"name": each.name, "heard_ms": each.ago_ms, "disconnected_by": each.disconnected_by}
+        for each in found.frontends
+    ]
+    return _answer({"frontends": listed})
+
+
+def redriven(outcome: Transferred) -> Answer:
+    """Tell how many dead letters are on their way, why others stayed, and where to go on."""
+    said: dict[str, Any] = {"moved": outcome.count, "stayed": dict(outcome.passed)}
+    return _answer(said | ({"scan": outcome.scan} if outcome.scan else {}))
+
+
+def released(outcome: Released) -> Answer:
+    """Tell how many locks were ended."""
+    return _answer({"released": outcome.count})
+
+
+def _answer(said: Mapping[str, object]) -> Answer:
+    return Answer(HTTPStatus.OK, documents.written(said), media.JSON)
+
+
+def _queue(one: Summary) -> dict[str, Any]:
+    record, config = one.record, one.record.config
+    return {
+        "name": record.name,
+        "href": paths.queue(record.name),
+        "title": config.title,
+        "type": config.node_type.value,
+        "parent": record.parent,
+        "state": config.state.value,
+        "partitions": config.partitions,
+        "standing": one.standing.value,
+        "dead_letters": _dead_letters(record),
+        "counts": asdict(one.counted),
+    }
+
+
+def _dead_letters(record: NodeRecord) -> str:
+    return "" if record.config.collects else record.config.dead_letters_of(record.name) or ""
+
+
+def _item(node: str, one: Seen) -> dict[str, Any]:
+    envelope = _opened(one)
+    said: dict[str, Any] = {
+        "id": one.item_id,
+        "href": paths.message(node, one.item_id),
+        "content_href": paths.content(node, one.item_id),
+        "state": one.state,
+        "publisher": one.publisher,
+        "published": moment(one.published_ms),
+        "partition": one.partition,
+        "group_key": one.key,
+        "attempts": one.attempts,
+        "content_type": envelope.content_type,
+        "bytes": len(envelope.body),
+        "held_before_by": list[Jid](one.holders),
+    }
+    if one.until_ms:
+        said["delayed_until"] = moment(one.until_ms)
+    if one.grip:
+        said["lock"] = {
+            "holder": one.grip.holder,
+            "since": moment(one.grip.since_ms),
+            "until": moment(one.grip.deadline_ms),
+            "frontend": one.grip.frontend,
+        }
+    told = {name: envelope.headers.get(f"stanzaq-dead-{name}", "") for name in _DEAD}
+    return said | ({"died": told} if told["node"] else {})
+
+
+def _opened(one: Seen) -> Envelope:
+    """Read an item's envelope; one that nobody can read hides none of the others."""
+    try:
+        return payloads.opened(one.envelope)
+    except CorruptRecord:
+        return Envelope(one.envelope, "application/octet-stream")

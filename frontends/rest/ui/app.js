@@ -1,0 +1,189 @@
+// The page: which view is shown, when it is looked anew, who is signed in. It holds nothing that is not in the API.
+
+import {ask, signedIn, signIn, signOut} from "./api.js";
+import {badge, fromTemplate, keep, make, number, write} from "./dom.js";
+import {queueView} from "./queue.js";
+import {queuesView} from "./queues.js";
+import {feed, forget} from "./rates.js";
+
+const LOOK_MS = 2_000;
+// Looking costs Redis a little for each queue: the page takes at most a tenth of the time, and so many pages.
+const IDLE_PARTS = 9;
+const PAGES = 4;
+const LAPSED_MS = 3_000;
+const SAID_MS = 8_000;
+
+const main = document.getElementById("main");
+const pulse = document.getElementById("pulse");
+const still = document.getElementById("still");
+const leave = document.getElementById("leave");
+const said = document.getElementById("said");
+
+let overview = {queues: [], total: 0};
+let view = null;
+let timer = 0;
+let turn = 0;
+let silence = 0;
+
+// What a screen reader is to hear, and everybody may read: things done and troubles, no numbers that move.
+function say(words) {
+  write(said, words);
+  clearTimeout(silence);
+  silence = setTimeout(() => write(said, ""), SAID_MS);
+}
+
+function mood(name, words) {
+  if (name === "away" && pulse.dataset.mood !== "away") say(words);
+  pulse.dataset.mood = name;
+  write(pulse, words);
+  main.classList.toggle("stale", name === "away");
+}
+
+async function look() {
+  let [queues, total, next] = [[], 0, "overview?limit=500"];
+  for (let page = 0; page < PAGES && next; page += 1) {
+    const found = await ask(next);
+    queues = queues.concat(found.queues);
+    ({total, next} = found);
+  }
+  const now = performance.now();
+  const byName = new Map(queues.map((each) => [each.name, each]));
+  for (const each of queues) {
+    feed(each.name, each.counts, now);
+    const letters = each.dead_letters && byName.get(each.dead_letters);
+    if (each.dead_letters) each.dead = letters ? letters.counts.waiting + letters.counts.in_flight : 0;
+    if (letters) letters.lettersOf = each.name;
+  }
+  forget(byName);
+  overview = {queues, total};
+}
+
+// One look after the other; a later call makes an earlier one moot.
+async function renew() {
+  clearTimeout(timer);
+  turn += 1;
+  const mine = turn;
+  const began = performance.now();
+  try {
+    await look();
+    await view?.refresh?.();
+    if (mine !== turn) return;
+    leave.hidden = !signedIn();
+    view?.fill();
+    const time = new Date().toLocaleTimeString("en-GB");
+    mood(held() ? "still" : "well", held() ? `held still at ${time}` : `live, ${time}`);
+  } catch (fault) {
+    if (mine !== turn) return;
+    if (fault.status === 401) return door(signedIn() ? fault.message : "");
+    if (fault.status === 403) return trouble("You may not look at this", fault.message);
+    if (fault.status === undefined) {
+      mood("away", "this page has failed: load it again");
+      throw fault;
+    }
+    mood("away", fault.status === 0 ? "the service does not answer: trying again" : `trying again: ${fault.message}`);
+  }
+  if (!held()) timer = setTimeout(renew, Math.max(LOOK_MS, IDLE_PARTS * (performance.now() - began)));
+}
+
+function held() {
+  return still.getAttribute("aria-pressed") === "true";
+}
+
+function show(next) {
+  view = next;
+  main.replaceChildren(next.root);
+  document.title = `${next.title} – stanzaq`;
+}
+
+function door(why) {
+  signOut();
+  leave.hidden = true;
+  mood("waiting", "not signed in");
+  const root = make("div", {}, fromTemplate("door"));
+  const form = root.querySelector("form");
+  write(root.querySelector(".why"), why || "Say who you are: the API's passwords and tokens are taken here too.");
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    signIn(Object.fromEntries(new FormData(form)));
+    route();
+  });
+  show({root, title: "Sign in", fill() {}});
+  if (why) say(why);
+  form.elements.jid.focus();
+}
+
+function trouble(title, why) {
+  mood("waiting", "nothing to show");
+  const root = make("div", {}, fromTemplate("trouble"));
+  write(root.querySelector("h1"), title);
+  write(root.querySelector(".why"), why);
+  show({root, title, fill() {}});
+}
+
+function frontendsView() {
+  const root = make("div", {}, fromTemplate("frontends"));
+  const body = root.querySelector("tbody");
+  const empty = root.querySelector(".empty");
+  return {
+    root,
+    title: "Frontends",
+    async refresh() {
+      let found = [];
+      try {
+        found = (await ask("frontends")).frontends;
+      } catch (fault) {
+        if (fault.status !== 403) throw fault;
+        write(empty, "Only administrators of the service see them.");
+      }
+      keep(body, found, (each) => each.name,
+        ({name}) => make("tr", {}, make("th", {scope: "row"}, name), make("td", {}, make("span")), make("td", {class: "n"})),
+        (row, each) => {
+          badge(row.children[1].firstChild, each.disconnected_by ? "ending" : each.heard_ms < LAPSED_MS ? "alive" : "lapsed");
+          write(row.children[2], `${number(Math.round(each.heard_ms / 100) / 10)} s ago`);
+        });
+      root.querySelector(".wide").hidden = !found.length;
+      empty.hidden = found.length > 0;
+    },
+    fill() {},
+  };
+}
+
+function route() {
+  const [place, name, section] = location.hash.replace(/^#\/?/, "").split("/");
+  const shared = {queues: () => overview.queues, total: () => overview.total, say, renew};
+  if (place === "frontends") show(frontendsView());
+  else if (place === "queue" && name) {
+    const known = ["items", "dead", "subscribers"].includes(section) ? section : "items";
+    show(queueView(decoded(name), known, shared));
+  } else show(queuesView(shared));
+  for (const link of document.querySelectorAll(".bar nav a")) {
+    if ((link.hash === "#/frontends") === (place === "frontends")) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  view.fill();
+  renew();
+}
+
+// Whoever types a name may leave its signs as they are.
+function decoded(name) {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
+}
+
+addEventListener("hashchange", () => {
+  // The link to the content is no place.
+  if (location.hash === "#main") return main.focus();
+  const tab = document.activeElement?.closest(".tabs") && document.activeElement.dataset.part;
+  route();
+  // Whoever goes on by keyboard goes on from here.
+  (tab ? main.querySelector(`.tabs [data-part="${tab}"]`) : main.querySelector("h1"))?.focus();
+});
+still.addEventListener("click", () => {
+  still.setAttribute("aria-pressed", String(!held()));
+  renew();
+});
+leave.addEventListener("click", () => door("You are signed out."));
+route();

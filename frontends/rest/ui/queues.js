@@ -1,0 +1,101 @@
+// The table of all queues.
+
+import {age, badge, counted, figures, fromTemplate, keep, make, number, rate, write} from "./dom.js";
+import {draw, recent, sparkline} from "./rates.js";
+
+// Kept while the page lives: whoever comes back finds the table as it was.
+const order = {by: "name", down: false};
+let part = "";
+
+export function linkTo(name, section = "items") {
+  return `#/queue/${encodeURIComponent(name)}/${section}`;
+}
+
+export function queuesView({queues, total}) {
+  const view = fromTemplate("queues");
+  const root = make("div", {}, view);
+  const find = (selector) => root.querySelector(selector);
+  const search = find("input");
+  search.value = part;
+  search.addEventListener("input", () => {
+    part = search.value;
+    fill();
+  });
+  find("form").addEventListener("submit", (event) => event.preventDefault());
+  for (const button of root.querySelectorAll("thead button")) {
+    button.addEventListener("click", () => {
+      const {by} = button.closest("th").dataset;
+      // Numbers are looked at from the largest on.
+      order.down = order.by === by ? !order.down : by !== "name" && by !== "state";
+      order.by = by;
+      fill();
+    });
+  }
+
+  function fill() {
+    const all = queues();
+    const found = all.filter((each) => each.name.toLowerCase().includes(part.toLowerCase())).sort(compare);
+    for (const head of root.querySelectorAll("thead th[data-by]")) {
+      if (head.dataset.by !== order.by) head.removeAttribute("aria-sort");
+      else head.setAttribute("aria-sort", order.down ? "descending" : "ascending");
+    }
+    figures(find(".figures"), totals(all));
+    keep(find("tbody"), found, (each) => each.name, row, fillRow);
+    const shown = found.length === all.length ? counted(all.length, "queue") : `${number(found.length)} of ${counted(all.length, "queue")}`;
+    write(find(".count"), total() > all.length ? `${shown}; there are ${number(total())}` : shown);
+    const empty = find(".empty");
+    empty.hidden = found.length > 0;
+    write(empty, all.length ? "No queue has such a name." : "There is no queue that you may look at. Make one: PUT /queues/NAME.");
+    find(".wide").hidden = find(".key").hidden = !found.length;
+  }
+
+  return {root, title: "Queues", fill};
+}
+
+function compare(one, other) {
+  const value = (each) => ({name: each.name, state: stateOf(each), dead: each.dead ?? -1, ...recent(each.name)})[order.by] ?? each.counts[order.by] ?? -1;
+  const [a, b] = [value(one), value(other)];
+  const found = typeof a === "string" ? a.localeCompare(b) : a - b;
+  return (order.down ? -found : found) || one.name.localeCompare(other.name);
+}
+
+export function stateOf(queue) {
+  return queue.type === "collection" ? "collection" : queue.state;
+}
+
+function totals(all) {
+  const sum = (what) => all.reduce((total, each) => total + each.counts[what], 0);
+  const rates = all.map((each) => recent(each.name));
+  const flow = (what) => (rates.some((each) => each[what] !== null) ? rates.reduce((total, each) => total + (each[what] ?? 0), 0) : null);
+  const letters = new Set(all.map((each) => each.dead_letters));
+  const dead = all.filter((each) => letters.has(each.name)).reduce((total, each) => total + each.counts.waiting, 0);
+  return [
+    ["Waiting", number(sum("waiting"))], ["In flight", number(sum("in_flight"))], ["In /s", rate(flow("come"))],
+    ["Done /s", rate(flow("gone"))], ["Dead letters", number(dead)],
+    ["Longest wait", age(Math.max(0, ...all.filter((each) => !letters.has(each.name)).map((each) => each.counts.oldest_ms)))],
+  ];
+}
+
+function row(queue) {
+  const cells = [0, 1, 2, 3, 4].map(() => make("td", {class: "n"}));
+  return make("tr", {},
+    make("th", {scope: "row"}, make("a", {href: linkTo(queue.name)}, queue.name), make("small")),
+    make("td", {}, make("span")), ...cells, make("td", {class: "spark"}, sparkline()),
+    make("td", {class: "n"}), make("td", {class: "n"}));
+}
+
+function fillRow(found, queue) {
+  const [name, state, ...cells] = found.children;
+  write(name.lastChild, queue.lettersOf ? `dead letters of ${queue.lettersOf}` : queue.title);
+  badge(state.firstChild, stateOf(queue));
+  const {waiting, in_flight: inFlight, oldest_ms: oldest, subscribers} = queue.counts;
+  const {come, gone} = recent(queue.name);
+  const leaf = queue.type !== "collection";
+  [number(waiting), number(inFlight), age(oldest), rate(come), rate(gone)].forEach((text, i) => write(cells[i], leaf ? text : "–"));
+  draw(cells[5].firstChild, queue.name);
+  write(cells[6], number(subscribers));
+  const dead = cells[7];
+  if (!queue.dead) return write(dead, queue.dead === undefined ? "–" : "0");
+  if (dead.firstElementChild) return write(dead.firstElementChild, number(queue.dead));
+  return dead.replaceChildren(make("a", {href: linkTo(queue.name, "dead")}, number(queue.dead)));
+}

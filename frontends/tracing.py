@@ -1,0 +1,320 @@
+"""The way of each item as spans of OpenTelemetry, linked by its headers: sent, handed out, settled.
+
+Stands between a door and the core, on the interfaces that both know. Needs the extra `otel`. Must not know a door, Redis, or
+what is in a payload: no attribute of a span has anything of one.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Thread
+from typing import Final
+
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import AttributeValue
+
+from broker import codec
+from broker.model.commands import Browse, Command, Hold, Publish, Retract, Unlock
+from broker.model.core import Core, Outlet, Reply
+from broker.model.items import Delivery, LockEnded, Notice
+from broker.model.names import Jid, bare
+from broker.model.problems import CorruptRecord
+from broker.model.qos import Stage
+from broker.model.reservations import Redeem
+from broker.model.results import Browsed, Published, Refused, Reserved, Result
+
+REMEMBERED: Final = 10_000
+"""Deliveries whose spans are known here, about 400 bytes each; of others the item is asked for."""
+
+LOOKED_UP: Final = 50
+"""Items that are asked for at once."""
+
+Known = tuple[str, str, int]
+"""A delivery: node, item and token."""
+
+Settling = Retract | Unlock
+
+_Told = Mapping[str, AttributeValue]
+
+_NOWHERE: Final = Context()
+_W3C: Final = TraceContextTextMapPropagator()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A command on its way, since when (ns since 1970)."""
+
+    command: Command
+    reply: Reply
+    since: int
+
+
+class Traces:
+    """What one frontend makes spans of, and the spans of what it has handed out."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        """Make spans by `tracer`."""
+        self._tracer = tracer
+        self._handed: OrderedDict[Known, Context] = OrderedDict()
+        self._core: Core | None = None
+
+    def outlet(self, door: Outlet) -> Outlet:
+        """Stand before a door."""
+        return _TracedOutlet(door, self)
+
+    def core(self, core: Core) -> Core:
+        """Stand before the core."""
+        self._core = core
+        return _TracedCore(core, self)
+
+    def begun(  # noqa: PLR0913, PLR0917  (what a span is)
+        self,
+        operation: str,
+        kind: SpanKind,
+        node: str,
+        parent: Context,
+        attributes: _Told,
+        since: int | None = None,
+    ) -> Span:
+        """Begin a span (OpenTelemetry's conventions for messaging)."""
+        told = {
+            "messaging.system": "stanzaq",
+            "messaging.operation.name": operation,
+            "messaging.operation.type": operation,
+            "messaging.destination.name": node,
+        }
+        return self._tracer.start_span(
+            f"{operation} {node}", parent, kind, attributes={**told, **attributes}, start_time=since
+        )
+
+    def sent(self, publish: Publish | Redeem) -> tuple[bytes, Span]:
+        """Begin the span of a publish; gives its envelope too, which names that span to all who see the item."""
+        attributes: _Told = {
+            "messaging.message.body.size": publish.body_bytes,
+            "stanzaq.publisher": bare(publish.sender),
+        }
+        span = self.begun("send", SpanKind.PRODUCER, publish.node, told(publish.envelope), attributes)
+        return _linked(publish.envelope, span), span
+
+    def handed(self, delivery: Delivery) -> Span:
+        """Begin the span of a delivery, and remember it."""
+        partition = delivery.partition
+        attributes: _Told = {
+            "messaging.message.id": delivery.item_id,
+            "messaging.destination.partition.id": str(partition.number),
+            "stanzaq.subscriber": bare(delivery.subscriber),
+            "stanzaq.attempt": delivery.attempt,
+        }
+        span = self.begun("receive", SpanKind.CONSUMER, partition.node, told(delivery.envelope), attributes)
+        known = partition.node, delivery.item_id, delivery.token
+        self._handed[known] = set_span_in_context(span, _NOWHERE)
+        self._handed.move_to_end(known)
+        if len(self._handed) > REMEMBERED:
+            self._handed.popitem(last=False)
+        return span
+
+    def known(self, node: str, item_id: str, token: int | None) -> Context | None:
+        """Give the span of a delivery that was made here; without its token nobody knows which one is meant."""
+        return None if token is None else self._handed.get((node, item_id, token))
+
+    def ended(self, notice: LockEnded) -> None:
+        """Make the span of a lock that its holder did not end; the item is asked for if another frontend handed it out."""
+        node, item, who, since = notice.node, notice.item_id, notice.subscriber, time.time_ns()
+        known = self.known(node, item, notice.token)
+
+        def looked(outcome: Result) -> None:
+            self.settled(node, item, who, "ended", found(outcome).get(item), since).end()
+
+        if known or self._core is None:
+            self.settled(node, item, who, "ended", known, since).end()
+        else:
+            self._core.submit(Browse(node, who, (item,), 1), looked)
+
+    def settled(  # noqa: PLR0913, PLR0917  (what a span is)
+        self, node: str, item_id: str, who: Jid, outcome: str, parent: Context | None, since: int | None = None
+    ) -> Span:
+        """Begin the span of how a lock ends."""
+        told = {"messaging.message.id": item_id, "stanzaq.subscriber": bare(who), "stanzaq.outcome": outcome}
+        return self.begun("settle", SpanKind.CLIENT, node, parent or _NOWHERE, told, since)
+
+
+class _TracedOutlet:
+    """A door as the core sees it."""
+
+    def __init__(self, door: Outlet, traces: Traces) -> None:
+        """Pass everything on to `door`."""
+        self._door = door
+        self._traces = traces
+        self.congested = door.congested
+        self.flushed = door.flushed
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Send an item; the word that an assured one may be begun with is no second delivery."""
+        if delivery.stage is Stage.DELIVER:
+            self._door.deliver(delivery)
+            return
+        span = self._traces.handed(delivery)
+        self._door.deliver(delivery)
+        span.end()
+
+    def notify(self, notice: Notice) -> None:
+        """Tell a subscriber something, perhaps that its lock was ended."""
+        self._door.notify(notice)
+        if isinstance(notice, LockEnded):
+            self._traces.ended(notice)
+
+
+class _TracedCore:
+    """The core as a door sees it.
+
+    What a worker gives back may have been handed out by another frontend: then the item is asked for before it is gone, and
+    what the same sender asks for meanwhile waits, so that the order of its commands is kept.
+    """
+
+    def __init__(self, core: Core, traces: Traces) -> None:
+        """Pass everything on to `core`."""
+        self._core = core
+        self._traces = traces
+        self._behind: dict[Jid, deque[_Asked]] = {}
+
+    async def ask(self, command: Command) -> Result:
+        """Submit a command and wait for its outcome."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self.submit(command, lambda result: None if future.done() else future.set_result(result))
+        return await future
+
+    def submit(self, command: Command, reply: Reply) -> None:
+        """Take a command; see `broker.model.core.Core`."""
+        asked = _Asked(command, reply, time.time_ns())
+        waiting = self._behind.get(command.sender)
+        if waiting is not None:
+            waiting.append(asked)
+        elif self._unknown(command):
+            self._behind[command.sender] = deque([asked])
+            self._look(command.sender)
+        else:
+            self._pass(asked, {})
+
+    def _unknown(self, command: Command) -> bool:
+        return isinstance(command, Settling) and not self._traces.known(command.node, command.item_id, command.token)
+
+    def _look(self, sender: Jid) -> None:
+        """Ask for what those that wait give back, as far as it is of one node and not too much; without such they go on."""
+        waiting = self._behind[sender]
+        node, ready = "", 0
+        names: set[str] = set()
+        for asked in waiting:
+            command = asked.command
+            if isinstance(command, Settling) and self._unknown(command):
+                if len(names) == LOOKED_UP or node not in {"", command.node}:
+                    break
+                node = command.node
+                names.add(command.item_id)
+            ready += 1
+        going_on = partial(self._looked, sender, ready)
+        if names:
+            self._core.submit(Browse(node, sender, tuple(names), LOOKED_UP), going_on)
+        else:
+            going_on(Browsed((), more=False))
+
+    def _looked(self, sender: Jid, ready: int, outcome: Result) -> None:
+        """Let so many go on; what was not found, or may not be seen, has a span without a parent."""
+        parents = found(outcome)
+        waiting = self._behind[sender]
+        for _ in range(ready):
+            self._pass(waiting.popleft(), parents)
+        if waiting:
+            self._look(sender)
+        else:
+            del self._behind[sender]
+
+    def _pass(self, asked: _Asked, parents: Mapping[str, Context]) -> None:
+        """Hand a command to the core, with a span if it is part of an item's way."""
+        command, reply = asked.command, asked.reply
+        match command:
+            case Hold():
+                envelope, span = self._traces.sent(command.publish)
+                command = replace(command, publish=replace(command.publish, envelope=envelope))
+            case Publish() | Redeem():
+                envelope, span = self._traces.sent(command)
+                command = replace(command, envelope=envelope)
+            case Retract() | Unlock():
+                span = self._settling(command, parents, asked.since)
+            case _:
+                self._core.submit(command, reply)
+                return
+
+        def ended(result: Result) -> None:
+            _end(span, result)
+            reply(result)
+
+        self._core.submit(command, ended)
+
+    def _settling(self, command: Settling, parents: Mapping[str, Context], since: int) -> Span:
+        outcome = "acknowledged"
+        if isinstance(command, Unlock):
+            outcome = "dead-lettered" if command.dead_letter else "released"
+        node, item = command.node, command.item_id
+        parent = self._traces.known(node, item, command.token) or parents.get(item)
+        return self._traces.settled(node, item, command.sender, outcome, parent, since)
+
+
+def told(envelope: bytes) -> Context:
+    """Give the span that an item's headers name; none when they name none, or cannot be read."""
+    try:
+        return _W3C.extract(codec.unpack(envelope).headers, _NOWHERE)
+    except CorruptRecord:
+        return _NOWHERE
+
+
+def found(outcome: Result) -> Mapping[str, Context]:
+    """Give the spans that the headers of items name which were looked at, by the items' ids."""
+    return {each.item_id: told(each.envelope) for each in outcome.items} if isinstance(outcome, Browsed) else {}
+
+
+def _linked(envelope: bytes, span: Span) -> bytes:
+    """Name a span in the headers of an item."""
+    opened = codec.unpack(envelope)
+    headers = dict(opened.headers)
+    _W3C.inject(headers, set_span_in_context(span, _NOWHERE))
+    return codec.pack(replace(opened, headers=headers))
+
+
+def _end(span: Span, result: Result) -> None:
+    match result:
+        case Refused(problem):
+            span.set_attribute("error.type", problem.value)
+            span.set_status(Status(StatusCode.ERROR))
+        case Published(item_id) | Reserved(item_id):
+            span.set_attribute("messaging.message.id", item_id)
+    span.end()
+
+
+@contextmanager
+def exported(seconds: float) -> Iterator[Traces]:
+    """Give what brings spans to a collector by OTLP over HTTP, which needs no gRPC; `OTEL_…` of the environment says where.
+
+    At the end it takes so long at most to bring the last ones.
+    """
+    resource = Resource.create()
+    if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
+        resource = resource.merge(Resource({SERVICE_NAME: "stanzaq"}))
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    try:
+        yield Traces(provider.get_tracer("stanzaq"))
+    finally:
+        # Of its own it would wait half a minute for a collector that is gone.
+        ending = Thread(target=provider.shutdown, daemon=True)
+        ending.start()
+        ending.join(seconds)

@@ -1,0 +1,112 @@
+"""A frontend that an administrator disconnects: others do at once what it owes, and it ends when it hears of it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from broker.model.commands import Declare, Publish, Retract, Subscribe
+from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends
+from broker.model.names import Jid
+from broker.model.problems import Problem
+from broker.model.results import Published, Refused, Retracted, Subscribed
+from broker.redis_core import marks, pulse
+from broker.redis_core.service import RedisCore
+from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+
+ADMIN, W1 = Jid("admin@x/desk"), Jid("w1@x/a")
+_DISCONNECTED: Final = "sq:{service}:disconnected"
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nobody lapse of itself, and all beat quickly."""
+    monkeypatch.setattr(pulse, "LAPSE_MS", 600_000)
+    monkeypatch.setattr(pulse, "TURN_SECONDS", 0.03)
+    monkeypatch.setattr(marks, "READ_SECONDS", 0.0)
+
+
+async def owing(core: RedisCore, door: Door, node: str) -> int:
+    """Let a frontend hand out an item that it cannot send; gives the token."""
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 10)), Subscribed)
+    door.writes = False
+    assert isinstance(await core.ask(Publish(node, ADMIN, None, b"payload", 7)), Published)
+    return door.deliveries[-1].token
+
+
+async def listed(core: RedisCore) -> dict[str, str]:
+    """Give the names that are in the list, and who has disconnected each."""
+    found = await core.ask(Frontends(ADMIN))
+    assert isinstance(found, FrontendList)
+    return {each.name: each.disconnected_by for each in found.frontends}
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_disconnected(patient: None, make_core: MakeCore, store: Store, node: str, *, hangs: bool) -> None:
+    """Issue 8: what one has not sent others send with the same token, at once, whether it lives or hangs; then it is told."""
+    (doomed, door), (other, rescue) = await make_core(admins="admin@x"), await make_core(admins="admin@x")
+    assert await listed(other) == {doomed.frontend: "", other.frontend: ""}
+    await other.ask(Declare(node, ADMIN, {}))
+    token = await owing(doomed, door, node)
+    if hangs:
+        for task in doomed._running:
+            task.cancel()
+    assert await other.ask(Disconnect(ADMIN, doomed.frontend)) == Disconnected(listed=True)
+    await rescue.until(lambda: bool(rescue.deliveries))
+    assert [each.token for each in rescue.deliveries] == [token]
+    assert isinstance(await other.ask(Retract(node, W1, rescue.deliveries[0].item_id, token)), Retracted)
+    if hangs:
+        assert not doomed.ending.is_set()
+        await doomed._pulse.turn(doomed._rounds.act)
+    async with asyncio.timeout(5):
+        await doomed.ending.wait()
+    assert doomed.ended_by == "admin@x" and not other.ending.is_set()
+    door.writes = True
+    await doomed.drain(2)
+    await doomed.stop()
+    assert await listed(other) == {other.frontend: ""}
+    async with store.client() as client:
+        assert await client.hgetall(_DISCONNECTED) == {}
+
+
+async def test_one_that_dies_on_its_way_out(quick_lapse: None, make_core: MakeCore, store: Store, node: str) -> None:
+    """Issue 8, guarantee 4: what it hands out after the others have taken over, and before it ends, is made up for too."""
+    (doomed, door), (other, rescue) = await make_core(admins="admin@x"), await make_core()
+    for task in doomed._running:
+        task.cancel()
+    await doomed.ask(Declare(node, ADMIN, {}))
+    assert await doomed.ask(Disconnect(ADMIN, doomed.frontend)) == Disconnected(listed=True)
+    # Taken over, it stands there once more; at the second time it goes.
+    await _scored(store, doomed.frontend, bool)
+    token = await owing(doomed, door, node)
+    await rescue.until(lambda: bool(rescue.deliveries))
+    assert [each.token for each in rescue.deliveries] == [token]
+    await _scored(store, doomed.frontend, lambda score: score is None)
+    assert other.healthy() == []
+
+
+@pytest.fixture
+def quick_lapse(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let silence count after half a second."""
+    monkeypatch.setattr(pulse, "LAPSE_MS", 500)
+
+
+async def _scored(store: Store, frontend: str, holds: Callable[[float | None], bool]) -> None:
+    """Wait until the list says so of a frontend."""
+    async with store.client() as client, asyncio.timeout(5):
+        while not holds(await client.zscore("sq:{service}:frontends", frontend)):  # noqa: ASYNC110  (Redis tells nobody)
+            await asyncio.sleep(0.01)
+
+
+async def test_for_administrators(make_core: MakeCore) -> None:
+    """Who is no administrator is refused both, and one that is not there is said to be so."""
+    core, _ = await make_core(admins="admin@x")
+    for command in (Frontends(W1), Disconnect(W1, core.frontend)):
+        refused = await core.ask(command)
+        assert isinstance(refused, Refused) and refused.problem is Problem.FORBIDDEN
+    for name in ("nobody", "", "x" * 100_000):
+        refused = await core.ask(Disconnect(ADMIN, name))
+        assert isinstance(refused, Refused) and refused.problem is Problem.ITEM_NOT_FOUND
+    assert not core.ending.is_set()

@@ -1,0 +1,360 @@
+"""Several subscriptions of one JID to one node, through whole cores."""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from broker import codec
+from broker.model.access import Affiliate, ListSubscribers, ManageSubscribers, Subscriptions
+from broker.model.commands import (
+    Adjust,
+    Browse,
+    Configure,
+    Declare,
+    Delete,
+    Locks,
+    Options,
+    Presence,
+    Publish,
+    Retract,
+    Subscribe,
+    Unlock,
+    Unsubscribe,
+)
+from broker.model.items import Delivery, Envelope, NodeEvent, SubscriptionChanged, TreeEvent
+from broker.model.names import Jid
+from broker.model.problems import Problem
+from broker.model.results import (
+    Browsed,
+    Declared,
+    Done,
+    Held,
+    Managed,
+    Published,
+    Refused,
+    Result,
+    Retracted,
+    Subscribed,
+    SubscriptionList,
+    Unlocked,
+    Unsubscribed,
+)
+from broker.model.subscriptions import Change
+from broker.redis_core.calls.call import MOST_OF_ONE, family, subid
+from broker.redis_core.service import RedisCore
+from tests.contract.conftest import EVERYWHERE, Door, MakeCore
+
+ALICE, W1, W2 = Jid("alice@x/1"), Jid("w1@x/a"), Jid("w2@x/b")
+SEVERAL = {"stanzaq#multi_subscribe": ("1",)}
+SHAPES = ("one", "parts", "tree")
+MOST = 3
+
+
+async def declared(core: RedisCore, node: str, shape: str) -> str:
+    """Create a node where a JID may have several, of one partition or four, or a collection over two leaves; gives a leaf."""
+    if shape != "tree":
+        options = {**SEVERAL, "stanzaq#partitions": ("4" if shape == "parts" else "1",)}
+        assert await core.ask(Declare(node, ALICE, options)) == Declared(node)
+        return node
+    assert await core.ask(Declare(node, ALICE, {**SEVERAL, "pubsub#node_type": ("collection",)})) == Declared(node)
+    for leaf in (f"{node}-1", f"{node}-2"):
+        assert await core.ask(Declare(leaf, ALICE, {"pubsub#collection": (node,)})) == Declared(leaf)
+    return f"{node}-1"
+
+
+async def subscribed(core: RedisCore, node: str, credit: int | None, jid: Jid = W1, **more: object) -> Subscribed:
+    """Subscribe."""
+    result = await core.ask(Subscribe(node, jid, jid, credit, **more))  # type: ignore[arg-type]
+    assert isinstance(result, Subscribed), result
+    return result
+
+
+async def published(core: RedisCore, node: str, count: int) -> None:
+    """Publish items."""
+    for _ in range(count):
+        outcome = await core.ask(Publish(node, ALICE, None, codec.pack(Envelope(b"<x/>")), 4))
+        assert isinstance(outcome, Published), outcome
+
+
+async def problem(core: RedisCore, command: object) -> Problem | None:
+    """Tell why a command is refused."""
+    outcome: Result = await core.ask(command)  # type: ignore[arg-type]
+    return outcome.problem if isinstance(outcome, Refused) else None
+
+
+async def settled(holds: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110  (several doors have an event each)
+            await asyncio.sleep(0.02)
+
+
+async def names(core: RedisCore, node: str, jid: Jid = W1) -> list[str]:
+    """Name a JID's subscriptions to a node, as it is told itself."""
+    listed = await core.ask(Subscriptions(jid, node))
+    assert isinstance(listed, SubscriptionList)
+    return sorted(each.subid for each in listed.subscriptions)
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_each_is_its_own(make_core: MakeCore, node: str, shape: str) -> None:
+    """P11, P12, Q9, Q34: each subscribe makes one with a subid, options and credit of its own; it is named, and ends alone."""
+    core, door = await make_core()
+    leaf = await declared(core, node, shape)
+    first, second = await subscribed(core, node, 2), await subscribed(core, node, 3)
+    assert [first.subid, second.subid] == list(family(W1)[:2]) and first.subid == subid(W1)
+    await published(core, leaf, 9)
+    await door.until(lambda: len(door.deliveries) == 5)
+    held = {each.subid: [d for d in door.deliveries if d.subid == each.subid] for each in (first, second)}
+    assert [len(held[each.subid]) for each in (first, second)] == [2, 3]
+    # Which of them is meant is to be said, and rightly.
+    for wrong in (
+        Options(node, W1, W1, ""),
+        Adjust(node, W1, W1, "", 5),
+        Unsubscribe(node, W1, W1, ""),
+        *((Browse(node, W1, (), 5, subid=""),) if shape != "tree" else ()),
+    ):
+        assert await problem(core, wrong) is Problem.SUBID_REQUIRED, wrong
+    for unknown in (family(W1)[5], subid(W2), "no number"):
+        assert await problem(core, Options(node, W1, W1, unknown)) is Problem.SUBID_INVALID
+        assert await problem(core, Unsubscribe(node, W1, W1, unknown)) is Problem.SUBID_INVALID
+        assert await problem(core, Adjust(node, W1, W1, unknown, 5)) is Problem.SUBID_INVALID
+    if shape != "tree":
+        assert isinstance(await core.ask(Browse(node, W1, (), 5, subid=second.subid)), Browsed)
+        assert await problem(core, Browse(node, W1, (), 5, subid=family(W1)[5])) is Problem.SUBID_INVALID
+        # Another door has nothing to say of it.
+        assert isinstance(await core.ask(Browse(node, W1, (), 5)), Browsed)
+    assert await core.ask(Options(node, W1, W1, second.subid)) == second
+    # A token names the lock, and so its subscription; without one it is found among them.
+    one, other = held[second.subid][0], held[first.subid][0]
+    done = await core.ask(
+        Retract(leaf, W1, one.item_id, one.token, partition=one.partition.number if shape == "parts" else None)
+    )
+    back = await core.ask(Unlock(other.partition.node, W1, other.item_id, delay_ms=60_000))
+    assert isinstance(done, Retracted) and (done.holder, done.subid) == (W1, second.subid)
+    assert isinstance(back, Unlocked) and (back.holder, back.subid) == (W1, first.subid)
+    await door.until(lambda: len(door.deliveries) == 7)
+    assert sorted(d.subid for d in door.deliveries[5:]) == sorted([first.subid, second.subid])
+    # The end of one is not that of the other.
+    assert await core.ask(Unsubscribe(node, W1, W1, first.subid)) == Unsubscribed(W1, first.subid)
+    assert await names(core, node) == [second.subid]
+    assert await core.ask(Options(node, W1, W1, "")) == second
+    assert await problem(core, Options(node, W1, W1, first.subid)) is Problem.SUBID_INVALID
+    adjusted = await core.ask(Adjust(node, W1, W1, "", 4))
+    assert isinstance(adjusted, Subscribed) and (adjusted.subid, adjusted.credit) == (second.subid, 4)
+    # What it had locked it still has; presence ends that, too, when the JID goes.
+    locks = await core.ask(Locks(leaf, W1))
+    assert isinstance(locks, Held) and len(locks.locks) >= 5
+    assert await core.ask(Presence(W1, available=False)) == Done()
+    locks = await core.ask(Locks(leaf, W1))
+    assert isinstance(locks, Held) and not locks.locks
+    assert await names(core, node) == []
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_owners_and_time(make_core: MakeCore, node: str, shape: str) -> None:
+    """P10, P26, P31: lists name each; an owner ends one or all, a lease ends its own, and each end is told with its subid."""
+    core, door = await make_core()
+    leaf = await declared(core, node, shape)
+    ends = int(time.time() * 1000) + 1_500
+    made = [
+        await subscribed(core, node, 1),
+        await subscribed(core, node, 1, until_ms=ends),
+        await subscribed(core, node, 1),
+    ]
+    first, leased, last = (each.subid for each in made)
+    listed = await core.ask(ListSubscribers(node, ALICE))
+    assert isinstance(listed, SubscriptionList)
+    assert {each.subid for each in listed.subscriptions} == {first, leased, last} == set(await names(core, node))
+    await published(core, leaf, 3)
+    await door.until(lambda: len(door.deliveries) == 3)
+
+    def ended() -> list[str]:
+        return [note.subscription.subid for note in door.notices if isinstance(note, SubscriptionChanged)]
+
+    await settled(lambda: bool(ended()))
+    assert ended() == [leased]
+    # What it held goes on, to nobody: the others have all that they asked for.
+    await asyncio.sleep(0.1)
+    locks = await core.ask(Locks(leaf, W1))
+    assert isinstance(locks, Held) and len(locks.locks) == 2
+    assert await core.ask(ManageSubscribers(node, ALICE, (Change(W1, last, "none"),))) == Managed(())
+    assert (ended(), await names(core, node)) == ([leased, last], [first])
+    again = await subscribed(core, node, 1)
+    assert again.subid == leased
+    # An owner who names no subid means all that the JID has.
+    failed = await core.ask(
+        ManageSubscribers(node, ALICE, (Change(W1, family(W1)[9], "none"), Change(W2, "", "subscribed")))
+    )
+    assert isinstance(failed, Managed) and len(failed.failed) == 3
+    assert await core.ask(ManageSubscribers(node, ALICE, (Change(W1, "", "none"),))) == Managed(())
+    assert sorted(ended()[2:]) == sorted([first, again.subid]) and await names(core, node) == []
+    for _ in range(2):
+        await subscribed(core, node, 1)
+    # Whoever is shut out loses all of them.
+    assert await core.ask(Affiliate(node, ALICE, {Jid("w1@x"): "outcast"})) == Done()
+    assert sorted(ended()[4:]) == sorted([first, leased])
+
+
+async def test_bounds(make_core: MakeCore, node: str) -> None:
+    """P11, guarantee 6: a JID has so many and no more; what is one JID's alone is refused, and a log has one for each."""
+    core, _door = await make_core()
+    await declared(core, node, "parts")
+    for _ in range(MOST_OF_ONE):
+        await subscribed(core, node, 1)
+    assert await problem(core, Subscribe(node, W1, W1, 1)) is Problem.TOO_MANY_SUBSCRIPTIONS
+    assert await names(core, node) == sorted(family(W1))
+    for alone in ({"group": "g"}, {"partitions": (0,)}, {"start": "@earliest"}):
+        assert await problem(core, Subscribe(node, W2, W2, 1, **alone)) is Problem.OPTIONS_INVALID
+    log = {**SEVERAL, "pubsub#queueing": ("0",)}
+    assert await problem(core, Declare(f"{node}-log", ALICE, log)) is Problem.NOT_ACCEPTABLE
+    # Switched off, it leaves to everybody what there is; a subscribe finds the first of them.
+    assert await core.ask(Configure(node, ALICE, {"stanzaq#multi_subscribe": ("0",)})) == Done()
+    first, second, *others = family(W1)
+    for each in (first, *others):
+        assert isinstance(await core.ask(Unsubscribe(node, W1, W1, each)), Unsubscribed)
+    assert (await subscribed(core, node, 7)).subid == second and await names(core, node) == [second]
+    assert [(await subscribed(core, node, 1, W2)).subid for _ in range(2)] == [subid(W2)] * 2
+
+
+async def test_plain_and_told_once(make_core: MakeCore, node: str) -> None:
+    """P11, P24, H6: a plain node says nothing of subids; what is about a node is told once to each JID, news by subscription."""
+    core, door = await make_core()
+    assert await core.ask(Declare(node, ALICE, {})) == Declared(node)
+    assert await subscribed(core, node, 2) == await subscribed(core, node, 2)
+    await published(core, node, 2)
+    assert [each.subid for each in door.deliveries] == ["", ""]
+    leaf = await declared(core, f"{node}c", "tree")
+    for _ in range(2):
+        await subscribed(core, f"{node}c", None)
+    await subscribed(core, f"{node}c", None, W2)
+    assert await core.ask(Delete(leaf, ALICE)) == Done()
+    told = [(note.subscriber, note.subid) for note in door.notices if isinstance(note, TreeEvent)]
+    assert sorted(told) == sorted([(W1, family(W1)[0]), (W1, family(W1)[1]), (W2, "")])
+    assert await core.ask(Delete(f"{node}c", ALICE)) == Done()
+
+
+async def test_told_once_of_the_end(make_core: MakeCore, node: str) -> None:
+    """P24: the end of a node is told once to a JID, however many subscriptions it has."""
+    core, door = await make_core()
+    await declared(core, node, "parts")
+    for _ in range(3):
+        await subscribed(core, node, 1)
+    assert await core.ask(Delete(node, ALICE)) == Done()
+    assert [(note.what, note.subscriber) for note in door.notices if isinstance(note, NodeEvent)] == [("delete", W1)]
+
+
+class Play:
+    """Two frontends, two JIDs with up to four subscriptions each, by chance; what is known of each is kept beside."""
+
+    def __init__(self, seed: int, node: str, *frontends: tuple[RedisCore, Door]) -> None:
+        """Choose by `seed`."""
+        self.chance = random.Random(seed)
+        self.node, self.leaf = node, node
+        self.frontends = frontends
+        self.credit: dict[tuple[Jid, str], int] = {}
+        self.held: dict[int, Delivery] = {}
+        self.seen = [0] * len(frontends)
+        self.published = self.done = 0
+
+    @property
+    def core(self) -> RedisCore:
+        """Give either frontend."""
+        return self.chance.choice(self.frontends)[0]
+
+    async def begin(self, jid: Jid) -> None:
+        """Let a JID have one more."""
+        made = await subscribed(self.core, self.node, self.chance.randint(1, MOST), jid)
+        assert (jid, made.subid) not in self.credit
+        self.credit[jid, made.subid] = made.credit
+
+    async def subscribe(self) -> None:
+        """Let one of them have one more."""
+        jid = self.chance.choice([W1, W2])
+        if sum(whose == jid for whose, _name in self.credit) < 4:
+            await self.begin(jid)
+
+    async def adjust(self) -> None:
+        """Change the credit of one."""
+        if self.credit:
+            jid, name = self.chance.choice(list(self.credit))
+            made = await self.core.ask(Adjust(self.node, jid, jid, name, self.chance.randint(1, MOST)))
+            assert isinstance(made, Subscribed) and made.subid == name
+            self.credit[jid, name] = made.credit
+
+    async def unsubscribe(self) -> None:
+        """Let one end, when it holds nothing: what it holds would be counted to the next of its name."""
+        await self.take()
+        for jid, name in list(self.credit):
+            if self.chance.random() < 0.3 and not any(
+                (d.subscriber, d.subid) == (jid, name) for d in self.held.values()
+            ):
+                assert isinstance(await self.core.ask(Unsubscribe(self.node, jid, jid, name)), Unsubscribed)
+                del self.credit[jid, name]
+                return
+
+    async def publish(self) -> None:
+        """Publish a few."""
+        count = self.chance.randint(1, 5)
+        await published(self.core, self.leaf, count)
+        self.published += count
+
+    async def take(self) -> None:
+        """Take what was delivered."""
+        for place, (_core, door) in enumerate(self.frontends):
+            for delivery in door.deliveries[self.seen[place] :]:
+                self.held[delivery.partition.number * 10**12 + delivery.token] = delivery
+            self.seen[place] = len(door.deliveries)
+
+    async def work(self) -> None:
+        """Finish some of what is held."""
+        await self.take()
+        for key in [key for key in self.held if self.chance.random() < 0.6]:
+            delivery = self.held.pop(key)
+            number = delivery.partition.number if delivery.partitioned else None
+            asked = Retract(
+                delivery.partition.node, delivery.subscriber, delivery.item_id, delivery.token, partition=number
+            )
+            outcome = await self.core.ask(asked)
+            self.done += isinstance(outcome, Retracted)
+
+    async def judge(self) -> None:
+        """No subscription holds more than the most that was ever granted to one; nobody is told of none."""
+        await self.take()
+        held = Counter((delivery.subscriber, delivery.subid) for delivery in self.held.values())
+        assert all(name in family(jid) and count <= MOST for (jid, name), count in held.items()), held
+
+
+@EVERYWHERE
+@pytest.mark.parametrize(("shape", "seed"), [("one", 1), ("parts", 2), ("tree", 3)])
+async def test_play(make_core: MakeCore, node: str, shape: str, seed: int) -> None:
+    """Guarantees 1 to 3: whatever they do, each holds what it may, nothing is held twice, and all that is published gets done."""
+    play = Play(seed, node, await make_core(), await make_core())
+    play.leaf = await declared(play.core, node, shape)
+    for jid in (W1, W1, W2):
+        await play.begin(jid)
+    acts = (play.subscribe, play.adjust, play.unsubscribe, play.publish, play.publish, play.work, play.work)
+    for _ in range(60):
+        await play.chance.choice(acts)()
+        await play.judge()
+    await play.begin(W1)
+    async with asyncio.timeout(20):
+        while play.done < play.published:
+            await play.work()
+            await asyncio.sleep(0.02)
+    given = [(d.partition, d.token) for _core, door in play.frontends for d in door.deliveries]
+    assert len(given) == len(set(given))
+    # With nothing under way, each has exactly the credit that it asked for.
+    await published(play.core, play.leaf, sum(play.credit.values()) + 5)
+    async with asyncio.timeout(10):
+        while len(play.held) < sum(play.credit.values()):
+            await asyncio.sleep(0.02)
+            await play.take()
+    await asyncio.sleep(0.2)
+    await play.take()
+    assert Counter((d.subscriber, d.subid) for d in play.held.values()) == play.credit

@@ -1,0 +1,103 @@
+"""The page for people as bytes, who may ask for changes from a browser, and what of a refusal is in the log."""
+
+import json
+import secrets
+
+import httpx
+import pytest
+
+from frontends.rest import files, origins
+from frontends.rest.errors import Fault
+from frontends.servers.redis import RedisServer
+from tests.doors.rest.served import RestFrontend, client, problem
+
+
+def test_files(frontend: RestFrontend) -> None:
+    """Everybody gets the page, with what a browser may do with it, and gets it anew only when it is another."""
+    with httpx.Client(base_url=frontend.url) as http:
+        page = http.get("/ui", headers={"Accept": "text/html"})
+        assert page.status_code == 200 and page.headers["Content-Type"] == "text/html; charset=utf-8"
+        assert page.headers["X-Content-Type-Options"] == "nosniff"
+        policy = page.headers["Content-Security-Policy"]
+        assert "default-src 'self'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
+        etag = page.headers["ETag"]
+        again = http.get("/ui", headers={"If-None-Match": f'"other", W/{etag}'})
+        assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", etag)
+        assert http.head("/ui").headers["Content-Length"] == str(len(page.content))
+        for name in files._files():
+            found = http.get(f"/ui/{name}")
+            assert found.status_code == 200 and found.headers["Content-Security-Policy"] == policy
+            # One page without anything from elsewhere, inline or of another's making.
+            text = found.text.replace("http://www.w3.org/2000/svg", "")
+            assert not any(word in text for word in ("://", " style=", ' onclick="', "innerHTML", "eval("))
+        for name in ("x", "..%2Fdoor.py", "%2e%2e", "index.html/", "door.py", "a/b"):
+            assert http.get(f"/ui/{name}").status_code in {400, 404}, name
+        assert http.post("/ui").status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("headers", "ours"),
+    [
+        ({}, True),
+        ({"sec-fetch-site": "same-origin", "origin": "https://proxied.example.org"}, True),
+        ({"sec-fetch-site": "none"}, True),
+        ({"sec-fetch-site": "same-site"}, False),
+        ({"sec-fetch-site": "cross-site"}, False),
+        ({"sec-fetch-site": ""}, False),
+        ({"origin": "https://Queue.example.org", "host": "queue.example.org"}, True),
+        ({"origin": "http://queue.example.org:8080", "host": "queue.example.org:8080"}, True),
+        ({"origin": "http://queue.example.org:8081", "host": "queue.example.org:8080"}, False),
+        ({"origin": "https://evil.example", "host": "queue.example.org"}, False),
+        ({"origin": "null", "host": "queue.example.org"}, False),
+        ({"origin": "http://[", "host": "queue.example.org"}, False),
+        ({"origin": ""}, False),
+    ],
+)
+def test_whose_page_asks(headers: dict[str, str], ours: bool) -> None:  # noqa: FBT001  (a column)
+    """A change that another site's page asks for in somebody's browser is refused; to look is harmless."""
+    origins.judge("GET", headers)
+    if ours:
+        origins.judge("POST", headers)
+        return
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        with pytest.raises(Fault) as refused:
+            origins.judge(method, headers)
+        assert (refused.value.status, refused.value.code) == (403, "cross-site")
+
+
+def test_other_sites(alice: httpx.Client, queue: str) -> None:
+    """No change of any kind is made for them, however good the credentials are that the browser adds."""
+    evil = {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"}
+    for method, path in (
+        ("POST", queue), ("PUT", queue), ("PATCH", queue), ("DELETE", queue), ("POST", "/queues"),
+        ("POST", queue.replace("queues", "redrives")), ("POST", queue.replace("queues", "releases")),
+        ("POST", queue.replace("queues", "batches")),
+    ):  # fmt: skip
+        assert problem(alice.request(method, path, headers=evil, content=b"x")) == (403, "cross-site")
+    assert alice.get(queue, headers=evil).status_code == 200
+    assert alice.get(queue, headers={"Accept": "application/json"}).json()["messages"] == []
+
+
+def test_refusals_are_logged(redis: RedisServer) -> None:
+    """X2: one line each, in the words of the other door, with the request's id; no payload and no password is in any."""
+    secret, request = f"payload-{secrets.token_hex(4)}", f"id-{secrets.token_hex(4)}"
+    headers = {"X-Request-Id": request}
+    # One of its own: who is refused elsewhere would use up what may be logged in a second.
+    with RestFrontend(redis.url) as frontend, client(frontend) as http:
+        queue = http.post("/queues").headers["Location"]
+        name = queue.removeprefix("/queues/")
+        assert http.post("/queues/nowhere?guid=g", content=secret.encode(), headers=headers).status_code == 404
+        assert http.get(f"/messages/{name}/missing", headers=headers).status_code == 404
+        http.post(f"/batches/{name}", json=[{"text": secret}, {"text": secret, "guid": "\u0007"}], headers=headers)
+        wrong = http.get(queue, headers=headers, auth=("alice@example.org", secret))
+        assert wrong.status_code == 401
+        lines = [json.loads(line) for line in frontend.log.splitlines() if request in line]
+        assert secret not in frontend.log
+    words = ("event", "level", "problem", "node", "item", "subscriber", "command")
+    assert [tuple(line.get(word, "") for word in words) for line in lines] == [
+        ("refused", "info", "node-not-found", "nowhere", "", "alice@example.org", "send_message"),
+        ("refused", "info", "item-not-found", name, "missing", "alice@example.org", "show_message"),
+        ("refused", "info", "item-id-invalid", name, "", "alice@example.org", "send_batch"),
+        ("refused", "info", "invalid-credentials", name, "", "", "show_queue"),
+    ]
+    assert all(line["detail"] for line in lines)

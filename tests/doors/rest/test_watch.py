@@ -1,0 +1,225 @@
+"""What owners and administrators see and do over HTTP: overviews, dead letters and their redrive, subscribers, locks (R5)."""
+
+# ruff: noqa: ASYNC212  (the frontend is another process: it does not wait for this loop)
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from broker.model.commands import Subscribe, Unlock
+from broker.model.items import Delivery, Notice
+from broker.model.names import Jid
+from broker.model.results import Subscribed, Unlocked
+from broker.redis_core.service import RedisCore
+from broker.settings import Settings
+from frontends.servers.redis import RedisServer
+from tests.doors.rest.served import ALICE, RestFrontend, client, problem
+
+WORKER = Jid("worker@x/a")
+LETTERS = 205
+PATIENCE_SECONDS = 10.0
+
+
+class Outlet:
+    """A door that hands out to nobody, and remembers."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.deliveries: list[Delivery] = []
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Take a delivery."""
+        self.deliveries.append(delivery)
+
+    def notify(self, _notice: Notice) -> None:
+        """Take a notice."""
+
+    def congested(self) -> bool:
+        """Take more."""
+        return False
+
+    def flushed(self) -> bool:
+        """Have nothing left to write."""
+        return True
+
+
+@pytest.fixture
+async def core(redis: RedisServer) -> AsyncIterator[RedisCore]:
+    """Give a frontend that hands items out."""
+    given = {"redis_url": redis.url, "xmpp_domain": "queue.localhost", "xmpp_secret": "secret"}
+    made = RedisCore(Settings.model_validate(given), Outlet())
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def _until(answer: Any, wanted: Any) -> None:  # noqa: ANN401  (whatever is compared)
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while (found := await asyncio.to_thread(answer)) != wanted:
+        assert asyncio.get_running_loop().time() < deadline, found
+        await asyncio.sleep(0.05)
+
+
+def _counts(http: httpx.Client, name: str) -> dict[str, int]:
+    found: dict[str, int] = http.get(f"/queues/{name}", headers={"Accept": "application/json"}).json()["counts"]
+    return found
+
+
+def _overview(http: httpx.Client, query: str = "?limit=500") -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in http.get(f"/overview{query}").json()["queues"]}
+
+
+async def test_dead_letters_go_home(core: RedisCore, alice: httpx.Client, bob: httpx.Client) -> None:
+    """Q32: an owner sees why each letter died, and sends home one, those of a reason, or all, step by step with counts."""
+    name = f"jobs-{secrets.token_hex(4)}"
+    assert alice.put(f"/queues/{name}").status_code == 201
+    batch = [{"text": "x", "guid": f"item-{number}"} for number in range(LETTERS)]
+    for first in (0, 200):
+        await asyncio.to_thread(alice.post, f"/batches/{name}", json=batch[first : first + 200])
+    assert isinstance(await core.ask(Subscribe(name, WORKER, WORKER, LETTERS)), Subscribed)
+    for number in range(LETTERS):
+        reason = "torn" if number % 2 else "late"
+        unlocked = await core.ask(Unlock(name, WORKER, f"item-{number}", reason=reason, dead_letter=True))
+        assert isinstance(unlocked, Unlocked)
+    dead = _overview(alice)[name]["dead_letters"]
+    assert dead == f"{name}/dead"
+    await _until(lambda: _counts(alice, dead)["waiting"], LETTERS)
+    page = alice.get(f"/surveys/{dead}?limit=150").json()
+    rest = alice.get(page["next"]).json()
+    letters = {each["died"]["item"]: each for each in (*page["items"], *rest["items"])}
+    assert len(letters) == LETTERS and "next" not in rest
+    one = letters["item-1"]
+    assert one["died"] | {"holder": ""} == {
+        "reason": "torn", "node": name, "item": "item-1", "attempts": "1", "holder": "", "publisher": ALICE,
+    }  # fmt: skip
+    assert one["died"]["holder"] == WORKER and alice.get(one["href"]).status_code == 200
+    # Nobody else sees or does any of it.
+    for path in (f"/surveys/{dead}", f"/subscribers/{name}"):
+        assert problem(bob.get(path)) == (403, "forbidden")
+    assert problem(bob.post(f"/redrives/{dead}", json={"all": True})) == (403, "forbidden")
+    # Home again, they are not taken by the worker that the test is.
+    assert alice.patch(f"/queues/{name}", json={"options": {"stanzaq#state": "paused"}}).status_code == 200
+    assert alice.post(f"/redrives/{dead}", json={"items": [one["id"]]}).json() == {"moved": 1, "stayed": {}}
+    assert alice.post(f"/redrives/{dead}", json={"items": [one["id"]]}).json() == {"moved": 0, "stayed": {}}
+    said = alice.post(f"/redrives/{dead}", json={"reason": "torn"}).json()
+    moved, steps = said["moved"], 1
+    while "scan" in said:
+        said = alice.post(f"/redrives/{dead}", json={"reason": "torn", "scan": said["scan"]}).json()
+        moved, steps = moved + said["moved"], steps + 1
+    assert moved == LETTERS // 2 - 1 and steps > 1
+    await _until(lambda: _counts(alice, name)["waiting"], LETTERS // 2)
+    said = alice.post(f"/redrives/{dead}", json={"all": True}).json()
+    assert said["moved"] == LETTERS - LETTERS // 2
+    await _until(lambda: _counts(alice, name)["waiting"], LETTERS)
+    # What ever came and what is done with tell the rates, whichever frontend is asked.
+    assert _counts(alice, name)["published"] == 2 * LETTERS and _counts(alice, name)["attempts"] == LETTERS
+    assert _counts(alice, dead)["finished"] == _counts(alice, dead)["published"] >= LETTERS
+    assert alice.post(f"/redrives/{name}", json={"all": True}).json()["stayed"] == {
+        "a node cannot take its own items": 200
+    }
+
+
+async def test_subscribers_and_locks(core: RedisCore, alice: httpx.Client) -> None:
+    """Q9, P26: who holds how much of what it may hold is seen, and a stuck lock is ended, or all of a holder's."""
+    name = f"jobs-{secrets.token_hex(4)}"
+    alice.put(f"/queues/{name}", json={"options": {"stanzaq#partitions": 3}})
+    assert isinstance(await core.ask(Subscribe(name, WORKER, WORKER, 7)), Subscribed)
+    for number in range(4):
+        alice.post(f"/queues/{name}?guid=i{number}", content=b"x")
+
+    def listed() -> list[tuple[str, int, int]]:
+        return [
+            (each["jid"], each["credit"], each["held"])
+            for each in alice.get(f"/subscribers/{name}").json()["subscribers"]
+        ]
+
+    await _until(listed, [(WORKER, 7, 4)])
+    (item,) = [each for each in alice.get(f"/surveys/{name}").json()["items"] if each["id"] == "i0"]
+    assert item["state"] == "locked" and item["lock"]["holder"] == WORKER and item["attempts"] == 1
+    alice.patch(f"/queues/{name}", json={"options": {"stanzaq#state": "paused"}})
+    assert alice.post(f"/releases/{name}", json={"items": ["i0"]}).json() == {"released": 1}
+    assert problem(alice.post(f"/releases/{name}", json={"items": ["i0"]})) == (404, "item-not-found")
+    assert alice.post(f"/releases/{name}", json={"holder": WORKER}).json() == {"released": 3}
+    assert listed() == [(WORKER, 7, 0)]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("redrives", {}),
+        ("redrives", {"all": False}),
+        ("redrives", {"all": True, "reason": "x"}),
+        ("redrives", {"all": 1}),
+        ("redrives", {"items": []}),
+        ("redrives", {"items": ["a"] * 101}),
+        ("redrives", {"items": ["a"], "scan": "1"}),
+        ("redrives", {"all": True, "scan": "nonsense"}),
+        ("redrives", {"all": True, "scan": "\u00e9"}),
+        ("redrives", {"reason": 1}),
+        ("redrives", []),
+        ("releases", {}),
+        ("releases", {"items": ["a"], "holder": "a@b"}),
+        ("releases", {"items": [1]}),
+        ("releases", {"holder": " "}),
+        ("releases", {"holders": "a@b"}),
+    ],
+)
+def test_unclear_orders(alice: httpx.Client, queue: str, path: str, body: object) -> None:
+    """What does not say clearly which items are meant changes nothing."""
+    assert problem(alice.post(queue.replace("queues", path), json=body)) == (400, "bad-request")
+
+
+def test_overview(frontend: RestFrontend, redis: RedisServer, alice: httpx.Client, bob: httpx.Client) -> None:
+    """P9: administrators see all queues, page by page; others those that they are affiliated with."""
+    name = f"mine-{secrets.token_hex(4)}"
+    alice.put(f"/queues/{name}", json={"options": {"pubsub#title": "Mine", "stanzaq#dead_letter_node": ""}})
+    shown = _overview(alice)[name]
+    assert (shown["standing"], shown["state"], shown["title"], shown["type"]) == ("owner", "running", "Mine", "leaf")
+    assert shown["dead_letters"] == "" and shown["href"] == f"/queues/{name}"
+    assert name not in _overview(bob)
+    assert problem(bob.get("/frontends")) == (403, "forbidden")
+    assert problem(bob.get("/overview?first=x")) == (400, "bad-request")
+    with RestFrontend(redis.url, ADMINS="bob@example.org") as other, client(other, "bob@example.org") as admin:
+        page, seen = admin.get("/overview?limit=7").json(), 0
+        while True:
+            seen += len(page["queues"])
+            assert len(page["queues"]) <= 7
+            if "next" not in page:
+                break
+            page = admin.get(page["next"]).json()
+        assert seen == page["total"] > 0
+        assert name in _overview(admin)
+        assert admin.get("/frontends").status_code == 200
+
+
+def test_collections(alice: httpx.Client) -> None:
+    """R5, RX4, H3: a collection shows its children, and neither messages nor counts of its own."""
+    top = f"shop-{secrets.token_hex(4)}"
+    kinds: dict[str, dict[str, str]] = {
+        top: {"pubsub#node_type": "collection"},
+        f"{top}-fruit": {"pubsub#node_type": "collection", "pubsub#collection": top},
+        f"{top}-orders": {"pubsub#collection": top},
+        f"{top}/aside": {},
+    }
+    for name, options in kinds.items():
+        assert [alice.put(f"/queues/{name}", json={"options": options}).status_code for _ in range(2)] == [201, 200]
+    shown = alice.get(f"/queues/{top}", headers={"Accept": "application/json"})
+    assert shown.status_code == 200
+    page = shown.json()
+    assert {(each["name"], each["is_queue"]) for each in page["children"]} == {
+        (f"{top}-fruit", False), (f"{top}-orders", True), (f"{top}/aside", True),
+    }  # fmt: skip
+    assert page["is_queue"] is False and page["messages"] == [] and "counts" not in page
+    assert page["options"]["pubsub#node_type"] == "collection"
+    assert b"<entry>" in alice.get(f"/queues/{top}").content
+    root = {
+        each["name"]: each["is_queue"]
+        for each in alice.get("/queues", headers={"Accept": "application/json"}).json()["children"]
+    }
+    assert root.get(top, False) is False and f"{top}-orders" not in root
+    assert _overview(alice)[f"{top}-orders"]["parent"] == top
+    assert problem(alice.get(f"/messages/{top}/x"))[0] == 501

@@ -1,0 +1,126 @@
+"""A headless Chromium, as somebody uses it who has a keyboard. Knows WebDriver; must not know the page."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+AXE: Final = ROOT / ".venv" / "tools" / "node_modules" / "axe-core" / "axe.min.js"
+PICTURES: Final = ROOT / "build"
+PATIENCE_SECONDS: Final = 20.0
+_TABS: Final = 60
+
+_SPOKEN: Final = (
+    "const e = document.activeElement; return e.getAttribute('aria-label') || e.textContent || e.name || '';"
+)
+_AXE: Final = """
+const done = arguments[arguments.length - 1];
+axe.run(document, {resultTypes: ['violations']}).then(
+  found => done(found.violations.map(each => each.id + ': ' + each.nodes.map(node => node.html).join(' '))),
+  fault => done([String(fault)]));
+"""
+
+
+class Browser:
+    """One window."""
+
+    def __init__(self, driver: Chrome) -> None:
+        """Drive this one."""
+        self.driver = driver
+
+    def find(self, selector: str) -> WebElement:
+        """Give the element that must be there, waiting for it."""
+        self.until(lambda: bool(self.driver.find_elements(By.CSS_SELECTOR, selector)), selector)
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def text(self, selector: str) -> str:
+        """Give what is written there now, in one line; nothing if there is no such element."""
+        script = (
+            "const e = document.querySelector(arguments[0]); return e ? e.innerText.replace(/\\s+/g, ' ').trim() : '';"
+        )
+        return str(self.driver.execute_script(script, selector))
+
+    def attribute(self, selector: str, name: str) -> str:
+        """Give an attribute as it is now."""
+        script = "return document.querySelector(arguments[0])?.getAttribute(arguments[1]) ?? '';"
+        return str(self.driver.execute_script(script, selector, name))
+
+    def says(self, words: str, selector: str = "main") -> None:
+        """Wait until it is written there."""
+        self.until(lambda: words in self.text(selector), f"{words!r} in {selector}")
+
+    def until(self, holds: Callable[[], Any], what: str) -> None:
+        """Wait until something holds."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not holds():
+            assert time.monotonic() < deadline, f"{what}:\n{self.text('body')}\n{self.complaints()}"
+            time.sleep(0.1)
+
+    def press(self, *keys: str) -> None:
+        """Press keys wherever the focus is."""
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def tab_to(self, words: str) -> None:
+        """Press Tab until the focus is at what is called so, and see that it can be seen."""
+        for _ in range(_TABS):
+            self.press(Keys.TAB)
+            if " ".join(str(self.driver.execute_script(_SPOKEN)).split()) == words:
+                outline = "return getComputedStyle(document.activeElement).outlineStyle;"
+                assert self.driver.execute_script(outline) != "none", f"the focus at {words} cannot be seen"
+                return
+        msg = f"no key leads to {words!r}"
+        raise AssertionError(msg)
+
+    def shades(self, scheme: str) -> None:
+        """Let it be dark or light."""
+        features = [
+            {"name": "prefers-color-scheme", "value": scheme},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def wide(self, pixels: int, high: int = 760) -> None:
+        """Let the screen be so wide."""
+        metrics = {"width": pixels, "height": high, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def picture(self, name: str) -> None:
+        """Keep what is seen now."""
+        PICTURES.mkdir(exist_ok=True)
+        self.driver.save_screenshot(str(PICTURES / f"{name}.png"))
+
+    def barriers(self) -> list[str]:
+        """Say what axe finds that somebody could not use."""
+        if not self.driver.execute_script("return typeof axe === 'object';"):
+            self.driver.execute_script(AXE.read_text())
+        return list(self.driver.execute_async_script(_AXE))
+
+    def complaints(self) -> list[str]:
+        """Say what the browser did not like since the last time; what was refused on purpose is told by its status."""
+        log = self.driver.get_log("browser")  # type: ignore[no-untyped-call]  # selenium has not typed it
+        return [each["message"] for each in log if "status of 40" not in each["message"]]
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Give a window of Debian's Chromium."""
+    options = ChromeOptions()
+    options.binary_location = "/usr/bin/chromium"
+    # As root it refuses to run with its sandbox; /dev/shm is small in containers; all that it shows is our own.
+    for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = Chrome(options=options, service=ChromeService("/usr/bin/chromedriver"))
+    try:
+        driver.set_script_timeout(PATIENCE_SECONDS)
+        yield Browser(driver)
+    finally:
+        driver.quit()

@@ -1,0 +1,234 @@
+"""The page for people in a real browser, over a real service with work flowing: seen, used by keyboard, and not fooled (R5)."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+from typing import Final
+from xml.sax.saxutils import quoteattr
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from tests.doors.rest.served import HASH, PASSWORD, RestFrontend
+from tests.journeys.browser import Browser, chromium
+from tests.journeys.client import Client, Delivery
+from tests.journeys.conftest import Join
+from tests.journeys.service import Service
+
+pytestmark = pytest.mark.xdist_group("journeys")
+
+HOSTILE: Final = "<img src=x onerror=window.hacked=1>"
+"""The name of a queue, of an item, the reason of a death, and the resource of a worker."""
+
+FLOW: Final = ("mail/outgoing", "thumbnails")
+
+
+@contextlib.asynccontextmanager
+async def flowing(owner: Client, worker: Client) -> AsyncIterator[None]:
+    """Let work come and be done until the end."""
+    for node in FLOW:
+        assert (await owner.create(node, {"pubsub#title": f"Work for {node}"})).error == ""
+        assert (await worker.subscribe(node, 5)).error == ""
+
+    # On a busy machine less flows, and no backlog grows.
+    room = asyncio.Semaphore(20)
+
+    async def send() -> None:
+        for node in itertools.cycle((*FLOW, FLOW[0], FLOW[0])):
+            await room.acquire()
+            assert (await owner.publish(node)).error == ""
+            await asyncio.sleep(0.03)
+
+    async def work() -> None:
+        while True:
+            delivery = await worker.next(Delivery, 60)
+            await asyncio.sleep(0.02)
+            await worker.retract(delivery.node, delivery.item)
+            room.release()
+
+    tasks = [asyncio.create_task(send()), asyncio.create_task(work())]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def dead_letters(owner: Client, worker: Client) -> None:
+    """Let items die, one of them of a name and for a reason that would be markup elsewhere."""
+    dead = (("payments", "card-2", "no such account"), ("payments", "card-3", "torn"), (HOSTILE, HOSTILE, HOSTILE))
+    for node in ("payments", HOSTILE):
+        assert (await owner.create(node, {})).error == ""
+        assert (await worker.subscribe(node, 1)).error == ""
+    for node, item, reason in dead:
+        payload = "<job xmlns='urn:x'>&lt;script>hacked=1&lt;/script></job>"
+        assert (await owner.publish(node, item, payload)).error == ""
+        assert (await worker.next(Delivery)).item == item
+        hint = f"""reason="{reason.replace("<", "&lt;")}" dead-letter='true'"""
+        assert (await worker.unlock(node, item, None, hint)).error == ""
+    for node in ("payments", HOSTILE):
+        assert (await worker.unsubscribe(node)).error == ""
+    assert (await owner.create("invoices", {"stanzaq#state": "paused", "stanzaq#partitions": "4"})).error == ""
+    await asyncio.gather(*(owner.publish("invoices", f"invoice-{number}") for number in range(40)))
+
+
+@pytest.mark.timeout(300)  # half a minute, but a browser on a busy machine is slow in each of its many steps
+async def test_page(service: Service, join: Join, account: tuple[str, str]) -> None:
+    """R5: counts and charts move, a dead letter is redriven by keyboard, nothing is markup, and anybody can use it."""
+    owner, admin = await join(), await join()
+    flower, worker = await join(), await join(f"{account[0]}/{HOSTILE}", account[1])
+    passwords = "".join(f"{each.bare}:{HASH}\n" for each in (owner, admin))
+    await dead_letters(owner, worker)
+    with chromium() as browser:
+        async with flowing(owner, flower):
+            with RestFrontend(service.redis.url, HTTP_PASSWORDS=passwords, ADMINS=admin.bare) as frontend:
+                await asyncio.to_thread(_signs_in, browser, frontend, owner.bare)
+                await asyncio.to_thread(_counts_move, browser)
+                await asyncio.to_thread(_narrow, browser)
+                await asyncio.to_thread(_redrives, browser)
+                # It is where it died, and is worked on.
+                assert (await worker.subscribe(HOSTILE, 2)).error == ""
+                assert (await worker.next(Delivery)).item == HOSTILE
+                await asyncio.to_thread(_releases, browser)
+                assert (await worker.next(Delivery)).item == HOSTILE
+                await asyncio.to_thread(_pauses, browser)
+                await asyncio.to_thread(_redrives_all, browser)
+                for node in (HOSTILE, f"{HOSTILE}/dead"):
+                    await owner.owner(f"<delete node={quoteattr(node)}/>")
+                await asyncio.to_thread(_pictures, browser)
+                await asyncio.to_thread(_changes_user, browser, admin.bare)
+            await asyncio.to_thread(_loses_the_service, browser)
+    assert service.faults() == []
+
+
+def _signs_in(browser: Browser, frontend: RestFrontend, jid: str) -> None:
+    browser.wide(1200)
+    browser.driver.get(f"{frontend.url}/ui")
+    browser.find("form.door")
+    assert browser.barriers() == []
+    browser.press(jid, Keys.TAB, "wrong", Keys.ENTER)
+    browser.says("the name or the password is wrong")
+    browser.press(jid, Keys.TAB, PASSWORD, Keys.ENTER)
+    browser.find("tbody tr")
+
+
+def _row(name: str) -> str:
+    return f'tr[data-key="{name}"]'
+
+
+def _counts_move(browser: Browser) -> None:
+    """See what is counted and drawn change, and each queue said to be how it is."""
+    row = _row(FLOW[0])
+    browser.until(
+        lambda: browser.text(f"{row} td:nth-child(7)") not in {"", "\N{EN DASH}", "0.0"}, "a rate of what is done"
+    )
+    assert float(browser.text(f"{row} td:nth-child(6)")) > 0
+    before = browser.attribute(f"{row} .line", "points"), browser.text(".figures")
+    browser.until(lambda: browser.attribute(f"{row} .line", "points") != before[0], "the chart moves")
+    browser.until(lambda: browser.text(".figures") != before[1], "the counts move")
+    assert (
+        browser.text(f"{_row('invoices')} .badge") == "paused" and browser.text(f"{_row(FLOW[1])} .badge") == "running"
+    )
+    assert browser.text(f"{_row('invoices')} td:nth-child(3)") == "40"
+    # Sorted by keyboard: the largest first, and the row keeps its place in the focus.
+    browser.tab_to("Waiting")
+    browser.press(Keys.ENTER)
+    assert browser.attribute("thead th[data-by=waiting]", "aria-sort") == "descending"
+    assert browser.text("tbody tr:first-child th a") == "invoices"
+
+
+def _narrow(browser: Browser) -> None:
+    """On the smallest phone nothing is cut off but what a table scrolls to."""
+    browser.wide(360)
+    assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= 360
+    assert browser.barriers() == []
+    browser.picture("ui-narrow")
+    browser.wide(1200)
+
+
+def _redrives(browser: Browser) -> None:
+    """By keyboard alone: from the table to the dead letters, one of them home, and it is told."""
+    browser.driver.execute_script("document.activeElement.blur()")
+    browser.tab_to("1")
+    browser.press(Keys.ENTER)
+    browser.says(f"Redrive {HOSTILE}", "tbody")
+    assert (
+        browser.text("h1") == HOSTILE and browser.driver.execute_script("return document.activeElement.tagName") == "H1"
+    )
+    assert browser.barriers() == []
+    browser.tab_to(HOSTILE)
+    browser.press(Keys.ENTER)
+    browser.says("&lt;script&gt;hacked=1", "dialog pre")
+    browser.press(Keys.ESCAPE)
+    browser.tab_to(f"Redrive {HOSTILE}")
+    browser.press(Keys.ENTER)
+    browser.says(f"{HOSTILE} is on its way back to {HOSTILE}", "#said")
+    browser.says("No dead letters")
+    assert browser.attribute("#said", "role") == "status"
+
+
+def _releases(browser: Browser) -> None:
+    """Who is subscribed is seen with what it holds, and it is taken away."""
+    browser.tab_to("Subscribers")
+    browser.press(Keys.ENTER)
+    browser.says(f"/{HOSTILE}")
+    browser.says("working", "tbody td:nth-child(4)")
+    assert browser.barriers() == []
+    browser.find("tbody button").send_keys(Keys.ENTER)
+    browser.says("1 lock of", "#said")
+
+
+def _pauses(browser: Browser) -> None:
+    browser.tab_to("Pause")
+    browser.press(Keys.ENTER)
+    browser.says("paused", ".head .badge")
+    browser.find(".actions [data-state=running]").click()
+    browser.says("running", ".head .badge")
+    assert not browser.driver.execute_script("return window.hacked") and browser.complaints() == []
+
+
+def _redrives_all(browser: Browser) -> None:
+    """Those of one reason go, the others stay; then all of them."""
+    browser.find(".crumbs a").click()
+    browser.find(f"{_row('payments')} td:last-child a").click()
+    browser.says("torn")
+    browser.picture("ui-dead")
+    browser.find("select").send_keys("torn")
+    browser.find("form .main").click()
+    browser.says("1 dead letter on the way back", "#said")
+    browser.until(lambda: "torn" not in browser.text("tbody"), "it is gone")
+    assert "card-2" in browser.text("tbody")
+    browser.find("select").send_keys("anything")
+    browser.find("form .main").click()
+    browser.says("No dead letters")
+    browser.find(".crumbs a").click()
+
+
+def _pictures(browser: Browser) -> None:
+    """Look at it in the dark and in the light."""
+    browser.until(lambda: HOSTILE not in browser.text("main"), "what is deleted is gone")
+    browser.until(lambda: not browser.text("#said"), "what was said has been read")
+    browser.wide(1200, 540)
+    for scheme in ("dark", "light"):
+        browser.shades(scheme)
+        assert browser.barriers() == [], scheme
+        browser.picture(f"ui-{scheme}")
+
+
+def _changes_user(browser: Browser, jid: str) -> None:
+    """Sign out and in as an administrator: frontends are for them alone."""
+    browser.find(".bar nav a[href='#/frontends']").click()
+    browser.says("Only administrators")
+    browser.find("#leave").click()
+    browser.says("You are signed out")
+    browser.press(jid, Keys.TAB, PASSWORD, Keys.ENTER)
+    browser.says("alive")
+    assert browser.barriers() == []
+
+
+def _loses_the_service(browser: Browser) -> None:
+    """Who does not answer is told of once, in words, and what was seen last stays."""
+    browser.says("the service does not answer", "#pulse")
+    assert browser.attribute("#pulse", "data-mood") == "away" and "alive" in browser.text("main")

@@ -1,0 +1,126 @@
+"""Several subscriptions of one JID in one partition."""
+
+from broker.redis_core.calls.call import MOST_OF_ONE, below, family, subid, subids
+from tests.lua.driver import T0, Answer, Queue
+from tests.lua.worded import W1, W2
+
+FIRST, SECOND, THIRD, *_ = family(W1)
+POOL = "4000000001:all@life"
+
+
+def again(queue: Queue, credit: int = 1, jid: str = W1, *, lease: int = 0) -> str:
+    """Let a JID have one more; gives its name."""
+    return str(queue.subscribe(jid, credit, several="1", lease=lease).rows[0][6])
+
+
+def given(answer: Answer) -> list[tuple[str, str]]:
+    """Name what was handed to whom."""
+    return [(delivery.subid, delivery.item) for delivery in answer.deliveries]
+
+
+def leave(queue: Queue, named: str = "") -> Answer:
+    """Let one end as its JID asks."""
+    return queue.unsubscribe(W1, named=named, which="")
+
+
+def test_names(queue: Queue) -> None:
+    """P11, P12: each gets the first name that is free, 32 at most; without a second nothing is said of names."""
+    queue.publish("a")
+    assert queue.subscribe(W1, 1, several="1").deliveries[0].subid == ""
+    assert again(queue) == SECOND
+    assert given(queue.publish("b")) == [(SECOND, "b")]
+    assert [again(queue) for _ in range(MOST_OF_ONE - 2)] == list(family(W1)[2:])
+    assert queue.subscribe(W1, 1, several="1").words == ["too-many-subscriptions"]
+    assert again(queue, jid=W2) == subid(W2)
+    assert leave(queue, THIRD).rows == [["ok", 0, 1, [THIRD]]]
+    assert again(queue) == THIRD
+    # Without the option the first that there is is meant.
+    assert leave(queue, FIRST).rows == [["ok", 1, 1, [FIRST]]]
+    assert queue.subscribe(W1, 7).rows == [["ok", 7, "unacknowledged", "0", W1, 0, SECOND]]
+
+
+def test_which_is_meant(queue: Queue) -> None:
+    """P12: with more than one a name is required, and has to be one of them; with one, none is, and with none there is none."""
+    asked = {"subid": subid(W1)}
+    for expected in (["not-subscribed"] * 2, ["ok", "subid-invalid"], ["subid-required", "ok"]):
+        rows = queue.run("options", {**asked, "named": ""}, {**asked, "named": SECOND})
+        assert rows.words == expected
+        assert [queue.subscribe(W1, 1, must="1", named=named).words for named in ("", SECOND)] == [
+            [word] for word in expected
+        ]
+        again(queue)
+    assert leave(queue).words == ["subid-required"]
+    assert leave(queue, family(W1)[9]).words == ["subid-invalid"]
+    assert leave(queue, FIRST).words == leave(queue, SECOND).words == leave(queue).words == ["ok"]
+
+
+def test_credit_and_ends(queue: Queue) -> None:
+    """Guarantee 3, Q35, P31: each has its own credit; what is told of a lock or of a lease names the one that it was of."""
+    again(queue, 1)
+    again(queue, 2, lease=T0 + 90_000)
+    out = given(queue.publish("a", "b", "c", "d"))
+    assert sorted(name for name, _item in out) == sorted([FIRST, SECOND, SECOND])
+    mine = [item for name, item in out if name == FIRST]
+    done = queue.retract(W1, mine[0])
+    assert done.rows[0] == ["ok", W1, "", FIRST] and given(done) == [(FIRST, "d")]
+    # Whoever held it is known by any of its names.
+    queue.now += 60_001
+    told = queue.expire().notices
+    assert sorted(notice[4:] for notice in told) == [["", name] for name in sorted([FIRST, SECOND, SECOND])]
+    queue.now += 30_000
+    assert ["lapsed", W1, SECOND] in queue.expire().notices
+
+
+def test_who_held_it(queue: Queue) -> None:
+    """§1.7 row 9: one who held an item under any of its names has lost it, and is no stranger."""
+    again(queue)
+    again(queue)
+    queue.publish("a", "b", "c")
+    for item in ("a", "b"):
+        queue.unlock(W1, item, delay_ms=600_000)
+    assert [queue.retract(W1, item).words for item in ("a", "b")] == [["lock-lost"]] * 2
+    assert queue.retract(W2, "a").words == ["forbidden"]
+
+
+def test_all_at_once(queue: Queue) -> None:
+    """P30, Q33: who is not reached or goes has no subscription left; what they held goes on, and nobody else's."""
+    queue.publish(*"abcde")
+    for _ in range(2):
+        again(queue, 1)
+    again(queue, 1, W2)
+    assert queue.run("browse", subids=subids(W1)).rows[3] == [FIRST, SECOND]
+    ended = queue.run("release", subid=subid(W1))
+    assert ended.rows == [2, 0] and sorted(notice[5] for notice in ended.notices) == sorted([FIRST, SECOND])
+    mine = next(delivery for delivery in ended.deliveries if delivery.jid == W1)
+    queue.bounce(W1, mine, gone="1")
+    assert queue.subscribe(W1, 1, must="1").words == ["not-subscribed"]
+    assert sorted(queue.browse().values()) == ["locked", *["waiting"] * 4]
+    for _ in range(2):
+        again(queue, 1)
+    assert queue.unsubscribe(W1, release="1", which="all").rows == [["ok", 0, 0, [FIRST, SECOND]]]
+    assert queue.run("browse", subids=subids(W2)).rows[3] == [subid(W2)] * (subids(W2).count(subid(W2)))
+
+
+def test_may_publish(queue: Queue) -> None:
+    """P6: where subscribers may publish, any of one's subscriptions will do."""
+    again(queue)
+    again(queue)
+    leave(queue, FIRST)
+    assert queue.publish("a", subids=subids(W1)).words == ["ok"]
+    leave(queue)
+    assert queue.publish("b", subids=subids(W1)).words == ["forbidden"]
+
+
+def test_through_a_collection(queue: Queue) -> None:
+    """H5, H6: below a collection each has a name of its own in the leaf, and a direct subscription another one beside them."""
+    names = [below(POOL, name) for name in (FIRST, SECOND)]
+    for name in names:
+        row = {"subid": name, "jid": W1, "qos": "unacknowledged", "born": "5", "forgive": "1", "pool": POOL}
+        assert queue.run("sit", {**row, "several": "1"}).words == ["ok"]
+        queue.run("deposit", {"subid": name, "born": "5", "amount": 1})
+    queue.subscribe(W1, 1)
+    out = queue.publish("a", "b", "c").deliveries
+    assert {(delivery.pool, delivery.subid) for delivery in out} == {(POOL, names[0]), (POOL, names[1]), ("", FIRST)}
+    gone = queue.unsubscribe(W1, release="1", which="all", pool=POOL)
+    assert sorted(gone.rows[0][3]) == sorted(names) and given(gone) == []
+    assert queue.subscribe(W1, 2, must="1").words == ["ok"]
