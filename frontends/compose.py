@@ -22,7 +22,7 @@ from broker.settings import CommandSettings, LogFormat, NodeCreation, Settings
 from frontends import logs
 from frontends.health import Health, HealthServer
 from frontends.servers.redis import RedisServer
-from frontends.stopping import on_signal, until
+from frontends.stopping import any_of, on_signal, until
 from frontends.tending import Tending
 from frontends.watchdog import Watchdog
 from frontends.xmpp.component import Component
@@ -262,7 +262,7 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
                 if settings.metrics_bind is not None:
                     watching.append(group.create_task(_measure(core)))
                 _log.info("serving", at=frontend.at, frontend=core.frontend)
-                await _any(stopping, core.ending)
+                await any_of(stopping, core.ending)
                 if core.ending.is_set():
                     _log.warning("disconnected by an administrator", frontend=core.frontend, subscriber=core.ended_by)
                 _log.info("draining", seconds=settings.drain_seconds)

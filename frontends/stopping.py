@@ -19,7 +19,7 @@ def on_signal() -> asyncio.Event:
     return stopping
 
 
-async def _any(*events: asyncio.Event) -> None:
+async def any_of(*events: asyncio.Event) -> None:
     """Wait for one of several events."""
     waiting = [asyncio.create_task(each.wait()) for each in events]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""What is asked of a log: commands like those of `broker.model.commands`. Values only."""
+"""What is asked of a log: commands like those of `broker.model.commands`, and how one that owns its reading turns out. Values only."""
 
 from dataclasses import dataclass
 
@@ -41,6 +41,19 @@ class Bind:
     group: str
     epoch: int | None = None
     fence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The reading of a partition is the sender's under this epoch (E27) and this fence, which alone authorises (EX11).
+
+    The lease ends at `until_ms` of Redis's clock unless it is renewed.
+    """
+
+    partition: int
+    epoch: int
+    fence: int
+    until_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.positions import Place
 from broker.model.problems import Problem
 from broker.model.qos import Qos
+from broker.model.reading import Bound
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import Scope
 
@@ -118,19 +119,6 @@ class Extents:
     """Each partition of a node, without its entries."""
 
     partitions: tuple[Replay, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """The reading of a partition is the sender's under this epoch (E27) and this fence, which alone authorises (EX11).
-
-    The lease ends at `until_ms` of Redis's clock unless it is renewed.
-    """
-
-    partition: int
-    epoch: int
-    fence: int
-    until_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from broker.model.core import Core
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.reading import Bind, Read, Unbind
-from broker.model.results import Bound, Described, Refused, Replay
+from broker.model.reading import Bind, Bound, Read, Unbind
+from broker.model.results import Described, Refused, Replay
 from frontends.amqp import filters, links
 from frontends.amqp.bonds import Bond, Incoming, Outgoing, symbol
 from frontends.amqp.errors import LOCKED, NOT_IMPLEMENTED, Fault, fault

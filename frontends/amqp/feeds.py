@@ -9,8 +9,8 @@ from typing import Final
 
 from broker.model.core import Core
 from broker.model.names import Jid
-from broker.model.reading import Bind, Read, Unbind
-from broker.model.results import Bound, Refused, Replay, Result
+from broker.model.reading import Bind, Bound, Read, Unbind
+from broker.model.results import Refused, Replay, Result
 from frontends.amqp.bonds import Outgoing
 from frontends.amqp.errors import INTERNAL, Fault, fault
 from frontends.amqp.messages import Writer
