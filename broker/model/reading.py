@@ -1,4 +1,4 @@
-"""What is asked of a log: commands like those of `broker.model.commands`, and how one that owns its reading turns out. Values only."""
+"""What is asked of a log: commands like those of `broker.model.commands`, and how owning its reading turns out. Values only."""
 
 from dataclasses import dataclass
 

@@ -54,8 +54,8 @@ def _annotations(value: object) -> str:
     if not isinstance(offset, str):
         raise MalformedRequest(Problem.OFFSET_INVALID, f"{OFFSET} is a symbol")
     offset = str(offset)
-    offsets.named(offset)
-    if offset.isdecimal() or offset.startswith(">"):
+    reserved = offset in {offsets.EARLIEST, offsets.LATEST}
+    if (offsets.named(offset) is None and not reserved) or offset.startswith(">"):
         raise MalformedRequest(Problem.OFFSET_INVALID, f"{OFFSET} is an offset as a delivery had it")
     if moment is None or offset == offsets.LATEST:
         return offset
