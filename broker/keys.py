@@ -108,6 +108,20 @@ TABLE: Final = (
     Key("heads", "hash", "partition", "group key -> position of the item that is ahead", "waiting items"),
     Key("keyed", "hash", "partition", "position -> group key of an item that is ahead or blocked", "waiting items"),
     Key("blocked", "zset", "partition", "group keys and positions behind those ahead; score is 0", "waiting items"),
+    Key(
+        "selectors",
+        "hash",
+        "partition",
+        "subid -> how far it has looked at what was passed over, its selector as said and as compiled",
+        "100 subscribers and those of collections, 1 KiB of text each",
+    ),
+    Key(
+        "passed",
+        "zset",
+        "partition",
+        "subids and positions of items that nobody with credit selects, or that came back for somebody; score is 0",
+        "waiting items, and 1,000 for each who selects",
+    ),
     Key("owners", "hash", "partition", "group -> epoch, and until when it is kept without an owner", "1,000 groups"),
     Key(
         "bonds",

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Drop items that wait, or all of a log, a bounded part per call; locked items are left to their holders (P25).
--- KEYS: meta log index replaced parked ready delayed inflight history handover heads keyed blocked
+-- KEYS: meta log index replaced parked ready delayed inflight history handover heads keyed blocked selectors passed
 -- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
--- WRITES: meta log index replaced ready delayed history heads keyed blocked
+-- WRITES: meta log index replaced ready delayed history heads keyed blocked selectors passed
 --- @include waiting items ordering
 local refusal = partition.load()
 if refusal then return refusal end

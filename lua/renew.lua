@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Start the lock time of held items anew.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines history handover answers answers_old retries keyed
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines history handover answers answers_old retries keyed selectors passed
 -- ARGV: now revision number | sender subids owner item token
 -- RETURNS: ok stale gone deleted | ok item-not-found forbidden locked-by-another lock-lost
 -- WRITES: meta deadlines

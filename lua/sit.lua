@@ -3,11 +3,11 @@
 -- what it still holds. Answers what counts as its part, which is what it holds when that is more than its credit here, and
 -- whether it is; `forgive` makes it its credit then. One that comes through a collection names the pool that counts it;
 -- `several`: it is not its JID's first.
--- KEYS: meta inflight held subscribers turns resting sent readers reading outstanding shares owners
--- ARGV: now revision number | subid jid qos born forgive pool several
+-- KEYS: meta inflight held subscribers turns resting sent readers reading outstanding shares owners selectors passed
+-- ARGV: now revision number | subid jid qos born forgive pool several selector
 -- RETURNS: ok stale gone deleted | ok superseded
--- WRITES: meta subscribers turns resting readers reading outstanding shares owners
---- @include counts enrol credit disown
+-- WRITES: meta subscribers turns resting readers reading outstanding shares owners selectors passed
+--- @include counts enrol credit disown passed
 local refusal = partition.load()
 if refusal then return refusal end
 local results, owned, pooled = {}, owner.get(), 0
@@ -22,6 +22,7 @@ for i, row in ipairs(rows) do
     disown.of(row.subid, false)
     subscriber.qos = row.qos
     enrol.put(subscriber, not known)
+    passed.choose(row.subid, row.selector)
     if row.several ~= '' then partition.turn_on('multi') end
     credit.settle(row.subid)
     if row.pool ~= '' then pooled = 1 end

@@ -1,10 +1,10 @@
 #!lua flags=no-writes
 -- Count what a partition holds.
--- KEYS: meta log replaced parked ready delayed inflight handover subscribers held turns resting blocked journal
+-- KEYS: meta log replaced parked ready delayed inflight handover subscribers held turns resting blocked journal selectors passed
 -- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
 -- WRITES:
---- @include partition positions entries credit
+--- @include partition positions entries credit passed
 local refusal = partition.load()
 if refusal then return refusal end
 local in_flight, dying = redis.call('HLEN', key.inflight), redis.call('HLEN', key.handover)
@@ -14,6 +14,8 @@ local stored = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - 
 local waiting = math.max(0, stored - in_flight - dying)
 
 local oldest = redis.call('ZRANGE', key.ready, 0, 0)[1]
+local skipped = partition.selects and passed.after('', '', 1)[1]
+if skipped and not (oldest and positions.after(skipped, oldest)) then oldest = skipped end
 -- A version of an item that stands elsewhere is nothing that waits here. Payloads come along, so it seldom looks at many.
 local function first(count)
   for _, raw in ipairs(redis.call('XRANGE', key.log, '(' .. partition.cursor, '+', 'COUNT', count)) do

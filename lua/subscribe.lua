@@ -2,12 +2,12 @@
 -- Add subscribers or change what they asked for; `must` says that the subscription has to exist already, and may leave
 -- `qos` as it is: a reader, then, reads on. With `several` a JID may have more than one, and gets a new one. Who begins to share the node owns nothing any more. In a node of several
 -- partitions, and of a collection, this is the bank's script, and begins a count: an
--- empty `credit` is for that alone.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases
--- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos must lease scope named several
+-- empty `credit` is for that alone. A `selector` of `=` leaves that as it is.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed
+-- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos must lease scope named several selector
 -- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions options-invalid lease-over subid-required subid-invalid
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases
---- @include finish enrol counts disown leases chosen
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed
+--- @include finish enrol counts disown leases chosen passed selectors
 local refusal = partition.load()
 if refusal then return refusal end
 
@@ -26,6 +26,7 @@ end
 local function read_on(row, subscriber)
   if row.credit == '' then return {'not-subscribed'} end
   if row.qos ~= '' and row.qos ~= 'unacknowledged' then return {'options-invalid'} end
+  if selectors.wished(row) then return {'options-invalid', 'selector'} end
   subscriber.limit = tonumber(row.credit)
   subscriptions.put(subscriber)
   local reader = readers.get(row.subid)
@@ -47,8 +48,11 @@ local function work(row, subscriber, owned)
     subscriber.limit = total
   end
   enrol.put(subscriber, new)
+  if row.selector ~= '=' then passed.choose(row.subid, row.selector) end
   ending.touched[row.subid] = true
-  return {'ok', total, subscriber.qos, born, subscriber.jid, leases.put(row.subid, row.lease), row.subid, scope}
+  local said = selectors.said(row.subid)
+  return {'ok', total, subscriber.qos, born, subscriber.jid, leases.put(row.subid, row.lease), row.subid,
+    scope or said and '', said}
 end
 
 local results = {}
@@ -64,6 +68,10 @@ for i, row in ipairs(rows) do
     results[i] = {'not-subscribed'}
   elseif not known and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
     results[i] = {'too-many-subscriptions'}
+  elseif selectors.wished(row) and owns and row.must == '1' then
+    results[i] = {'options-invalid', 'selector'}
+  elseif selectors.wished(row) and not selectors.room(row.subid) then
+    results[i] = {'too-many-subscriptions', 'selector'}
   elseif leases.over(row.lease) then
     results[i] = {'lease-over'}
   elseif row.must == '1' and subscriptions.reads(known) then

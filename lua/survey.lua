@@ -2,7 +2,7 @@
 -- Look at items one by one with all that is known of each: those named by rows, or those after a position up to another in
 -- the order of the log, `limit` entries of it at most and about `max_bytes` of payload. Answers up to where it has come, too;
 -- empty at the end.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines subscribers history handover keyed blocked heads
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines subscribers history handover keyed blocked heads selectors passed
 -- ARGV: now revision number past till limit max_bytes | item
 -- RETURNS: ok stale gone deleted
 -- WRITES:

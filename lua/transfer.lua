@@ -1,10 +1,10 @@
 #!lua
 -- Let items that wait leave for other nodes, each by its position and id: it is on its way (`handover`) until it has arrived.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed
 -- ARGV: now revision frontend sent number retry wants | position item to
 -- RETURNS: ok stale gone deleted | ok item-not-found
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked
---- @include finish items
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed
+--- @include finish items passed
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
@@ -20,6 +20,7 @@ local function leave(row, entry)
   else
     writes.add('ZREM', key.ready, position)
     writes.add('ZREM', key.delayed, position)
+    passed.remove(position)
   end
   handover.start(position, entry, attempts, '>' .. row.to, '')
   writes.flush()

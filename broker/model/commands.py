@@ -122,7 +122,8 @@ class Subscribe:
     `partitions` are the ones wished for (none: all). With a `group` or an `epoch` they are owned, which shuts others out
     (E26 to E28); with a `start` the log is read from there and nothing is consumed (E2). A stream may leave its
     credit unsaid. `until_ms` of Redis's clock is when it ends by itself (P31), 0 for never. One to a
-    collection may have a `scope`. `again`: where a JID may have several, it is to be the one that there is.
+    collection may have a `scope`. With a `selector` it takes the work that this selects. `again`: where a JID may have
+    several, it is to be the one that there is.
     """
 
     node: str
@@ -136,6 +137,7 @@ class Subscribe:
     start: str = ""
     until_ms: int = 0
     scope: Scope | None = None
+    selector: str = ""
     again: bool = False
 
 
@@ -149,7 +151,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Adjust:
-    """Change a subscription that exists (XEP-0060 subscription options); `qos` and `until_ms` None leave that as it is."""
+    """Change a subscription that exists (XEP-0060 subscription options); what else is None stays as it is."""
 
     node: str
     sender: Jid
@@ -159,6 +161,7 @@ class Adjust:
     qos: Qos | None = None
     until_ms: int | None = None
     scope: Scope | None = None
+    selector: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

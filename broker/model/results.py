@@ -127,7 +127,8 @@ class Subscribed:
 
     One that `reads` is a stream's; `streams` say where it has just begun. One to a collection has a `scope`.
     With a `group` it is that of an owner, and these partitions are its own (E11, E27); none while it waits for one (EX19).
-    At `until_ms` of Redis's clock it ends by itself unless it is renewed (P31); 0 is never.
+    At `until_ms` of Redis's clock it ends by itself unless it is renewed (P31); 0 is never. With a `selector` it is handed
+    what that selects.
     """
 
     jid: Jid
@@ -141,6 +142,7 @@ class Subscribed:
     owned: tuple[Owned, ...] = ()
     until_ms: int = 0
     state: State = State.SUBSCRIBED
+    selector: str = ""
 
 
 @dataclass(frozen=True, slots=True)

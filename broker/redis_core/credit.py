@@ -30,6 +30,7 @@ class Sit:
     several: bool
     forgive: bool = False
     scope: Scope | None = None
+    selector: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Join:
     pool: str
     several: bool
     incarnation: str
+    selector: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ class Settle:
 class Withdraw:
     """Take free credit out of a partition: of anyone when `subid` is empty; with `recall` what is in use ends with its locks.
 
-    With a `pool` it is of those who come through that collection.
+    With a `pool` it is of those who come through that collection. With `whom` it is of the subids named, where `*` is all who
+    take whatever comes.
     """
 
     node: str
@@ -83,6 +86,7 @@ class Withdraw:
     recall: bool = False
     pool: str = ""
     incarnation: str = ""
+    whom: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,9 @@ from broker.redis_core.seats import Ask
 TOLD = 4
 """So many partitions in need are named to a script."""
 
+ANYONE = "*"
+"""Among those whose credit is wanted: all who take whatever comes."""
+
 DOUBTED = 64
 """Of so many partitions that had no credit to spare it is found out with each breath whether they have some now."""
 
@@ -38,12 +41,14 @@ FIRST_WAVE = 4
 class Need:
     """A partition wants credit: how much is locked there, and since when that is so, in seconds of a steady clock.
 
-    They sort as they are to be served: who has least first, and of those who has waited longest.
+    They sort as they are to be served: who has least first, and of those who has waited longest. Where subscriptions select,
+    `whom` names those whose credit is of use (see `Withdraw`).
     """
 
     locked: int
     since: float
     wanted: int = field(default=1, compare=False)
+    whom: tuple[str, ...] = field(default=(), compare=False)
 
 
 _SATISFIED = Need(sys.maxsize, math.inf)
@@ -85,6 +90,8 @@ class Lending:
             return ""
         needs = {**self._others, **self._wanting}
         needs.pop(number, None)
+        # A script that gives something away does not look who it is from.
+        needs = {to: need for to, need in needs.items() if not need.whom}
         return " ".join(f"{to} {needs[to].locked} {tag}" for to in sorted(needs, key=needs.__getitem__)[:TOLD])
 
     def freest(self, partitions: int) -> int:
@@ -98,7 +105,7 @@ class Lending:
 
     def learned(self, number: int, partitions: int, report: list[Any]) -> None:
         """Hear what a script of the partition `number` says of credit."""
-        wanted, spare, locked, gifts, ended, owing = report
+        wanted, spare, locked, gifts, ended, owing, whom = report
         self._stirred = True
         self._partitions = partitions
         self._spare[number] = spare
@@ -117,9 +124,10 @@ class Lending:
         known = self._wanting.pop(number, None)
         if wanted:
             since = known.since if known and known.locked == locked else time.monotonic()
-            self._wanting[number] = Need(locked, since, wanted)
-        if bool(wanted) != bool(known):
-            self._background(partial(self._tell, {number: locked if wanted else ""}))
+            self._wanting[number] = Need(locked, since, wanted, tuple(name.decode() for name in whom))
+        told = bool(wanted) and not whom
+        if told != (known is not None and not known.whom):
+            self._background(partial(self._tell, {number: locked if told else ""}))
         if (wanted and not known) or (spare and self._wanting):
             self._search()
 
@@ -127,7 +135,8 @@ class Lending:
         """Look around, in the rhythm of the pulse: who is in need, and whether there is anything for them."""
         if self._stirred or self._wanting:
             self._stirred = False
-            self._background(partial(self._tell, {number: need.locked for number, need in self._wanting.items()}))
+            told = {number: need.locked for number, need in self._wanting.items() if not need.whom}
+            self._background(partial(self._tell, told))
         if self._wanting:
             # What others have freed is not heard of here. All partitions at once would be too many to ask with each breath.
             self._barren.difference_update(next(self._doubts) % self._partitions for _ in range(DOUBTED))
@@ -178,38 +187,56 @@ class Lending:
             self._background(self._searched)
 
     async def _searched(self) -> None:
-        """Ask for free credit once, for all that are in need: those first that seem to have some, in ever larger waves."""
+        """Ask once for all that anybody's credit helps, and once for those that certain subscribers' does."""
         try:
-            others = [number for number in range(self._partitions) if number not in self._barren]
-            others.sort(key=lambda number: -self._spare.get(number, 1))
-            wanted: dict[int, int] = {}
-            wave = FIRST_WAVE
-            while others:
-                wanted = {number: need.wanted for number, need in self._wanting.items()} | wanted
-                most = sum(wanted.values())
-                if not most:
-                    break
-                asked = others[:wave]
-                outcomes = await asyncio.gather(
-                    *(self._ask(number, Withdraw(self._node, "", most)) for number in asked)
-                )
-                for number, outcome in zip(asked, outcomes, strict=True):
-                    self._share(number, outcome.gifts if isinstance(outcome, Withdrawn) else (), wanted)
-                del others[:wave]
-                wave *= 2
+            for choosy in (False, True):
+                await self._collected(choosy=choosy)
         finally:
             self._searching = False
 
-    def _share(self, giver: int, gifts: Sequence[Gift], wanted: dict[int, int]) -> None:
+    async def _collected(self, *, choosy: bool) -> None:
+        """Ask for free credit: those first that seem to have some, in ever larger waves."""
+        others = [number for number in range(self._partitions) if number not in self._barren]
+        others.sort(key=lambda number: -self._spare.get(number, 1))
+        wanted: dict[int, int] = {}
+        wave = FIRST_WAVE
+        while others:
+            needs = {number: need for number, need in self._wanting.items() if bool(need.whom) is choosy}
+            wanted = {number: need.wanted for number, need in needs.items()} | wanted
+            most = sum(wanted.values())
+            if not most:
+                break
+            whom = {number: needs[number].whom if number in needs else () for number in wanted}
+            names = tuple(sorted({name for number in wanted if wanted[number] for name in whom[number]}))
+            asked = others[:wave]
+            outcomes = await asyncio.gather(
+                *(self._ask(number, Withdraw(self._node, "", most, whom=names)) for number in asked)
+            )
+            for number, outcome in zip(asked, outcomes, strict=True):
+                gifts = outcome.gifts if isinstance(outcome, Withdrawn) else ()
+                if gifts and not choosy:
+                    # Whatever was thought of it.
+                    wanted[number] = 0
+                self._share(number, gifts, wanted, whom)
+            del others[:wave]
+            wave *= 2
+
+    def _share(
+        self, giver: int, gifts: Sequence[Gift], wanted: dict[int, int], whom: Mapping[int, Sequence[str]]
+    ) -> None:
         """Give what a partition could spare to those in need evenly, and the rest back."""
-        if gifts:
-            # Whatever was thought of it.
-            wanted[giver] = 0
-        else:
+        if not gifts:
             self._barren.add(giver)
+        named = {name for names in whom.values() for name in names}
+
+        def helps(to: int, given: Gift) -> bool:
+            # Who is named nowhere takes whatever comes.
+            who = given.subid if given.subid in named or not named else ANYONE
+            return not named or who in whom.get(to, ())
+
         for given in gifts:
             left = given.amount
-            needy = sorted((to for to, amount in wanted.items() if amount), key=self._need)
+            needy = sorted((to for to, amount in wanted.items() if amount and helps(to, given)), key=self._need)
             for place, to in enumerate(needy):
                 amount = min(wanted[to], -(-left // (len(needy) - place)))
                 wanted[to] -= amount

@@ -20,6 +20,7 @@ from broker.model.problems import Problem
 from broker.model.results import Kept, Refused, Result, Subscribed
 from broker.redis_core import streams
 from broker.redis_core.calls.call import subid, subids
+from broker.redis_core.calls.workers import UNSELECTED
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import GONE, Ask, Attach, Detach, KeepOne, Leave, Left
 from broker.redis_core.moves import Move, handing_over, moves
@@ -322,7 +323,7 @@ def _credit(command: Subscribe) -> int:
     return command.credit or 0
 
 
-def _misfit(command: Subscribe, record: NodeRecord) -> Refused | None:
+def _misfit(command: Subscribe, record: NodeRecord) -> Refused | None:  # noqa: PLR0911  (a table of cases)
     group, count = command.group or DEFAULT_GROUP, record.config.partitions
     unknown = [number for number in command.partitions if not 0 <= number < count]
     if not record.config.admits(group):
@@ -333,6 +334,8 @@ def _misfit(command: Subscribe, record: NodeRecord) -> Refused | None:
         return Refused(Problem.OPTIONS_INVALID, "an epoch is of a partition: name it")
     if command.credit is None:
         return Refused(Problem.OPTIONS_REQUIRED)
+    if command.selector:
+        return Refused(Problem.OPTIONS_INVALID, UNSELECTED)
     if command.credit < len(set(command.partitions)):
         return Refused(Problem.OPTIONS_INVALID, "an owner has at least one credit for each of its partitions")
     return None

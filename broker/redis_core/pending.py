@@ -7,6 +7,7 @@ its subscription is passed over.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, unquote
 
 from broker import keys
 from broker.model.commands import Subscribe
@@ -46,15 +47,18 @@ def written(command: Subscribe) -> str:
     credit, epoch = ("-" if number is None else str(number) for number in (command.credit, command.epoch))
     partitions = ",".join(map(str, command.partitions))
     scope = str(command.scope).replace(" ", ":") if command.scope else ""
-    words = (credit, command.qos.value, command.group, epoch, command.start, partitions, str(command.until_ms), scope)
+    words = [credit, command.qos.value, command.group, epoch, command.start, partitions, str(command.until_ms), scope]
+    if command.selector:
+        words.append(quote(command.selector))
     return " ".join(word or "-" for word in words)
 
 
 def read(node: str, jid: Jid, wish: str) -> Subscribe:
     """Read back what `written` wrote, as the subscriber's own request."""
     words = ("" if word == "-" else word for word in wish.split(" "))
-    # The last came with collections: what waits from before has none.
-    credit, qos, group, epoch, start, partitions, until, *scope = words
+    # The last ones came with collections and with selectors: what waits from before has none.
+    credit, qos, group, epoch, start, partitions, until, *later = words
+    scope, selector = (*later, "", "")[:2]
     return Subscribe(
         node,
         jid,
@@ -66,7 +70,8 @@ def read(node: str, jid: Jid, wish: str) -> Subscribe:
         int(epoch) if epoch else None,
         start,
         int(until),
-        Scope.parse(scope[0].replace(":", " ")) if any(scope) else None,
+        Scope.parse(scope.replace(":", " ")) if scope else None,
+        unquote(selector),
         # It is made once, however often it is taken up.
         again=True,
     )

@@ -38,6 +38,7 @@ from broker.redis_core.calls.workers import subid_refusal
 from broker.redis_core.credit import Join
 from broker.redis_core.internal import Attach, Extent, Follow
 from broker.redis_core.parts import SurveyPart, TransferPart
+from broker.selectors.text import Unreadable, read
 
 _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
 _READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
@@ -75,6 +76,8 @@ def refusal(  # noqa: C901, PLR0911, PLR0912  (a table of cases)
         case Subscribe() | Attach() | Adjust() | Options() | Unsubscribe():
             if bare(command.jid) != bare(command.sender):
                 return Refused(Problem.JID_MISMATCH, "you may act for your own JID only")
+            if isinstance(command, Subscribe | Adjust) and (wrong := _selecting(command)):
+                return wrong
             if isinstance(command, Subscribe | Attach):
                 return _complete(_reading(record, standing), _working(command, record))
             return subid_refusal(command)
@@ -173,7 +176,18 @@ def _collecting(command: Subscribe) -> Refused | None:
     if command.partitions or command.group or command.epoch is not None or command.start:
         return Refused(Problem.OPTIONS_INVALID, "partitions, groups and starts are of leaves")
     works = command.scope.works if command.scope else command.credit is not None
+    if command.selector and not works:
+        return Refused(Problem.OPTIONS_INVALID, "news is not selected, work is")
     return Refused(Problem.OPTIONS_REQUIRED) if works and command.credit is None else None
+
+
+def _selecting(command: Subscribe | Adjust) -> Refused | None:
+    try:
+        if command.selector:
+            read(command.selector)
+    except Unreadable as wrong:
+        return Refused(Problem.OPTIONS_INVALID, f"the selector cannot be read: {wrong}")
+    return None
 
 
 def _streaming(command: Read | Commit | Follow, record: NodeRecord) -> Refused | None:

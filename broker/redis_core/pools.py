@@ -26,7 +26,7 @@ from broker.redis_core.places import BANK
 from broker.redis_core.tree import Tree
 
 Report = list[Any]
-"""What a script says of credit, of one pool: wanted, spare, locked, gifts, ended, owing."""
+"""What a script says of credit, of one pool: wanted, spare, locked, gifts, ended, owing, and whose is wanted."""
 
 LOOK_SECONDS = 1.0
 """So often, at most, it is looked whether a collection that is heard of is still there."""
@@ -142,7 +142,10 @@ class Pool:
                 return await self._seated(unit, lane, command)
             case Withdraw():
                 whose = command.subid and below(text, command.subid)
-                asked = replace(command, node=leaf.node, subid=whose, pool=text, incarnation=leaf.incarnation)
+                whom = tuple(name if name == "*" else below(text, name) for name in command.whom)
+                asked = replace(
+                    command, node=leaf.node, subid=whose, pool=text, incarnation=leaf.incarnation, whom=whom
+                )
                 taken: Outcome = await _told(lane, asked)
                 if isinstance(taken, Withdrawn):
                     return Withdrawn(tuple(replace(gift, subid=above(text, gift.subid)) for gift in taken.gifts))
@@ -172,22 +175,21 @@ class Pool:
         leaf, scope = unit.partition, sit.scope
         outcome: Outcome = Refused(Problem.FORBIDDEN)
         if scope is not None and scope.works and unit.level is not None and scope.reaches(unit.level):
-            whose = below(self._text, sit.subid)
-            outcome = await _told(
-                lane,
-                Join(
-                    leaf.node,
-                    sit.jid,
-                    whose,
-                    sit.jid,
-                    sit.qos,
-                    sit.born,
-                    sit.forgive,
-                    self._text,
-                    sit.several,
-                    leaf.incarnation,
-                ),
+            whose, life = below(self._text, sit.subid), leaf.incarnation
+            join = Join(
+                leaf.node,
+                sit.jid,
+                whose,
+                sit.jid,
+                sit.qos,
+                sit.born,
+                sit.forgive,
+                self._text,
+                sit.several,
+                life,
+                sit.selector,
             )
+            outcome = await _told(lane, join)
         if isinstance(outcome, Refused) and outcome.problem in _SHUT:
             leave = self._leave(leaf, Leave(sit.node, sit.jid, subid=sit.subid, born=sit.born))
             outcome = await _told(lane, leave)
@@ -270,11 +272,12 @@ class Vicinity:
 
     def learned(self, partition: Partition, partitions: int, report: Report) -> None:
         """Hear what a script of a partition says of credit, and let each hear its part."""
-        wanted, spare, locked, gifts, ended, owing, seated = report
+        wanted, spare, locked, gifts, ended, owing, seated, *more = report
+        whom = more[0] if more else []
         size = self._size()
         own = size or (partitions if partitions > 1 else 0)
         if own:
-            self._own.learned(partition.number, own, _part([wanted, spare, locked, gifts, ended, owing], b""))
+            self._own.learned(partition.number, own, _part([wanted, spare, locked, gifts, ended, owing, whom], b""))
         had = self._pools.get(partition.number, set())
         if not (seated or had):
             return
@@ -286,26 +289,29 @@ class Vicinity:
             self._pools.pop(partition.number, None)
         for text in here | had | named:
             told = [wanted, spare, locked] if text in here else [0, 0, locked]
-            part = _part([*told, gifts, ended, owing], text.encode())
+            part = _part([*told, gifts, ended, owing, whom], text.encode())
             self._gates(collection(text.encode())).pool.hear(text, partition, part)
 
 
 def _part(report: Report, text: bytes) -> Report:
     """Give of a report what concerns one pool, or the node itself."""
-    wanted, spare, locked, gifts, ended, owing = report
+    wanted, spare, locked, gifts, ended, owing, whom = report
+    named = [row[0] for row in whom if row[-1] == text]
     return [
-        wanted,
+        # Where it is said whose credit is wanted, nobody else's is.
+        wanted if named or not whom else 0,
         spare,
         locked,
         [row for row in gifts if row[-1] == text],
         [row[0] for row in ended if row[-1] == text],
         [row[0] for row in owing if row[-1] == text],
+        named,
     ]
 
 
 def _translated(text: str, report: Report) -> Report:
     """Word a leaf's report for the bank."""
-    wanted, spare, locked, gifts, ended, owing = report
+    wanted, spare, locked, gifts, ended, owing, whom = report
 
     def named(whose: bytes) -> bytes:
         return above(text, whose.decode()).encode()
@@ -317,6 +323,7 @@ def _translated(text: str, report: Report) -> Report:
         [[to, named(whose), born, amount, of] for to, whose, born, amount, of in gifts],
         ended,
         [named(whose) for whose in owing],
+        [whose if whose == b"*" else named(whose) for whose in whom],
     ]
 
 

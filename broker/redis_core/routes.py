@@ -16,6 +16,7 @@ from broker.model.reading import Partitions
 from broker.model.results import Refused, Subscribed
 from broker.redis_core import streams
 from broker.redis_core.around import Neighbours
+from broker.redis_core.calls.workers import UNSELECTED
 from broker.redis_core.credit import Recount
 from broker.redis_core.gather import gathered
 from broker.redis_core.internal import (
@@ -191,7 +192,10 @@ class Routes:
         if isinstance(command, Partitions):
             self._everywhere(command, reply, partitions)
         elif isinstance(command, Subscribe) and record is not None and streams.reads(command, record):
-            self._background(partial(self._answered, partial(self._followed, command), reply))
+            if command.selector:
+                reply(Refused(Problem.OPTIONS_INVALID, UNSELECTED))
+            else:
+                self._background(partial(self._answered, partial(self._followed, command), reply))
         else:
             where = place(command, partitions)
             if where is not Place.NOWHERE:

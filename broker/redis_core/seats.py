@@ -112,7 +112,7 @@ class Seats:
     async def _count(self, node: str, begun: Begun, others: Sequence[int]) -> Outcome:
         seat = begun.subscribed
         several = seat.subid != subid(seat.jid)
-        sit = Sit(node, seat.subid, seat.jid, seat.qos, begun.born, several, scope=seat.scope)
+        sit = Sit(node, seat.subid, seat.jid, seat.qos, begun.born, several, scope=seat.scope, selector=seat.selector)
         sits = await self._all(others, [sit] * len(others))
         for outcome in sits:
             if isinstance(outcome, Refused):

@@ -87,15 +87,8 @@ class Bench:
 
     async def subscribe(self, workers: tuple[str, ...], credit: int) -> list[Any]:
         """Subscribe workers; gives what they are handed."""
-        row = {
-            "credit": credit,
-            "qos": "unacknowledged",
-            "must": "",
-            "lease": "",
-            "scope": "",
-            "named": "",
-            "several": "",
-        }
+        nothing = dict.fromkeys(("must", "lease", "scope", "named", "several", "selector"), "")
+        row = {"credit": credit, "qos": "unacknowledged"} | nothing
         rows = [{"subid": subid(jid), "jid": jid, **row} for jid in workers]
         reply = await self.run("subscribe", {**_BASE, "max_subscribers": 1_000_000}, rows)
         return list(reply[2])

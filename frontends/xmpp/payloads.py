@@ -14,27 +14,48 @@ from frontends.xmpp import namespaces as ns
 from frontends.xmpp.elements import serialise
 from frontends.xmpp.markup import FORBIDDEN, escaped
 
+_HEADERS: Final = f"{{{ns.SHIM}}}headers"
+_HEADER: Final = f"{{{ns.SHIM}}}header"
+_OURS: Final = ("stanzaq-", "pubsub#", "collection", "subid", "traceparent", "tracestate")
+
+MOST_HEADERS: Final = 32
+
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 """No headers."""
 
 
 def taken(item: Element, said: Mapping[str, str] = NOTHING) -> tuple[bytes, int]:
-    """Take the one payload element out of `<item/>`: its envelope as bytes, and the size of the payload alone.
+    """Take the one payload element out of `<item/>`, with headers if there are any: the envelope as bytes, and their size.
 
-    Headers say of it what is `said`.
+    Headers say of it what is `said`, too.
     """
     if not len(item):
         raise MalformedRequest(Problem.PAYLOAD_REQUIRED, "an item of a queue has a payload")
-    payload = item[0]
-    if len(item) > 1 or _inked(item.text) or _inked(payload.tail):
-        raise MalformedRequest(Problem.PAYLOAD_INVALID, "a payload is exactly one element")
-    body = serialise(payload)
+    payload, *beside = item
+    told = beside[0] if beside and beside[0].tag == _HEADERS else None
+    if len(beside) > (told is not None) or any(_inked(text) for text in (item.text, *(each.tail for each in item))):
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, "a payload is exactly one element, beside it may stand headers")
+    body, named = serialise(payload), {} if told is None else _named(told)
+    size = len(body) + sum(len(text.encode()) for pair in named.items() for text in pair)
     # No node allows more, so the core need not carry it; a node that allows less is the core's to judge.
-    if len(body) > MAX_PAYLOAD_BYTES:
-        raise MalformedRequest(
-            Problem.PAYLOAD_TOO_BIG, f"the payload has {len(body)} bytes of at most {MAX_PAYLOAD_BYTES}"
-        )
-    return codec.pack(Envelope(body, headers=said)), len(body)
+    if size > MAX_PAYLOAD_BYTES:
+        raise MalformedRequest(Problem.PAYLOAD_TOO_BIG, f"the payload has {size} bytes of at most {MAX_PAYLOAD_BYTES}")
+    return codec.pack(Envelope(body, headers={**named, **said})), size
+
+
+def _named(told: Element) -> dict[str, str]:
+    """Read what a publisher says of its item (XEP-0131); what the service says of items is not for it to say."""
+    named: dict[str, str] = {}
+    for header in told:
+        name = header.get("name", "")
+        if header.tag != _HEADER or not name or name in named or len(header):
+            raise MalformedRequest(Problem.PAYLOAD_INVALID, "each header has a name of its own, and a text")
+        if name.lower().startswith(_OURS):
+            raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the header {name[:80]} is the service's to give")
+        named[name] = header.text or ""
+    if len(named) > MOST_HEADERS:
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, f"an item has at most {MOST_HEADERS} headers")
+    return named
 
 
 def shown(record: bytes) -> bytes:

@@ -85,6 +85,7 @@ from frontends.xmpp import (
     qos,
     redrives,
     rsm,
+    selectors,
     streams,
 )
 from frontends.xmpp import namespaces as ns
@@ -243,8 +244,7 @@ def _subscribed(node: str, granted: Subscribed) -> bytes:
         fields.append(forms.Field(GAP, tuple("1" if stream.gap else "0" for stream in granted.streams)))
     if granted.until_ms:
         fields.append(forms.Field(EXPIRE, (moment(granted.until_ms),)))
-    fields += ownership.granted(granted)
-    fields += _scope(granted)
+    fields += (*ownership.granted(granted), *selectors.granted(granted), *_scope(granted))
     form = forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
     expiry = f" expiry='{moment(granted.until_ms)}'" if granted.until_ms else ""
     return (
@@ -259,6 +259,7 @@ def _options(node: str, granted: Subscribed) -> bytes:
         forms.Field(CREDIT, (str(granted.credit),), "text-single", required=True),
         forms.Field(QOS, (granted.qos.value,), "list-single", choices=choices),
         forms.Field(EXPIRE, (moment(granted.until_ms) if granted.until_ms else PRESENCE,), "text-single"),
+        *selectors.offered(granted),
         *ownership.granted(granted),
         *_scope(granted),
     )

@@ -1,9 +1,9 @@
 """Requests about a subscription and its options (XEP-0254 §2.1, XEP-0060 §6.1 to §6.3). Must not know replies.
 
 The options are the credit, how many items at once, how surely each arrives (urn:xmpp:qos), which partitions they come from or
-are to be owned, where in the log a stream starts, what of a collection it is to, and when the subscription ends by itself. Up
-to MAX_CREDIT credit is granted as asked; up to a million the most is granted and the result says so (Q9); beyond that it is a
-mistake and refused (Q11).
+are to be owned, where in the log a stream starts, what of a collection it is to, which items it selects, and when it ends by
+itself. Up to MAX_CREDIT credit is granted as asked; up to a million the most is granted and the result says so (Q9); beyond
+that it is a mistake and refused (Q11).
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from broker.model.options import MAX_CREDIT, STREAM_CREDIT, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.tree import DEPTH, Kind, Scope
-from frontends.xmpp import attributes, forms, ownership, streams
+from frontends.xmpp import attributes, forms, ownership, selectors, streams
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped, since_1970_ms
 from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect, only
@@ -35,6 +35,16 @@ PRESENCE: Final = "presence"
 _CREDIT_BARE: Final = "queue_requests"
 _CREDIT_BELIEVED: Final = 1_000_000
 _OPTIONS: Final = f"{{{ns.PUBSUB}}}options"
+_OPTIONS_KNOWN: Final = {
+    CREDIT,
+    _CREDIT_BARE,
+    QOS,
+    START,
+    EXPIRE,
+    KIND,
+    DEPTH_FIELD,
+    selectors.SELECTOR,
+} | ownership.FIELDS
 
 
 def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
@@ -62,9 +72,20 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
             Problem.OPTIONS_INVALID,
             f"{EXPIRE}: what is owned is leased for the node's lock time, and renewed by <renew/>",
         )
-    until_ms = wish.until_ms or 0
+    until_ms, selector = wish.until_ms or 0, wish.selector or ""
     return Subscribe(
-        node, iq.sender, jid, wish.credit, qos, own.partitions, own.group, own.epoch, wish.start, until_ms, wish.scope
+        node,
+        iq.sender,
+        jid,
+        wish.credit,
+        qos,
+        own.partitions,
+        own.group,
+        own.epoch,
+        wish.start,
+        until_ms,
+        wish.scope,
+        selector,
     )
 
 
@@ -89,7 +110,7 @@ def options(iq: Iq, pubsub: Element) -> Options | Adjust:
         raise MalformedRequest(
             Problem.OPTIONS_INVALID, "partitions, and where a stream starts, are chosen by subscribing anew"
         )
-    return Adjust(node, iq.sender, jid, subid, wish.credit, wish.qos, wish.until_ms, wish.scope)
+    return Adjust(node, iq.sender, jid, subid, wish.credit, wish.qos, wish.until_ms, wish.scope, wish.selector)
 
 
 def default(iq: Iq, pubsub: Element) -> Question | Answer:
@@ -123,6 +144,7 @@ class _Chosen:
     start: str
     until_ms: int | None
     scope: Scope | None
+    selector: str | None
 
 
 def _chosen(chosen: Element, jid: Jid) -> _Chosen:
@@ -134,7 +156,7 @@ def _chosen(chosen: Element, jid: Jid) -> _Chosen:
         raise MalformedRequest(Problem.OPTIONS_INVALID, "there are no options to cancel")
     # What is not honoured must not look granted, so an unknown option is refused (XEP-0060 §6.3.5).
     for name in fields:
-        if name not in {CREDIT, _CREDIT_BARE, QOS, START, EXPIRE, KIND, DEPTH_FIELD} | ownership.FIELDS:
+        if name not in _OPTIONS_KNOWN:
             raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name[:80]} is no option of a queue")
     credit = _credit(fields)
     return _Chosen(
@@ -144,6 +166,7 @@ def _chosen(chosen: Element, jid: Jid) -> _Chosen:
         _start(fields[START]) if START in fields else "",
         _until(fields[EXPIRE]) if EXPIRE in fields else None,
         _scope(fields, credit),
+        selectors.wish(fields[selectors.SELECTOR]) if selectors.SELECTOR in fields else None,
     )
 
 

@@ -1,6 +1,6 @@
 -- Allotments on their way: credit is taken out of one partition and put into another, each in a script of its own.
 -- NEEDS: turns
---- @include partition subscriptions credit shares owner
+--- @include partition subscriptions credit shares owner selectors
 local allotments = {MOST = 32, POOLED = 200}
 
 -- Takes out up to `most` of what is free; gives how much, and the count that it belongs to.
@@ -43,11 +43,25 @@ function allotments.deposit(subscriber, born, amount)
   return true
 end
 
--- Takes up to `most` free credit of a pool, or of the node's own if that is empty, from the least recently served on.
-function allotments.gather(to, most, pool)
-  local gifts, who = {}, owner.get()
+-- Who is asked for credit: those with some that `whom` names, where `*` is all who take whatever comes; without it all.
+local function asked(whom)
   local count = partition.pools and allotments.POOLED or allotments.MOST
-  for _, subid in ipairs(redis.call('ZRANGE', key.turns, 0, count - 1)) do
+  if whom == '' then return redis.call('ZRANGE', key.turns, 0, count - 1) end
+  local found = {}
+  for name in string.gmatch(whom, '%d+') do
+    if redis.call('ZSCORE', key.turns, name) then found[#found + 1] = name end
+  end
+  local any = string.find(whom, '*', 1, true) and redis.call('ZRANGE', key.turns, 0, count + selectors.MOST - 1) or {}
+  for _, subid in ipairs(any) do
+    if not selectors.said(subid) then found[#found + 1] = subid end
+  end
+  return found
+end
+
+-- Takes up to `most` free credit of a pool, or of the node's own if that is empty, from the least recently served on.
+function allotments.gather(to, most, pool, whom)
+  local gifts, who = {}, owner.get()
+  for _, subid in ipairs(asked(whom)) do
     local amount, born, subscriber = 0, nil, subscriptions.get(subid)
     -- An owner's credit lies where it owns, and nowhere else.
     local theirs = (subscriber.pool or '') == pool and not (who and who.subid == subid)

@@ -1,13 +1,14 @@
 -- Hands waiting items to subscribers with free credit; part of every script that can enable it.
 -- NEEDS: inflight deadlines held ready turns resting
---- @include partition writes positions flights credit waiting schedule ordering
+--- @include partition writes positions flights credit waiting schedule ordering selectors selection matching
 -- Bounded by count and by bytes: a reply is held in memory here, in the frontend, and in the XMPP server.
 local dispatch = {LIMIT = 200, ROUND = 32, BYTES = 1048576}
 
 -- The next subscriber for an item: least recently served, but not the one that gave it back while another has credit (Q30).
-local function pick(queue, past)
+local function pick(queue, entry)
+  if entry.to then return entry.to end
   local first = queue.first
-  if queue[first].subid == past.holders[1] and queue[first + 1] then
+  if queue[first].subid == entry.past.holders[1] and queue[first + 1] then
     queue[first], queue[first + 1] = queue[first + 1], queue[first]
   end
   queue.first = first + 1
@@ -34,7 +35,7 @@ local function assign(items, queue, deliveries)
   queue.first = 1
   for i = 1, #items do
     local entry = items[i]
-    local subscriber = pick(queue, entry.past)
+    local subscriber = pick(queue, entry)
     lock(entry, subscriber, deliveries)
     if subscriber.held < subscriber.limit then queue[#queue + 1] = subscriber end
   end
@@ -61,23 +62,32 @@ local function most(made, bytes)
   return math.min(dispatch.LIMIT - made, math.ceil((dispatch.BYTES - bytes) * made / math.max(bytes, 1)))
 end
 
+-- Takes items and gives them with those who may have them: nothing without credit.
+local function take(want)
+  -- One candidate more than items, so that a releaser can be avoided; of those who select, all.
+  local queue, room = credit.candidates(want + 1 + (partition.selects and #selectors.all() or 0))
+  local count = math.min(want, room)
+  if room == 0 then return nil end
+  return partition.selects and matching.take(count, queue) or waiting.take(count), queue
+end
+
 -- Gives the deliveries made and whether more could be made at once: after a bound the caller runs `expire` again.
 -- `hint` is how many the caller expects: the first round reads so many candidates and no more.
 function dispatch.run(hint)
   local deliveries, bytes = {}, 0
+  if partition.selects then matching.load() end
   waiting.promote()
   -- Who has no name among the frontends cannot send.
   if partition.paused or arg.frontend == '' then return deliveries, 0 end
   while #deliveries < dispatch.LIMIT and bytes < dispatch.BYTES do
     local want = math.min(math.max(hint, 1), most(#deliveries, bytes))
-    -- One candidate more than items, so that a releaser can be avoided.
-    local queue, room = credit.candidates(want + 1)
-    if room == 0 then return deliveries, 0 end
-    local items = waiting.take(math.min(want, room))
-    if #items == 0 then return deliveries, ordering.skipped < ordering.MOST and 0 or 1 end
+    local items, queue = take(want)
+    if not items then return deliveries, 0 end
+    if #items == 0 then return deliveries, (selection.more or ordering.skipped >= ordering.MOST) and 1 or 0 end
     for i = 1, #items do bytes = bytes + #items[i].body end
     assign(items, queue, deliveries)
-    if partition.cursor == partition.tail and redis.call('EXISTS', key.ready) == 0 then return deliveries, 0 end
+    local empty = partition.cursor == partition.tail and redis.call('EXISTS', key.ready) == 0
+    if empty and not partition.selects then return deliveries, 0 end
     hint = hint * 2
   end
   return deliveries, 1

@@ -1,6 +1,6 @@
 -- How a published item enters: what a repeated id means (X1), whether there is room (P17, PX4), and where it goes.
--- NEEDS: log index replaced parked history subscribers
---- @include partition writes positions entries retention flights waiting items handover jids names once ordering
+-- NEEDS: log index replaced parked history subscribers ready
+--- @include partition writes positions entries retention flights waiting items handover jids names once ordering passed
 local intake = {}
 
 function intake.prepare(rows)
@@ -95,5 +95,10 @@ function intake.replace(row)
   if not known.flight then
     entries.any_replaced = true
     redis.call('HDEL', key.history, known.position)
+    -- What was found of the payload before holds no more.
+    if passed.stands(known.position) then
+      passed.remove(known.position)
+      redis.call('ZADD', key.ready, positions.place(known.position), known.position)
+    end
   end
 end

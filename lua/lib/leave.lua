@@ -1,12 +1,13 @@
 -- How a subscriber leaves, and how all that it holds is given back at once.
 -- NEEDS: subscribers turns resting held shares leases
---- @include writes flights credit ending window disown pools
+--- @include writes flights credit ending window disown pools passed
 local leave = {CHUNK = 300}
 
 function leave.stop_working(subid)
   redis.call('ZREM', key.turns, subid)
   redis.call('ZREM', key.resting, subid)
   redis.call('HDEL', key.shares, subid)
+  passed.choose(subid, '')
 end
 
 -- What it owned is free; with `kept` and `reason` as `disown.of` has them.

@@ -1,6 +1,6 @@
 -- What stays in the log when its work is done (the options of retention), and what of it has to go.
--- NEEDS: log ready delayed inflight handover keyed replaced parked
---- @include partition writes positions
+-- NEEDS: log ready delayed inflight handover keyed replaced parked passed
+--- @include partition writes positions passed
 local retention = {}
 
 local function keep_out(done, places, command, name)
@@ -24,6 +24,11 @@ function retention.done(places, ats)
   keep_out(done, places, 'HMGET', key.handover)
   keep_out(done, places, 'ZMSCORE', key.ready)
   keep_out(done, places, 'ZMSCORE', key.delayed)
+  if partition.selects then
+    local members = {}
+    for i, position in ipairs(places) do members[i] = passed.member('', position) end
+    keep_out(done, members, 'ZMSCORE', key.passed)
+  end
   if partition.ordered then keep_out(done, places, 'HMGET', key.keyed) end
   return done
 end

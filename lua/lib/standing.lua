@@ -1,7 +1,7 @@
 -- The positions of a partition at which items stand, in order and a page of them at a time: those after a place, or the last
 -- ones before one. A place is `partition-ms-sequence`; of equal positions that of the lower partition comes first.
 -- NEEDS: log ready delayed deadlines handover
---- @include partition positions ordering
+--- @include partition positions ordering passed
 local standing = {back = arg.backwards == '1', MOST = 5000}
 
 -- The end of a range of the log: the position of the place, or what lies beyond it; with that position.
@@ -42,7 +42,8 @@ end
 -- are looked through each time: of more than so many, beside what is kept, a page may pass some over.
 local function elsewhere(count)
   local found = {ready(count), redis.call('ZRANGE', key.delayed, 0, standing.MOST - 1),
-    redis.call('ZRANGE', key.deadlines, 0, standing.MOST - 1), ordering.waiting(standing.MOST), {}}
+    redis.call('ZRANGE', key.deadlines, 0, standing.MOST - 1), ordering.waiting(standing.MOST), {},
+    partition.selects and passed.after('', '', standing.MOST) or {}}
   local dying = redis.call('HSCAN', key.handover, 0, 'COUNT', standing.MOST)[2]
   for i = 1, #dying, 2 do found[5][#found[5] + 1] = dying[i] end
   return found

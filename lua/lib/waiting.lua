@@ -1,6 +1,6 @@
 -- What waits, in order: `ready` (left FIFO order and may go out), then the log from the cursor on.
 -- NEEDS: ready delayed log
---- @include partition writes positions entries history ordering
+--- @include partition writes positions entries history ordering passed
 local waiting = {}
 
 -- Moves what is due from `delayed` to `ready`; bounded, the rest follows with the next script.
@@ -55,11 +55,25 @@ local function from_log(count, taken)
   end
 end
 
--- Takes up to `count` items out of the waiting, as entries with their `position` and their `past`; the caller gives each
--- of them a lock.
-function waiting.take(count)
+-- Takes up to `count` items out of the waiting, as entries with their `position` and their `past`, but for those passed over.
+function waiting.next(count)
   local taken = {}
   from_ready(count, taken)
   from_log(count - #taken, taken)
+  return taken
+end
+
+-- These too, and first; the caller gives each of them a lock.
+function waiting.take(count)
+  local taken = {}
+  for _, position in ipairs(partition.selects and passed.after('', '', count) or {}) do
+    local entry = entries.current(position)
+    passed.remove(position)
+    if entry then
+      entry.position, entry.past = position, history.of(position)
+      taken[#taken + 1] = entry
+    end
+  end
+  for _, entry in ipairs(waiting.next(count - #taken)) do taken[#taken + 1] = entry end
   return taken
 end

@@ -344,7 +344,7 @@ class QueueMachine(RuleBasedStateMachine):
     def queue_row_subscribe(self, jid: str, credit: int, qos: str) -> dict[str, Any]:
         """Make the row of a subscribe."""
         row = {"subid": subid(jid), "jid": jid, "credit": credit, "qos": qos, "must": "", "lease": 0}
-        return row | {"scope": "", "named": "", "several": ""}
+        return row | {"scope": "", "named": "", "several": "", "selector": ""}
 
     def sent_to(self, which: int, stage: str, *, forged: bool) -> tuple[str, str, int, str]:
         """Choose a delivery of which something is heard: from whom, where it stands, its token and the stage."""

@@ -119,6 +119,8 @@ async def busy(core: RedisCore, door: Door) -> None:
     await done(core, Subscribe("uk", WORKER, WORKER, 5, scope=Scope(Kind.ITEMS, None)))
     ends = int(time.time() * 1000) + 3_600_000
     await done(core, Declare("leased", ALICE, {}), Subscribe("leased", WORKER, WORKER, 5, until_ms=ends))
+    await done(core, Declare("chosen", ALICE, {}), item("chosen", None))
+    await done(core, Subscribe("chosen", WORKER, WORKER, 5, selector="color = 'red'"))
     for name in ("m1", "m2"):
         await done(core, Hold(ALICE, name, Publish("jobs", ALICE, None, b"payload", 7), name))
     await done(core, Deliver(ALICE, "m2"))

@@ -392,6 +392,28 @@ async def test_publish_refused(join: Join, payload: str, error: str) -> None:
     assert (await client.publish(await client.queue(), "i1", payload)).error == error
 
 
+async def test_selectors(join: Join) -> None:
+    """Issue 9: who selects is handed what it selects with its headers; the rest waits, and a wrong selector is told where."""
+    owner, worker = await join(), await join()
+    node = await owner.queue()
+
+    async def subscribe(selector: str) -> str:
+        form = submitted(f"{PUBSUB}#subscribe_options", {CREDIT: "5", "stanzaq#selector": selector})
+        asked = f"<subscribe node='{node}' jid='{worker.jid}'/><options>{form}</options>"
+        return (await worker.pubsub(asked)).error
+
+    assert await subscribe("size >") == "modify bad-request invalid-options"
+    assert await subscribe("size >= 10") == ""
+    for item, size in (("small", "9"), ("large", "10")):
+        headers = f"<headers xmlns='http://jabber.org/protocol/shim'><header name='size'>{size}</header></headers>"
+        assert (await owner.publish(node, item, f"{JOB}{headers}")).error == ""
+    delivery = await worker.next(Delivery)
+    assert delivery.item == "large"
+    assert form_values((await worker.options(node)).element)["stanzaq#selector"] == "size >= 10"
+    assert await subscribe("size BETWEEN 0 AND 9.5") == ""
+    assert (await worker.next(Delivery)).item == "small"
+
+
 async def test_publish_without_id(join: Join) -> None:
     """The service makes an id up and tells it; by that id the item is delivered and acknowledged (P14)."""
     client = await join()

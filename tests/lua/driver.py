@@ -16,6 +16,7 @@ from broker import keys
 from broker.journal.schema import record
 from broker.model.names import Partition
 from broker.redis_core.calls.call import below, subid, subids
+from broker.redis_core.calls.workers import said
 from broker.scripts.location import lua_directory
 from broker.scripts.source import Script, operations, script
 
@@ -152,7 +153,8 @@ class Answer:
 def text(value: Any) -> Any:
     """Give a reply with its bytes read as text."""
     if isinstance(value, bytes):
-        return value.decode()
+        # Envelopes are none.
+        return value.decode(errors="surrogateescape")
     return [text(part) for part in value] if isinstance(value, list) else value
 
 
@@ -267,7 +269,7 @@ class Queue:
         }
         return self.run("open", **{**options, **fixed})
 
-    def publish(self, *items: str, by: str = "alice@x", body: str | None = None, **more: Any) -> Answer:
+    def publish(self, *items: str, by: str = "alice@x", body: str | bytes | None = None, **more: Any) -> Answer:
         """Publish items; a body says which item and when unless it is given."""
         columns = {"once": "", "subids": "", "key": ""}
         columns |= {name: more.pop(name) for name in tuple(more) if name in columns}
@@ -283,6 +285,7 @@ class Queue:
         must: str = "",
         lease: int | str = 0,
         scope: str = "",
+        selector: str = "",
         named: str = "",
         several: str = "",
         **fixed: Any,
@@ -290,6 +293,7 @@ class Queue:
         """Subscribe a JID, or change what it asked for."""
         row = {"subid": subid(jid), "jid": jid, "credit": credit, "qos": qos, "must": must, "lease": lease}
         row |= {"scope": scope, "named": named, "several": several}
+        row["selector"] = selector if selector == "=" else said(selector)
         return self.run("subscribe", row, **fixed)
 
     def follow(self, jid: str, credit: int, start: str = "@latest", *, lease: int = 0) -> Answer:
@@ -329,12 +333,23 @@ class Queue:
     def recount(self, jid: str) -> str:
         """Begin a count of a subscription in the bank; gives its name."""
         row = dict.fromkeys(SCRIPTS["subscribe"].columns, "") | {"subid": subid(jid), "named": subid(jid), "must": "1"}
+        row["selector"] = "="
         return str(self.run("subscribe", row).rows[0][3])
 
-    def sit(self, jid: str, born: str, qos: str = "unacknowledged", *, forgive: str = "", pool: str = "") -> list[Any]:
+    def sit(
+        self,
+        jid: str,
+        born: str,
+        qos: str = "unacknowledged",
+        *,
+        forgive: str = "",
+        pool: str = "",
+        selector: str = "",
+    ) -> list[Any]:
         """Make a subscription known as part of a count, through a collection if of a `pool`; gives the answer."""
         whose = below(pool, subid(jid)) if pool else subid(jid)
         row = {"subid": whose, "jid": jid, "qos": qos, "born": born, "forgive": forgive, "pool": pool, "several": ""}
+        row["selector"] = said(selector)
         found: list[Any] = self.run("sit", row).rows[0]
         return found
 
@@ -342,9 +357,12 @@ class Queue:
         """End a count."""
         return self.run("settle", {"subid": subid(jid), "born": born, "lent": lent})
 
-    def withdraw(self, most: int, jid: str = "", *, recall: str = "", pool: str = "") -> list[list[Any]]:
+    def withdraw(
+        self, most: int, jid: str = "", *, recall: str = "", pool: str = "", whom: str = ""
+    ) -> list[list[Any]]:
         """Take credit out; gives whose, of which count and how much."""
         row = {"subid": jid and subid(jid), "most": most, "recall": recall, "pool": pool}
+        row["whom"] = whom
         return [gift[1:4] for gift in self.run("withdraw", row).rows[0][1]]
 
     def deposit(self, jid: str, born: str, amount: int, **fixed: Any) -> Answer:

@@ -116,7 +116,7 @@ def test_through_a_collection(queue: Queue) -> None:
     names = [below(POOL, name) for name in (FIRST, SECOND)]
     for name in names:
         row = {"subid": name, "jid": W1, "qos": "unacknowledged", "born": "5", "forgive": "1", "pool": POOL}
-        assert queue.run("sit", {**row, "several": "1"}).words == ["ok"]
+        assert queue.run("sit", {**row, "several": "1", "selector": ""}).words == ["ok"]
         queue.run("deposit", {"subid": name, "born": "5", "amount": 1})
     queue.subscribe(W1, 1)
     out = queue.publish("a", "b", "c").deliveries

@@ -66,7 +66,16 @@ def test_an_owner_begins_anew(parts: Parts) -> None:
     assert one.publish("a").given == [(W1, "a")]
     answer = one.run(
         "sit",
-        {"subid": subid(W1), "jid": W1, "qos": "unacknowledged", "born": "9", "forgive": "", "pool": "", "several": ""},
+        {
+            "subid": subid(W1),
+            "jid": W1,
+            "qos": "unacknowledged",
+            "born": "9",
+            "forgive": "",
+            "pool": "",
+            "several": "",
+            "selector": "",
+        },
     )
     assert answer.rows == [["ok", 1, 0]] and answer.more == 1
     assert one.credit(W1) == 1 and one.publish("b").lending[:2] == [1, 0], "nothing is to spare"

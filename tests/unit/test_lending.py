@@ -57,7 +57,7 @@ class Partitions:
     def in_need(self, *numbers: int, wanted: int = 1) -> None:
         """Let partitions say that they want credit."""
         for number in numbers:
-            self.lending.learned(number, COUNT, [wanted, 0, 0, [], [], []])
+            self.lending.learned(number, COUNT, [wanted, 0, 0, [], [], [], []])
 
 
 @pytest.fixture

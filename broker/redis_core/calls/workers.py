@@ -26,6 +26,8 @@ from broker.redis_core.credit import (
     Withdrawn,
 )
 from broker.redis_core.internal import Begun, Leave, Left
+from broker.selectors.program import program
+from broker.selectors.text import read
 
 MOST_REACHED = 1_024
 """Most partitions below a collection that its subscribers work on: each count of credit asks all of them."""
@@ -33,7 +35,20 @@ MOST_REACHED = 1_024
 WORK = Scope(Kind.ITEMS, 1)
 NEWS = Scope(Kind.NODES, 1)
 
+UNSELECTED = "a selector is for work that is shared: a stream has all of its log, an owner whatever comes"
+
 LEASE_OVER = "pubsub#expire lies in the past"
+
+_AS_IT_IS = "="
+
+MOST_SELECTORS = 100
+"""As many as lua/lib/selectors.lua has room for."""
+
+_OF_SELECTORS = {
+    b"options-invalid": UNSELECTED,
+    b"too-many-subscriptions": f"the node has {MOST_SELECTORS} subscribers who select, the most it may",
+}
+"""What is said when it is for a selector that a script refuses."""
 
 DETAILS = WHICH | {
     b"superseded": "the subscription was renewed",
@@ -54,6 +69,7 @@ def _row(command: Subscribe | Adjust, record: NodeRecord) -> Values:
         "must": "1" if isinstance(command, Adjust) else "",
         "scope": _scope(command, record),
         "lease": "" if command.until_ms is None else command.until_ms,
+        "selector": _AS_IT_IS if command.selector is None else said(command.selector),
         "named": command.subid if isinstance(command, Adjust) else "",
         "several": "1"
         if isinstance(command, Subscribe) and record.config.multi_subscribe and not command.again
@@ -61,9 +77,14 @@ def _row(command: Subscribe | Adjust, record: NodeRecord) -> Values:
     }
 
 
+def said(selector: str) -> str:
+    """Write a selector as scripts keep it: the length of its text in bytes, the text, and what it is compiled to."""
+    return f"{len(selector.encode())} {selector}{program(read(selector))}" if selector else ""
+
+
 def _recount_row(command: Recount, _record: NodeRecord) -> Values:
     nothing = dict.fromkeys(("jid", "credit", "qos", "lease", "scope", "several"), "")
-    return {"subid": command.subid, "named": command.subid, "must": "1"} | nothing
+    return {"subid": command.subid, "named": command.subid, "must": "1", "selector": _AS_IT_IS} | nothing
 
 
 def _scope(command: Subscribe | Adjust, record: NodeRecord) -> str:
@@ -77,7 +98,7 @@ def _scope(command: Subscribe | Adjust, record: NodeRecord) -> str:
 
 def _subscribed(_command: Any, reply: list[Any], record: NodeRecord) -> Result | Begun:
     if reply[0] != b"ok":
-        return refused(reply[0], DETAILS.get(reply[0], ""))
+        return refused(reply[0], _OF_SELECTORS[reply[0]] if reply[1:] else DETAILS.get(reply[0], ""))
     _code, credit, qos, born, jid, *rest = reply
     subscribed = _granted(Jid(jid.decode()), [credit, qos, *rest])
     alone = record.config.partitions == 1 and not record.config.collects
@@ -85,11 +106,14 @@ def _subscribed(_command: Any, reply: list[Any], record: NodeRecord) -> Result |
 
 
 def _granted(jid: Jid, values: list[Any]) -> Subscribed:
-    credit, qos, until_ms, whose, *scope = values
+    credit, qos, until_ms, whose, *more = values
     if qos == b"stream":
         return Subscribed(jid, whose.decode(), credit, reads=True, until_ms=until_ms)
-    within = Scope.parse(scope[0].decode()) if scope else None
-    return Subscribed(jid, whose.decode(), credit, Qos(qos.decode()), scope=within, until_ms=until_ms)
+    scope, selector = (*more, b"", b"")[:2]
+    within = Scope.parse(scope.decode()) if scope else None
+    length, _, text = selector.partition(b" ")
+    chosen = text[: int(length)].decode() if selector else ""
+    return Subscribed(jid, whose.decode(), credit, Qos(qos.decode()), scope=within, until_ms=until_ms, selector=chosen)
 
 
 def _options(command: Options, reply: list[Any], _record: NodeRecord) -> Result:
@@ -146,6 +170,7 @@ def _sit_row(command: Sit | Join, _record: NodeRecord) -> Values:
         "born": command.born,
         "forgive": "1" if command.forgive else "",
         "pool": command.pool if isinstance(command, Join) else "",
+        "selector": said(command.selector),
         "several": "1" if command.several else "",
     }
 
@@ -163,7 +188,14 @@ def _settled(_command: Settle, reply: list[Any], _record: NodeRecord) -> Settled
 
 
 def _withdraw_row(command: Withdraw, _record: NodeRecord) -> Values:
-    return {"subid": command.subid, "most": command.most, "recall": "1" if command.recall else "", "pool": command.pool}
+    recall = "1" if command.recall else ""
+    return {
+        "subid": command.subid,
+        "most": command.most,
+        "recall": recall,
+        "pool": command.pool,
+        "whom": " ".join(command.whom),
+    }
 
 
 def _withdrawn(_command: Withdraw, reply: list[Any], _record: NodeRecord) -> Withdrawn:

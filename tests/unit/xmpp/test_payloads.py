@@ -16,11 +16,26 @@ def _item(inside: str) -> ET.Element:
     return ET.fromstring(f"<item xmlns='{ns.PUBSUB}'>{inside}</item>")
 
 
+def _told(headers: str = "") -> str:
+    return f"<headers xmlns='{ns.SHIM}'>{headers}</headers>"
+
+
 def test_goes_in_and_out_unchanged() -> None:
     """An XML payload is spliced into a delivery byte for byte as it was stored."""
     record, size = payloads.taken(_item("\n  <a xmlns='urn:x'>\U0001f41d</a>\n"))
     assert payloads.shown(record) == "<a xmlns='urn:x'>\U0001f41d</a>".encode()
     assert size == len(payloads.shown(record))
+
+
+def test_headers_go_with_it() -> None:
+    """Issue 9: a publisher's headers (XEP-0131) are the item's, count with it, and are told to whoever is handed it."""
+    record, size = payloads.taken(_item("<a/>" + _told("<header name='color'>r&amp;d</header><header name='e'/>")))
+    assert codec.unpack(record).headers == {"color": "r&d", "e": ""}
+    assert size == len(payloads.shown(record)) + len("colorr&de")
+    told = ET.fromstring(payloads.told(record, {})[1])
+    assert [(header.get("name"), header.text) for header in told] == [("color", "r&d"), ("e", None)]
+    alone, _size = payloads.taken(_item(_told()))
+    assert codec.unpack(alone).headers == {}, "alone it is the payload"
 
 
 @pytest.mark.parametrize(
@@ -31,6 +46,12 @@ def test_goes_in_and_out_unchanged() -> None:
         ("<a/><b/>", Problem.PAYLOAD_INVALID),
         ("text<a/>", Problem.PAYLOAD_INVALID),
         ("<a/>text", Problem.PAYLOAD_INVALID),
+        ("<a/>" + _told() + _told(), Problem.PAYLOAD_INVALID),
+        ("<a/>" + _told("<header>x</header>"), Problem.PAYLOAD_INVALID),
+        ("<a/>" + _told("<header name='a'/>" * 2), Problem.PAYLOAD_INVALID),
+        ("<a/>" + _told("<header name='a'><b/></header>"), Problem.PAYLOAD_INVALID),
+        ("<a/>" + _told("<header name='Stanzaq-dead-node'>x</header>"), Problem.PAYLOAD_INVALID),
+        ("<a/>" + _told("".join(f"<header name='h{number}'/>" for number in range(33))), Problem.PAYLOAD_INVALID),
         (f"<a>{'x' * MAX_PAYLOAD_BYTES}</a>", Problem.PAYLOAD_TOO_BIG),
     ],
 )

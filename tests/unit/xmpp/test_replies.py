@@ -178,6 +178,20 @@ def test_leases(make_iq: MakeIq, until_ms: int, shown: str | None) -> None:
     assert values["pubsub#expire"] == (shown or "presence")
 
 
+def test_selectors(make_iq: MakeIq) -> None:
+    """Issue 9: a selector is shown as it was said, and can be filled in where there is none; streams and owners have none."""
+
+    def shown(command: commands.Command, granted: Subscribed) -> str | None:
+        form = _content(make_iq(""), command, granted).iter(f"{{{ns.FORM}}}field")
+        return {field.get("var"): field[0].text or "" for field in form}.get("stanzaq#selector")
+
+    ask, form = commands.Subscribe("jobs", _ME, _ME, 1), Options("jobs", _ME, _ME, "s")
+    chosen, plain = Subscribed(_ME, "s", 1, selector="a < '1'"), Subscribed(_ME, "s", 1)
+    assert (shown(ask, chosen), shown(form, chosen)) == ("a < '1'", "a < '1'")
+    assert (shown(ask, plain), shown(form, plain)) == (None, "")
+    assert shown(form, Subscribed(_ME, "s", 1, reads=True)) is None
+
+
 def test_browsed(make_iq: MakeIq) -> None:
     """A browse shows payloads with their publishers (P21); none found is an empty list, no error."""
     record = codec.pack(Envelope(b"<a xmlns='urn:x'/>"))

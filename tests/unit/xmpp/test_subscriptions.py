@@ -125,6 +125,17 @@ def test_bad_leases(fault: Fault, text: str) -> None:
     assert found.problem is Problem.OPTIONS_INVALID and "pubsub#expire" in found.detail
 
 
+def test_selectors(read: Read) -> None:
+    """Issue 9: a selector is taken as it is said; an empty one is none, and silence changes nothing."""
+    form = _form(("pubsub#queue_requests", "5"), ("stanzaq#selector", " color = 'red' "))
+    assert read(_subscribe(_options(form))).command == Subscribe("jobs", _FULL, _FULL, 5, selector="color = 'red'")
+    adjust = f"<pubsub xmlns='{ns.PUBSUB}'><options node='jobs' jid='{_FULL}'>{{}}</options></pubsub>"
+    assert read(adjust.format(form)).command == Adjust("jobs", _FULL, _FULL, "", 5, selector="color = 'red'")
+    gone = _form(("pubsub#queue_requests", "5"), ("stanzaq#selector", ""))
+    assert read(adjust.format(gone)).command == Adjust("jobs", _FULL, _FULL, "", 5, selector="")
+    assert read(adjust.format(_credit("5"))).command == Adjust("jobs", _FULL, _FULL, "", 5, selector=None)
+
+
 def test_what_is_owned_has_another_lease(fault: Fault) -> None:
     """An owner's lease is that of its partitions (EX16)."""
     fields = (("pubsub#queue_requests", "5"), ("stanzaq#group", "g"), ("pubsub#expire", "2026-11-22T12:00:00Z"))

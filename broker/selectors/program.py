@@ -1,0 +1,67 @@
+"""A tree as lua/lib/selectors.lua runs it: instructions for a stack, each a letter, how many bytes follow, and these.
+
+It is kept in Redis, so a change of it needs a new letter: a version before must be able to read what it finds.
+"""
+
+from typing import Final
+
+from broker.selectors.tree import (
+    Among,
+    Both,
+    Comparison,
+    Either,
+    Field,
+    Like,
+    Literal,
+    Missing,
+    Negation,
+    Order,
+    Predicate,
+)
+
+_ORDERS: Final = {
+    Order.EQUAL: "=",
+    Order.UNEQUAL: "!",
+    Order.BELOW: "<",
+    Order.AT_MOST: "{",
+    Order.ABOVE: ">",
+    Order.AT_LEAST: "}",
+}
+
+
+def program(tree: Predicate) -> str:  # noqa: PLR0911  (a case for each part of the grammar)
+    """Write the instructions that leave on the stack what the tree says of an item."""
+    match tree:
+        case Field():
+            return _instruction("f", tree.key)
+        case Literal(value):
+            return _constant(value)
+        case Comparison(left, order, right):
+            return program(left) + program(right) + _instruction(_ORDERS[order])
+        case Both(left, right):
+            return program(left) + program(right) + _instruction("&")
+        case Either(left, right):
+            return program(left) + program(right) + _instruction("|")
+        case Negation(predicate):
+            return program(predicate) + _instruction("~")
+        case Like(field, pattern):
+            return program(field) + _instruction("l", "".join(_form(char, wild=wild) for char, wild in pattern))
+        case Among(field, choices):
+            return program(field) + _instruction("i", "".join(_constant(choice.value) for choice in choices))
+        case Missing(field):
+            return program(field) + _instruction("0")
+
+
+def _instruction(letter: str, text: str = "") -> str:
+    return f"{letter}{len(text.encode())}:{text}"
+
+
+def _constant(value: str | float | bool) -> str:  # noqa: FBT001  (a value)
+    if isinstance(value, bool):
+        return _instruction("t", "true" if value else "")
+    return _instruction("s", value) if isinstance(value, str) else _instruction("n", repr(value))
+
+
+def _form(char: str, *, wild: bool) -> str:
+    """Write a character of a pattern: wildcards stand for themselves, all else behind a backslash."""
+    return char if wild else "\\" + char

@@ -1,0 +1,75 @@
+-- Items that dispatch has passed over, for nobody with credit selects them: members `subid position` of one score, so in the
+-- order of their texts. Each item stands here once with an empty subid; and again for a subscriber who selects it though its
+-- mark is beyond it, because the item came back, or was found while there was no credit.
+-- NEEDS: passed selectors meta
+--- @include partition positions selectors
+-- So many of these for a subscriber, and what was passed over is examined for it anew.
+local passed = {MOST = 1000}
+
+function passed.member(subid, position)
+  return subid .. ' ' .. positions.padded(position)
+end
+
+local function position_of(member)
+  local ms, seq = string.sub(member, -40, -21), string.sub(member, -20)
+  return string.match(ms, '^0*(%d+)$') .. '-' .. string.match(seq, '^0*(%d+)$')
+end
+
+-- Up to `count` of a subid's after the padded position `mark`.
+function passed.after(subid, mark, count)
+  local found = redis.call('ZRANGEBYLEX', key.passed, '(' .. subid .. ' ' .. mark, '(' .. subid .. '!', 'LIMIT', 0, count)
+  for i, member in ipairs(found) do found[i] = position_of(member) end
+  return found
+end
+
+-- There is something for a subscriber before its mark.
+function passed.note(subid, position)
+  redis.call('ZADD', key.passed, 0, passed.member(subid, position))
+end
+
+local function forget(subid)
+  redis.call('ZREMRANGEBYLEX', key.passed, '[' .. subid .. ' ', '(' .. subid .. '!')
+end
+
+-- Who has examined what comes after an item that came back has to be told of it.
+function passed.put(entry)
+  passed.note('', entry.position)
+  local padded = positions.padded(entry.position)
+  for _, subid in ipairs(selectors.all()) do
+    local selector = selectors.get(subid)
+    if selector.mark >= padded and selectors.selects(selector, entry) then
+      passed.note(subid, entry.position)
+      if redis.call('ZLEXCOUNT', key.passed, '[' .. subid .. ' ', '(' .. subid .. '!') > passed.MOST then
+        forget(subid)
+        selectors.mark(subid, selector, '')
+      end
+    end
+  end
+end
+
+-- Takes an item out, if it stands here.
+function passed.remove(position)
+  if not partition.selects then return end
+  local members = {passed.member('', position)}
+  for i, subid in ipairs(selectors.all()) do members[i + 1] = passed.member(subid, position) end
+  redis.call('ZREM', key.passed, unpack(members))
+end
+
+function passed.stands(position)
+  return partition.selects and redis.call('ZSCORE', key.passed, passed.member('', position))
+end
+
+-- A subscription selects something else now, or nothing any more.
+function passed.choose(subid, said)
+  if (selectors.said(subid) or '') == said then return end
+  forget(subid)
+  selectors.put(subid, said)
+end
+
+-- When nobody selects and everything has gone, nobody need look here again.
+function passed.over()
+  if redis.call('EXISTS', key.selectors) == 1 or redis.call('EXISTS', key.passed) == 1 then return false end
+  redis.call('HDEL', key.meta, 'selects')
+  partition.selects = false
+  return true
+end

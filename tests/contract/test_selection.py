@@ -1,0 +1,206 @@
+"""Subscriptions that select, over a real server: said, shown and refused, and work that finds those who select it."""
+
+import asyncio
+import random
+import time
+
+import pytest
+
+from broker import codec
+from broker.model.commands import Adjust, Declare, Options, Publish, Retract, Stats, Subscribe, Unlock, Unsubscribe
+from broker.model.items import Delivery, Envelope
+from broker.model.names import Jid
+from broker.model.problems import Problem
+from broker.model.results import Counted, Declared, Published, Refused, Retracted, Subscribed, Unlocked, Unsubscribed
+from broker.model.tree import Kind, Scope
+from broker.redis_core.service import RedisCore
+from broker.selectors.text import read
+from broker.selectors.values import selects
+from tests.contract.conftest import Door, MakeCore, Store
+
+ALICE = Jid("alice@x/home")
+W1, W2, W3 = Jid("w1@x/a"), Jid("w2@x/b"), Jid("w3@x/c")
+IS_RED, IS_BLUE = "color = 'red'", "color = 'blue'"
+
+
+def item(node: str, color: str, item_id: str | None = None, partition: int | None = None) -> Publish:
+    """Publish an item of a color."""
+    return Publish(
+        node, ALICE, item_id, codec.pack(Envelope(b"<x/>", headers={"color": color})), 4, partition=partition
+    )
+
+
+def subscribe(node: str, jid: Jid, credit: int, selector: str = "", scope: Scope | None = None) -> Subscribe:
+    """Subscribe with a selector."""
+    return Subscribe(node, jid, jid, credit, scope=scope, selector=selector)
+
+
+async def declared(core: RedisCore, node: str, partitions: int) -> None:
+    """Create a node of so many partitions."""
+    assert await core.ask(Declare(node, ALICE, {"stanzaq#partitions": (str(partitions),)})) == Declared(node)
+
+
+def refused(outcome: object, problem: Problem = Problem.OPTIONS_INVALID) -> str:
+    """Give the words of a refusal."""
+    assert isinstance(outcome, Refused) and outcome.problem is problem, outcome
+    return outcome.detail
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_said_and_shown(core: RedisCore, door: Door, node: str, partitions: int) -> None:
+    """P13, issue 9: a selector is granted as it was said, kept when another option changes, and changed and taken away."""
+    await declared(core, node, partitions)
+    said = "color\n IN ('red',\t'grün')"
+    granted = await core.ask(subscribe(node, W1, 2, said))
+    assert isinstance(granted, Subscribed) and granted.selector == said
+    shown = await core.ask(Options(node, W1, W1, ""))
+    assert isinstance(shown, Subscribed) and (shown.selector, shown.credit) == (said, 2)
+    kept = await core.ask(Adjust(node, W1, W1, "", 3))
+    assert isinstance(kept, Subscribed) and (kept.selector, kept.credit) == (said, 3)
+    for number in range(partitions):
+        await core.ask(item(node, "blue", f"b{number}", number))
+    await core.ask(item(node, "grün", "g", partitions - 1))
+    await door.until(lambda: [each.item_id for each in door.deliveries] == ["g"])
+    changed = await core.ask(Adjust(node, W1, W1, "", partitions + 1, selector=IS_BLUE))
+    assert isinstance(changed, Subscribed) and changed.selector == IS_BLUE
+    await door.until(lambda: len(door.deliveries) == 1 + partitions)
+    gone = await core.ask(Adjust(node, W1, W1, "", partitions + 2, selector=""))
+    assert isinstance(gone, Subscribed) and gone.selector == ""
+    await core.ask(item(node, "none", "n"))
+    await door.until(lambda: len(door.deliveries) == 2 + partitions)
+
+
+async def test_refusals(core: RedisCore, node: str) -> None:
+    """Bad input costs its sender a clear error: where a selector cannot be read, and where there is nothing to select."""
+    await declared(core, node, 2)
+    assert "character 9" in refused(await core.ask(subscribe(node, W1, 2, "color = ")))
+    assert isinstance(await core.ask(subscribe(node, W1, 2, IS_RED)), Subscribed)
+    assert "line 2, column 1" in refused(await core.ask(Adjust(node, W1, W1, "", 2, selector="color\n)")))
+    shown = await core.ask(Options(node, W1, W1, ""))
+    assert isinstance(shown, Subscribed) and shown.selector == IS_RED
+    stream = Subscribe(node, W2, W2, 5, start="@earliest", selector=IS_RED)
+    assert "a stream has all" in refused(await core.ask(stream))
+    owner = Subscribe(node, W2, W2, 5, partitions=(0,), group="g", selector=IS_RED)
+    assert "an owner whatever comes" in refused(await core.ask(owner))
+    top = f"{node}-all"
+    assert await core.ask(Declare(top, ALICE, {"pubsub#node_type": ("collection",)})) == Declared(top)
+    news = Subscribe(top, W2, W2, None, scope=Scope(Kind.NODES, 1), selector=IS_RED)
+    assert "news" in refused(await core.ask(news))
+
+
+async def test_below_a_collection(core: RedisCore, door: Door, node: str) -> None:
+    """H6: a subscription to a collection selects in all leaves, beside whoever is subscribed to one of them."""
+    top, leaves = f"{node}-all", [f"{node}-{number}" for number in range(2)]
+    assert await core.ask(Declare(top, ALICE, {"pubsub#node_type": ("collection",)})) == Declared(top)
+    for leaf in leaves:
+        assert await core.ask(Declare(leaf, ALICE, {"pubsub#collection": (top,)})) == Declared(leaf)
+    everything = Scope(Kind.ITEMS, None)
+    granted = await core.ask(subscribe(top, W1, 1, IS_RED, everything))
+    assert isinstance(granted, Subscribed) and granted.selector == IS_RED
+    assert isinstance(await core.ask(subscribe(leaves[0], W2, 5, IS_BLUE)), Subscribed)
+    assert isinstance(await core.ask(subscribe(top, W3, 3, "color > 'redd'", everything)), Subscribed)
+    for leaf in leaves:
+        for color in ("blue", "red", "white", "green"):
+            assert isinstance(await core.ask(item(leaf, color, f"{color}-{leaf[-1]}")), Published)
+    finished = 0
+    wanted = {(W1, "red-0"), (W1, "red-1"), (W2, "blue-0"), (W3, "white-0"), (W3, "white-1")}
+    async with asyncio.timeout(10):
+        while {(each.subscriber, each.item_id) for each in door.deliveries} != wanted:
+            for each in door.deliveries[finished:]:
+                await core.ask(Retract(each.partition.node, each.subscriber, each.item_id, each.token))
+                finished += 1
+            await asyncio.sleep(0.01)
+
+
+class Workers:
+    """Workers of several frontends, who finish, give back and go on, and are never handed what they do not select."""
+
+    def __init__(self, node: str, dice: random.Random) -> None:
+        """Begin with nobody."""
+        self.node, self.dice = node, dice
+        self.chosen: dict[Jid, tuple[int, str]] = {}
+        self.colors: dict[str, str] = {}
+        self.held: dict[Jid, dict[str, Delivery]] = {}
+        self.done: list[str] = []
+
+    async def join(self, core: RedisCore, jid: Jid, credit: int, selector: str = "") -> None:
+        """Let one come."""
+        self.chosen[jid] = (credit, selector)
+        self.held.setdefault(jid, {})
+        assert isinstance(await core.ask(subscribe(self.node, jid, credit, selector)), Subscribed)
+
+    def take(self, delivery: Delivery) -> None:
+        """Take a delivery."""
+        credit, selector = self.chosen[delivery.subscriber]
+        color = self.colors[delivery.item_id]
+        assert not selector or selects(read(selector), {"a.color": color}), (selector, color)
+        held = self.held[delivery.subscriber]
+        held[delivery.item_id] = delivery
+        assert len(held) <= credit, "credit exceeded"
+
+    async def finish(self, core: RedisCore, jid: Jid) -> None:
+        """Finish one of what a worker holds, or give it back."""
+        delivery = self.held[jid].pop(self.dice.choice(list(self.held[jid])))
+        number, token = delivery.partition.number, delivery.token
+        if self.dice.random() < 0.2:
+            back = Unlock(self.node, jid, delivery.item_id, token, delay_ms=self.dice.choice((0, 30)), partition=number)
+            assert await core.ask(back) == Unlocked(jid)
+        else:
+            asked = Retract(self.node, jid, delivery.item_id, token, partition=number)
+            assert await core.ask(asked) == Retracted(jid)
+            self.done.append(delivery.item_id)
+
+
+@pytest.mark.parametrize(("seed", "partitions"), [(0, 1), (1, 4), (2, 7)])
+async def test_play(make_core: MakeCore, node: str, seed: int, partitions: int) -> None:
+    """Credit finds the work that it selects in whatever partition; what nobody selects waits, and goes in the end."""
+    fronts = [await make_core(), await make_core()]
+    cores = [core for core, _door in fronts]
+    dice = random.Random(seed)
+    await declared(cores[0], node, partitions)
+    workers = Workers(node, dice)
+    await workers.join(cores[0], W1, 2, IS_RED)
+    await workers.join(cores[1], W2, 1, "color IN ('blue', 'red')")
+    seen = [0, 0]
+
+    async def play(until: int) -> None:
+        async with asyncio.timeout(20):
+            while len(workers.done) < until:
+                for number, (_core, door) in enumerate(fronts):
+                    for delivery in door.deliveries[seen[number] :]:
+                        workers.take(delivery)
+                    seen[number] = len(door.deliveries)
+                busy = [jid for jid, held in workers.held.items() if held]
+                if busy:
+                    await workers.finish(dice.choice(cores), dice.choice(busy))
+                await asyncio.sleep(0.001)
+
+    colors = [dice.choice(("red", "blue", "green")) for _ in range(80)]
+    workers.colors = {f"i{number}": color for number, color in enumerate(colors)}
+    for number, color in enumerate(colors):
+        where = dice.randrange(partitions) if partitions > 1 else None
+        assert isinstance(await dice.choice(cores).ask(item(node, color, f"i{number}", where)), Published)
+    green = colors.count("green")
+    await play(len(colors) - green)
+    counted = await cores[0].ask(Stats(node, ALICE))
+    assert isinstance(counted, Counted)
+    assert (counted.waiting, counted.in_flight) == (green, 0) and len(set(workers.done)) == len(workers.done)
+    await workers.join(cores[0], W3, 3)
+    await play(len(colors))
+    assert isinstance(await cores[1].ask(Unsubscribe(node, W1, W1, "")), Unsubscribed)
+
+
+async def test_nobody_asks_in_vain(core: RedisCore, node: str, store: Store) -> None:
+    """What nobody selects, and what waits for somebody without credit, keeps no partition and no frontend busy."""
+    await declared(core, node, 3)
+    await core.ask(subscribe(node, W1, 1, IS_RED))
+    for number in range(3):
+        for color in ("green", "red", "red"):
+            await core.ask(item(node, color, partition=number))
+    await asyncio.sleep(0.5)
+
+    async with store.client() as client:
+        before, began = (await client.info("commandstats"))["cmdstat_evalsha"]["calls"], time.monotonic()
+        await asyncio.sleep(1.5)
+        after = (await client.info("commandstats"))["cmdstat_evalsha"]["calls"]
+    assert (after - before) / (time.monotonic() - began) < 40

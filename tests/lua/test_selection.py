@@ -1,0 +1,447 @@
+"""Selectors in a partition: who is handed what, what is passed over, and that Redis says of each item what Python says."""
+
+import random
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broker import codec
+from broker.model.items import Envelope
+from broker.redis_core.calls.call import subid
+from broker.redis_core.calls.workers import said
+from broker.scripts.source import ordered
+from broker.selectors.program import program
+from broker.selectors.text import read
+from broker.selectors.tree import Predicate
+from broker.selectors.values import Value, selects
+from tests.chosen import trees, values
+from tests.lua.driver import FOLDER, Answer, Delivered, Queue, Runner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RED, BLUE, ANY = "red@x/a", "blue@x/a", "any@x/a"
+IS_RED, IS_BLUE = "color = 'red'", "color = 'blue'"
+
+
+def packed(**headers: str) -> bytes:
+    """Pack a payload with these headers."""
+    return codec.pack(Envelope(b"<x/>", headers=headers))
+
+
+def publish(queue: Queue, color: str, *items: str, **more: Any) -> list[tuple[str, str]]:  # noqa: ANN401  (the driver's)
+    """Publish items of a color; gives who was handed what, when all is handed out that can be."""
+    answer = queue.publish(*items, body=packed(color=color), **more)
+    return answer.given + rest(queue, answer)
+
+
+def rest(queue: Queue, answer: Answer) -> list[tuple[str, str]]:
+    """Visit as long as a script says that there is more."""
+    given: list[tuple[str, str]] = []
+    for _ in range(200):
+        if not answer.more:
+            return given
+        answer = queue.expire()
+        given += answer.given
+    pytest.fail("there is always more")
+
+
+_JUDGE = (
+    "local key, arg = {selectors = KEYS[1], meta = KEYS[2]}, {number = '0'}\n"
+    + "\n".join(piece.body for piece in ordered(FOLDER, ("selectors",)))
+    + """
+headers.load()
+program.load()
+local found = {}
+for i = 1, #ARGV, 2 do
+  local entry = {body = ARGV[i + 1], position = '1-0', item = 'i', by = 'b@x', key = '', past = {attempts = 0}}
+  found[#found + 1] = selectors.selects({code = program.read(ARGV[i])}, entry) and 1 or 0
+end
+return found
+"""
+)
+
+
+@pytest.mark.parametrize("server", ["valkey", "redis7"])
+@given(st.lists(st.tuples(trees(), values()), min_size=20, max_size=40))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_says_what_python_says(
+    runners: dict[str, Runner], server: str, asked: list[tuple[Predicate, dict[str, Value]]]
+) -> None:
+    """Issue 9: the evaluator in Redis and the one of streams are of one mind on any expression and headers."""
+    sent: list[str | bytes] = []
+    for tree, item in asked:
+        headers = {name[2:]: value for name, value in item.items() if isinstance(value, str)}
+        sent += [program(tree), codec.pack(Envelope(b"\xc4" * 300, "text/plain", headers))]
+    found = runners[server].client.eval(_JUDGE, 2, "k", "m", *sent)
+    wanted = [{**item, "h.n": None, "h.o": None} for _tree, item in asked]
+    assert found == [int(selects(tree, item)) for (tree, _item), item in zip(asked, wanted, strict=True)]
+
+
+def test_passes_over(queue: Queue) -> None:
+    """Issue 9: an item that nobody present selects waits and does not block those behind it; order is kept for each."""
+    queue.subscribe(RED, 10, selector=IS_RED)
+    queue.subscribe(BLUE, 1, selector=IS_BLUE)
+    assert publish(queue, "green", "g1", "g2") == []
+    assert publish(queue, "red", "r1", "r2") == [(RED, "r1"), (RED, "r2")]
+    assert publish(queue, "blue", "b1", "b2", "b3") == [(BLUE, "b1")]
+    assert publish(queue, "red", "r3") == [(RED, "r3")]
+    assert queue.stats()["waiting"] == 4 and queue.stats()["eligible"] == 4
+    assert queue.browse()["g1"] == "waiting" and list(queue.browse()) == [
+        "g1",
+        "g2",
+        "r1",
+        "r2",
+        "b1",
+        "b2",
+        "b3",
+        "r3",
+    ]
+    assert queue.retract(BLUE, "b1").given == [(BLUE, "b2")]
+    assert queue.subscribe(ANY, 2).given == [(ANY, "g1"), (ANY, "g2")]
+    assert queue.retract(ANY, "g1").given == [(ANY, "b3")]
+
+
+def test_new_and_changed_selectors(queue: Queue) -> None:
+    """A new selector, a changed one and none find at once what was passed over; what is said of it is said back."""
+    queue.subscribe(RED, 10, selector=IS_RED)
+    publish(queue, "blue", "b1")
+    publish(queue, "green", "g1", "g2")
+    assert queue.subscribe(BLUE, 5, selector=IS_BLUE).given == [(BLUE, "b1")]
+    answer = queue.subscribe(BLUE, 1, selector="color IN ('blue', 'green')")
+    assert answer.given == [] and answer.rows[0][7:] == ["", said("color IN ('blue', 'green')")]
+    assert queue.subscribe(BLUE, 2, must="1", selector="=").given == [(BLUE, "g1")]
+    assert queue.run("options", {"subid": subid(BLUE), "named": ""}).rows[0][5:] == [
+        "",
+        said("color IN ('blue', 'green')"),
+    ]
+    assert queue.subscribe(RED, 10, selector="").given == [(RED, "g2")]
+    assert queue.run("options", {"subid": subid(RED), "named": ""}).rows[0][5:] == []
+    assert queue.unsubscribe(BLUE).words == ["ok"]
+    assert "selectors" not in queue.kept()
+    publish(queue, "red", "r1")
+    assert "passed" not in queue.kept() and queue.client.hget(queue.key("meta"), "selects") is None
+
+
+def test_came_back(queue: Queue) -> None:
+    """Q30, Q24: what comes back has its place again; another who selects it is preferred, and no one else gets it."""
+    queue.subscribe(RED, 1, selector=IS_RED)
+    queue.subscribe(BLUE, 9, selector=IS_BLUE)
+    publish(queue, "red", "r1", "r2", "r3")
+    answer = queue.unlock(RED, "r1", delay_ms=1000)
+    assert answer.given + rest(queue, answer) == [(RED, "r2")]
+    queue.now += 1000
+    assert queue.expire().given == [], "its time has come, but its subscriber has no credit"
+    assert queue.retract(RED, "r2").given == [(RED, "r1")], "and now it comes before what was behind it"
+    assert queue.unlock(RED, "r1").given == [(RED, "r1")], "nobody else selects it"
+    queue.subscribe("red@x/b", 1, selector="color LIKE 'r%' AND h.delivery-count > 0")
+    assert queue.unlock(RED, "r1").given == [("red@x/b", "r1"), (RED, "r3")]
+
+
+def test_delivery_count_and_properties(queue: Queue) -> None:
+    """A selector sees the item's id, publisher, group key, type and times beside its headers, and how often it was tried."""
+    selector = (
+        "h.delivery-count = 0 AND p.message-id = 'one' AND p.user-id = 'alice@x' AND p.group-id = 'k' "
+        "AND p.content-type = 'application/xml' AND p.creation-time > 1600000000000 AND a.color = 'red' AND m.x IS NULL"
+    )
+    queue.subscribe(RED, 1, selector=selector)
+    assert publish(queue, "red", "one", key="k") == [(RED, "one")]
+    answer = queue.unlock(RED, "one")
+    assert answer.given + rest(queue, answer) == []
+    assert publish(queue, "red", "two", key="k") == []
+
+
+def test_another_payload(queue: Queue) -> None:
+    """X1: a passed-over item with another payload is selected by that."""
+    queue.subscribe(RED, 10, selector=IS_RED)
+    publish(queue, "blue", "x", "y")
+    assert publish(queue, "red", "x") == [(RED, "x")]
+    assert publish(queue, "green", "y") == [] and queue.browse("y") == {"y": "waiting"}
+
+
+def test_leaves_the_waiting(queue: Queue) -> None:
+    """P25, P17, Q21: what was passed over is retracted, purged, sent elsewhere, and gives way, as all that waits."""
+    queue.subscribe(RED, 10, selector=IS_RED)
+    publish(queue, "blue", "a", "b", "c", "d")
+    assert queue.retract("alice@x", "a", owner="1").words == ["ok"]
+    assert publish(queue, "blue", "e", max_items=3, node_full="drop-oldest") == []
+    assert list(queue.browse()) == ["c", "d", "e"]
+    position = queue.run("survey", {"item": "c"}).rows[1][0][0]
+    assert queue.run("transfer", {"position": position, "item": "c", "to": "other"}).words == ["ok"]
+    assert queue.browse() == {"c": "dying", "d": "waiting", "e": "waiting"}
+    assert queue.run("purge").rows == [2]
+    assert queue.subscribe(BLUE, 10, selector=IS_BLUE).given == []
+    assert queue.client.exists(queue.key("passed")) == 0
+
+
+def test_in_groups(unopened: Queue) -> None:
+    """EX18: order within a group stands above selection: what nobody selects holds up those behind it of its own group alone."""
+    unopened.open(ordered="1")
+    unopened.subscribe(RED, 10, selector=IS_RED)
+    publish(unopened, "blue", "a1", key="a")
+    assert publish(unopened, "red", "a2", key="a") == []
+    assert publish(unopened, "red", "b1", key="b") == [(RED, "b1")]
+    answer = unopened.retract("alice@x", "a1", owner="1")
+    assert answer.given + rest(unopened, answer) == [(RED, "a2")]
+
+
+def test_kept_when_done(unopened: Queue) -> None:
+    """Retention: what was passed over is not done, and is no more kept than other work that waits."""
+    unopened.open(keep_items=1)
+    unopened.subscribe(RED, 10, selector=IS_RED)
+    publish(unopened, "blue", "b1")
+    publish(unopened, "red", "r1", "r2")
+    for item in ("r1", "r2"):
+        unopened.retract(RED, item)
+    assert unopened.browse() == {"b1": "waiting"} and unopened.retained()[0] == 1
+    assert unopened.subscribe(BLUE, 1, selector=IS_BLUE).given == [(BLUE, "b1")]
+
+
+def test_owner_takes_all(queue: Queue) -> None:
+    """E28: who owns the partition takes whatever comes, and a selector is for work that is shared."""
+    queue.subscribe(RED, 10, selector=IS_RED)
+    publish(queue, "blue", "b1")
+    assert queue.attach(RED, credit=5).given == [(RED, "b1")]
+    assert queue.subscribe(RED, 5, must="1", selector=IS_RED).rows == [["options-invalid", "selector"]]
+
+
+def test_refusals(queue: Queue) -> None:
+    """A stream has all of its log, and no more than so many may select."""
+    queue.follow(BLUE, 10)
+    assert queue.subscribe(BLUE, 10, must="1", qos="", selector=IS_RED).rows == [["options-invalid", "selector"]]
+    for number in range(100):
+        assert queue.subscribe(f"w{number}@x/a", 1, selector=IS_RED).words == ["ok"]
+    assert queue.subscribe(RED, 1, selector=IS_RED).rows == [["too-many-subscriptions", "selector"]]
+    assert queue.subscribe("w7@x/a", 1, selector=IS_BLUE).words == ["ok"]
+    assert queue.subscribe(RED, 1).words == ["ok"]
+
+
+@pytest.mark.parametrize("runner", ["valkey"], indirect=True)
+def test_work_is_bounded(queue: Queue) -> None:
+    """One script looks through so many items and no more; nothing is looked through twice; no selector, no cost."""
+    for number in range(20):
+        queue.subscribe(f"w{number}@x/a", 10, selector="color = 'never'")
+    for _ in range(10):
+        queue.publish(*[""] * 200, body=packed(color="blue"), max_items=10_000, frontend="")
+    visits, answer = 0, queue.expire()
+    while answer.more:
+        visits, answer = visits + 1, queue.expire()
+    # Two thousand items examined for twenty subscribers: work for more than one script, and not for one each.
+    assert 10 < visits < 150
+    commands = queue.client.info("commandstats")["cmdstat_xrange"]["calls"]
+    assert queue.publish("", body=packed(color="blue")).more == 0
+    assert queue.client.info("commandstats")["cmdstat_xrange"]["calls"] - commands < 10
+    assert queue.subscribe(BLUE, 1, selector="color = 'blue'").given != []
+
+
+def test_bomb(queue: Queue) -> None:
+    """What is slow to examine is examined in parts: no script takes long."""
+    form = "%a" * 60 + "b"
+    queue.subscribe(RED, 10, selector=" OR ".join(f"color LIKE '{form}'" for _ in range(7)))
+    for _ in range(3):
+        queue.publish(*[""] * 20, body=packed(color="a" * 1000), frontend="")
+    answer, slowest = queue.expire(), 0.0
+    while answer.more:
+        began = time.monotonic()
+        answer = queue.expire()
+        slowest = max(slowest, time.monotonic() - began)
+    assert slowest < 2
+    assert answer.given == []
+
+
+@dataclass
+class Worker:
+    """One who takes part in the play."""
+
+    credit: int
+    selector: str
+    held: dict[str, int] = field(default_factory=dict)
+
+    def takes(self, color: str) -> bool:
+        """Tell whether it selects items of a color."""
+        return not self.selector or selects(read(self.selector), {"a.color": color})
+
+
+class Play:
+    """A queue and what is to be true of it."""
+
+    SELECTORS = ("", IS_RED, IS_BLUE, "color IN ('red', 'green')", "color > 'c'", "color IS NULL")
+
+    def __init__(self, queue: Queue, dice: random.Random) -> None:
+        """Begin with nobody."""
+        self.queue, self.dice = queue, dice
+        self.workers: dict[str, Worker] = {}
+        self.waiting: dict[str, str] = {}
+        self.delayed: dict[str, int] = {}
+        self.tried: set[str] = set()
+        self.colors: dict[str, str] = {}
+
+    def take(self, answer: Answer) -> None:
+        """Follow what an answer says, and all that follows from it."""
+        for _ in range(300):
+            for notice in answer.notices:
+                if notice[0] == "unlocked" and self.workers[notice[1]].held.pop(notice[2], None):
+                    self.came_back(notice[2])
+            for delivery in answer.deliveries:
+                self.handed(delivery)
+            if not answer.more:
+                break
+            answer = self.queue.expire()
+        assert not answer.more, "there is always more"
+        ready = [item for item in self.waiting if self.delayed.get(item, 0) <= self.queue.now]
+        for jid, worker in self.workers.items():
+            if len(worker.held) < worker.credit:
+                assert not [item for item in ready if worker.takes(self.colors[item])], f"{jid} could have more"
+
+    def handed(self, delivery: Delivered) -> None:
+        """Hold a delivery to the rules."""
+        item, worker = delivery.item, self.workers[delivery.jid]
+        assert self.delayed.pop(item, 0) <= self.queue.now
+        assert item in self.waiting, f"{item} does not wait"
+        assert worker.takes(self.colors[item]), f"{delivery.jid} does not select {self.colors[item]}"
+        assert len(worker.held) < worker.credit
+        older = [each for each in self.waiting if each not in self.tried]
+        mine = [each for each in older if worker.takes(self.colors[each])]
+        assert item in self.tried or mine[0] == item, "an older one waits"
+        del self.waiting[item]
+        worker.held[item] = delivery.token
+
+    def came_back(self, item: str, delay_ms: int = 0) -> None:
+        """Let an item wait again."""
+        self.waiting[item] = ""
+        self.tried.add(item)
+        self.delayed[item] = self.queue.now + delay_ms
+
+    def step(self) -> None:
+        """Do one thing by chance."""
+        acts: list[Callable[[], Answer]] = [self.publish] * 3 + [self.subscribe, self.leave, self.pass_time]
+        held = [(jid, item) for jid, worker in self.workers.items() for item in worker.held]
+        if held:
+            jid, item = self.dice.choice(held)
+            acts += [lambda: self.end(jid, item)] * 3
+        if self.waiting:
+            acts += [self.drop, self.replace]
+        self.queue.now += 1
+        self.take(self.dice.choice(acts)())
+
+    def publish(self) -> Answer:
+        """Publish a few."""
+        color = self.dice.choice(("red", "blue", "green", ""))
+        names = [f"i{len(self.colors) + number}" for number in range(self.dice.randint(1, 5))]
+        self.colors |= dict.fromkeys(names, color)
+        self.waiting |= dict.fromkeys(names, "")
+        return self.queue.publish(*names, body=packed(color=color))
+
+    def subscribe(self) -> Answer:
+        """Let somebody come, or want something else."""
+        jid = f"w{self.dice.randrange(4)}@x/a"
+        known = self.workers.get(jid)
+        worker = Worker(max(self.dice.randint(1, 4), len(known.held) if known else 0), self.dice.choice(self.SELECTORS))
+        worker.held = known.held if known else worker.held
+        self.workers[jid] = worker
+        return self.queue.subscribe(jid, worker.credit, selector=worker.selector)
+
+    def leave(self) -> Answer:
+        """Let somebody go, who gives back what it holds."""
+        if not self.workers:
+            return self.queue.expire()
+        jid = self.dice.choice(list(self.workers))
+        for item in self.workers.pop(jid).held:
+            self.came_back(item)
+        return self.queue.unsubscribe(jid, release="1")
+
+    def pass_time(self) -> Answer:
+        """Let time pass, so that locks end."""
+        self.queue.now += self.dice.choice((100, 1_000, 61_000))
+        return self.queue.expire()
+
+    def end(self, jid: str, item: str) -> Answer:
+        """Acknowledge an item, or give it back for now or for a while."""
+        token = self.workers[jid].held.pop(item)
+        if self.dice.random() < 0.5:
+            return self.queue.retract(jid, item, token)
+        delay_ms = self.dice.choice((0, 0, 500))
+        self.came_back(item, delay_ms)
+        return self.queue.unlock(jid, item, token, delay_ms=delay_ms)
+
+    def drop(self) -> Answer:
+        """Delete what waits."""
+        item = self.dice.choice(list(self.waiting))
+        del self.waiting[item]
+        self.delayed.pop(item, None)
+        return self.queue.retract("alice@x", item, owner="1")
+
+    def replace(self) -> Answer:
+        """Give what waits another payload; a republished one begins anew, where it stood."""
+        item = self.dice.choice(list(self.waiting))
+        self.colors[item] = self.dice.choice(("red", "blue", "green"))
+        self.tried.add(item)
+        return self.queue.publish(item, body=packed(color=self.colors[item]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("runner", ["valkey", "fakeredis"], indirect=True)
+def test_play(unopened: Queue, seed: int) -> None:
+    """Nobody is handed what it does not select, nothing is lost, each has its order, and no credit stands idle before work."""
+    unopened.open(max_deliveries=0)
+    play = Play(unopened, random.Random(seed))
+    for _ in range(150):
+        play.step()
+    states = unopened.browse(limit=1000)
+    assert {item for item, state in states.items() if state != "locked"} == set(play.waiting)
+    assert {item for item, state in states.items() if state == "locked"} == {
+        item for worker in play.workers.values() for item in worker.held
+    }
+    play.queue.now += 61_000
+    play.take(play.queue.expire())
+    play.workers["end@x/a"] = Worker(1000, "")
+    play.take(play.queue.subscribe("end@x/a", 1000))
+    assert not play.waiting
+
+
+def seat(parts: tuple[Queue, Queue, Queue], jid: str, credit: int, selector: str) -> str:
+    """Make a subscription known in all partitions, with all of its credit in the bank; gives the count."""
+    bank, *others = parts
+    born = str(bank.subscribe(jid, credit, selector=selector).rows[0][3])
+    for queue in others:
+        assert queue.sit(jid, born, selector=selector) == ["ok", 0, 0]
+    assert bank.settle(jid, born, 0).words == ["ok"]
+    return born
+
+
+def test_says_whose_credit_is_wanted(parts: tuple[Queue, Queue, Queue]) -> None:
+    """Credit goes only where something waits for whose it is: a partition names them, and is given theirs and nobody else's."""
+    bank, one, _ = parts
+    born = {jid: seat(parts, jid, 3, said) for jid, said in ((RED, IS_RED), (BLUE, IS_BLUE), (ANY, ""))}
+    assert one.publish("b1", body=packed(color="blue")).lending[7] == [[subid(BLUE), ""], ["*", ""]]
+    assert one.expire().lending[0] > 0
+    assert bank.withdraw(9, whom=subid(BLUE)) == [[subid(BLUE), born[BLUE], 3]]
+    assert bank.withdraw(9, whom="*") == [[subid(ANY), born[ANY], 3]]
+    assert one.deposit(RED, born[RED], 1).given == [], "of no use here"
+    assert one.deposit(BLUE, born[BLUE], 1).given == [(BLUE, "b1")]
+    answer = one.publish("g1", body=packed(color="green"))
+    assert answer.lending[7] == [["*", ""]]
+    assert one.deposit(ANY, born[ANY], 1).given == [(ANY, "g1")]
+    answer = one.publish("r1", body=packed(color="red"))
+    assert answer.given == [(RED, "r1")] and (answer.lending[0], len(answer.lending)) == (0, 7), "nothing waits"
+    one.unsubscribe(ANY)
+    answer = one.publish("g2", body=packed(color="green"))
+    assert (answer.more, answer.lending[0], len(answer.lending)) == (0, 0, 7), "nobody there selects it"
+
+
+def test_many_without_credit(parts: tuple[Queue, Queue, Queue]) -> None:
+    """However many wait for credit, and whatever they select by, a partition finds out once and is done."""
+    _, one, _ = parts
+    long = " OR ".join(["color = 'blue'"] + ["color = 'never'"] * 14)
+    for number in range(100):
+        assert one.sit(f"w{number}@x/a", "1", selector=long) == ["ok", 0, 0]
+    for number in range(30):
+        one.publish(f"b{number}", body=packed(color="blue"), frontend="")
+    assert rest(one, one.expire()) == []
+    answer = one.expire()
+    assert answer.more == 0 and len(answer.lending[7]) == 100
+    assert one.deposit("w99@x/a", "1", 2).given == [("w99@x/a", "b0"), ("w99@x/a", "b1")]

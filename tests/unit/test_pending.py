@@ -1,0 +1,33 @@
+"""What a subscription that waits for approval asks for, as it is kept, and as earlier versions have kept it."""
+
+from dataclasses import replace
+
+import pytest
+
+from broker.model.commands import Subscribe
+from broker.model.names import Jid
+from broker.model.qos import Qos
+from broker.model.tree import Kind, Scope
+from broker.redis_core.pending import read, written
+
+_ME = Jid("worker@example.org/a")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Subscribe("jobs", _ME, _ME, 5),
+        Subscribe("jobs", _ME, _ME, None, start="@earliest", partitions=(0, 2)),
+        Subscribe("jobs", _ME, _ME, 5, Qos.ASSURED, group="g", epoch=3, until_ms=7),
+        Subscribe("uk", _ME, _ME, 5, scope=Scope(Kind.ITEMS, None), selector="color = 'red'\n OR \"a-b\" LIKE '- %'"),
+    ],
+)
+def test_reads_back(asked: Subscribe) -> None:
+    """P5: an approved subscription is the one that was asked for, with its selector (issue 9)."""
+    assert read(asked.node, _ME, written(asked)) == replace(asked, again=True)
+
+
+def test_of_earlier_versions() -> None:
+    """What waits from before collections and selectors has neither."""
+    plain = Subscribe("jobs", _ME, _ME, 5, again=True)
+    assert read("jobs", _ME, "5 unacknowledged - - - - 0") == read("jobs", _ME, "5 unacknowledged - - - - 0 -") == plain
