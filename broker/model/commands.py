@@ -23,7 +23,7 @@ from broker.model.names import Jid, Partition
 from broker.model.oversight import Overview, Release, Survey, Transfer
 from broker.model.positions import Place
 from broker.model.qos import Qos, Stage
-from broker.model.reading import Bind, Commit, Partitions, Read, Unbind
+from broker.model.reading import Commit, Owning, Partitions, Read
 from broker.model.reservations import Redeem, Reserve
 from broker.model.tree import Associate, Children, Dissociate, Scope
 
@@ -314,8 +314,7 @@ Command = (
     | Subscribe
     | Commit
     | Read
-    | Bind
-    | Unbind
+    | Owning
     | Partitions
     | Keep
     | Adjust

@@ -74,3 +74,7 @@ class Partitions:
 
     node: str
     sender: Jid
+
+
+Owning = Bind | Unbind
+"""What is asked about the reading of a group."""
