@@ -23,7 +23,7 @@ from broker.model.names import Jid, Partition
 from broker.model.oversight import Overview, Release, Survey, Transfer
 from broker.model.positions import Place
 from broker.model.qos import Qos, Stage
-from broker.model.reading import Commit, Owning, Partitions, Read
+from broker.model.reading import Partitions, Reading
 from broker.model.reservations import Redeem, Reserve
 from broker.model.tree import Associate, Children, Dissociate, Scope
 
@@ -312,9 +312,7 @@ Command = (
     | Renew
     | Locks
     | Subscribe
-    | Commit
-    | Read
-    | Owning
+    | Reading
     | Partitions
     | Keep
     | Adjust

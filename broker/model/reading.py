@@ -76,5 +76,5 @@ class Partitions:
     sender: Jid
 
 
-Owning = Bind | Unbind
-"""What is asked about the reading of a group."""
+Reading = Commit | Read | Bind | Unbind
+"""What is asked of one partition."""
