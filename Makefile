@@ -30,10 +30,10 @@ test: lint .venv/.tools ## Run lint, types, import rules and every test but the 
 check: lint ## Run lint, types, import rules and the tests of the house
 	$(PYTEST) tests/house $(ARGS)
 
-bench: .venv/.dev ## Measure the core, both doors and reports next to their native ceilings, into bench/results
+bench: .venv/.dev ## Measure the core, the doors and reports next to their native ceilings, into bench/results
 	@$(SETUP) packages ejabberd java
 	@mkdir -p bench/results
-	@missed=0; for what in core "core --partitions 8" scale xmpp "xmpp --qos" rest spark; do \
+	@missed=0; for what in core "core --partitions 8" scale xmpp "xmpp --qos" rest amqp spark; do \
 	  file="bench/results/$$(echo $$what | tr -d ' -').json"; \
 	  echo "stanzaq bench $$what --json $(ARGS) > $$file"; \
 	  $(BIN)/stanzaq bench $$what --json $(ARGS) > $$file || missed=1; \
@@ -65,7 +65,8 @@ lint: .venv/.dev
 	@touch $@ .venv/.embedded
 
 .venv/.dev: pyproject.toml
-	@$(SETUP) venv embedded,otel,rest,spark,dev
+	@$(SETUP) packages compiler openssl pythonh
+	@$(SETUP) venv amqp,embedded,otel,rest,spark,dev
 	@touch $@ .venv/.embedded .venv/.spark
 
 .venv/.tools: deploy/local/setup.sh | .venv/.dev

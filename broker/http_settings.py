@@ -24,7 +24,8 @@ def bare_jid(value: object) -> object:
     return prepared(value)
 
 
-def _passwords(value: SecretStr) -> SecretStr:
+def password_lines(value: SecretStr) -> SecretStr:
+    """Judge lines of JID:HASH, as the settings of all doors write them."""
     for number, line in enumerate(value.get_secret_value().splitlines(), 1):
         # The line is not repeated: who writes a password by mistake must not find it in a log.
         if line.strip() and not _LINE.fullmatch(line.strip()):
@@ -51,7 +52,7 @@ class HttpSettings(BaseSettings):
     http_bind: Annotated[Address, NoDecode, BeforeValidator(read_address)] = Field(
         default=Address("127.0.0.1", 8080), description="where to serve HTTP, e.g. 127.0.0.1:8080"
     )
-    http_passwords: Annotated[SecretStr, AfterValidator(_passwords)] = Field(
+    http_passwords: Annotated[SecretStr, AfterValidator(password_lines)] = Field(
         default=SecretStr(""), description="lines of JID:HASH with hashes of `htpasswd -B`; not set: no passwords"
     )
     http_jwt_keys: Annotated[str, AfterValidator(_keys)] = Field(

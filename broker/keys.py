@@ -124,6 +124,13 @@ TABLE: Final = (
     ),
     Key("owners", "hash", "partition", "group -> epoch, and until when it is kept without an owner", "1,000 groups"),
     Key(
+        "bonds",
+        "hash",
+        "partition",
+        "group -> epoch, fence, end of the lease and 1 while it is there, of the link that reads for it",
+        "1,000 groups",
+    ),
+    Key(
         "leaves",
         "hash",
         "partition",

@@ -15,13 +15,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from broker.address import Address, read_address
+from broker.amqp_settings import AmqpSettings
 from broker.http_settings import HttpSettings, bare_jid
 from broker.model.names import Jid, prepared
 from broker.redis_url import checked_url, read_url
 
 PREFIX: Final = "STANZAQ_"
 
-_SECRETS: Final = ("redis_url", "xmpp_secret", "http_passwords", "http_jwt_keys")
+_SECRETS: Final = ("redis_url", "xmpp_secret", "http_passwords", "http_jwt_keys", "amqp_passwords")
 
 
 _Kind = TypeVar("_Kind", bound=BaseSettings)
@@ -120,7 +121,7 @@ class RedisSettings(BaseSettings):
         return env_settings, init_settings
 
 
-class Settings(HttpSettings, RedisSettings):
+class Settings(AmqpSettings, HttpSettings, RedisSettings):
     """Everything that can be set; the description of each says what to write."""
 
     xmpp_server: Annotated[Address, NoDecode, BeforeValidator(read_address)] = Field(
@@ -221,7 +222,8 @@ class Settings(HttpSettings, RedisSettings):
         """Give what must never be shown: the component's secret, hashes, the password of Redis as it is and as the URL has it."""
         url = "" if self.redis_url.startswith("embedded:") else self.redis_url
         password = str(read_url(url).options.get("password") or "") if url else ""
-        hashes = (line.rpartition(":")[2] for line in self.http_passwords.get_secret_value().split())
+        lines = [*self.http_passwords.get_secret_value().split(), *self.amqp_passwords.get_secret_value().split()]
+        hashes = (line.rpartition(":")[2] for line in lines)
         return self.xmpp_secret.get_secret_value(), password, quote(password, safe=""), *hashes
 
     @property
@@ -260,6 +262,21 @@ def load_rest(config: Path | None = None) -> CommandSettings:
     if not (settings.http_jwt_keys or settings.http_anonymous or settings.http_passwords.get_secret_value()):
         lacking.append(
             f"Nobody may ask anything. Set {PREFIX}HTTP_PASSWORDS_FILE or {PREFIX}HTTP_JWT_KEYS, or {PREFIX}HTTP_ANONYMOUS."
+        )
+    if lacking:
+        raise SettingsError(*lacking)
+    return settings
+
+
+def load_amqp(config: Path | None = None) -> CommandSettings:
+    """Read what the AMQP door needs, from the same sources; raises SettingsError likewise."""
+    settings = load_command(config)
+    lacking = []
+    if settings.amqp_certificate is None and (settings.amqp_key or settings.amqp_client_ca):
+        lacking.append(f"TLS has no certificate. Set {PREFIX}AMQP_CERTIFICATE.")
+    if not (settings.amqp_client_ca or settings.amqp_anonymous or settings.amqp_passwords.get_secret_value()):
+        lacking.append(
+            f"Nobody may connect. Set {PREFIX}AMQP_PASSWORDS_FILE or {PREFIX}AMQP_CLIENT_CA, or {PREFIX}AMQP_ANONYMOUS."
         )
     if lacking:
         raise SettingsError(*lacking)

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from broker.model.options import MAX_PARTITIONS
-from broker.settings import Settings, load, load_command, load_redis, load_rest
+from broker.settings import Settings, load, load_amqp, load_command, load_redis, load_rest
 from frontends.admin import frontend, item, node
 from frontends.servers.process import ServerError
 from frontends.terminal import Config, Json, refuse, settings
@@ -55,7 +55,7 @@ def serve_xmpp(
         return
     from frontends import compose  # noqa: PLC0415
 
-    _run(lambda: compose.serve_xmpp(given))
+    _run(lambda: compose.serve_xmpp(given), "XMPP")
 
 
 @serve.command("rest")
@@ -77,7 +77,29 @@ def serve_rest(
         return
     from frontends import compose  # noqa: PLC0415
 
-    _run(lambda: compose.serve_rest(given))
+    _run(lambda: compose.serve_rest(given), "HTTP")
+
+
+@serve.command("amqp")
+def serve_amqp(
+    config: Config = None,
+    *,
+    check: Annotated[bool, typer.Option("--check", help="Check the settings and exit.")] = False,
+) -> None:
+    """Serve logs over AMQP 1.0 (Event Stream Extensions); run as many of them as you like behind one address.
+
+    Example: STANZAQ_AMQP_BIND=127.0.0.1:5672 STANZAQ_AMQP_PASSWORDS_FILE=passwords stanzaq serve amqp
+    """
+    given = settings(config, load_amqp)
+    if find_spec("proton") is None:
+        refuse("The AMQP door cannot be served", "proton is missing: pip install 'stanzaq[amqp]'")
+    _traceable(given)
+    if check:
+        Console().print("the settings are in order")
+        return
+    from frontends import compose  # noqa: PLC0415
+
+    _run(lambda: compose.serve_amqp(given), "AMQP")
 
 
 @app.command()
@@ -187,6 +209,20 @@ def bench_rest(*, as_json: Json = False, quick: Quick = False) -> None:
     raise typer.Exit(_served("The benchmark", partial(rest.main, as_json=as_json, quick=quick)))
 
 
+@bench.command("amqp")
+def bench_amqp(*, as_json: Json = False, quick: Quick = False) -> None:
+    """Measure through AMQP: messages into the log and out of it, against XADD and XRANGE alone.
+
+    Example: stanzaq bench amqp --json
+    """
+    try:
+        from frontends.bench import amqp  # noqa: PLC0415
+    except ModuleNotFoundError:
+        refuse("The benchmark cannot run", "proton is missing: pip install 'stanzaq[amqp]'")
+
+    raise typer.Exit(_served("The benchmark", partial(amqp.main, as_json=as_json, quick=quick)))
+
+
 @report.command("capacity")
 def report_capacity(  # noqa: PLR0913, PLR0917  (an argument is an option of the command line)
     source: Annotated[
@@ -284,7 +320,7 @@ def _traceable(given: Settings) -> None:
             refuse("Traces cannot be made", f"{fault.name} is missing: pip install 'stanzaq[otel]'")
 
 
-def _run(serve: Callable[[], None]) -> None:
+def _run(serve: Callable[[], None], what: str) -> None:
     """Run a door, and say why it cannot be."""
     from frontends.compose import Disconnected, Occupied, Unfit  # noqa: PLC0415
 
@@ -295,7 +331,7 @@ def _run(serve: Callable[[], None]) -> None:
     except Disconnected:
         raise typer.Exit(_AGAIN) from None
     except Occupied as fault:
-        refuse("HTTP cannot be served", str(fault))
+        refuse(f"{what} cannot be served", str(fault))
     except Unfit as fault:
         remedy = "To serve all the same, set STANZAQ_ALLOW_EVICTION=true: items may then disappear unseen."
         refuse("This Redis may lose items", *map(str, fault.args), remedy)

@@ -3,12 +3,11 @@
 import asyncio
 import contextlib
 import logging
-import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import structlog
 import uvloop
@@ -23,6 +22,7 @@ from broker.settings import CommandSettings, LogFormat, NodeCreation, Settings
 from frontends import logs
 from frontends.health import Health, HealthServer
 from frontends.servers.redis import RedisServer
+from frontends.stopping import any_of, on_signal, until
 from frontends.watchdog import Watchdog
 from frontends.xmpp.component import Component
 
@@ -77,6 +77,11 @@ def _run(settings: _Kind, serve: "Callable[[_Kind, Watchdog, Traces | None], Cor
 def serve_rest(settings: CommandSettings) -> None:
     """Run the RESTful door until SIGTERM or SIGINT; raises Unfit and Occupied."""
     _run(settings, _serve_rest)
+
+
+def serve_amqp(settings: CommandSettings) -> None:
+    """Run the AMQP door until SIGTERM or SIGINT; raises Unfit and Occupied."""
+    _run(settings, _serve_amqp)
 
 
 @contextlib.contextmanager
@@ -146,9 +151,9 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | 
 
 async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Traces | None") -> None:
     # Not everybody has the extra `rest`.
+    from frontends.passwords import Passwords  # noqa: PLC0415
     from frontends.rest.door import Door  # noqa: PLC0415
     from frontends.rest.identity import Identity  # noqa: PLC0415
-    from frontends.rest.passwords import Passwords  # noqa: PLC0415
     from frontends.rest.server import HttpServer  # noqa: PLC0415
     from frontends.rest.tokens import Tokens  # noqa: PLC0415
 
@@ -183,16 +188,55 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
         door.open(traces.core(core) if traces else core)
         server.start()
 
+    frontend = _unfed(
+        core, server, open_door, lambda _seconds: server.drain(), f"{settings.http_bind.host}:{server.port}"
+    )
+    await _keep(frontend, settings, watchdog)
+
+
+async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog, traces: "Traces | None") -> None:
+    # Not everybody has the extra `amqp`.
+    from frontends.amqp.identity import Identity  # noqa: PLC0415
+    from frontends.amqp.server import AmqpServer, tls  # noqa: PLC0415
+    from frontends.passwords import Passwords  # noqa: PLC0415
+
+    bind = settings.amqp_bind
+    identity = Identity(Passwords(settings.amqp_passwords.get_secret_value()), settings.amqp_anonymous)
+    try:
+        context = tls(settings.amqp_certificate, settings.amqp_key, settings.amqp_client_ca)
+        server = AmqpServer(identity, *bind, context=context, connections=settings.amqp_connections)
+    except OSError as fault:
+        msg = f"{bind.host}:{bind.port}: {fault}"
+        raise Occupied(msg) from fault
+    # Links read the log by themselves: nothing is handed to this core.
+    core = RedisCore(settings, None)
+    opening = partial(server.start, traces.core(core) if traces else core)
+    await _keep(_unfed(core, server, opening, server.drain, f"{bind.host}:{server.port}"), settings, watchdog)
+
+
+class _Serving(Protocol):
+    @property
+    def serving(self) -> bool: ...
+
+
+def _unfed(
+    core: RedisCore,
+    server: _Serving,
+    open_door: Callable[[], None],
+    leave: Callable[[float], Coroutine[None, None, None]],
+    at: str,
+) -> _Frontend:
+    """Make a frontend of a door to which its core hands nothing."""
+
     def reasons() -> list[str]:
-        return [*core.healthy(), *([] if server.serving else ["no requests are taken"])]
+        return [*core.healthy(), *([] if server.serving else ["nobody is let in"])]
 
     async def drain(seconds: float) -> None:
         core.hurry()
-        await server.drain()
+        await leave(seconds)
         await core.drain(seconds)
 
-    frontend = _Frontend(core, reasons, core.start, open_door, drain, f"{settings.http_bind.host}:{server.port}")
-    await _keep(frontend, settings, watchdog)
+    return _Frontend(core, reasons, core.start, open_door, drain, at)
 
 
 async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> None:
@@ -203,20 +247,20 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
     ).set_function(lambda: not frontend.reasons())
     # Half of the watchdog's time: a hung loop shows in /livez before its process is killed.
     health = Health(frontend.reasons, core.metrics.registry, settings.watchdog_seconds / 2)
-    stopping = _stopping()
+    stopping = on_signal()
     with contextlib.ExitStack() as stack:
         if settings.metrics_bind is not None:
             stack.callback(HealthServer(health, *settings.metrics_bind).stop)
         async with asyncio.TaskGroup() as group:
             watching = [group.create_task(_pulse(settings.watchdog_seconds, watchdog, health))]
-            await _until(stopping, group.create_task(frontend.begin()))
+            await until(stopping, group.create_task(frontend.begin()))
             unfit = [] if stopping.is_set() or settings.allow_eviction else await _unfit(core)
             if not (stopping.is_set() or unfit):
                 frontend.open()
                 if settings.metrics_bind is not None:
                     watching.append(group.create_task(_measure(core)))
                 _log.info("serving", at=frontend.at, frontend=core.frontend)
-                await _any(stopping, core.ending)
+                await any_of(stopping, core.ending)
                 if core.ending.is_set():
                     _log.warning("disconnected by an administrator", frontend=core.frontend, subscriber=core.ended_by)
                 _log.info("draining", seconds=settings.drain_seconds)
@@ -237,37 +281,6 @@ async def _unfit(core: RedisCore) -> list[str]:
     except (CoreUnavailable, ScriptDefect):
         return []
     return [f"{each.where}: {each.what} is {each.found}. {each.remedy}." for each in found]
-
-
-def _stopping() -> asyncio.Event:
-    """Give an event that SIGTERM or SIGINT sets; a second signal ends the process as if there were no drain."""
-    loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
-
-    def stop() -> None:
-        stopping.set()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    return stopping
-
-
-async def _any(*events: asyncio.Event) -> None:
-    """Wait for one of several events."""
-    waiting = [asyncio.create_task(each.wait()) for each in events]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for each in waiting:
-        each.cancel()
-
-
-async def _until(stopping: asyncio.Event, starting: asyncio.Task[None]) -> None:
-    """Wait for a start that may take for ever, or for the signal that calls it off."""
-    waiting = asyncio.create_task(stopping.wait())
-    await asyncio.wait([waiting, starting], return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    starting.cancel()
 
 
 async def _pulse(watch_seconds: float, watchdog: Watchdog, health: Health) -> None:

@@ -1,13 +1,20 @@
 #!lua flags=no-writes
 -- Read the log from where `start` says, whatever became of the items: up to `limit` entries, cut at `max_bytes` of payload.
--- A start in the future is answered with nothing at all.
--- KEYS: meta log replaced
--- ARGV: now revision number start limit max_bytes
+-- A start in the future is answered with nothing at all; whoever reads for a `group` has to own that under the `fence` (EX11),
+-- else the answer is one empty word.
+-- KEYS: meta log replaced bonds
+-- ARGV: now revision number start limit max_bytes group fence
 -- RETURNS: ok stale gone deleted
 -- WRITES:
---- @include partition entries start
+--- @include partition entries start bonds
 local refusal = partition.load()
 if refusal then return refusal end
+if arg.group ~= '' then
+  local known = bonds.get(arg.group)
+  if not (known and known.fence == tonumber(arg.fence)) then
+    return {'ok', {''}, {}, {}, {}, 0, 0, partition.token}
+  end
+end
 local position, gap = start.resolve(arg.start)
 local limit, bytes, found, more, full = tonumber(arg.limit), 0, {}, 0, false
 -- In short rounds: what is read past the bound of bytes is read in vain.

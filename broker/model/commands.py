@@ -23,7 +23,7 @@ from broker.model.names import Jid, Partition
 from broker.model.oversight import Overview, Release, Survey, Transfer
 from broker.model.positions import Place
 from broker.model.qos import Qos, Stage
-from broker.model.reading import Commit, Partitions, Read
+from broker.model.reading import Partitions, Reading
 from broker.model.reservations import Redeem, Reserve
 from broker.model.tree import Associate, Children, Dissociate, Nodes, Scope
 
@@ -299,8 +299,7 @@ Command = (
     | Locks
     | Fetch
     | Subscribe
-    | Commit
-    | Read
+    | Reading
     | Partitions
     | Keep
     | Adjust

@@ -1,4 +1,4 @@
-"""What is asked of a log: commands like those of `broker.model.commands`. Values only."""
+"""What is asked of a log: commands like those of `broker.model.commands`, and how owning its reading turns out. Values only."""
 
 from dataclasses import dataclass
 
@@ -17,13 +17,55 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read a partition's log from a start on, up to `limit` entries, whatever became of the items."""
+    """Read a partition's log from a start on, up to `limit` entries, whatever became of the items.
+
+    For a `group` it is read under the fence of who owns that.
+    """
 
     node: str
     sender: Jid
     partition: int
     start: str
     limit: int
+    group: str = ""
+    fence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Own the reading of a partition for a group (E26 to E28); with the `fence` of an earlier one, go on owning it (EX16)."""
+
+    node: str
+    sender: Jid
+    partition: int
+    group: str
+    epoch: int | None = None
+    fence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The reading of a partition is the sender's under this epoch (E27) and this fence, which alone authorises (EX11).
+
+    The lease ends at `until_ms` of Redis's clock unless it is renewed.
+    """
+
+    partition: int
+    epoch: int
+    fence: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unbind:
+    """Own it no more (E29); the epoch is `kept` for a while when a connection was lost (EX11)."""
+
+    node: str
+    sender: Jid
+    partition: int
+    group: str
+    fence: int
+    kept: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +74,7 @@ class Partitions:
 
     node: str
     sender: Jid
+
+
+Reading = Commit | Read | Bind | Unbind
+"""What is asked of one partition."""

@@ -11,6 +11,7 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.positions import Place
 from broker.model.problems import Problem
 from broker.model.qos import Qos
+from broker.model.reading import Bound
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import Scope
 
@@ -327,6 +328,7 @@ Result = (
     | Fetched
     | Subscribed
     | Replay
+    | Bound
     | Extents
     | Kept
     | Unsubscribed

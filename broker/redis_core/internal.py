@@ -266,6 +266,8 @@ LaneCommand = (
     | commands.Subscribe
     | reading.Commit
     | reading.Read
+    | reading.Bind
+    | reading.Unbind
     | reading.Partitions
     | commands.Adjust
     | commands.Options

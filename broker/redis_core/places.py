@@ -11,7 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from broker.model.commands import Bounce, Confirm, Options, Publish, Renew, Retract, Unlock
-from broker.model.reading import Commit, Read
+from broker.model.reading import Bind, Commit, Read, Unbind
 from broker.redis_core.credit import Reach
 from broker.redis_core.internal import Attach, DeadLetter, Detach, Expire, Find, Handed, KeepOne, Resend, Subscribers
 from broker.redis_core.parts import Admit, SurveyPart, TransferPart
@@ -75,6 +75,8 @@ def place(command: Any, count: int) -> int | Home | Place:
             | Find(partition=number)
             | Commit(partition=number)
             | Read(partition=number)
+            | Bind(partition=number)
+            | Unbind(partition=number)
             | Attach(partition=number)
             | Detach(partition=number)
             | KeepOne(partition=number)

@@ -32,7 +32,7 @@ from broker.model.options import AccessModel, NodeState, PublishModel
 from broker.model.oversight import Release
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
-from broker.model.reading import Commit, Read
+from broker.model.reading import Bind, Commit, Read
 from broker.model.results import Refused
 from broker.redis_core.calls.workers import subid_refusal
 from broker.redis_core.credit import Join
@@ -55,7 +55,7 @@ _OF_LEAVES = {
     Browse: Refused(Problem.ITEMS_UNSUPPORTED, "a collection holds no items: ask its leaves for theirs"),
     Purge: Refused(Problem.PURGE_UNSUPPORTED, "a collection holds no items: purge its leaves"),
     **dict.fromkeys(
-        (Retract, Unlock, Renew, Locks, Attach, Commit, Read, Follow),
+        (Retract, Unlock, Renew, Locks, Attach, Bind, Commit, Read, Follow),
         Refused(Problem.UNSUPPORTED, "a collection holds no items: name the leaf"),
     ),
 }
@@ -91,6 +91,8 @@ def refusal(  # noqa: C901, PLR0911, PLR0912  (a table of cases)
             return _reading(record, standing) or (None if record.config.queueing else _NO_WORK)
         case Follow():
             return _complete(_reading(record, standing), _sharing(record) or _streaming(command, record))
+        case Bind():
+            return _reading(record, standing) or _binding(command, record)
         case Read() | Commit():
             return _reading(record, standing) or _streaming(command, record)
         case (
@@ -209,6 +211,14 @@ def _streaming(command: Read | Commit | Follow, record: NodeRecord) -> Refused |
         return Refused(wrong.problem, wrong.detail)
     if isinstance(command, Follow) and command.qos is not Qos.UNACKNOWLEDGED:
         return Refused(Problem.OPTIONS_INVALID, "a stream is not confirmed by quality of service but by commits")
+    return None
+
+
+def _binding(command: Bind, record: NodeRecord) -> Refused | None:
+    if command.partition >= record.config.partitions:
+        return Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
+    if not record.config.admits(command.group):
+        return Refused(Problem.GROUP_NOT_FOUND, f"the node has no group {command.group}")
     return None
 
 

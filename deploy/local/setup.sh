@@ -2,7 +2,8 @@
 # What `make demo` and `make test` need, on a Debian or Ubuntu machine that has Python, git and make.
 #   setup.sh venv EXTRAS      make .venv and install the project with these extras, editable
 #   setup.sh picture HTML PNG take a picture of a page, if there is a Chromium
-#   setup.sh packages NAME…   bring in curl, ejabberd, redis-server, faketime, java, promtool, npm, chromium, chromedriver where missing
+#   setup.sh packages NAME…   bring in curl, ejabberd, redis-server, faketime, java, promtool, npm, chromium, chromedriver where missing,
+#                             and what compiles proton: compiler, openssl, pythonh
 #   setup.sh tools            fetch what judges the Helm chart into .venv/tools
 # It installs packages only as root or with a sudo that asks nothing; else it says in one line what to install.
 set -eu
@@ -79,6 +80,10 @@ picture() {
     say "for a picture of $1 install a Chromium   (on Debian and Ubuntu: apt-get install chromium)"
 }
 
+python_h() {
+    "$(find_python)" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))'
+}
+
 packages() {
     missing=
     for name in "$@"; do
@@ -87,6 +92,10 @@ packages() {
             ejabberd) [ -x /usr/sbin/ejabberdctl ] || missing="$missing $name" ;;
             # Spark needs 17 or newer.
             java) java_serves || missing="$missing openjdk-17-jre-headless" ;;
+            # What has no wheel is compiled: proton.
+            compiler) command -v cc >/dev/null || missing="$missing gcc libc6-dev" ;;
+            openssl) [ -e /usr/include/openssl/ssl.h ] || missing="$missing libssl-dev" ;;
+            pythonh) python_h || missing="$missing python3-dev" ;;
             promtool) command -v promtool >/dev/null || missing="$missing prometheus" ;;
             chromedriver) command -v chromedriver >/dev/null || missing="$missing chromium-driver" ;;
             *) command -v "$name" >/dev/null || missing="$missing $name" ;;

@@ -6,8 +6,8 @@ from http import HTTPStatus
 from typing import Final
 
 from broker.model.names import Jid, prepared
+from frontends.passwords import Passwords, TooMany
 from frontends.rest.errors import RETRY_SECONDS, Fault
-from frontends.rest.passwords import Passwords, TooMany
 from frontends.rest.tokens import Tokens, Untrusted
 
 REALM: Final = 'realm="stanzaq"'

@@ -1,21 +1,8 @@
 -- The epochs of groups (E27): group -> `epoch kept`, while a member owns the partition (kept is 0), and after its connection
 -- was lost until its lease would have ended (EX11). A group without a record has the epoch 0 and any is accepted (EX15).
--- Epochs go to 2^63-1 (EX12) and numbers in Lua to 2^53, so they stay texts.
 -- NEEDS: owners
---- @include partition owner
-local epochs = {MOST = '9223372036854775807', GROUPS = 1000}
-
-local function after(a, b)
-  return #a > #b or (#a == #b and a > b)
-end
-
--- Nil after the last one.
-local function following(epoch)
-  if epoch == epochs.MOST then return nil end
-  local nines = string.match(epoch, '9*$')
-  local head, digit = string.match(string.sub('0' .. epoch, 1, -1 - #nines), '^(.*)(%d)$')
-  return (string.gsub(head .. (digit + 1) .. string.rep('0', #nines), '^0+(%d)', '%1'))
-end
+--- @include partition owner numerals
+local epochs = {GROUPS = 1000}
 
 -- The epoch that an attach must go beyond; nil for none.
 function epochs.recorded(group)
@@ -32,8 +19,8 @@ end
 function epochs.granted(group, asked)
   local who, recorded = owner.get(), epochs.recorded(group)
   if who and (who.group ~= group or asked == '') then return nil end
-  if asked == '' or asked == '+' then return following(recorded or '0') end
-  if recorded and not after(asked, recorded) then return nil end
+  if asked == '' or asked == '+' then return numerals.following(recorded or '0') end
+  if recorded and not numerals.after(asked, recorded) then return nil end
   return asked
 end
 

@@ -25,6 +25,7 @@ from broker.model.frontends import Disconnect
 from broker.model.items import Envelope, NodeEvent
 from broker.model.names import Jid, Partition
 from broker.model.qos import Qos
+from broker.model.reading import Bind
 from broker.model.results import Refused
 from broker.model.tree import Kind, Scope
 from broker.redis_core import proxy
@@ -99,6 +100,7 @@ async def busy(core: RedisCore, door: Door) -> None:
     await done(core, Subscribe("sure", WORKER, WORKER, 5, Qos.ACKNOWLEDGED))
     await done(core, Declare("read", ALICE, {}), item("read", None))
     await done(core, Subscribe("read", WORKER, WORKER, 5, start="@earliest"))
+    await done(core, Bind("read", BOB, 0, "audit", 7))
     halves = {"stanzaq#partitions": ("2",)}
     await done(core, Declare("owned", ALICE, halves), item("owned", None))
     await done(core, Subscribe("owned", WORKER, WORKER, 5, group="billing"))

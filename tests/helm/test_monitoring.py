@@ -132,7 +132,7 @@ def test_waiting_is_counted_once(everything: Everything, tmp_path: Path) -> None
 
 def test_a_door_that_may_be_none() -> None:
     """A door that an autoscaler may take away altogether has no alert that it is away."""
-    settings = ["monitoring.rules.enabled=true", "amqp.enabled=true"]
+    settings = ["monitoring.rules.enabled=true", "amqp.enabled=true", "amqp.passwords=x"]
     rules = _groups(rendered("helm4", *having("keda", *settings)))["groups"][0]["rules"]
     doors = [each["labels"]["door"] for each in rules if each["alert"] == "StanzaqNoReadyFrontend"]
     assert doors == ["rest", "amqp"]

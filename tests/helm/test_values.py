@@ -21,6 +21,8 @@ MADE_BY_THE_CHART = {
     "metrics_bind",
     "http_bind",
     "http_passwords",
+    "amqp_bind",
+    "amqp_passwords",
     "traces",
 }
 

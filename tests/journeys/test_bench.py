@@ -52,6 +52,13 @@ def test_scale(tmp_path: Path) -> None:
     assert all(row["ceiling"] > 0 for row in rows.values())
 
 
+def test_amqp(tmp_path: Path) -> None:
+    """Messages into the log and out of it stand next to what the same Redis does alone."""
+    rows = _rows(tmp_path, "amqp")
+    assert list(rows) == ["amqp_send", "amqp_receive", "amqp_send_and_receive"]
+    assert all(row["ceiling"] > 0 for row in rows.values())
+
+
 def test_levels(tmp_path: Path) -> None:
     """Acknowledged messages take two stanzas where a plain one takes one, assured ones four, and no more (S23)."""
     rows = _rows(tmp_path, "xmpp", "--qos")

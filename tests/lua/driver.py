@@ -63,6 +63,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "wants": "",
     "parent": "",
     "parent_life": "",
+    "group": "",
+    "fence": "",
 }
 
 # Every key of the holder as text that does not depend on how Redis encodes it.

@@ -14,7 +14,7 @@ GIVE_BACK = frozenset(
     {"retract", "unlock", "renew", "expire", "bounce", "confirm", "unsubscribe", "handed", "purge", "resend", "delete", "attend",
      "heartbeat", "forget", "own", "claim", "conclude", "overdue",
      "commit", "settle", "deposit", "withdraw", "hunger", "keep", "enlist",
-     "consider", "dismiss", "stand", "release", "disconnect", "fetch"}
+     "consider", "dismiss", "stand", "release", "disconnect", "fetch", "unbind"}
 )  # fmt: skip
 """Operations that free memory or keep what is there alive: they run without any left."""
 

@@ -56,6 +56,8 @@ SAMPLES: tuple[Any, ...] = (
     commands.Stats("n", ME),
     reading.Commit("n", ME, 0, offsets.written(RECORD.partition(0), "5-0")),
     reading.Read("n", ME, 0, "@earliest", 5),
+    reading.Bind("n", ME, 0, "g", 7),
+    reading.Unbind("n", ME, 0, "g", 7, kept=True),
     Follow("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "@latest", 0),
     Extent("n", ME, 0),
     FetchPart("n", ME, ME, 5, 0),

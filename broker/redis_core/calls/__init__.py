@@ -19,7 +19,7 @@ from broker.redis_core.calls.items import (
 )
 from broker.redis_core.calls.owned import admit, release, survey, transfer
 from broker.redis_core.calls.owners import attach, detach, keep
-from broker.redis_core.calls.streams import commit, extent, follow, read
+from broker.redis_core.calls.streams import bind, commit, extent, follow, read, unbind
 from broker.redis_core.calls.sweeps import expire, purge, resend, stats, subscribers
 from broker.redis_core.calls.workers import (
     adjust,
@@ -66,6 +66,8 @@ OF: dict[type, Call] = {
     commands.Subscribe: subscribe,
     reading.Commit: commit,
     reading.Read: read,
+    reading.Bind: bind,
+    reading.Unbind: unbind,
     commands.Adjust: adjust,
     commands.Options: options,
     commands.Unsubscribe: unsubscribe,

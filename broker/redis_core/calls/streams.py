@@ -5,7 +5,8 @@ from typing import Any
 from broker.model import offsets
 from broker.model.names import Jid
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
-from broker.model.reading import Commit, Read
+from broker.model.problems import Problem
+from broker.model.reading import Bind, Bound, Commit, Read, Unbind
 from broker.model.results import Done, Event, Refused, Replay, Result, Stream, Subscribed
 from broker.redis_core.calls.call import Call, Reply, Values, refused, subid, subids
 from broker.redis_core.calls.workers import LEASE_OVER
@@ -15,6 +16,7 @@ READ_BYTES = 262_144
 """Payload bytes that one read answers with: a stanza has to pass the XMPP server."""
 
 _DETAILS = {
+    b"superseded": "another link reads for the group now",
     b"not-subscribed": "you read no stream there",
     b"too-many-subscriptions": f"the node has {MAX_SUBSCRIBERS} subscribers, the most it may",
     b"lease-over": LEASE_OVER,
@@ -51,22 +53,52 @@ def _commit_row(command: Commit, record: NodeRecord) -> Values:
     return {"subids": subids(command.sender), "position": position}
 
 
-def _committed(_command: Commit, reply: list[bytes], _record: NodeRecord) -> Result:
+def _committed(_command: Commit | Unbind, reply: list[bytes], _record: NodeRecord) -> Result:
     return Done() if reply[0] == b"ok" else _refused(reply[0])
 
 
 def _read_arguments(command: Read, record: NodeRecord) -> Values:
     start = offsets.spelled(command.start, record.partition(command.partition))
-    return {"start": start, "limit": command.limit, "max_bytes": READ_BYTES}
+    return {
+        "start": start,
+        "limit": command.limit,
+        "max_bytes": READ_BYTES,
+        "group": command.group,
+        "fence": command.fence or "",
+    }
 
 
 def _extent_arguments(_command: Extent, _record: NodeRecord) -> Values:
-    return {"start": offsets.LATEST, "limit": 0, "max_bytes": 0}
+    return {"start": offsets.LATEST, "limit": 0, "max_bytes": 0, "group": "", "fence": ""}
+
+
+def _bind_row(command: Bind, _record: NodeRecord) -> Values:
+    epoch = "" if command.epoch is None else str(command.epoch)
+    return {"group": command.group, "epoch": epoch, "fence": command.fence or ""}
+
+
+def _bound(command: Bind, reply: list[Any], _record: NodeRecord) -> Result:
+    match reply:
+        case [b"ok", epoch, fence, until_ms]:
+            return Bound(command.partition, int(epoch), fence, until_ms)
+        case [b"partition-owned", epoch]:
+            detail = (
+                f"partition {command.partition} is read for the group: a higher epoch than {epoch.decode()} takes it"
+            )
+            return Refused(Problem.PARTITION_OWNED, detail)
+        case _:
+            return _refused(reply[0])
+
+
+def _unbind_row(command: Unbind, _record: NodeRecord) -> Values:
+    return {"group": command.group, "fence": command.fence, "kept": "1" if command.kept else ""}
 
 
 def _replayed(command: Read | Extent, reply: Reply, record: NodeRecord) -> Result:
     if not reply.rows:
         return _refused(b"offset-not-found")
+    if reply.rows == [b""]:
+        return _refused(b"superseded")
     gap, earliest, latest, after, entries = reply.rows
     partition = record.partition(command.partition)
 
@@ -84,5 +116,7 @@ def _replayed(command: Read | Extent, reply: Reply, record: NodeRecord) -> Resul
 
 follow = Call("follow", _followed, lambda _command, _record: {"max_subscribers": MAX_SUBSCRIBERS}, _follow_row)
 commit = Call("commit", _committed, row=_commit_row)
+bind = Call("bind", _bound, row=_bind_row)
+unbind = Call("unbind", _committed, row=_unbind_row)
 read = Call("read", _replayed, _read_arguments)
 extent = Call("read", _replayed, _extent_arguments)

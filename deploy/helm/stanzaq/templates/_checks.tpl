@@ -102,4 +102,11 @@
 {{- fail "rest.enabled is true and nobody may ask: set rest.passwords or rest.existingSecret.name, or settings.http_jwt_keys" -}}
 {{- end -}}
 {{- end -}}
+{{- if $v.amqp.enabled -}}
+{{- if and $v.amqp.passwords $v.amqp.existingSecret.name -}}
+{{- fail "amqp.passwords and amqp.existingSecret.name are both set: keep one of them" -}}
+{{- else if not (or $v.amqp.passwords $v.amqp.existingSecret.name $v.settings.amqp_anonymous) -}}
+{{- fail "amqp.enabled is true and nobody may connect: set amqp.passwords or amqp.existingSecret.name" -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}

@@ -45,4 +45,7 @@ xmpp-secret: {{ .Values.xmpp.secret | b64enc }}
 {{- if and .Values.rest.enabled .Values.rest.passwords }}
 http-passwords: {{ .Values.rest.passwords | b64enc }}
 {{- end }}
+{{- if and .Values.amqp.enabled .Values.amqp.passwords }}
+amqp-passwords: {{ .Values.amqp.passwords | b64enc }}
+{{- end }}
 {{- end -}}

@@ -68,7 +68,12 @@ checkov.io/skip2: CKV_K8S_43=the digest is known to who builds or mirrors the im
         path: {{ index . 2 }}
 {{- end -}}
 
-{{/* Takes (list $ xmpp http): whether the pod is to have the component's secret too, and the passwords of HTTP. */}}
+{{/* The name of a door's passwords in a Secret. */}}
+{{- define "stanzaq.passwords" -}}
+{{ ternary "http" . (eq . "rest") }}-passwords
+{{- end -}}
+
+{{/* Takes (list $ xmpp door): whether the pod is to have the component's secret too, and whose passwords, if any. */}}
 {{- define "stanzaq.volumes" -}}
 {{- $root := index . 0 -}}
 - name: secrets
@@ -79,8 +84,8 @@ checkov.io/skip2: CKV_K8S_43=the digest is known to who builds or mirrors the im
       {{- if index . 1 }}
       {{- include "stanzaq.secretFile" (list $root $root.Values.xmpp "xmpp-secret") | nindent 6 }}
       {{- end }}
-      {{- if index . 2 }}
-      {{- include "stanzaq.secretFile" (list $root $root.Values.rest "http-passwords") | nindent 6 }}
+      {{- with index . 2 }}
+      {{- include "stanzaq.secretFile" (list $root (index $root.Values .) (include "stanzaq.passwords" .)) | nindent 6 }}
       {{- end }}
 {{- with $root.Values.redis.tls.existingSecret }}
 - name: redis-tls
@@ -95,7 +100,7 @@ checkov.io/skip2: CKV_K8S_43=the digest is known to who builds or mirrors the im
 {{- $door := index . 1 -}}
 {{- $values := index $root.Values $door -}}
 {{- $preStop := 3 -}}
-{{- $passwords := and (eq $door "rest") (or $values.passwords $values.existingSecret.name) -}}
+{{- $passwords := and (ne $door "xmpp") (or $values.passwords $values.existingSecret.name) -}}
 metadata:
   labels:
     {{- include "stanzaq.labels" . | nindent 4 }}
@@ -143,6 +148,9 @@ spec:
         {{- end }}
         {{- else if eq $door "amqp" }}
         - {name: STANZAQ_AMQP_BIND, value: "0.0.0.0:5672"}
+        {{- if $passwords }}
+        - {name: STANZAQ_AMQP_PASSWORDS_FILE, value: /etc/stanzaq/secrets/amqp-passwords}
+        {{- end }}
         {{- end }}
       ports:
         - {name: metrics, containerPort: 9464}
@@ -183,5 +191,5 @@ spec:
       volumeMounts:
         {{- include "stanzaq.mounts" $root | nindent 8 }}
   volumes:
-    {{- include "stanzaq.volumes" (list $root $root.Values.xmpp.enabled $passwords) | nindent 4 }}
+    {{- include "stanzaq.volumes" (list $root $root.Values.xmpp.enabled (ternary $door "" (not (empty $passwords)))) | nindent 4 }}
 {{- end -}}

@@ -1,7 +1,7 @@
-"""Passwords of HTTP Basic (RFC 7617), kept as bcrypt hashes, one `JID:HASH` a line, as `htpasswd -B` writes them.
+"""Passwords of whoever comes through a door, kept as bcrypt hashes, one `JID:HASH` a line, as `htpasswd -B` writes them.
 
 A hash is made to be slow: it is computed in a thread, few at a time, and what was right is remembered for a while under a key of
-this process alone. Must not know HTTP.
+this process alone. Must not know any door.
 """
 
 import asyncio

@@ -1,0 +1,185 @@
+"""How a link comes to be: what an attach asks for is judged, the core is asked, and the link is answered. Must not know bytes."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+from zlib import crc32
+
+from broker.model.commands import Command, Describe
+from broker.model.core import Core
+from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.reading import Bind, Bound, Read, Unbind
+from broker.model.results import Described, Refused, Replay
+from frontends.amqp import filters, links
+from frontends.amqp.bonds import Bond, Incoming, Outgoing, symbol
+from frontends.amqp.errors import LOCKED, NOT_IMPLEMENTED, Fault, fault
+from frontends.amqp.feeds import Feed
+from frontends.amqp.queries import QUESTION_BYTES, Answers, Questions
+from frontends.amqp.sending import MESSAGE_BYTES, Intake
+from frontends.amqp.tides import Tides
+from frontends.amqp.words import EPOCH, GAP, GROUP, PARTITION
+
+Part = Feed | Intake | Answers | Questions
+"""What a link is once it is attached: it is started, stirred when something has happened, and stopped."""
+
+_REPLIES: Final = "$reply/"
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Attaching:
+    """Attaches the links of one connection, whose peer is `sender`; the rest is what its links work with."""
+
+    core: Core
+    tides: Tides
+    sender: Jid
+    flush: Callable[[], None]
+    held: Callable[[int], None]
+    begun: Callable[[], int]
+    answers: dict[str, Answers] = field(default_factory=dict)
+
+    async def attach(self, link: Bond) -> Part | None:
+        """Attach a link; None when it has ended meanwhile. Raises Fault and MalformedRequest."""
+        if isinstance(link, Incoming):
+            return await self._incoming(link)
+        assert isinstance(link, Outgoing), "a link goes one way or the other"
+        return self._replies(link) if link.dynamic else await self._outgoing(link)
+
+    async def _incoming(self, link: Incoming) -> Part | None:
+        if link.dynamic:
+            raise Fault(NOT_IMPLEMENTED, "nodes are not made by an attach")
+        where, wish = links.address(link.address), links.wish(link.properties)
+        record = await self._described(where.node)
+        if not link.alive:
+            return None
+        if where.info:
+            link.accept({}, most_bytes=QUESTION_BYTES)
+            return Questions(
+                link, core=self.core, answers=self.answers, flush=self.flush, node=where.node, sender=self.sender
+            )
+        if record.config.collects:
+            raise fault(Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf"))
+        if wish.partition is not None and wish.partition >= record.config.partitions:
+            raise fault(Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition"))
+        told = {} if wish.partition is None else {PARTITION: symbol(str(wish.partition))}
+        link.accept(told, most_bytes=MESSAGE_BYTES)
+        return Intake(
+            link,
+            core=self.core,
+            tides=self.tides,
+            held=self.held,
+            begun=self.begun,
+            node=where.node,
+            sender=self.sender,
+            partition=wish.partition,
+        )
+
+    def _replies(self, link: Outgoing) -> Answers:
+        """Give a peer an address of its own on this connection, where questions are answered."""
+        address = _REPLIES + secrets.token_hex(8)
+        link.accept({}, address=address)
+        return self._told(link, address)
+
+    def _told(self, link: Outgoing, *addresses: str | None) -> Answers:
+        answers = Answers(link)
+        for address in addresses:
+            if address:
+                self.answers[address] = answers
+        return answers
+
+    def left(self, part: Part) -> None:
+        """Forget the addresses of a link that has ended."""
+        for address in [each for each, answers in self.answers.items() if answers is part]:
+            del self.answers[address]
+
+    async def _outgoing(self, link: Outgoing) -> Part | None:
+        where, wish = links.address(link.address), links.wish(link.properties)
+        if where.info:
+            return await self._informing(link, where.node)
+        begin, copies, name = filters.start(link.filters), link.copies, link.name
+        record = await self._described(where.node)
+        _readable(record, copies=copies)
+        count = record.config.partitions
+        if wish.partition is None:
+            # E10: the node chooses; the same one for a link of the same name, if it can be had.
+            first = crc32(name.encode()) % count
+            numbers = [(first + step) % count for step in range(count if wish.group else 1)]
+        else:
+            numbers = [wish.partition]
+        # Judged before anybody is put out: a link that cannot begin takes nothing.
+        found = await self._asked(Read(where.node, self.sender, numbers[0], begin, 0), Replay)
+        bound = await self._bound(where.node, wish, numbers)
+        number = bound.partition if bound else numbers[0]
+        if number != numbers[0]:
+            found = await self._asked(Read(where.node, self.sender, number, begin, 0), Replay)
+        if not link.alive:
+            if bound:
+                self._unbind(where.node, wish.group, bound)
+            return None
+        told: dict[str, Any] = {PARTITION: symbol(str(number))}
+        if bound:
+            told |= {GROUP: wish.group, EPOCH: bound.epoch}
+        if found.gap:
+            told[GAP] = True
+        link.accept(told)
+        return Feed(
+            link,
+            core=self.core,
+            tides=self.tides,
+            flush=self.flush,
+            node=where.node,
+            sender=self.sender,
+            partition=number,
+            after=found.after,
+            group=wish.group,
+            bound=bound,
+        )
+
+    async def _bound(self, node: str, wish: links.Wish, numbers: list[int]) -> Bound | None:
+        """Own the reading of the first partition that is to be had (E28, EX19); None without a group."""
+        if not wish.group:
+            return None
+        refusal = Fault(LOCKED)
+        for number in numbers:
+            try:
+                return await self._asked(Bind(node, self.sender, number, wish.group, wish.epoch), Bound)
+            except Fault as wrong:
+                refusal = wrong
+                if wrong.condition != LOCKED:
+                    break
+        raise refusal
+
+    def _unbind(self, node: str, group: str, bound: Bound) -> None:
+        command = Unbind(node, self.sender, bound.partition, group, bound.fence, kept=False)
+        self.core.submit(command, lambda _result: None)
+
+    async def _informing(self, link: Outgoing, node: str) -> Part | None:
+        """Let a peer receive answers at the node's own address, or at one of its choice."""
+        await self._described(node)
+        if not link.alive:
+            return None
+        link.accept({})
+        return self._told(link, link.address, link.reply_address)
+
+    async def _described(self, node: str) -> NodeRecord:
+        described = await self._asked(Describe(node, self.sender, as_owner=False), Described)
+        return described.record
+
+    async def _asked(self, command: Command, kind: type[_T]) -> _T:
+        outcome = await self.core.ask(command)
+        if isinstance(outcome, Refused):
+            raise fault(outcome)
+        assert isinstance(outcome, kind), f"{type(outcome).__name__} is no answer to {type(command).__name__}"
+        return outcome
+
+
+def _readable(record: NodeRecord, *, copies: bool) -> None:
+    """Refuse to receive from what is no log, unless copies are asked for, which take nothing from anybody."""
+    if record.config.collects:
+        raise fault(MalformedRequest(Problem.UNSUPPORTED, "a collection holds no items: name the leaf"))
+    if record.config.queueing and not copies:
+        detail = "the node is a queue: its items are not handed out over AMQP yet; distribution-mode copy reads its log"
+        raise fault(MalformedRequest(Problem.UNSUPPORTED, detail))

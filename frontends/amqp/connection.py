@@ -1,0 +1,316 @@
+"""One AMQP connection: a socket's bytes to proton and back, SASL before it, and its links. Must not know what a link is for.
+
+What a peer can make it keep is bounded: bytes of messages that wait for Redis (else nothing more is read of it), bytes that it
+does not read (else its links deliver no more), links, sessions, and the time until it has said who it is.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final, cast
+
+import structlog
+
+from broker.model.problems import MalformedRequest
+from frontends.amqp import sasl
+from frontends.amqp.attaching import Attaching, Part
+from frontends.amqp.bonds import Bond, Incoming
+from frontends.amqp.engine import Engine, Happening
+from frontends.amqp.errors import FORCED, INTERNAL, LIMIT, Fault, fault
+from frontends.amqp.feeds import Feed
+from frontends.amqp.identity import Untrusted, certified
+from frontends.amqp.queries import Questions
+from frontends.amqp.sending import Intake
+from frontends.amqp.shared import Shared
+from frontends.amqp.wire import Malformed
+
+if TYPE_CHECKING:
+    from broker.model.names import Jid
+
+_LINKS_MOST: Final = 256
+_HELD_BYTES: Final = 4_194_304
+_WRITE_BYTES: Final = 1_048_576
+_GREETING_SECONDS: Final = 10.0
+_CLOSING_SECONDS: Final = 2.0
+_LONGEST_TICK_SECONDS: Final = 5.0
+_SHORTEST_TICK_SECONDS: Final = 0.05
+
+_log = structlog.get_logger("stanzaq.amqp")
+
+
+class Connection(asyncio.Protocol):
+    """One peer."""
+
+    def __init__(self, shared: Shared) -> None:
+        """Wait for it."""
+        self._shared = shared
+        self._transport: asyncio.Transport
+        self._loop = asyncio.get_running_loop()
+        self._engine: Engine | None = None
+        self._attaching: Attaching | None = None
+        self._parts: dict[Bond, Part] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._buffer = b""
+        self._greeted = b""
+        self._certified: Jid | None = None
+        self._jid: Jid | None = None
+        self._believing = False
+        self._held = 0
+        self._full = False
+        self._flushing = False
+        self._closed = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+
+    # What asyncio sees.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Meet a peer, if there is room for one."""
+        self._transport = cast("asyncio.Transport", transport)
+        if not self._shared.enter(self):
+            self._transport.abort()
+            return
+        self._transport.set_write_buffer_limits(_WRITE_BYTES)
+        tls = transport.get_extra_info("ssl_object")
+        self._certified = certified(tls.getpeercert()) if tls else None
+        self._deadline = self._loop.call_later(_GREETING_SECONDS, self._transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's)
+        """Let go of all."""
+        self._shared.leave(self)
+        for timer in (self._deadline, self._ticking):
+            if timer is not None:
+                timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        for part in self._parts.values():
+            if isinstance(part, Feed):
+                part.stop(lost=not self._closed)
+            else:
+                part.stop()
+        self._parts.clear()
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.release()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes."""
+        if self._engine is not None:
+            self._received(data)
+            return
+        self._buffer += data
+        try:
+            self._greet()
+        except Malformed:
+            self._transport.abort()
+
+    def pause_writing(self) -> None:
+        """Hear that the peer does not read: what proton has stays there, and links see that it does."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """Hear that it does."""
+        self._full = False
+        self.flush()
+
+    # Before AMQP: who is it?
+
+    def _greet(self) -> None:
+        while not self._believing and self._engine is None and not self._transport.is_closing():
+            if self._greeted == sasl.SASL_HEADER and self._jid is None:
+                size = sasl.framed(self._buffer)
+                if not size:
+                    return
+                frame, self._buffer = self._buffer[:size], self._buffer[size:]
+                self._believing = True
+                self._run(self._believe(sasl.init(frame)))
+            elif len(self._buffer) < len(sasl.AMQP_HEADER):
+                return
+            else:
+                header, self._buffer = self._buffer[:8], self._buffer[8:]
+                self._headed(header)
+
+    def _headed(self, header: bytes) -> None:
+        identity = self._shared.identity
+        if header == sasl.SASL_HEADER and not self._greeted:
+            self._greeted = header
+            self._transport.write(header + sasl.mechanisms(identity.mechanisms(self._certified)))
+        elif header == sasl.AMQP_HEADER and (self._jid or identity.anonymous):
+            self._jid = self._jid or identity.anonymous
+            data, self._buffer = header + self._buffer, b""
+            self._begin(data)
+        else:
+            # Part 2 §2.2: what is wanted is said, and the connection closed.
+            self._transport.write(sasl.AMQP_HEADER if self._jid else sasl.SASL_HEADER)
+            self._transport.close()
+
+    async def _believe(self, init: sasl.Init) -> None:
+        try:
+            self._jid = await self._shared.identity.of(init, self._certified)
+        except Untrusted as refusal:
+            self._transport.write(sasl.outcome(refusal.outcome))
+            self._transport.close()
+            return
+        self._believing = False
+        self._transport.write(sasl.outcome(sasl.OK))
+        try:
+            self._greet()
+        except Malformed:
+            self._transport.abort()
+
+    # AMQP.
+
+    def _begin(self, data: bytes) -> None:
+        assert self._jid, "who speaks AMQP is known"
+        self._engine = Engine()
+        self._attaching = Attaching(
+            self._shared.core, self._shared.tides, self._jid, self.flush, self._holding, self._begun
+        )
+        self._tick()
+        self._received(data)
+
+    def _received(self, data: bytes) -> None:
+        rest, stuck = memoryview(data), False
+        while rest and self._engine is not None:
+            taken = self._engine.receive(rest)
+            if taken < 0 or (stuck and not taken):
+                self._flush()
+                self._transport.close()
+                return
+            rest, stuck = rest[taken:], not taken
+            self._happen()
+        self.flush()
+
+    def _happen(self) -> None:
+        if self._engine is None:
+            return
+        for what, link in self._engine.events():
+            try:
+                self._met(what, link)
+            except Exception:  # noqa: BLE001  (logged, and told to the peer)
+                _log.exception("an AMQP event failed", command=what.name)
+                self._engine.close(Fault(INTERNAL))
+
+    def _met(self, what: Happening, link: Bond | None) -> None:
+        assert self._engine, "what happens happens before its end"
+        match what:
+            case Happening.OPENED:
+                self._engine.open()
+                if self._deadline is not None:
+                    self._deadline.cancel()
+            case Happening.CLOSED:
+                self._closed = True
+                self._engine.close(None)
+                self._loop.call_later(_CLOSING_SECONDS, self._transport.close)
+            case Happening.ATTACHED if link is not None:
+                if self._engine.links > _LINKS_MOST:
+                    link.refuse(Fault(LIMIT, f"a connection has at most {_LINKS_MOST} links"))
+                else:
+                    self._run(self._attach(link))
+            case Happening.ENDED if link is not None:
+                part = self._parts.pop(link, None)
+                if part is not None and self._attaching:
+                    part.stop()
+                    self._attaching.left(part)
+            case _ if link is not None and (part := self._parts.get(link)):
+                part.stir()
+            case Happening.MESSAGES if isinstance(link, Incoming):
+                # Nobody has let it send.
+                link.discard()
+
+    async def _attach(self, link: Bond) -> None:
+        assert self._attaching, "links are attached after the open"
+        refusal = None
+        try:
+            part = await self._attaching.attach(link)
+            if part is not None:
+                self._parts[link] = part
+                part.start()
+        except Fault as wrong:
+            refusal = wrong
+        except MalformedRequest as wrong:
+            refusal = fault(wrong)
+        except Exception:  # noqa: BLE001  (likewise)
+            _log.exception("a link could not be attached")
+            refusal = Fault(INTERNAL)
+        if refusal is not None and link.alive:
+            link.refuse(refusal)
+        self.flush()
+
+    def _run(self, work: "asyncio._CoroutineLike[None]") -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Writing, and its bounds.
+
+    def flush(self) -> None:
+        """Write what there is to be written, at the end of this turn of the loop."""
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._engine is None:
+            return
+        self._happen()
+        while not self._full:
+            data = self._engine.output()
+            if data is None:
+                self._transport.close()
+                return
+            if not data:
+                break
+            self._transport.write(data)
+            # What was written may have been what a link waited for.
+            self._happen()
+        for part in list(self._parts.values()):
+            if isinstance(part, Feed):
+                part.relieve()
+
+    def _holding(self, size: int) -> None:
+        shared = self._shared
+        self._held += size
+        shared.held += size
+        if size > 0:
+            if self._held > _HELD_BYTES or shared.full:
+                self._transport.pause_reading()
+                shared.paused.add(self)
+            return
+        if not shared.full:
+            for each in list(shared.paused):
+                each.resume()
+        self.flush()
+
+    def resume(self) -> None:
+        """Read on, unless there is too much of this peer's own that waits."""
+        if self._held <= _HELD_BYTES:
+            self._shared.paused.discard(self)
+            self._transport.resume_reading()
+
+    def _begun(self) -> int:
+        return sum(part.link.begun for part in self._parts.values() if isinstance(part, Intake | Questions))
+
+    def _tick(self) -> None:
+        if self._engine is None:
+            return
+        now = self._loop.time()
+        due = self._engine.tick(now)
+        pause = max(_SHORTEST_TICK_SECONDS, due - now) if due else _LONGEST_TICK_SECONDS
+        self._ticking = self._loop.call_later(min(pause, _LONGEST_TICK_SECONDS), self._tick)
+        self.flush()
+
+    # What the server sees.
+
+    @property
+    def quiet(self) -> bool:
+        """Tell whether nothing waits for Redis."""
+        return self._held == 0
+
+    def end(self) -> None:
+        """End it from this side, because the frontend goes."""
+        if self._engine is None:
+            self._transport.abort()
+            return
+        self._engine.close(Fault(FORCED, "the frontend is going: connect again"))
+        self._flush()
+        self._transport.close()

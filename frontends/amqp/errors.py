@@ -1,0 +1,93 @@
+"""The one table from problems to the conditions of AMQP (part 2 §2.8.14 to §2.8.18). Must not know links."""
+
+from typing import Final
+
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Refused
+
+NOT_FOUND: Final = "amqp:not-found"
+UNAUTHORIZED: Final = "amqp:unauthorized-access"
+NOT_ALLOWED: Final = "amqp:not-allowed"
+INVALID_FIELD: Final = "amqp:invalid-field"
+NOT_IMPLEMENTED: Final = "amqp:not-implemented"
+LIMIT: Final = "amqp:resource-limit-exceeded"
+LOCKED: Final = "amqp:resource-locked"
+DELETED: Final = "amqp:resource-deleted"
+INTERNAL: Final = "amqp:internal-error"
+DECODE: Final = "amqp:decode-error"
+PRECONDITION: Final = "amqp:precondition-failed"
+TOO_BIG: Final = "amqp:link:message-size-exceeded"
+STOLEN: Final = "amqp:link:stolen"
+FORCED: Final = "amqp:connection:forced"
+
+CONDITION: Final = {
+    Problem.BAD_REQUEST: INVALID_FIELD,
+    Problem.NODE_REQUIRED: INVALID_FIELD,
+    Problem.NODE_NOT_FOUND: NOT_FOUND,
+    Problem.NODE_GONE: DELETED,
+    Problem.NODE_EXISTS: NOT_ALLOWED,
+    Problem.NODE_FULL: LIMIT,
+    Problem.NODE_DRAINING: LIMIT,
+    Problem.NODE_NAME_INVALID: INVALID_FIELD,
+    Problem.TREE_INVALID: NOT_ALLOWED,
+    Problem.TOO_MANY_CHILDREN: LIMIT,
+    Problem.NOT_ASSOCIATED: NOT_ALLOWED,
+    Problem.PARTITION_NOT_FOUND: NOT_FOUND,
+    Problem.GROUP_NOT_FOUND: NOT_FOUND,
+    Problem.PARTITION_OWNED: LOCKED,
+    Problem.ITEM_REQUIRED: INVALID_FIELD,
+    Problem.ITEM_NOT_FOUND: NOT_FOUND,
+    Problem.ITEM_ID_INVALID: INVALID_FIELD,
+    Problem.ONE_ITEM_ONLY: INVALID_FIELD,
+    Problem.PAYLOAD_REQUIRED: DECODE,
+    Problem.PAYLOAD_INVALID: DECODE,
+    Problem.PAYLOAD_TOO_BIG: TOO_BIG,
+    Problem.OFFSET_INVALID: INVALID_FIELD,
+    Problem.OFFSET_NOT_FOUND: INVALID_FIELD,
+    Problem.RESERVATION_EXPIRED: NOT_FOUND,
+    Problem.RESERVATION_USED: NOT_ALLOWED,
+    Problem.FORBIDDEN: UNAUTHORIZED,
+    Problem.CLOSED_NODE: UNAUTHORIZED,
+    Problem.APPROVAL_REQUIRED: UNAUTHORIZED,
+    Problem.PENDING_SUBSCRIPTION: UNAUTHORIZED,
+    Problem.LOCKED_BY_ANOTHER: LOCKED,
+    Problem.LOCK_LOST: STOLEN,
+    Problem.JID_REQUIRED: INVALID_FIELD,
+    Problem.JID_MISMATCH: UNAUTHORIZED,
+    Problem.NOT_SUBSCRIBED: NOT_FOUND,
+    Problem.SUPERSEDED: STOLEN,
+    Problem.SUBID_REQUIRED: INVALID_FIELD,
+    Problem.SUBID_INVALID: NOT_FOUND,
+    Problem.OPTIONS_REQUIRED: INVALID_FIELD,
+    Problem.OPTIONS_INVALID: INVALID_FIELD,
+    Problem.LEASE_OVER: NOT_ALLOWED,
+    Problem.ACCESS_MODEL_UNSUPPORTED: NOT_IMPLEMENTED,
+    Problem.NOT_ACCEPTABLE: INVALID_FIELD,
+    Problem.PRECONDITION_NOT_MET: PRECONDITION,
+    Problem.TOO_MANY_SUBSCRIPTIONS: LIMIT,
+    Problem.TOO_MANY_NODES: LIMIT,
+    Problem.UNSUPPORTED: NOT_IMPLEMENTED,
+    Problem.PUBLISH_UNSUPPORTED: NOT_IMPLEMENTED,
+    Problem.ITEMS_UNSUPPORTED: NOT_IMPLEMENTED,
+    Problem.PURGE_UNSUPPORTED: NOT_IMPLEMENTED,
+    Problem.NOT_TRUSTED: UNAUTHORIZED,
+    Problem.TOO_MUCH_HELD: LIMIT,
+    Problem.OUT_OF_MEMORY: LIMIT,
+    Problem.UNAVAILABLE: INTERNAL,
+    Problem.TIMED_OUT: INTERNAL,
+}
+
+
+class Fault(Exception):  # noqa: N818  (a peer's fault, named for what it is)
+    """A refusal as AMQP has it: why a link is detached, a delivery rejected, a connection closed."""
+
+    def __init__(self, condition: str, detail: str = "") -> None:
+        """Keep what is told."""
+        super().__init__(f"{condition}: {detail}")
+        self.condition = condition
+        self.detail = detail
+
+
+def fault(refusal: Refused | MalformedRequest) -> Fault:
+    """Give the refusal of the core or of a translator as AMQP has it."""
+    return Fault(CONDITION[refusal.problem], refusal.detail or refusal.problem.value.replace("-", " "))

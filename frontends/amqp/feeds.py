@@ -1,0 +1,162 @@
+"""A link over which a consumer receives: it reads the log by itself, as far as there is credit, and writes it (E2, E16).
+
+Its place in the log is all that it has, and that goes with the link (E1). Must not know how a link is attached.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from broker.model.core import Core
+from broker.model.names import Jid
+from broker.model.reading import Bind, Bound, Read, Unbind
+from broker.model.results import Refused, Replay, Result
+from frontends.amqp.bonds import Outgoing
+from frontends.amqp.errors import INTERNAL, Fault, fault
+from frontends.amqp.messages import Writer
+from frontends.amqp.tides import Tides
+
+READ_MOST: Final = 500
+"""Events of one look at the log."""
+
+_UNSENT_BYTES: Final = 1_048_576
+"""With so much that the peer does not take nothing more is read, whatever credit it has given."""
+
+_UNSETTLED_MOST: Final = 5_000
+_PAUSE_SECONDS: Final = 0.2
+_WATCH_SECONDS: Final = 1.0
+"""How often an owner says that it is there, and so the longest time until it hears that it is no more (E28)."""
+
+
+class Feed:
+    """One consumer's link."""
+
+    def __init__(  # noqa: PLR0913  (its link, its place, and what it works with)
+        self,
+        link: Outgoing,
+        *,
+        core: Core,
+        tides: Tides,
+        flush: Callable[[], None],
+        node: str,
+        sender: Jid,
+        partition: int,
+        after: str,
+        group: str = "",
+        bound: Bound | None = None,
+    ) -> None:
+        """Begin after an offset, perhaps as the owner of a group's reading; nothing runs before `start`."""
+        self.link = link
+        self.sender = sender
+        self.after = after
+        self._core = core
+        self._tides = tides
+        self._flush = flush
+        self._node = node
+        self._partition = partition
+        self._writer = Writer(partition)
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._cramped = False
+        self._group = group
+        self._bound = bound
+        self._watching: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self.link.prepare()
+        self._tides.enter(self._node, self._partition, self)
+        self._task = asyncio.get_running_loop().create_task(self._run(self._deliver))
+        if self._bound:
+            self._watching = asyncio.get_running_loop().create_task(self._run(self._watch))
+
+    def stop(self, *, lost: bool = False) -> None:
+        """Deliver no more; `lost`: the connection went without a word (EX11)."""
+        self._tides.leave(self._node, self._partition, self)
+        for task in (self._task, self._watching):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+        bound, self._bound = self._bound, None
+        if bound:
+            command = Unbind(self._node, self.sender, self._partition, self._group, bound.fence, lost)
+            self._core.submit(command, _ignored)
+
+    def stir(self) -> None:
+        """Look again: there is credit, or news."""
+        self._news.set()
+
+    def relieve(self) -> None:
+        """Look again if there was no room and is now."""
+        if self._cramped and self.link.unsent <= _UNSENT_BYTES // 2:
+            self._cramped = False
+            self._news.set()
+
+    async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except Fault as refusal:
+            self.stop()
+            self.link.end(refusal)
+            self._flush()
+
+    async def _deliver(self) -> None:
+        while self.link.alive:
+            self._news.clear()
+            if not (await self._turn()):
+                await self._news.wait()
+
+    async def _watch(self) -> None:
+        """Say that the owner is there, and hear when it is another."""
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            if self._bound is None:
+                return
+            command = Bind(self._node, self.sender, self._partition, self._group, fence=self._bound.fence)
+            found = await self._core.ask(command)
+            if isinstance(found, Refused) and not found.problem.retryable:
+                raise fault(found)
+
+    async def _turn(self) -> bool:
+        """Deliver what there is room for; False when nothing more can be done for now."""
+        room = self._room()
+        if room <= 0:
+            return False
+        limit, fence = min(room, READ_MOST), self._bound.fence if self._bound else 0
+        found = await self._core.ask(
+            Read(self._node, self.sender, self._partition, f">{self.after}", limit, self._group, fence)
+        )
+        if isinstance(found, Refused):
+            if found.problem.retryable:
+                await asyncio.sleep(_PAUSE_SECONDS)
+                return True
+            raise fault(found)
+        if not isinstance(found, Replay):
+            raise Fault(INTERNAL)
+        whole = self._delivered(found)
+        if whole and not found.more:
+            # What was last may be there no more: so there is nothing up to the end.
+            self.after = found.latest
+            if self.link.draining:
+                self.link.drained()
+        self._flush()
+        return whole and found.more
+
+    def _delivered(self, found: Replay) -> bool:
+        """Send what was read, as long as there is room; True when there was for all of it."""
+        gap = found.gap
+        for event in found.events:
+            if self._room() <= 0:
+                return False
+            self.link.send(self._writer.message(event, gap=gap))
+            self.after, gap = event.offset, False
+        return True
+
+    def _room(self) -> int:
+        if self.link.unsent > _UNSENT_BYTES:
+            self._cramped = True
+            return 0
+        return min(self.link.open_for(), _UNSETTLED_MOST - self.link.unsettled)
+
+
+def _ignored(_result: Result) -> None:
+    """Let it be: a lease that is not ended ends by itself."""

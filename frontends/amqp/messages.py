@@ -1,0 +1,321 @@
+"""A message on its way in and out (part 3, §3.2): its sections as bytes to an envelope, and an event of the log to sections.
+
+What other doors understand is translated: one data section or a string, the content type, application properties that are texts,
+the group key. All else is carried along as it came, byte for byte, in the header `amqp`, so that a consumer has the very
+message that its producer sent. Delivery annotations are of one hop: they are read, and others are put in their place. Pure.
+"""
+
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker import codec
+from broker.model.items import XML, Envelope
+from broker.model.names import ITEM_ID_BYTES
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Event
+from frontends.amqp import wire
+from frontends.amqp.words import GAP, KEY, KEYS, OFFSET, PARTITION, PARTITIONS, TIMESTAMP
+
+BYTES: Final = "application/octet-stream"
+TEXT: Final = "text/plain;charset=utf-8"
+AMQP: Final = "application/vnd.amqp"
+"""Content type of a body that is neither one data section nor a string: its sections as they came."""
+
+CARRIED: Final = "amqp"
+"""The header that says the body's form and, in base64, has the sections that nobody else understands."""
+
+HEADER, DELIVERY, MESSAGE, PROPERTIES, APPLICATION, DATA, SEQUENCE, VALUE, FOOTER = range(0x70, 0x79)
+_NAMES: Final = {
+    "amqp:header:list": HEADER,
+    "amqp:delivery-annotations:map": DELIVERY,
+    "amqp:message-annotations:map": MESSAGE,
+    "amqp:properties:list": PROPERTIES,
+    "amqp:application-properties:map": APPLICATION,
+    "amqp:data:binary": DATA,
+    "amqp:amqp-sequence:list": SEQUENCE,
+    "amqp:amqp-value:*": VALUE,
+    "amqp:footer:map": FOOTER,
+}
+_BODY: Final = frozenset({DATA, SEQUENCE, VALUE})
+_MAPS: Final = frozenset({DELIVERY, MESSAGE, APPLICATION, FOOTER})
+_LISTS: Final = frozenset({HEADER, PROPERTIES, SEQUENCE})
+_CARRIED: Final = frozenset({HEADER, MESSAGE, PROPERTIES, APPLICATION, FOOTER})
+_CONTENT_TYPE: Final = 6
+"""Place of the content type in the list of properties."""
+
+_DATA: Final = b"\x00\x53\x75"
+_TYPE_BYTES: Final = 255
+_HEADERS_MOST: Final = 100
+_XML_APART: Final = f"{XML};"
+"""XML that came as bytes like any other: under the plain type other doors would put it into their own documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One section: where it begins, where its value does, and where it ends."""
+
+    code: int
+    start: int
+    value: int
+    end: int
+
+
+@dataclass(slots=True)
+class Message:
+    """What a producer sent; `partition` is the one that its annotation asks for, as it is written there."""
+
+    envelope: bytes = b""
+    body_bytes: int = 0
+    key: str = ""
+    partition: str | None = None
+
+
+def sections(raw: bytes) -> list[Section]:
+    """Find the sections of a message, in the order that they must have; raises Malformed."""
+    found: list[Section] = []
+    at, last = 0, HEADER - 1
+    while at < len(raw):
+        value = 3
+        if raw[at : at + 2] == b"\x00\x53" and len(raw) > at + 2:
+            code, value = raw[at + 2], at + 3
+        elif raw[at] == 0:
+            value = wire.check(raw, at + 1)
+            named = wire.integer(raw, at + 1)
+            code = _NAMES.get(wire.text(raw, at + 1) or "", 0) if named is None else named
+        else:
+            raise wire.Malformed(wire.MESSAGE, "a section has no descriptor")
+        repeats = code == last and code in {DATA, SEQUENCE}
+        mixed = code in _BODY and last in _BODY and code != last
+        if not HEADER <= code <= FOOTER or (code <= last and not repeats) or mixed:
+            raise wire.Malformed(wire.MESSAGE, "the sections are not those of a message, or not in their order")
+        end = wire.check(raw, value)
+        of = raw[value]
+        fits = (
+            (code not in _MAPS or of in {0xC1, 0xD1})
+            and (code not in _LISTS or of in {0x45, 0xC0, 0xD0})
+            and (code != DATA or of in {0xA0, 0xB0})
+        )
+        if not fits:
+            raise wire.Malformed(wire.MESSAGE, "a section holds what it must not")
+        found.append(Section(code, at, value, end))
+        at, last = end, code
+    if not found:
+        raise wire.Malformed(wire.MESSAGE, "there is nothing in it")
+    return found
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What is taken out of the sections: for all doors, and for AMQP alone."""
+
+    message: Message = field(default_factory=Message)
+    kind: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    carried: list[bytes] = field(default_factory=list)
+    body: list[Section] = field(default_factory=list)
+    properties: Section | None = None
+    simple: bool = True
+
+    def carry(self, raw: bytes, section: Section) -> None:
+        """Keep a section as it is, under the short form of its name."""
+        self.carried.append(wire.section(section.code, raw[section.value : section.end]))
+
+
+def taken(raw: bytes) -> Message:
+    """Read a message; raises MalformedRequest."""
+    if raw[:3] == _DATA and raw[3:4] in {b"\xa0", b"\xb0"} and len(raw) > 7 and wire.span(raw, 3)[1] == len(raw):
+        # Nothing but a body: as most are that are many.
+        body = raw[wire.span(raw, 3)[0] :]
+        return Message(codec.pack(Envelope(body, BYTES)), len(body))
+    try:
+        found = sections(raw)
+    except wire.Malformed as wrong:
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the message cannot be read: {wrong}") from None
+    into = _Taken()
+    for each in found:
+        _section(raw, each, into)
+    body, form, kind = _bodied(raw, into)
+    if into.properties and not (into.simple and form != "sections"):
+        into.carry(raw, into.properties)
+    carried = b64encode(b"".join(into.carried)).decode()
+    if form != "data" or carried:
+        into.headers[CARRIED] = f"{form} {carried}"
+    into.message.envelope = codec.pack(Envelope(body, kind, into.headers))
+    into.message.body_bytes = len(body)
+    return into.message
+
+
+def _section(raw: bytes, each: Section, into: _Taken) -> None:
+    match each.code:
+        case 0x71:
+            into.message.partition = _partition(raw, each)
+        case 0x72:
+            _annotations(raw, each, into)
+        case 0x73:
+            _properties(raw, each, into)
+        case 0x74:
+            _application(raw, each, into)
+        case _ if each.code in _BODY:
+            into.body.append(each)
+        case _ if raw[each.value] != 0x45:
+            into.carry(raw, each)
+
+
+def _bodied(raw: bytes, into: _Taken) -> tuple[bytes, str, str]:
+    if not into.body:
+        # It should have one, and clients leave out an empty one.
+        return b"", "sections", AMQP
+    first = into.body[0]
+    start, end = wire.span(raw, first.value) if raw[first.value] else (0, 0)
+    if len(into.body) == 1 and first.code == DATA:
+        return raw[start:end], "data", into.kind or BYTES
+    if first.code == VALUE and raw[first.value] in {0xA1, 0xB1}:
+        return raw[start:end], "string", into.kind or TEXT
+    return raw[first.start : into.body[-1].end], "sections", AMQP
+
+
+def _partition(raw: bytes, annotations: Section) -> str | None:
+    for key, value in _pairs(raw, annotations):
+        if wire.text(raw, key) in PARTITIONS and raw[value] != 0x40:
+            said = wire.text(raw, value)
+            if said is None:
+                raise MalformedRequest(Problem.PAYLOAD_INVALID, "the annotation of the partition is no symbol")
+            return said
+    return None
+
+
+def _annotations(raw: bytes, annotations: Section, into: _Taken) -> None:
+    rest: list[bytes] = []
+    for key, value in _pairs(raw, annotations):
+        name = wire.text(raw, key)
+        if name in KEYS:
+            said = wire.text(raw, value) or ""
+            if not said.isprintable() or not 0 < len(said.encode()) <= ITEM_ID_BYTES:
+                raise MalformedRequest(
+                    Problem.PAYLOAD_INVALID, f"{KEY} is a string of at most {ITEM_ID_BYTES} printable bytes"
+                )
+            into.message.key = said
+        elif name not in PARTITIONS:
+            rest += [raw[key : wire.after(raw, key)], raw[value : wire.after(raw, value)]]
+    if rest:
+        into.carried.append(wire.section(MESSAGE, wire.mapped(rest)))
+
+
+def _properties(raw: bytes, properties: Section, into: _Taken) -> None:
+    only = True
+    for place, at in enumerate(wire.items(raw, properties.value)):
+        if raw[at] == 0x40:
+            continue
+        if place == _CONTENT_TYPE:
+            into.kind = _kind(wire.text(raw, at))
+        else:
+            only = False
+    into.properties, into.simple = properties, only
+
+
+def _kind(said: str | None) -> str:
+    if not said or len(said) > _TYPE_BYTES or not said.isprintable():
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, "the content type is none")
+    if said.lower() == XML:
+        return _XML_APART
+    return said
+
+
+def _application(raw: bytes, properties: Section, into: _Taken) -> None:
+    said: dict[str, str] = {}
+    for key, value in _pairs(raw, properties):
+        name, text = wire.text(raw, key), wire.text(raw, value)
+        repeated = name in said or len(said) == _HEADERS_MOST
+        if not name or text is None or repeated or name == CARRIED or raw[value] in {0xA3, 0xB3}:
+            break
+        if not (name + text).isprintable():
+            break
+        said[name] = text
+    else:
+        into.headers |= said
+        return
+    into.carry(raw, properties)
+
+
+def _pairs(raw: bytes, section: Section) -> "zip[tuple[int, int]]":
+    places = wire.items(raw, section.value)
+    return zip(places, places, strict=True)
+
+
+class Writer:
+    """Writes events of one partition: what is the same for all is written once."""
+
+    def __init__(self, partition: int) -> None:
+        """Begin with what is always told."""
+        self._head = wire.symbol(PARTITION) + wire.symbol(str(partition)) + wire.symbol(OFFSET)
+        self._middle = wire.symbol(TIMESTAMP)
+        self._gap = wire.symbol(GAP) + b"\x41"
+
+    def message(self, event: Event, *, gap: bool) -> bytes:
+        """Write an event as the message that it is (E13, E16); `gap`: what lay before it went with the retention (EX7)."""
+        told = self._head + wire.symbol(event.offset) + self._middle + wire.timestamp(event.timestamp_ms)
+        pairs = [told, b"", b"", b"", b"", b""]
+        if gap:
+            pairs += [self._gap, b""]
+        delivery = wire.section(DELIVERY, wire.mapped(pairs))
+        envelope = codec.unpack(event.envelope)
+        headers = envelope.headers
+        if not headers and envelope.content_type == BYTES:
+            return b"%b%b%b" % (delivery, _keyed(event.key), wire.section(DATA, wire.binary(envelope.body)))
+        form, _, carried = headers.get(CARRIED, "data ").partition(" ")
+        parts = _parted(carried)
+        parts[DELIVERY] = delivery
+        if event.key:
+            parts[MESSAGE] = _keyed(event.key, parts.get(MESSAGE, b""))
+        said = {name: value for name, value in headers.items() if name != CARRIED}
+        if said:
+            parts[APPLICATION] = wire.section(
+                APPLICATION, wire.mapped([wire.string(text) for pair in said.items() for text in pair])
+            )
+        kind = XML if envelope.content_type == _XML_APART else envelope.content_type
+        if PROPERTIES not in parts and kind != (TEXT if form == "string" else AMQP if form == "sections" else BYTES):
+            parts[PROPERTIES] = _content_type(kind)
+        parts[DATA] = _body(form, envelope.body)
+        return b"".join(parts[code] for code in sorted(parts))
+
+
+def _parted(carried: str) -> dict[int, bytes]:
+    """Part what `carry` has kept; a header of this name that another door's publisher made is no such thing."""
+    try:
+        raw = b64decode(carried, validate=True)
+        found, at = {}, 0
+        while at < len(raw):
+            end = wire.check(raw, at + 3)
+            found[raw[at + 2]] = raw[at:end]
+            at = end
+    except (NotBase64, ValueError, IndexError):
+        return {}
+    return found if found.keys() <= _CARRIED else {}
+
+
+def _keyed(key: str, carried: bytes = b"") -> bytes:
+    """Write the message annotations: the group key, and what the producer's own were."""
+    if not key:
+        return carried
+    pairs = [wire.symbol(KEY), wire.string(key)]
+    if carried:
+        pairs += [carried[at : wire.after(carried, at)] for at in wire.items(carried, 3)]
+    return wire.section(MESSAGE, wire.mapped(pairs))
+
+
+def _content_type(kind: str) -> bytes:
+    return wire.section(PROPERTIES, wire.listed([b"\x40"] * _CONTENT_TYPE + [wire.symbol(_ascii(kind))]))
+
+
+def _ascii(text: str) -> str:
+    return text.encode("ascii", "replace").decode()
+
+
+def _body(form: str, body: bytes) -> bytes:
+    if form == "sections":
+        return body
+    if form == "string":
+        return wire.section(VALUE, wire.string(body.decode("utf-8", "replace")))
+    return wire.section(DATA, wire.binary(body))

@@ -1,0 +1,120 @@
+"""Links of questions and their answers on one connection: what a node's runtime information is asked and told over (EX17).
+
+Must not know how a link is attached, nor how an answer is written.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from broker.model.core import Core
+from broker.model.names import Jid
+from broker.model.reading import Partitions
+from broker.model.results import Extents, Refused, Result
+from frontends.amqp import info, wire
+from frontends.amqp.bonds import Incoming, Outgoing
+from frontends.amqp.errors import DECODE, INTERNAL, LIMIT, NOT_FOUND, Fault, fault
+
+QUESTION_BYTES: Final = 16_384
+WINDOW: Final = 10
+_ANSWERS_MOST: Final = 10
+"""Answers that may wait until the peer takes them."""
+
+
+class Answers:
+    """A link over which a peer is answered."""
+
+    def __init__(self, link: Outgoing) -> None:
+        """Begin with none."""
+        self.link = link
+        self._waiting: deque[bytes] = deque()
+
+    def start(self) -> None:
+        """Begin."""
+        self.link.prepare()
+
+    def stop(self) -> None:
+        """Forget what was not taken."""
+        self._waiting.clear()
+
+    def stir(self) -> None:
+        """Send what there is credit for."""
+        while self._waiting and self.link.open_for() > 0:
+            self.link.send(self._waiting.popleft())
+        if self.link.draining:
+            self.link.drained()
+
+    @property
+    def full(self) -> bool:
+        """Tell whether no more will be kept."""
+        return len(self._waiting) >= _ANSWERS_MOST
+
+    def tell(self, answer: bytes) -> None:
+        """Send an answer, or keep it until there is credit."""
+        self._waiting.append(answer)
+        self.stir()
+
+
+class Questions:
+    """A link over which a node's information is asked for; `answers` are those of its connection, by their addresses."""
+
+    def __init__(  # noqa: PLR0913  (its link, its place, and what it works with)
+        self,
+        link: Incoming,
+        *,
+        core: Core,
+        answers: Mapping[str, Answers],
+        flush: Callable[[], None],
+        node: str,
+        sender: Jid,
+    ) -> None:
+        """Take questions about a node."""
+        self.link = link
+        self._core = core
+        self._answers = answers
+        self._flush = flush
+        self._node = node
+        self._sender = sender
+
+    def start(self) -> None:
+        """Let the peer ask."""
+        self.link.grant(WINDOW)
+
+    def stop(self) -> None:
+        """Nothing is left to be done."""
+
+    def stir(self) -> None:
+        """Take what has arrived."""
+        try:
+            for delivery, raw, _settled in self.link.messages(QUESTION_BYTES, 0):
+                self._take(delivery, raw)
+        except Fault as refusal:
+            self.link.end(refusal)
+        else:
+            self.link.grant(WINDOW)
+
+    def _take(self, delivery: Any, raw: bytes) -> None:  # noqa: ANN401  (as the link gives it)
+        try:
+            asked = info.request(raw)
+        except wire.Malformed as wrong:
+            self.link.settle(delivery, Fault(DECODE, str(wrong)))
+            return
+        answers = self._answers.get(asked.reply_to)
+        if answers is None:
+            self.link.settle(delivery, Fault(NOT_FOUND, "no link of this connection receives at that address"))
+        elif answers.full:
+            self.link.settle(delivery, Fault(LIMIT, "answers wait to be received"))
+        else:
+            self._core.submit(Partitions(self._node, self._sender), partial(self._answered, delivery, asked, answers))
+
+    def _answered(self, delivery: Any, asked: info.Request, answers: Answers, result: Result) -> None:  # noqa: ANN401
+        match result:
+            case Extents():
+                answers.tell(info.answer(result, asked.correlation))
+                self.link.settle(delivery, None)
+            case Refused():
+                self.link.settle(delivery, fault(result))
+            case _:
+                self.link.settle(delivery, Fault(INTERNAL))
+        self._flush()

@@ -1,0 +1,87 @@
+"""The AMQP server: a socket, TLS on it, and an end in order. Must not know what connections do."""
+
+import asyncio
+import socket
+import ssl
+from pathlib import Path
+from typing import Final
+
+from broker.model.core import Core
+from frontends.amqp.connection import Connection
+from frontends.amqp.identity import Identity
+from frontends.amqp.shared import Shared
+from frontends.amqp.tides import Tides
+
+_BACKLOG: Final = 1_024
+_HANDSHAKE_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.01
+
+
+def tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> ssl.SSLContext | None:
+    """Read what TLS needs; without a certificate there is none. Raises OSError, of which ssl.SSLError is one."""
+    if certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    if client_ca is not None:
+        # Who has no certificate may still say a password.
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.load_verify_locations(client_ca)
+    return context
+
+
+class AmqpServer:
+    """Serves connections until it is stopped."""
+
+    def __init__(
+        self, identity: Identity, host: str, port: int, *, context: ssl.SSLContext | None, connections: int
+    ) -> None:
+        """Take the address; raises OSError when it cannot be had."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        self._identity = identity
+        self._context = context
+        self._connections = connections
+        self._shared: Shared | None = None
+        self._server: asyncio.Server | None = None
+        self._starting: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on, also when any was asked for."""
+        return int(self._socket.getsockname()[1])
+
+    @property
+    def serving(self) -> bool:
+        """Tell whether it accepts connections."""
+        return self._server is not None and self._server.is_serving()
+
+    def start(self, core: Core) -> None:
+        """Begin to accept connections."""
+        shared = self._shared = Shared(self._identity, self._connections, core, Tides(core))
+        self._starting = asyncio.get_running_loop().create_task(self._start(shared))
+
+    async def _start(self, shared: Shared) -> None:
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(shared),
+            sock=self._socket,
+            ssl=self._context,
+            ssl_handshake_timeout=_HANDSHAKE_SECONDS if self._context else None,
+        )
+
+    async def drain(self, seconds: float) -> None:
+        """Accept no more, let what waits for Redis be settled, and send everybody elsewhere."""
+        if self._starting is not None:
+            await self._starting
+        if self._server is not None:
+            self._server.close()
+        if self._shared is None:
+            return
+        deadline = asyncio.get_running_loop().time() + seconds
+        while not all(each.quiet for each in self._shared.connections):
+            if asyncio.get_running_loop().time() > deadline:
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+        for each in list(self._shared.connections):
+            each.end()

@@ -1,0 +1,207 @@
+"""The types of AMQP 1.0 as bytes (part 1): just enough to walk through a message and to put annotations into one.
+
+Knows encodings; must not know what a section or an annotation means. What is read comes from strangers: `check` goes through
+all of it, bounded in depth and in number, before anything is believed.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+_WIDTHS: Final = {4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16}
+"""Bytes that follow a code, by its upper half; the others begin with a length."""
+
+_CODES: Final = frozenset(
+    bytes.fromhex("40414243444550515253545556606170717273748081828384 9498a0a1a3b0b1b3c0c1d0d1e0f0")
+)
+_INTEGERS: Final = {
+    0x43: "",
+    0x44: "",
+    0x50: ">B",
+    0x52: ">B",
+    0x53: ">B",
+    0x54: ">b",
+    0x55: ">b",
+    0x60: ">H",
+    0x61: ">h",
+    0x70: ">I",
+    0x71: ">i",
+    0x80: ">Q",
+    0x81: ">q",
+}
+VALUE: Final = "a value"
+MESSAGE: Final = "a message"
+SASL: Final = "SASL"
+
+_DEPTH: Final = 32
+_MOST: Final = 10_000
+"""Values in one value: what goes through a hundred times as many would keep the others waiting."""
+
+
+class Malformed(ValueError):  # noqa: N818  (what bytes are)
+    """Bytes that are no AMQP, or too much of it."""
+
+    def __init__(self, what: str, why: str) -> None:
+        """Say what they were to be, and why they are not."""
+        super().__init__(f"{what}: {why}")
+
+
+def check(data: bytes, at: int) -> int:
+    """Go through one value and give where it ends; raises Malformed."""
+    try:
+        return _checked(data, at, 0, [_MOST])
+    except (IndexError, struct.error, UnicodeDecodeError):
+        raise Malformed(VALUE, "a value is cut off, or its text is none") from None
+
+
+def _checked(data: bytes, at: int, depth: int, left: list[int]) -> int:
+    left[0] -= 1
+    if depth > _DEPTH or left[0] < 0:
+        raise Malformed(VALUE, "there is too much in it")
+    code = data[at]
+    if code == 0:
+        return _checked(data, _checked(data, at + 1, depth + 1, left), depth + 1, left)
+    if code not in _CODES:
+        raise Malformed(VALUE, f"there is no type {code:#04x}")
+    start, end = span(data, at)
+    if end > len(data):
+        raise Malformed(VALUE, "a value is cut off")
+    kind = code >> 4
+    if kind in {0xC, 0xD}:
+        inside = _compound_end(data, code, start, depth, left)
+        if inside != end:
+            raise Malformed(VALUE, "a list is not as long as it says")
+    elif kind in {0xE, 0xF}:
+        _array(data, code, start, end)
+    elif code in {0xA1, 0xB1}:
+        str(data[start:end], "utf-8")
+    elif code in {0xA3, 0xB3}:
+        str(data[start:end], "ascii")
+    return end
+
+
+def _compound_end(data: bytes, code: int, start: int, depth: int, left: list[int]) -> int:
+    count, inside = _counted(data, code, start)
+    if code & 1 and count % 2:
+        raise Malformed(VALUE, "a map has a key without a value")
+    for _ in range(count):
+        inside = _checked(data, inside, depth + 1, left)
+    return inside
+
+
+def _array(data: bytes, code: int, start: int, end: int) -> None:
+    """Check an array of plain values: one of lists, maps or described values nobody here has use for."""
+    count, inside = _counted(data, code, start)
+    of = data[inside]
+    width = _WIDTHS.get(of >> 4)
+    inside += 1
+    if of not in _CODES or of >> 4 > 0xB or count > _MOST:
+        raise Malformed(VALUE, "such an array is not taken")
+    if width is not None:
+        inside += count * width
+    else:
+        size = 1 if of >> 4 == 0xA else 4
+        for _ in range(count):
+            inside += size + int.from_bytes(data[inside : inside + size])
+    if inside != end:
+        raise Malformed(VALUE, "an array is not as long as it says")
+
+
+def _counted(data: bytes, code: int, start: int) -> tuple[int, int]:
+    """Give the number of values in a compound one, and where the first begins."""
+    if code == 0x45:
+        return 0, start
+    if code & 0x10:
+        return int(struct.unpack_from(">I", data, start)[0]), start + 4
+    return data[start], start + 1
+
+
+def span(data: bytes, at: int) -> tuple[int, int]:
+    """Give where the content of a value that is not described begins and ends."""
+    kind = data[at] >> 4
+    width = _WIDTHS.get(kind)
+    if width is not None:
+        return at + 1, at + 1 + width
+    if kind & 1:
+        return at + 5, at + 5 + int(struct.unpack_from(">I", data, at + 1)[0])
+    return at + 2, at + 2 + data[at + 1]
+
+
+def items(data: bytes, at: int) -> Iterator[int]:
+    """Give where each value of a checked list or map begins."""
+    code = data[at]
+    count, inside = _counted(data, code, span(data, at)[0])
+    for _ in range(count):
+        yield inside
+        inside = after(data, inside)
+
+
+def after(data: bytes, at: int) -> int:
+    """Give where a checked value ends."""
+    while data[at] == 0:
+        at = after(data, at + 1)
+    return span(data, at)[1]
+
+
+def text(data: bytes, at: int) -> str | None:
+    """Read a checked string or symbol; None when it is neither."""
+    if data[at] not in {0xA1, 0xB1, 0xA3, 0xB3}:
+        return None
+    start, end = span(data, at)
+    return data[start:end].decode()
+
+
+def integer(data: bytes, at: int) -> int | None:
+    """Read a checked integer of any width; None when it is none."""
+    form = _INTEGERS.get(data[at])
+    if form is None:
+        return None
+    return int(struct.unpack_from(form, data, at + 1)[0]) if form else 0
+
+
+def symbol(value: str) -> bytes:
+    """Write a symbol."""
+    return _variable(0xA3, value.encode("ascii"))
+
+
+def string(value: str) -> bytes:
+    """Write a string."""
+    return _variable(0xA1, value.encode())
+
+
+def binary(value: bytes) -> bytes:
+    """Write a binary."""
+    return _variable(0xA0, value)
+
+
+def timestamp(ms: int) -> bytes:
+    """Write a moment in ms since 1970."""
+    return struct.pack(">Bq", 0x83, ms)
+
+
+def mapped(pairs: list[bytes]) -> bytes:
+    """Write a map of keys and values that follow each other."""
+    return _compound(0xC1, pairs)
+
+
+def listed(values: list[bytes]) -> bytes:
+    """Write a list."""
+    return _compound(0xC0, values)
+
+
+def section(code: int, value: bytes) -> bytes:
+    """Write a described value whose descriptor is a small number, as sections and performatives have it."""
+    return b"\x00\x53%c%b" % (code, value)
+
+
+def _variable(code: int, value: bytes) -> bytes:
+    if len(value) < 256:
+        return b"%c%c%b" % (code, len(value), value)
+    return b"%c%b%b" % (code | 0x10, struct.pack(">I", len(value)), value)
+
+
+def _compound(code: int, values: list[bytes]) -> bytes:
+    inside = b"".join(values)
+    if len(inside) < 255 and len(values) < 256:
+        return b"%c%c%c%b" % (code, len(inside) + 1, len(values), inside)
+    return b"%c%b%b" % (code | 0x10, struct.pack(">II", len(inside) + 4, len(values)), inside)

@@ -1,0 +1,119 @@
+"""An AMQP client that costs next to nothing: frames out, a look at each frame in. Must not know what is measured.
+
+A load made by a whole AMQP library would measure that library. This one knows what will be said, and that is enough for a
+benchmark and for nothing else.
+"""
+
+import socket
+import struct
+from typing import Final
+
+from frontends.amqp import wire
+from frontends.amqp.sasl import AMQP_HEADER
+from frontends.amqp.words import ANNOTATIONS_FILTER, OFFSET
+
+_OPEN, _BEGIN, _ATTACH, _FLOW, _TRANSFER, _DISPOSITION = range(0x10, 0x16)
+_SOURCE, _TARGET = 0x28, 0x29
+_NULL, _TRUE, _FALSE, _ZERO = b"\x40", b"\x41", b"\x42", b"\x43"
+_SECONDS: Final = 30.0
+_WINDOW: Final = 2**31 - 1
+_PIECE: Final = 262_144
+
+
+class Client:
+    """One connection with one link."""
+
+    def __init__(self, port: int, node: str, *, sends: bool) -> None:
+        """Attach to a node, to send, or to receive from its earliest event on."""
+        self._peer = socket.create_connection(("127.0.0.1", port), _SECONDS)
+        self._peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = b""
+        self.credit = self.settled = self.received = self._sent = 0
+        address = wire.string(node)
+        begin = wire.mapped([wire.symbol(OFFSET), wire.symbol("@earliest")])
+        described = b"\x00" + wire.symbol(str(ANNOTATIONS_FILTER[0])) + begin
+        filters = wire.mapped([wire.symbol("begin"), described])
+        source = [_NULL] * 7 + [filters] if not sends else []
+        ends = [
+            wire.section(_SOURCE, wire.listed([_NULL if sends else address, *source[1:]])),
+            wire.section(_TARGET, wire.listed([address if sends else _NULL])),
+        ]
+        role = _FALSE if sends else _TRUE
+        attach = [wire.string("bench"), _ZERO, role, b"\x50\x00" if sends else b"\x50\x01", _NULL, *ends]
+        if sends:
+            attach += [_NULL, _NULL, _ZERO]
+        self._peer.sendall(
+            AMQP_HEADER
+            + _frame(_OPEN, [wire.string("bench")])
+            + _frame(_BEGIN, [_NULL, _ZERO, _uint(_WINDOW), _uint(_WINDOW)])
+            + _frame(_ATTACH, attach)
+        )
+        self._header = False
+        while not (self.credit or not sends) or not self._attached:
+            self.hear()
+
+    _attached = False
+
+    def grant(self, credit: int) -> None:
+        """Let so many messages come."""
+        flow = [_ZERO, _uint(_WINDOW), _ZERO, _uint(_WINDOW), _ZERO, _uint(self.received), _uint(credit)]
+        self._peer.sendall(_frame(_FLOW, flow))
+
+    def send(self, message: bytes, count: int) -> None:
+        """Send a message so often at once."""
+        frames = []
+        for number in range(self._sent, self._sent + count):
+            tag = wire.binary(b"%d" % number)
+            frames.append(_frame(_TRANSFER, [_ZERO, _uint(number), tag, _ZERO, _FALSE], message))
+        self._sent += count
+        self.credit -= count
+        self._peer.sendall(b"".join(frames))
+
+    def hear(self) -> None:
+        """Take what has come."""
+        data = self._peer.recv(_PIECE)
+        if not data:
+            msg = "the frontend has closed the connection"
+            raise ConnectionError(msg)
+        self._buffer += data
+        if not self._header:
+            if len(self._buffer) < 8:
+                return
+            self._buffer, self._header = self._buffer[8:], True
+        at, data = 0, self._buffer
+        while len(data) - at >= 8:
+            size = int(struct.unpack_from(">I", data, at)[0])
+            if len(data) - at < size:
+                break
+            if size > 8:
+                self._take(data, at + data[at + 4] * 4)
+            at += size
+        self._buffer = data[at:]
+
+    def _take(self, data: bytes, at: int) -> None:
+        match data[at + 2]:
+            case 0x12:
+                self._attached = True
+            case 0x13:
+                fields = [wire.integer(data, each) for each in wire.items(data, at + 3)]
+                if len(fields) > 6:
+                    self.credit = (fields[5] or 0) + (fields[6] or 0) - self._sent
+            case 0x14:
+                self.received += 1
+            case 0x15:
+                fields = [wire.integer(data, each) for each in wire.items(data, at + 3)]
+                first, last = fields[1] or 0, fields[2] if len(fields) > 2 else None
+                self.settled += (first if last is None else last) - first + 1
+
+    def close(self) -> None:
+        """Go."""
+        self._peer.close()
+
+
+def _uint(number: int) -> bytes:
+    return struct.pack(">BI", 0x70, number)
+
+
+def _frame(code: int, fields: list[bytes], payload: bytes = b"") -> bytes:
+    body = wire.section(code, wire.listed(fields)) + payload
+    return struct.pack(">IBBH", len(body) + 8, 2, 0, 0) + body

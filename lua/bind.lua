@@ -1,0 +1,43 @@
+#!lua
+-- Let links own the reading of the partition for their groups, each under an epoch and a new fence (E27, E28, EX11 to EX16).
+-- With its `fence` a link says that it is still there: half of its lease gone, it begins anew.
+-- KEYS: meta bonds
+-- ARGV: now revision | group epoch fence
+-- RETURNS: ok stale gone deleted | ok partition-owned superseded too-many-subscriptions
+-- WRITES: meta bonds
+--- @include bonds
+local refusal = partition.load()
+if refusal then return refusal end
+
+local function told(known)
+  return {'ok', known.epoch, known.fence, known.ends}
+end
+
+local function renewed(row)
+  local known = bonds.get(row.group)
+  -- A lease that has run out unseen, and that nobody else has taken, is over all the same: its epoch is forgotten.
+  if not (known and known.active and known.fence == tonumber(row.fence)) then return {'superseded'} end
+  if known.ends - partition.now <= partition.lock_ms / 2 then
+    known.ends = partition.deadline
+    bonds.put(row.group, known)
+  end
+  return told(known)
+end
+
+local function bound(row)
+  local known = bonds.get(row.group)
+  local epoch = bonds.granted(known, row.epoch)
+  if not epoch then return {'partition-owned', known and known.epoch or ''} end
+  if not bonds.room(row.group) then return {'too-many-subscriptions'} end
+  partition.token = partition.token + 1
+  known = {epoch = epoch, fence = partition.token, ends = partition.deadline, active = true}
+  bonds.put(row.group, known)
+  return told(known)
+end
+
+local results = {}
+for i, row in ipairs(rows) do
+  results[i] = (row.fence ~= '' and renewed or bound)(row)
+end
+partition.save()
+return {'ok', results, {}, {}, {}, 0, 0, partition.token}

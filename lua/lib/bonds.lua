@@ -1,0 +1,34 @@
+-- Links that own the reading of the partition for a group (E26): group -> `epoch fence ends active`. While one is active, and
+-- until the lease of one whose connection was lost is over, its epoch stands (EX11, EX16).
+-- NEEDS: bonds
+--- @include partition numerals
+local bonds = {GROUPS = 1000}
+
+-- Nil for a group whose lease is over, or that has none.
+function bonds.get(group)
+  local line = redis.call('HGET', key.bonds, group)
+  local epoch, fence, ends, active = string.match(line or '', '^(%d+) (%d+) (%d+) ([01])$')
+  if not epoch or tonumber(ends) <= partition.now then return nil end
+  return {epoch = epoch, fence = tonumber(fence), ends = tonumber(ends), active = active == '1'}
+end
+
+-- The epoch under which a link succeeds that asks for one, or for none (empty); nil when it must not (E28, EX13 to EX15).
+function bonds.granted(known, asked)
+  if asked == '' then return not (known and known.active) and numerals.following(known and known.epoch or '0') or nil end
+  if known and not numerals.after(asked, known.epoch) then return nil end
+  return asked
+end
+
+-- Whether one more group may have a record; those that are over make room.
+function bonds.room(group)
+  if redis.call('HEXISTS', key.bonds, group) == 1 or redis.call('HLEN', key.bonds) < bonds.GROUPS then return true end
+  for _, name in ipairs(redis.call('HKEYS', key.bonds)) do
+    if not bonds.get(name) then redis.call('HDEL', key.bonds, name) end
+  end
+  return redis.call('HLEN', key.bonds) < bonds.GROUPS
+end
+
+function bonds.put(group, known)
+  redis.call('HSET', key.bonds, group,
+    string.format('%s %d %d %d', known.epoch, known.fence, known.ends, known.active and 1 or 0))
+end

@@ -1,0 +1,15 @@
+-- Whole numbers up to 2^63-1 as texts (EX12): numbers in Lua go to 2^53.
+-- NEEDS:
+local numerals = {MOST = '9223372036854775807'}
+
+function numerals.after(a, b)
+  return #a > #b or (#a == #b and a > b)
+end
+
+-- Nil after the last one.
+function numerals.following(number)
+  if number == numerals.MOST then return nil end
+  local nines = string.match(number, '9*$')
+  local head, digit = string.match(string.sub('0' .. number, 1, -1 - #nines), '^(.*)(%d)$')
+  return (string.gsub(head .. (digit + 1) .. string.rep('0', #nines), '^0+(%d)', '%1'))
+end

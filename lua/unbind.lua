@@ -1,0 +1,22 @@
+#!lua flags=allow-oom
+-- End what links own: a group whose last link closes begins anew with its epoch (E29); one whose connection was lost is `kept`
+-- until its lease would have ended (EX11).
+-- KEYS: meta bonds
+-- ARGV: now revision | group fence kept
+-- RETURNS: ok stale gone deleted | ok superseded
+-- WRITES: bonds
+--- @include bonds
+local refusal = partition.load()
+if refusal then return refusal end
+local results = {}
+for i, row in ipairs(rows) do
+  local known = bonds.get(row.group)
+  if not (known and known.fence == tonumber(row.fence)) then
+    results[i] = {'superseded'}
+  else
+    results[i] = {'ok'}
+    known.active = false
+    if row.kept == '' then redis.call('HDEL', key.bonds, row.group) else bonds.put(row.group, known) end
+  end
+end
+return {'ok', results, {}, {}, {}, 0, 0, partition.token}

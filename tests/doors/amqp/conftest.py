@@ -1,0 +1,63 @@
+"""An AMQP frontend over a real Redis, and logs to read."""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+from proton.utils import BlockingConnection
+
+from broker.model.commands import Declare
+from broker.model.names import Jid
+from broker.model.results import Declared
+from broker.settings import CommandSettings
+from frontends import compose
+from frontends.servers.redis import RedisServer, valkey_binary
+from tests.doors.amqp.served import ALICE, AmqpFrontend, connected
+
+_NAMES = itertools.count()
+
+NewLog = Callable[..., str]
+"""Makes a log with so many partitions, and options by their wire names."""
+
+
+def made(url: str, partitions: int = 1, *, queueing: bool = False, **options: str) -> str:
+    """Make a node that is Alice's; options by their wire names, with `__` for `#`."""
+    name = f"log{next(_NAMES)}"
+    fields = {"stanzaq#partitions": (str(partitions),), "stanzaq#retention_items": ("1000000",)}
+    fields |= {option.replace("__", "#"): (value,) for option, value in options.items()}
+    fields["{urn:xmpp:pubsub:queueing:0}enabled"] = ("1" if queueing else "0",)
+    settings = CommandSettings(redis_url=url)
+    declared = compose.command(settings, Jid(ALICE), lambda core: core.ask(Declare(name, Jid(ALICE), fields)))
+    assert isinstance(declared, Declared), declared
+    return name
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[RedisServer]:
+    """Give a server for these tests alone."""
+    with RedisServer(binary=valkey_binary()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def frontend(redis: RedisServer) -> Iterator[AmqpFrontend]:
+    """Give a frontend as most tests want it."""
+    with AmqpFrontend(redis.url) as server:
+        yield server
+
+
+@pytest.fixture
+def alice(frontend: AmqpFrontend) -> Iterator[BlockingConnection]:
+    """Give a connection of the one who owns the logs."""
+    with connected(frontend) as connection:
+        yield connection
+
+
+@pytest.fixture
+def new_log(redis: RedisServer) -> NewLog:
+    """Give a way to make nodes."""
+
+    def make(partitions: int = 1, *, queueing: bool = False, **options: str) -> str:
+        return made(redis.url, partitions, queueing=queueing, **options)
+
+    return make

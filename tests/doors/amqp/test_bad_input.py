@@ -1,0 +1,293 @@
+"""Bad input: a clear condition for who sends it, a bound to what it costs, and every other connection goes on."""
+
+import random
+import socket
+import struct
+import time
+from collections.abc import Iterator
+
+import pytest
+from proton import Described, Message, symbol, timestamp, ulong
+from proton.reactor import Filter
+from proton.utils import BlockingConnection, LinkDetached, SendException
+
+from frontends.amqp import sasl, wire
+from frontends.servers.redis import RedisServer
+from tests.doors.amqp.conftest import NewLog
+from tests.doors.amqp.served import (
+    ALICE,
+    PASSWORD,
+    AmqpFrontend,
+    annotations,
+    bodies,
+    connected,
+    consumer,
+    producer,
+    send,
+)
+
+MEGABYTE = 1_048_576
+SOUND = b"".join([b"AMQP\x03\x01\x00\x00", b"\x00\x00\x00\x10\x02\x01\x00\x00", b"AMQP\x00\x01\x00\x00"])
+
+
+@pytest.fixture(autouse=True)
+def others(frontend: AmqpFrontend, new_log: NewLog) -> Iterator[None]:
+    """Hold each test to this: another connection goes on, from before it to after it, and nothing of ours has failed."""
+    log = new_log()
+    with connected(frontend) as another:
+        receiver, sender = consumer(another, log), producer(another, log)
+        yield
+        send(sender, "still here")
+        assert bodies(receiver, 1) == ["still here"]
+    assert '"level": "error"' not in frontend.log
+
+
+def plain(jid: str = ALICE, password: str = PASSWORD) -> bytes:
+    """Write header and init of SASL PLAIN."""
+    init = wire.listed([wire.symbol("PLAIN"), wire.binary(f"\0{jid}\0{password}".encode())])
+    body = wire.section(0x41, init)
+    return sasl.SASL_HEADER + struct.pack(">IBBH", len(body) + 8, 2, 1, 0) + body
+
+
+def heard(line: socket.socket) -> bytes:
+    """Read to the end."""
+    found = b""
+    try:
+        while piece := line.recv(65_536):
+            found += piece
+    except ConnectionResetError:
+        pass
+    line.close()
+    return found
+
+
+def frame(code: int, *fields: bytes, payload: bytes = b"") -> bytes:
+    """Write a frame on channel 0."""
+    body = wire.section(code, wire.listed(list(fields))) + payload
+    return struct.pack(">IBBH", len(body) + 8, 2, 0, 0) + body
+
+
+def opened(frontend: AmqpFrontend) -> socket.socket:
+    """Open a connection and a session by hand."""
+    line = frontend.raw()
+    line.sendall(plain())
+    line.recv(4096)
+    line.sendall(sasl.AMQP_HEADER + frame(0x10, wire.string("raw")))
+    line.sendall(frame(0x11, b"\x40", b"\x43", b"\x70\x7f\xff\xff\xff", b"\x70\x7f\xff\xff\xff"))
+    return line
+
+
+def attach(name: str, handle: int, node: str) -> bytes:
+    """Write the attach of a sender."""
+    source, target = wire.section(0x28, wire.listed([])), wire.section(0x29, wire.listed([wire.string(node)]))
+    return frame(
+        0x12, wire.string(name), b"\x52%c" % handle, b"\x42", b"\x50\x00", b"\x40", source, target,
+        b"\x40", b"\x40", b"\x43",
+    )  # fmt: skip
+
+
+def test_filters(alice: BlockingConnection, new_log: NewLog) -> None:
+    """E17, E23: a malformed filter is an invalid field, an unknown one is not implemented; nothing is attached."""
+    log = new_log(2)
+    offset = "0" * 52
+    name = symbol("amqp:event-streams-delivery-annotations-filter")
+    for condition, filters in (
+        ("invalid-field", annotations()),
+        ("invalid-field", annotations(colour=1)),
+        ("invalid-field", annotations(offset=symbol("17"))),
+        ("invalid-field", annotations(offset=symbol(offset))),
+        ("invalid-field", annotations(offset=symbol(">" + offset))),
+        ("invalid-field", annotations(offset=5)),
+        ("invalid-field", annotations(timestamp="now")),
+        ("invalid-field", annotations(timestamp=timestamp(-1))),
+        ("invalid-field", annotations(timestamp=timestamp(4_000_000_000_000))),
+        ("invalid-field", Filter({name: Described(name, "text")})),
+        ("not-implemented", Filter({symbol("x"): Described(symbol("apache.org:no-such-filter"), "x")})),
+        ("not-implemented", Filter({symbol("x"): Described(ulong(0x999), "x")})),
+        ("not-implemented", Filter({symbol("x"): "plain"})),  # type: ignore[dict-item]
+    ):
+        with pytest.raises(LinkDetached, match=f"amqp:{condition}"):
+            consumer(alice, log, filters)
+
+
+def test_addresses(alice: BlockingConnection, new_log: NewLog) -> None:
+    """A node that is not there, or no log, or no address at all, is refused by name."""
+    queue = new_log(queueing=True)
+    for making, address, condition in (
+        (producer, "nowhere", "not-found"),
+        (consumer, "nowhere", "not-found"),
+        (producer, "nowhere/$info", "not-found"),
+        (consumer, queue, "not-implemented"),
+        (producer, "x" * 2000, "invalid-field"),
+    ):
+        with pytest.raises(LinkDetached, match=f"amqp:{condition}"):
+            making(alice, address)
+    send(producer(alice, queue), "into a queue")
+
+
+def test_big_messages(alice: BlockingConnection, frontend: AmqpFrontend, new_log: NewLog) -> None:
+    """What is over the node's limit is rejected; what is over any node's, ends the link; neither stays in memory."""
+    log = new_log(pubsub__max_payload_size="100")
+    sender = producer(alice, log)
+    with pytest.raises(SendException):
+        send(sender, "x" * 101)
+    send(sender, "x" * 100)
+    before = frontend.memory_bytes
+    for _ in range(3):
+        sender = producer(alice, log)
+        with pytest.raises(LinkDetached, match="amqp:link:message-size-exceeded"):
+            sender.send(Message(body=b"x" * 9 * MEGABYTE, inferred=True))
+    assert frontend.memory_bytes - before < 24 * MEGABYTE
+
+
+def test_never_ending_deliveries(frontend: AmqpFrontend, new_log: NewLog) -> None:
+    """A delivery that goes on for ever ends its link; many that are begun end theirs too, and memory stays bounded."""
+    log = new_log()
+    before = frontend.memory_bytes
+    line = opened(frontend)
+    for handle in range(40):
+        line.sendall(attach(f"l{handle}", handle, log))
+    time.sleep(0.5)
+    line.settimeout(0.2)
+    for _ in range(20):
+        for handle in range(40):
+            more = [b"\x52%c" % handle, b"\x52%c" % handle, b"\xa0\x01t", b"\x43", b"\x42", b"\x41"]
+            line.sendall(frame(0x14, *more, payload=b"x" * 30_000))
+        time.sleep(0.02)
+    line.settimeout(5)
+    found = line.recv(65_536)
+    line.close()
+    assert b"amqp:resource-limit-exceeded" in found or b"amqp:link:message-size-exceeded" in found
+    assert frontend.memory_bytes - before < 16 * MEGABYTE
+
+
+def test_garbage_for_messages(frontend: AmqpFrontend, new_log: NewLog) -> None:
+    """Bytes that are no message are rejected with a decode error, each for itself, and the link goes on."""
+    log = new_log()
+    line = opened(frontend)
+    line.sendall(attach("l", 0, log))
+    time.sleep(0.3)
+    deep = b"\x00\x53\x77" + b"\x00" * 10_000 + b"\x40"
+    bomb = wire.section(0x77, b"\xd0" + struct.pack(">II", 4, 2**31))
+    zeros = wire.section(0x77, b"\xf0" + struct.pack(">II", 5, 2**31) + b"\x40")
+    wrong = [b"\xff" * 50, b"\x00", deep, bomb, zeros, b"\x00\x53\x75\xa0\xff", wire.section(0x71, b"\x40"), b""]
+    wrong += [
+        wire.section(0x75, wire.string("no binary")),
+        wire.section(0x75, b"\xa0\x00") + wire.section(0x70, b"\x45"),
+    ]
+    for number, payload in enumerate(wrong):
+        line.sendall(
+            frame(0x14, b"\x43", b"\x52%c" % number, b"\xa0\x01%c" % number, b"\x43", b"\x42", payload=payload)
+        )
+    found, deadline = b"", time.monotonic() + 10
+    while found.count(b"amqp:decode-error") < len(wrong) and time.monotonic() < deadline:
+        found += line.recv(65_536)
+    line.close()
+    assert found.count(b"amqp:decode-error") == len(wrong)
+
+
+def test_greed(alice: BlockingConnection, frontend: AmqpFrontend, new_log: NewLog) -> None:
+    """A client that grants 2^31 credit and reads nothing is sent what its sockets take, and costs no more memory."""
+    log = new_log()
+    sender = producer(alice, log)
+    for _ in range(150):
+        sender.link.send(Message(body=b"x" * 200_000, inferred=True))
+    sender.send(Message(body=b"last", inferred=True))
+    before = frontend.memory_bytes
+    line = opened(frontend)
+    begin = wire.mapped([wire.symbol("event-streams-offset"), wire.symbol("@earliest")])
+    described = b"\x00" + wire.symbol("amqp:event-streams-delivery-annotations-filter") + begin
+    source = wire.listed([wire.string(log), *[b"\x40"] * 6, wire.mapped([wire.symbol("f"), described])])
+    ends = [wire.section(0x28, source), wire.section(0x29, wire.listed([b"\x40"]))]
+    line.sendall(frame(0x12, wire.string("l"), b"\x43", b"\x41", b"\x50\x01", b"\x40", *ends))
+    most = b"\x70\x7f\xff\xff\xff"
+    line.sendall(frame(0x13, b"\x43", most, b"\x43", most, b"\x43", b"\x43", most))
+    time.sleep(2)
+    assert frontend.memory_bytes - before < 16 * MEGABYTE
+    line.close()
+
+
+def test_duplicate_names(frontend: AmqpFrontend, new_log: NewLog) -> None:
+    """Two links of one name end the connection that has them."""
+    log = new_log()
+    line = opened(frontend)
+    line.sendall(attach("l", 0, log) + attach("l", 1, log))
+    assert b"already attached" in heard(line)
+
+
+def test_many_links(frontend: AmqpFrontend, new_log: NewLog) -> None:
+    """More links than a connection may have are refused; those it has go on."""
+    log = new_log()
+    line = opened(frontend)
+    line.sendall(b"".join(attach(f"l{number}", number, log) for number in range(256)))
+    line.sendall(attach("one more", 0, log).replace(b"\x52\x00", b"\x70\x00\x00\x01\x00"))
+    found, deadline = b"", time.monotonic() + 10
+    while b"amqp:resource-limit-exceeded" not in found and time.monotonic() < deadline:
+        found += line.recv(65_536)
+    line.close()
+    assert b"a connection has at most 256 links" in found
+
+
+def test_noise(frontend: AmqpFrontend) -> None:
+    """Random bytes at any point end the connection that they came over; so does a frame that is longer than may be."""
+    source = random.Random(254)
+    for number in range(60):
+        line = frontend.raw()
+        line.settimeout(5)
+        before = (b"", sasl.SASL_HEADER, plain() + sasl.AMQP_HEADER, SOUND)[number % 4]
+        try:
+            line.sendall(before + source.randbytes(source.choice((8, 100, 5000))))
+            line.shutdown(socket.SHUT_WR)
+        except OSError:
+            continue
+        heard(line)
+    line = opened(frontend)
+    line.sendall(struct.pack(">IBBH", 2**31 - 1, 2, 0, 0) + b"x" * 200_000)
+    assert b"amqp:" in heard(line)
+
+
+def test_wrong_passwords(frontend: AmqpFrontend) -> None:
+    """A wrong password ends the connection, a thousand times over; a right one is believed meanwhile."""
+    lines = []
+    for _ in range(10):
+        for _ in range(100):
+            line = frontend.raw()
+            line.sendall(plain(password="wrong"))
+            lines.append(line)
+        with connected(frontend):
+            pass
+        # Wrong, or too many at once to be checked.
+        assert {heard(line)[-2:] for line in lines} <= {b"\x50\x01", b"\x50\x04"}
+        lines.clear()
+    said = frontend.raw()
+    said.sendall(plain(password="wrong"))
+    assert heard(said).endswith(b"\x50\x01")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"AMQP\x00\x01\x00\x00",
+        b"AMQP\x02\x01\x00\x00",
+        b"GET / HTTP/1.1\r\n\r\n",
+        plain("nobody@example.org"),
+        plain(ALICE, ""),
+        plain().replace(b"PLAIN", b"PLANE"),
+        plain().replace(b"\0alice", b"aalice"),
+        sasl.SASL_HEADER + b"\x7f\xff\xff\xff\x02\x01\x00\x00",
+    ],
+)
+def test_unknown_peers(frontend: AmqpFrontend, said: bytes) -> None:
+    """Who does not say who they are is told what is wanted, and is let go; ANONYMOUS is not taken unless it is set."""
+    line = frontend.raw()
+    line.sendall(said)
+    found = heard(line)
+    assert not found or found.startswith(sasl.SASL_HEADER)
+    assert b"ANONYMOUS" not in found
+
+
+def test_too_many_connections(redis: RedisServer) -> None:
+    """Connections beyond the most there may be are closed at once; the others go on."""
+    with AmqpFrontend(redis.url, AMQP_CONNECTIONS="2") as small, connected(small), connected(small):
+        line = small.raw()
+        assert heard(line) == b""

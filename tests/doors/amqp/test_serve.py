@@ -1,0 +1,109 @@
+"""An AMQP frontend as a process: settings, TLS and certificates, the loss of Redis, and an end in order."""
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from proton import SSLDomain, symbol
+from proton.utils import BlockingConnection, ConnectionClosed, SendException
+
+from frontends.servers.process import ServerError
+from frontends.servers.redis import RedisServer, valkey_binary
+from tests.certificates import Authority
+from tests.doors.amqp.conftest import NewLog, made
+from tests.doors.amqp.served import (
+    ALICE,
+    BOB,
+    PASSWORD,
+    PATIENCE_SECONDS,
+    AmqpFrontend,
+    annotations,
+    bodies,
+    connected,
+    consumer,
+    producer,
+    send,
+)
+
+
+def test_goes_in_order(redis: RedisServer, new_log: NewLog) -> None:
+    """SIGTERM sends everybody elsewhere by name, and ends the process; what was accepted is there."""
+    log = new_log()
+    with AmqpFrontend(redis.url) as frontend:
+        connection = frontend.connect()
+        send(producer(connection, log), "a")
+        os.kill(frontend.process.pid, signal.SIGTERM)
+        with pytest.raises(ConnectionClosed, match="amqp:connection:forced"):
+            connection.wait(lambda: False, timeout=5)
+        assert frontend.process._child.wait(PATIENCE_SECONDS) == 0
+    with AmqpFrontend(redis.url) as frontend, connected(frontend) as again:
+        assert bodies(consumer(again, log, annotations(offset=symbol("@earliest"))), 1) == ["a"]
+
+
+def test_address_in_use(redis: RedisServer) -> None:
+    """An address that another has is named; so is what cannot be used."""
+    with (
+        AmqpFrontend(redis.url) as first,
+        pytest.raises(ServerError, match="AMQP cannot be served"),
+        AmqpFrontend(redis.url, AMQP_BIND=f"127.0.0.1:{first.port}"),
+    ):
+        pass
+    with pytest.raises(ServerError, match="Nobody may connect"), AmqpFrontend(redis.url, AMQP_PASSWORDS=""):
+        pass
+
+
+def test_tls(redis: RedisServer, new_log: NewLog, tmp_path: Path) -> None:
+    """EXTERNAL believes a certificate of its authority, PLAIN goes on over TLS; without TLS nobody is heard."""
+    authority = Authority(tmp_path / "authority")
+    certificate, key = authority.sign("server")
+    mine, my_key = authority.sign(BOB)
+    files = {"AMQP_CERTIFICATE": str(certificate), "AMQP_KEY": str(key), "AMQP_CLIENT_CA": str(authority.certificate)}
+    log = new_log(pubsub__publish_model="publishers")
+    with AmqpFrontend(redis.url, **files) as frontend:
+        url = f"amqps://127.0.0.1:{frontend.port}"
+        domain = SSLDomain(SSLDomain.MODE_CLIENT)
+        domain.set_trusted_ca_db(str(authority.certificate))
+        domain.set_peer_authentication(SSLDomain.ANONYMOUS_PEER)
+        plain = BlockingConnection(
+            url, timeout=20, ssl_domain=domain, user=ALICE, password=PASSWORD, allowed_mechs="PLAIN"
+        )
+        send(producer(plain, log), "from its owner")
+        domain = SSLDomain(SSLDomain.MODE_CLIENT)
+        domain.set_credentials(str(mine), str(my_key), None)
+        domain.set_peer_authentication(SSLDomain.ANONYMOUS_PEER)
+        external = BlockingConnection(url, timeout=20, ssl_domain=domain, allowed_mechs="EXTERNAL")
+        assert bodies(consumer(external, log, annotations(offset=symbol("@earliest"))), 1) == ["from its owner"]
+        with pytest.raises(SendException):
+            send(producer(external, log), "from bob, who may not")
+        line = frontend.raw()
+        line.sendall(b"AMQP\x00\x01\x00\x00" * 100)
+        with suppress(ConnectionResetError):
+            assert not line.recv(100).startswith(b"AMQP")
+        line.close()
+
+
+def test_loses_redis() -> None:
+    """Without Redis it lives, is not ready, and rejects what is sent; when Redis is back, links go on by themselves."""
+    with (
+        RedisServer(binary=valkey_binary()) as redis,
+        AmqpFrontend(redis.url, REDIS_TIMEOUT="0.5") as frontend,
+        connected(frontend) as alice,
+    ):
+        log = made(redis.url)
+        sender, receiver = producer(alice, log), consumer(alice, log)
+        send(sender, "before")
+        assert bodies(receiver, 1) == ["before"]
+        redis.process.pause()
+        with pytest.raises(SendException):
+            send(sender, "meanwhile")
+        assert frontend.probe("/livez")[0] == 200
+        redis.process.resume()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while frontend.probe("/readyz")[0] != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        send(sender, "after")
+        assert bodies(receiver, 1)[0] in {"meanwhile", "after"}

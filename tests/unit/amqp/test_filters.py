@@ -1,0 +1,64 @@
+"""Filters: where a link begins."""
+
+from typing import Any
+
+import pytest
+
+from broker.model import offsets
+from broker.model.names import Partition
+from broker.model.problems import MalformedRequest, Problem
+from frontends.amqp import filters
+from frontends.amqp.filters import Filter
+from frontends.amqp.words import ANNOTATIONS_FILTER, OFFSET, SQL_FILTER, TIMESTAMP
+
+OFFSETS = [offsets.written(Partition("n", f"i{number}"), f"{number}-0") for number in range(500)]
+
+
+def start(**said: Any) -> str:  # noqa: ANN401  (of any type)
+    """Read one annotations filter."""
+    names = {"offset": OFFSET, "timestamp": TIMESTAMP}
+    value = {names[name]: each for name, each in said.items()}
+    return filters.start({"f": Filter(ANNOTATIONS_FILTER[1], value)})
+
+
+def test_every_offset() -> None:
+    """E17, EX6: each that was given is taken, also one that happens to be all digits."""
+    assert any(each.isdecimal() for each in OFFSETS)
+    assert [start(offset=each) for each in OFFSETS] == OFFSETS
+
+
+@pytest.mark.parametrize(
+    ("said", "begins"),
+    [
+        ({"timestamp": 5}, "5"),
+        ({"offset": "@earliest"}, "@earliest"),
+        ({"offset": "@latest", "timestamp": 5}, "@latest"),
+        ({"offset": "@earliest", "timestamp": 5}, "5"),
+        ({"offset": OFFSETS[7], "timestamp": 7}, OFFSETS[7]),
+        ({"offset": OFFSETS[7], "timestamp": 8}, "8"),
+    ],
+)
+def test_both(said: dict[str, Any], begins: str) -> None:
+    """E23, EX9: of an offset and a time the later decides; EX5: the reserved ones are words, not texts to compare."""
+    assert start(**said) == begins
+
+
+def test_none() -> None:
+    """E3: without a filter it begins with what comes after."""
+    assert filters.start({}) == "@latest"
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "value", "problem"),
+    [
+        (ANNOTATIONS_FILTER[0], {OFFSET: "1700000000000"}, Problem.OFFSET_INVALID),
+        (ANNOTATIONS_FILTER[0], {OFFSET: f">{OFFSETS[0]}"}, Problem.OFFSET_INVALID),
+        (ANNOTATIONS_FILTER[0], {TIMESTAMP: True}, Problem.OFFSET_INVALID),
+        (SQL_FILTER[1], "TRUE", Problem.UNSUPPORTED),
+    ],
+)
+def test_refused(descriptor: str | int, value: object, problem: Problem) -> None:
+    """E24, EX8: what is no offset or no time is refused, and so is what is not evaluated."""
+    with pytest.raises(MalformedRequest) as refused:
+        filters.start({"f": Filter(descriptor, value)})
+    assert refused.value.problem is problem
