@@ -14,18 +14,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from broker.model.options import MAX_PARTITIONS
 from broker.settings import Settings, load, load_amqp, load_command, load_redis, load_rest
 from frontends.admin import frontend, item, node
+from frontends.bench import commands as bench
 from frontends.servers.process import ServerError
-from frontends.terminal import Config, Json, refuse, settings
+from frontends.terminal import Config, Json, refuse, served, settings
 
 app = typer.Typer(help="A distributed work queue kept in Redis, spoken to over XMPP.", no_args_is_help=True)
 serve = typer.Typer(help="Run a frontend.", no_args_is_help=True)
-bench = typer.Typer(help="Measure, next to the native ceiling of the same server.", no_args_is_help=True)
 report = typer.Typer(help="Say what the queues' journals tell.", no_args_is_help=True)
 app.add_typer(serve, name="serve")
-app.add_typer(bench, name="bench")
+app.add_typer(bench.app, name="bench")
 app.add_typer(report, name="report")
 app.add_typer(node.app, name="node")
 app.add_typer(item.app, name="item")
@@ -35,7 +34,6 @@ _AGAIN = 75
 """The exit code of a frontend that an administrator has disconnected: EX_TEMPFAIL, so a supervisor starts it again."""
 
 Master = Annotated[str | None, typer.Option(help="Spark's master, e.g. spark://host:7077; else this machine.")]
-Quick = Annotated[bool, typer.Option("--quick", help="A short run: shows that it works, says little about speed.")]
 
 
 @serve.command("xmpp")
@@ -146,81 +144,7 @@ def demo(  # noqa: PLR0913  (an argument is an option of the command line)
     if out is not None:
         made = _reports()
         work = partial(work, afterwards=lambda url: made.capacity(made.Asked("redis", url, out=out)))
-    raise typer.Exit(_served("The demo", work))
-
-
-@bench.command("core")
-def bench_core(
-    *,
-    partitions: Annotated[
-        int | None,
-        typer.Option(help="Measure instead what 1, 2, 4 … and so many partitions bring.", min=1, max=MAX_PARTITIONS),
-    ] = None,
-    as_json: Json = False,
-    quick: Quick = False,
-) -> None:
-    """Measure the core alone: publish, and acknowledge with the next delivery, against XADD and consumer groups.
-
-    Example: stanzaq bench core --partitions 8
-    """
-    from frontends.bench import core  # noqa: PLC0415
-    from frontends.bench import partitions as spread  # noqa: PLC0415
-
-    measure = core.main if partitions is None else partial(spread.main, partitions)
-    raise typer.Exit(_served("The benchmark", partial(measure, as_json=as_json, quick=quick)))
-
-
-@bench.command("scale")
-def bench_scale(*, as_json: Json = False, quick: Quick = False) -> None:
-    """Measure what an operation costs beside 100 subscriptions and nodes, and beside 100,000 and 10,000.
-
-    Example: stanzaq bench scale --json
-    """
-    from frontends.bench import scale  # noqa: PLC0415
-
-    raise typer.Exit(_served("The benchmark", partial(scale.main, as_json=as_json, quick=quick)))
-
-
-@bench.command("xmpp")
-def bench_xmpp(
-    *,
-    qos: Annotated[bool, typer.Option("--qos", help="Measure instead what each level of QoS costs a sender.")] = False,
-    as_json: Json = False,
-    quick: Quick = False,
-) -> None:
-    """Measure through XMPP, against the pubsub that ejabberd brings along.
-
-    Example: stanzaq bench xmpp --json
-    """
-    from frontends.bench import levels, xmpp  # noqa: PLC0415
-
-    measure = levels.main if qos else xmpp.main
-    raise typer.Exit(_served("The benchmark", partial(measure, as_json=as_json, quick=quick)))
-
-
-@bench.command("rest")
-def bench_rest(*, as_json: Json = False, quick: Quick = False) -> None:
-    """Measure through HTTP, against an endpoint that does nothing.
-
-    Example: stanzaq bench rest --json
-    """
-    from frontends.bench import rest  # noqa: PLC0415
-
-    raise typer.Exit(_served("The benchmark", partial(rest.main, as_json=as_json, quick=quick)))
-
-
-@bench.command("amqp")
-def bench_amqp(*, as_json: Json = False, quick: Quick = False) -> None:
-    """Measure through AMQP: messages into the log and out of it, against XADD and XRANGE alone.
-
-    Example: stanzaq bench amqp --json
-    """
-    try:
-        from frontends.bench import amqp  # noqa: PLC0415
-    except ModuleNotFoundError:
-        refuse("The benchmark cannot run", "proton is missing: pip install 'stanzaq[amqp]'")
-
-    raise typer.Exit(_served("The benchmark", partial(amqp.main, as_json=as_json, quick=quick)))
+    raise typer.Exit(served("The demo", work))
 
 
 @report.command("capacity")
@@ -271,20 +195,6 @@ def report_collect(
     """
     made = _reports()
     raise typer.Exit(made.collect(settings(config, load_redis).redis_url, str(out), master, lossy=lossy))
-
-
-@bench.command("spark")
-def bench_spark(*, as_json: Json = False, quick: Quick = False) -> None:
-    """Measure how fast Spark reads the journals, against a bare XRANGE loop, and what the queue feels of it.
-
-    Example: stanzaq bench spark --json
-    """
-    try:
-        from frontends.bench import spark  # noqa: PLC0415
-    except ModuleNotFoundError:
-        refuse("The benchmark cannot run", "Spark is not installed: pip install 'stanzaq[spark]'")
-
-    raise typer.Exit(_served("The benchmark", partial(spark.main, as_json=as_json, quick=quick)))
 
 
 @app.command()
@@ -344,14 +254,6 @@ def _reports() -> ModuleType:
     except ModuleNotFoundError as fault:
         refuse("A report cannot be made", f"{fault.name} is missing: pip install 'stanzaq[spark]'")
     return report
-
-
-def _served(what: str, work: Callable[[], int]) -> int:
-    """Do what starts servers of its own; without one of them, say which is missing."""
-    try:
-        return work()
-    except ServerError as fault:
-        refuse(f"{what} cannot run", str(fault))
 
 
 if __name__ == "__main__":

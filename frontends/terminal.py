@@ -13,6 +13,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from broker.settings import RedisSettings, SettingsError
+from frontends.servers.process import ServerError
 
 UNUSABLE: Final = 2
 """The exit code of what was asked wrongly."""
@@ -36,6 +37,14 @@ def refuse(title: str, *lines: str) -> NoReturn:
     # Text, not markup: a setting's value may hold square brackets.
     Console(stderr=True).print(Panel(Text("\n".join(lines)), title=title, title_align="left", border_style="red"))
     raise typer.Exit(UNUSABLE)
+
+
+def served(what: str, work: Callable[[], int]) -> int:
+    """Do what starts servers of its own; without one of them, say which is missing."""
+    try:
+        return work()
+    except ServerError as fault:
+        refuse(f"{what} cannot run", str(fault))
 
 
 def safe(text: str) -> str:

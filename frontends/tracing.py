@@ -30,8 +30,13 @@ from broker.model.items import Delivery, LockEnded, Notice
 from broker.model.names import Jid, bare
 from broker.model.problems import CorruptRecord
 from broker.model.qos import Stage
-from broker.model.reservations import Redeem
-from broker.model.results import Browsed, Published, Refused, Reserved, Result
+from broker.model.reservations import Redeem, Reserved
+from broker.model.results import (
+    Browsed,
+    Published,
+    Refused,
+    Result,
+)
 
 REMEMBERED: Final = 10_000
 """Deliveries whose spans are known here, about 400 bytes each; of others the item is asked for."""

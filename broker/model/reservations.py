@@ -1,4 +1,4 @@
-"""What may be asked about items that are reserved before they are published (RX1). Values only, as other commands are."""
+"""What may be asked about items that are reserved before they are published (RX1), and how it turns out. Values only."""
 
 from dataclasses import dataclass
 
@@ -23,3 +23,11 @@ class Redeem:
     envelope: bytes
     body_bytes: int
     key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The id is the sender's to publish under until `until_ms` of Redis's clock."""
+
+    item_id: str
+    until_ms: int

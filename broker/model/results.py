@@ -12,6 +12,7 @@ from broker.model.positions import Place
 from broker.model.problems import Problem
 from broker.model.qos import Qos
 from broker.model.reading import Bound
+from broker.model.reservations import Reserved
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import Scope
 
@@ -30,14 +31,6 @@ class Published:
 
     item_id: str
     duplicate: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Reserved:
-    """The id is the sender's to publish under until `until_ms` of Redis's clock."""
-
-    item_id: str
-    until_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,13 @@ from broker import codec, keys
 from broker.model.commands import Deliver, Hold, Publish
 from broker.model.names import Jid, bare, resource
 from broker.model.problems import Problem
-from broker.model.reservations import Redeem, Reserve
-from broker.model.results import Done, Published, Refused, Reserved, Result
+from broker.model.reservations import Redeem, Reserve, Reserved
+from broker.model.results import (
+    Done,
+    Published,
+    Refused,
+    Result,
+)
 from broker.redis_core.server import Server, Value
 from broker.settings import Settings
 

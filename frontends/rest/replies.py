@@ -4,7 +4,13 @@ from collections.abc import Sequence
 from http import HTTPStatus
 
 from broker.model.problems import MalformedRequest
-from broker.model.results import Published, Refused, Renewed, Reserved, Subscribed
+from broker.model.reservations import Reserved
+from broker.model.results import (
+    Published,
+    Refused,
+    Renewed,
+    Subscribed,
+)
 from frontends.rest import documents, feeds, media, paths
 from frontends.rest.asked import Answer
 from frontends.rest.errors import MEDIA, Fault, document, fault, written

@@ -13,7 +13,7 @@ from broker.model.core import Core
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord, configured, shown
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.reservations import Reserve
+from broker.model.reservations import Reserve, Reserved
 from broker.model.results import (
     Browsed,
     Counted,
@@ -23,7 +23,6 @@ from broker.model.results import (
     Listing,
     Published,
     Refused,
-    Reserved,
 )
 from broker.model.tree import Children, wished
 from frontends.rest import batches, files, leasing, openapi, paths, replies, requests, views, watch

@@ -316,7 +316,7 @@ def _play(machine: type[HostileMachine], histories: int, steps: int) -> None:
 @pytest.mark.parametrize("_part", range(5))
 def test_hostile_network(machine: type[HostileMachine], _part: int) -> None:
     """S5, S6, S9 to S13: each level keeps its promise over 500 histories, in five parts that run side by side."""
-    _play(machine, 100, 30)
+    _play(machine, 100, 20)
 
 
 @pytest.mark.soak

@@ -100,7 +100,7 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
 ]
 # Presence, bounces, confirmations and approvals are no requests; a node's counts are part of another answer.
 _ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Stats, access.Approve}
-_ELSEWHERE |= {leases.Fetch}
+_ELSEWHERE |= {leases.Fetch, reading.Bind, reading.Unbind}
 _ELSEWHERE |= {reservations.Reserve, reservations.Redeem}
 _ELSEWHERE |= {oversight.Survey, oversight.Transfer, oversight.Release, oversight.Overview}
 _ELSEWHERE |= {frontends.Frontends, frontends.Disconnect}
