@@ -3,7 +3,6 @@
 import json
 from base64 import b64decode
 from collections.abc import Iterator
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
@@ -11,25 +10,16 @@ from broker.model.problems import MalformedRequest, Problem
 from frontends.rest import media, requests
 from frontends.rest.asked import Asked
 from frontends.rest.errors import Fault
+from frontends.rest.requests import Message
 
 MOST: Final = 200
 """Messages in a batch: as many as go to Redis in one call."""
 
-_FIELDS: Final = frozenset({"json", "text", "base64", "content_type", "group_key", "guid"})
+_FIELDS: Final = frozenset({"json", "text", "base64", "content_type", "group_key", "guid", "headers"})
 _PART_HEADER_BYTES: Final = 8_192
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One message of a batch."""
-
-    body: bytes
-    content_type: str
-    key: str = ""
-    guid: str = ""
-
-
-def read(asked: Asked) -> list[Part]:
+def read(asked: Asked) -> list[Message]:
     """Read the messages of a batch; raises Fault or MalformedRequest when it cannot be taken apart."""
     content_type = asked.headers.get("content-type", "")
     if media.bare(content_type) == "multipart/mixed":
@@ -48,23 +38,26 @@ def read(asked: Asked) -> list[Part]:
     return found
 
 
-def _array(body: bytes) -> list[Part]:
+def _array(body: bytes) -> list[Message]:
     said = requests.parsed(body)
     if not isinstance(said, list):
         raise MalformedRequest(Problem.BAD_REQUEST, "a batch in JSON is an array of messages")
     return [_object(number, each) for number, each in enumerate(said[: MOST + 1])]
 
 
-def _object(number: int, said: object) -> Part:
+def _object(number: int, said: object) -> Message:
     where = f"message {number}"
     if not isinstance(said, dict) or set(said) - _FIELDS or len(said.keys() & {"json", "text", "base64"}) != 1:
         raise MalformedRequest(
             Problem.BAD_REQUEST,
-            f"{where} has one of json, text and base64, and perhaps content_type, group_key and guid",
+            f"{where} has one of json, text and base64, and perhaps content_type, group_key, guid and headers",
         )
     for name, value in said.items():
-        if name != "json" and not isinstance(value, str):
+        if name not in {"json", "headers"} and not isinstance(value, str):
             raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} is a text")
+    told = said.get("headers", {})
+    if not isinstance(told, dict) or not all(isinstance(text, str) for text in told.values()):
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: headers are names with texts")
     try:
         match said:
             case {"json": value}:
@@ -75,10 +68,10 @@ def _object(number: int, said: object) -> Part:
                 body, kind = b64decode(said["base64"], validate=True), ""
     except ValueError:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{where} cannot be read as bytes") from None
-    return Part(body, said.get("content_type", kind), said.get("group_key", ""), said.get("guid", ""))
+    return Message(body, said.get("content_type", kind), said.get("group_key", ""), said.get("guid", ""), told)
 
 
-def _multipart(body: bytes, boundary: str) -> list[Part]:
+def _multipart(body: bytes, boundary: str) -> list[Message]:
     # RFC 2046 §5.1.1: at most 70 characters.
     if not 0 < len(boundary) <= 70 or not boundary.isascii():
         raise MalformedRequest(
@@ -106,7 +99,7 @@ def _pieces(body: bytes, boundary: bytes) -> Iterator[bytes]:
         raise MalformedRequest(Problem.BAD_REQUEST, f"the parts do not end with the boundary, or are more than {MOST}")
 
 
-def _part(number: int, piece: bytes) -> Part:
+def _part(number: int, piece: bytes) -> Message:
     head, empty, body = piece.partition(b"\r\n\r\n")
     if not empty or len(head) > _PART_HEADER_BYTES:
         raise MalformedRequest(Problem.BAD_REQUEST, f"part {number} has no empty line after its headers")
@@ -119,9 +112,10 @@ def _part(number: int, piece: bytes) -> Part:
     encoding = headers.get("content-transfer-encoding", "binary").lower()
     if encoding not in {"7bit", "8bit", "binary"}:
         raise MalformedRequest(Problem.BAD_REQUEST, f"part {number}: HTTP needs no Content-Transfer-Encoding")
-    return Part(
+    return Message(
         body,
         headers.get("content-type", "text/plain"),
         headers.get(requests.GROUP_KEY, ""),
         headers.get(requests.GUID, "").strip('"'),
+        requests.told(headers),
     )

@@ -81,6 +81,7 @@ class Wish:
     destinations: tuple[str, ...]
     prefetch: int
     seconds: int
+    selector: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +187,14 @@ def wished(asked: Asked) -> Wish:
     destinations = found if isinstance(found, list) else [found]
     if not 0 < len(destinations) <= MOST or not all(isinstance(each, str) for each in destinations):
         raise MalformedRequest(Problem.BAD_REQUEST, f"destinations are 1 to {MOST} queues, or wildcards such as A/*")
-    if said.get("selector"):
-        raise MalformedRequest(Problem.OPTIONS_INVALID, "selector: there are none here")
+    selector = said.get("selector", "")
+    if not isinstance(selector, str):
+        raise MalformedRequest(Problem.OPTIONS_INVALID, "selector: it is a text")
     return Wish(
         tuple(dict.fromkeys(paths.node([each], "destinations") for each in destinations)),
         _whole(said, "prefetch", 1, MAX_CREDIT, PREFETCH),
         _whole(said, "lease", LEASE_LEAST, LEASE_MOST, LEASE_SECONDS),
+        selector.strip(),
     )
 
 

@@ -58,7 +58,14 @@ async def create_subscription(core: Core, asked: Asked) -> Answer:
     lease = Lease(asked.sender, node, name, wish.seconds)
     scope = None if collects == [False] else Scope(Kind.ITEMS, None)
     command = Subscribe(
-        node, asked.sender, lease.jid, wish.prefetch, Qos.PULLED, scope=scope, lease_ms=wish.seconds * 1000
+        node,
+        asked.sender,
+        lease.jid,
+        wish.prefetch,
+        Qos.PULLED,
+        scope=scope,
+        selector=wish.selector,
+        lease_ms=wish.seconds * 1000,
     )
     outcome = await core.ask(command)
     if isinstance(outcome, Refused):

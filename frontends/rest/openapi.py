@@ -89,7 +89,14 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     Shown.SENT: _SENT,
     Shown.RESULTS: _object({"results": _array(_object({"status": _WHOLE}))}),
     Shown.LEASE: _object(
-        {"id": _TEXT, "href": _TEXT, "destinations": _array(_TEXT), "prefetch": _WHOLE, "expires": _TIME}
+        {
+            "id": _TEXT,
+            "href": _TEXT,
+            "destinations": _array(_TEXT),
+            "prefetch": _WHOLE,
+            "expires": _TIME,
+            "selector": _TEXT,
+        }
     ),
     Shown.HELD: _object({"href": _TEXT, "expires": _TIME, "messages": _array(_LISTED), "more": _IS}),
     Shown.LOCK: _object({"expires": _TIME}),
@@ -159,7 +166,12 @@ _OPTIONS_BODY: Final = {
 _PART: Final = {
     "type": "object",
     "additionalProperties": False,
-    "properties": {"content_type": _TEXT, "group_key": _TEXT, "guid": _TEXT},
+    "properties": {
+        "content_type": _TEXT,
+        "group_key": _TEXT,
+        "guid": _TEXT,
+        "headers": {"type": "object", "additionalProperties": _TEXT},
+    },
 }
 
 

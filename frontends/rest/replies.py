@@ -71,6 +71,7 @@ def subscribed(lease: Lease, destinations: Sequence[str], result: Subscribed) ->
         "destinations": list(destinations),
         "prefetch": result.credit,
         "expires": moment(result.until_ms),
+        "selector": result.selector,
     }
     return Answer(HTTPStatus.CREATED, documents.written(said), media.JSON, {"Location": lease.href})
 

@@ -1,10 +1,12 @@
 """From a request to commands. Pure; must not know answers or the core."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
-from broker.model import trace
+from broker.model import headers, trace
 from broker.model.commands import (
     Browse,
     Configure,
@@ -23,6 +25,7 @@ from frontends.rest.asked import Asked
 from frontends.rest.errors import Fault
 
 GROUP_KEY: Final = "group-key"
+ITEM: Final = "item-"
 GUID: Final = "idempotency-key"
 
 PAGE: Final = 50
@@ -31,6 +34,17 @@ NAMES_A_LOOK: Final = 1_000
 
 ENDED: Final = "-"
 """A cursor of a list that has come to its end while the other one of the same feed goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is to be sent: bytes of a type, and what is said of them."""
+
+    body: bytes
+    content_type: str
+    key: str = ""
+    guid: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def options(asked: Asked) -> dict[str, tuple[str, ...]]:
@@ -66,18 +80,34 @@ def configure(asked: Asked) -> Configure:
 def publish(asked: Asked, item_id: str | None, ticket: str = "") -> Publish:
     """Publish a body as it is."""
     kind, key = asked.headers.get("content-type", ""), asked.headers.get(GROUP_KEY, "")
-    return message(asked, asked.body, kind, item_id, key, ticket)
+    return message(asked, Message(asked.body, kind, key, headers=told(asked.headers)), item_id, ticket)
 
 
-def message(  # noqa: PLR0913, PLR0917  (what a message is)
-    asked: Asked, body: bytes, content_type: str, item_id: str | None, key: str, ticket: str
-) -> Publish:
+def message(asked: Asked, sent: Message, item_id: str | None, ticket: str) -> Publish:
     """Publish one message; it belongs to the trace of its request, if that has one."""
-    if key and (not key.isprintable() or len(key.encode()) > ITEM_ID_BYTES):
+    if sent.key and (not sent.key.isprintable() or len(sent.key.encode()) > ITEM_ID_BYTES):
         raise MalformedRequest(Problem.BAD_REQUEST, f"Group-Key has at most {ITEM_ID_BYTES} printable bytes")
-    headers = trace.headers(asked.headers.get(trace.PARENT), asked.headers.get(trace.STATE))
-    envelope = payloads.packed(body, content_type, headers)
-    return Publish(asked.place.node, asked.sender, item_id, envelope, len(body), ticket, key=key)
+    for name, text in sent.headers.items():
+        # XML, in which the message may be handed out, has no control characters.
+        if not (name + text).isprintable():
+            raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the header {name[:80]!a} is not printable")
+    said = headers.named(sent.headers.items())
+    traced = trace.headers(asked.headers.get(trace.PARENT), asked.headers.get(trace.STATE))
+    envelope = payloads.packed(sent.body, sent.content_type, {**said, **traced})
+    size = len(sent.body) + headers.size(said)
+    return Publish(asked.place.node, asked.sender, item_id, envelope, size, ticket, key=sent.key)
+
+
+def told(fields: Mapping[str, str]) -> dict[str, str]:
+    """Read what the fields of a head say of a message: `Item-NAME`, in lower case as HTTP has names, in UTF-8."""
+    try:
+        return {
+            name.removeprefix(ITEM): text.encode("latin-1").decode()
+            for name, text in fields.items()
+            if name.startswith(ITEM)
+        }
+    except UnicodeError:
+        raise MalformedRequest(Problem.BAD_REQUEST, "Item-… headers are in UTF-8") from None
 
 
 def once(asked: Asked, guid: str) -> Publish:

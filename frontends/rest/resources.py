@@ -242,10 +242,10 @@ async def _message(core: Core, asked: Asked) -> Message:
     return views.message(place.node, looked.items[0])
 
 
-def _command(asked: Asked, part: batches.Part) -> Publish | Fault:
+def _command(asked: Asked, part: requests.Message) -> Publish | Fault:
     try:
         guid = paths.item_id(part.guid, "guid") if part.guid else None
-        return requests.message(asked, part.body, part.content_type, guid, part.key, guid or "")
+        return requests.message(asked, part, guid, guid or "")
     except MalformedRequest as refusal:
         return fault(refusal)
     except Fault as refusal:

@@ -155,7 +155,7 @@ class Events:
         return self._message(to, f"<items node='{escaped(node)}'>{inside}</items>", through)
 
     def _message(self, to: Jid, inside: str, through: Mapping[str, str] | None = None) -> bytes:
-        beside = payloads.headers(through).decode() if through else ""
+        beside = payloads.written(through).decode() if through else ""
         return f"{self._begun(to)}<event xmlns='{ns.PUBSUB_EVENT}'>{inside}</event>{beside}{_ALONE}".encode()
 
     def _kept(self, to: Jid, inside: str) -> bytes:

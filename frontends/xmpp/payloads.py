@@ -1,12 +1,13 @@
 """An item's payload on its way in and out. Knows the envelope; must not know nodes, locks or stanzas."""
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker import codec
+from broker.model import headers
 from broker.model.items import XML, Envelope
 from broker.model.options import MAX_PAYLOAD_BYTES
 from broker.model.problems import MalformedRequest, Problem
@@ -16,10 +17,6 @@ from frontends.xmpp.markup import FORBIDDEN, escaped
 
 _HEADERS: Final = f"{{{ns.SHIM}}}headers"
 _HEADER: Final = f"{{{ns.SHIM}}}header"
-_OURS: Final = ("stanzaq-", "pubsub#", "collection", "subid", "traceparent", "tracestate")
-
-MOST_HEADERS: Final = 32
-
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 """No headers."""
 
@@ -35,27 +32,20 @@ def taken(item: Element, said: Mapping[str, str] = NOTHING) -> tuple[bytes, int]
     told = beside[0] if beside and beside[0].tag == _HEADERS else None
     if len(beside) > (told is not None) or any(_inked(text) for text in (item.text, *(each.tail for each in item))):
         raise MalformedRequest(Problem.PAYLOAD_INVALID, "a payload is exactly one element, beside it may stand headers")
-    body, named = serialise(payload), {} if told is None else _named(told)
-    size = len(body) + sum(len(text.encode()) for pair in named.items() for text in pair)
+    body, named = serialise(payload), {} if told is None else headers.named(_pairs(told))
+    size = len(body) + headers.size(named)
     # No node allows more, so the core need not carry it; a node that allows less is the core's to judge.
     if size > MAX_PAYLOAD_BYTES:
         raise MalformedRequest(Problem.PAYLOAD_TOO_BIG, f"the payload has {size} bytes of at most {MAX_PAYLOAD_BYTES}")
     return codec.pack(Envelope(body, headers={**named, **said})), size
 
 
-def _named(told: Element) -> dict[str, str]:
-    """Read what a publisher says of its item (XEP-0131); what the service says of items is not for it to say."""
-    named: dict[str, str] = {}
+def _pairs(told: Element) -> Iterator[tuple[str, str]]:
+    """Read what a publisher says of its item (XEP-0131)."""
     for header in told:
-        name = header.get("name", "")
-        if header.tag != _HEADER or not name or name in named or len(header):
+        if header.tag != _HEADER or len(header):
             raise MalformedRequest(Problem.PAYLOAD_INVALID, "each header has a name of its own, and a text")
-        if name.lower().startswith(_OURS):
-            raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the header {name[:80]} is the service's to give")
-        named[name] = header.text or ""
-    if len(named) > MOST_HEADERS:
-        raise MalformedRequest(Problem.PAYLOAD_INVALID, f"an item has at most {MOST_HEADERS} headers")
-    return named
+        yield header.get("name", ""), header.text or ""
 
 
 def shown(record: bytes) -> bytes:
@@ -67,7 +57,7 @@ def told(record: bytes, more: Mapping[str, str]) -> tuple[bytes, bytes]:
     """Give that element and, to stand beside it, what the envelope's headers say and `more`; raises CorruptRecord."""
     envelope = codec.unpack(record)
     said = {**envelope.headers, **more} if more else envelope.headers
-    return _element(envelope), headers(said) if said else b""
+    return _element(envelope), written(said) if said else b""
 
 
 def _element(envelope: Envelope) -> bytes:
@@ -85,7 +75,7 @@ def _element(envelope: Envelope) -> bytes:
     return f"<data xmlns='{ns.STANZAQ}' type='{kind}'>{b64encode(envelope.body).decode()}</data>".encode()
 
 
-def headers(said: Mapping[str, str]) -> bytes:
+def written(said: Mapping[str, str]) -> bytes:
     """Write headers (XEP-0131)."""
     inside = "".join(f"<header name='{escaped(name)}'>{escaped(value)}</header>" for name, value in said.items())
     return f"<headers xmlns='{ns.SHIM}'>{inside}</headers>".encode()

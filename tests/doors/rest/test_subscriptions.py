@@ -29,7 +29,7 @@ def name_of(queue: str) -> str:
     return queue.removeprefix("/queues/")
 
 
-def subscribed(who: httpx.Client, queue: str, **fields: int) -> str:
+def subscribed(who: httpx.Client, queue: str, **fields: int | str) -> str:
     """Begin a subscription; gives its path."""
     made = who.post("/subscriptions", json={"destinations": name_of(queue), **fields})
     assert made.status_code == 201, made.text
@@ -81,6 +81,51 @@ def test_worked(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
         assert bob.delete(each["href"]).status_code == 200
     assert [each["text"] for each in held(bob, theirs)] == ["h"]
     assert alice.get(queue, headers=JSON).json()["counts"]["in_flight"] == 4
+
+
+def test_selected(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
+    """R12: a lease is handed what its selector is true for, in their order, and holds up nobody else's."""
+    red = subscribed(alice, queue, prefetch=2, selector="colour = 'röt' AND size >= 10")
+    blue = subscribed(bob, queue, prefetch=9, selector="colour = 'blue'")
+    for number, colour in enumerate(["röt", "green", "blue", "röt", "röt"]):
+        said: dict[str, Any] = {
+            "Item-Colour": colour.encode(),
+            "Item-Size": str(8 + number),
+            "Content-Type": "text/plain",
+        }
+        assert alice.post(queue, content=str(number), headers=said).status_code == 201
+    batch = [{"text": "5", "headers": {"colour": "röt", "size": "10"}}, {"text": "6", "headers": {"colour": "blue"}}]
+    assert alice.post(f"/batches/{name_of(queue)}", json=batch).status_code == 200
+    first = held(alice, red)
+    assert [(each["text"], each["headers"]) for each in first] == [
+        ("3", {"colour": "röt", "size": "11"}),
+        ("4", {"colour": "röt", "size": "12"}),
+    ]
+    assert [each["text"] for each in held(bob, blue)] == ["2", "6"]
+    assert alice.delete(first[0]["href"]).status_code == 200
+    assert [each["text"] for each in held(alice, red)] == ["4", "5"]
+    # What nobody selected is there for whoever takes it.
+    everything = subscribed(alice, queue, prefetch=9)
+    assert [each["text"] for each in held(alice, everything)] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("selector", "where"), [("colour =", 9), ("(((", 4), ("x" * 2_000, 1_025), ("colour LIKE 1", 13)]
+)
+def test_no_selector(alice: httpx.Client, queue: str, selector: str, where: int) -> None:
+    """R12: a selector that does not parse is refused, with the place where it goes wrong."""
+    refused = alice.post("/subscriptions", json={"destinations": name_of(queue), "selector": selector})
+    assert problem(refused) == (422, "options-invalid")
+    assert f"character {where}:" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"Item-Stanzaq-Dead-Node": "x"}, {"Item-": "x"}, {"Item-A": b"\xff"}, {f"Item-N{n}": "x" for n in range(33)}],
+)
+def test_no_headers(alice: httpx.Client, queue: str, said: dict[str, str]) -> None:
+    """R12: what the service says of messages is not for a publisher to say, and a header is text under a name."""
+    assert alice.post(queue, content="x", headers=said).status_code in {400, 422}
 
 
 def test_given_back(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
