@@ -99,7 +99,7 @@ class Attaching:
         where, wish = links.address(link.address), links.wish(link.properties)
         if where.info:
             return await self._informing(link, where.node)
-        begin, copies, name = filters.start(link.filters), link.copies, link.name
+        start, copies, name = filters.start(link.filters), link.copies, link.name
         record = await self._described(where.node)
         _readable(record, copies=copies)
         count = record.config.partitions
@@ -110,11 +110,11 @@ class Attaching:
         else:
             numbers = [wish.partition]
         # Judged before anybody is put out: a link that cannot begin takes nothing.
-        found = await self._asked(Read(where.node, self.sender, numbers[0], begin, 0), Replay)
+        found = await self._asked(Read(where.node, self.sender, numbers[0], start.begin, 0), Replay)
         bound = await self._bound(where.node, wish, numbers)
         number = bound.partition if bound else numbers[0]
         if number != numbers[0]:
-            found = await self._asked(Read(where.node, self.sender, number, begin, 0), Replay)
+            found = await self._asked(Read(where.node, self.sender, number, start.begin, 0), Replay)
         if not link.alive:
             if bound:
                 self._unbind(where.node, wish.group, bound)
@@ -134,6 +134,7 @@ class Attaching:
             sender=self.sender,
             partition=number,
             after=found.after,
+            first=start.first,
             group=wish.group,
             bound=bound,
         )

@@ -10,7 +10,7 @@ from typing import Final
 from broker.model.core import Core
 from broker.model.names import Jid
 from broker.model.reading import Bind, Bound, Read, Unbind
-from broker.model.results import Refused, Replay, Result
+from broker.model.results import Event, Refused, Replay, Result
 from frontends.amqp.bonds import Outgoing
 from frontends.amqp.errors import INTERNAL, Fault, fault
 from frontends.amqp.messages import Writer
@@ -42,13 +42,19 @@ class Feed:
         sender: Jid,
         partition: int,
         after: str,
+        first: Callable[[Event], bool] | None = None,
         group: str = "",
         bound: Bound | None = None,
     ) -> None:
-        """Begin after an offset, perhaps as the owner of a group's reading; nothing runs before `start`."""
+        """Begin after an offset, with the `first` event of which that is true, perhaps as the owner of a group's reading.
+
+        Nothing runs before `start`.
+        """
         self.link = link
         self.sender = sender
         self.after = after
+        self._first = first
+        self._gap = False
         self._core = core
         self._tides = tides
         self._flush = flush
@@ -143,12 +149,14 @@ class Feed:
 
     def _delivered(self, found: Replay) -> bool:
         """Send what was read, as long as there is room; True when there was for all of it."""
-        gap = found.gap
+        self._gap |= found.gap
         for event in found.events:
             if self._room() <= 0:
                 return False
-            self.link.send(self._writer.message(event, gap=gap))
-            self.after, gap = event.offset, False
+            if self._first is None or self._first(event):
+                self.link.send(self._writer.message(event, gap=self._gap))
+                self._first, self._gap = None, False
+            self.after = event.offset
         return True
 
     def _room(self) -> int:

@@ -1,18 +1,28 @@
 """Filters of a source (E22 to E24): from what an attach brings to where a link begins. Pure; must not know links or proton.
 
-`read` is the one place that knows which filters there are. What it does not know it refuses: nobody is to be given what was not
+`start` is the one place that knows which filters there are. What it does not know it refuses: nobody is to be given what was not
 asked for.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
 from broker.model import offsets
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Event
+from broker.selectors.text import Unreadable, read
+from broker.selectors.tree import Both, Comparison, Field, Literal, Order, Predicate
+from broker.selectors.values import judge
 from frontends.amqp.words import ANNOTATIONS_FILTER, OFFSET, SQL_FILTER, TIMESTAMP
 
 _MOST_MS: Final = 10**15
+
+# EX2: the draft's grammar has them in `m`, the annotations are `d`.
+_OFFSETS: Final = frozenset({f"d.{OFFSET}", f"m.{OFFSET}"})
+_TIMES: Final = frozenset({f"d.{TIMESTAMP}", f"m.{TIMESTAMP}"})
+
+_MIRRORED: Final = {Order.BELOW: Order.ABOVE, Order.AT_MOST: Order.AT_LEAST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +33,25 @@ class Filter:
     value: Any
 
 
-def start(found: Mapping[str, Filter]) -> str:
-    """Say where the log is read from (EX9): both filters tell the first event, and all after it are delivered.
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where the log is read from; with `first` what is delivered begins with the event of which that is true."""
+
+    begin: str
+    first: Callable[[Event], bool] | None = None
+
+
+def start(found: Mapping[str, Filter]) -> Start:
+    """Say where a link begins (EX9): both filters tell the first event, and all after it are delivered.
 
     Without a filter it begins with what comes after the attach (E3). Raises MalformedRequest.
     """
-    begin = offsets.LATEST
+    begin = Start(offsets.LATEST)
     for name, each in found.items():
         if each.descriptor in ANNOTATIONS_FILTER:
-            begin = _annotations(each.value)
+            begin = Start(_annotations(each.value))
         elif each.descriptor in SQL_FILTER:
-            raise MalformedRequest(Problem.UNSUPPORTED, "SQL filters are not evaluated yet")
+            begin = _sql(each.value)
         else:
             raise MalformedRequest(Problem.UNSUPPORTED, f"there is no filter {str(each.descriptor or name)[:80]}")
     if len(found) > 1:
@@ -68,3 +86,56 @@ def _moment(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MOST_MS:
         raise MalformedRequest(Problem.OFFSET_INVALID, f"{TIMESTAMP} is a timestamp, in ms since 1970")
     return int(value)
+
+
+def _sql(value: object) -> Start:
+    if not isinstance(value, str):
+        raise MalformedRequest(Problem.OFFSET_INVALID, "the filter is a text")
+    try:
+        tree = read(value)
+    except Unreadable as wrong:
+        raise MalformedRequest(Problem.OFFSET_INVALID, str(wrong)) from None
+    for field in _fields(tree):
+        if field.key not in _OFFSETS | _TIMES:
+            raise MalformedRequest(
+                Problem.UNSUPPORTED, f"{field.key[:80]}: only {OFFSET} and {TIMESTAMP} of d and m are evaluated"
+            )
+    begin, is_true = _begin(tree), judge(tree)
+    if begin is not None and isinstance(tree, Comparison):
+        return Start(begin)
+    return Start(begin or offsets.EARLIEST, lambda event: is_true(_values(event)) is True)
+
+
+def _fields(part: object) -> Iterator[Field]:
+    if isinstance(part, Field):
+        yield part
+    elif is_dataclass(part):
+        for each in fields(part):
+            yield from _fields(getattr(part, each.name))
+
+
+def _values(event: Event) -> dict[str, str | float | bool | None]:
+    return {**dict.fromkeys(_OFFSETS, event.offset), **dict.fromkeys(_TIMES, event.timestamp_ms)}
+
+
+def _begin(tree: Predicate) -> str | None:
+    """Give a place before which nothing satisfies it, if it says so plainly: what lies before need not be read."""
+    match tree:
+        case Comparison(Literal() as literal, order, Field() as field) if order in _MIRRORED:
+            return _begin(Comparison(field, _MIRRORED[order], literal))
+        case Comparison(Field(), Order.ABOVE | Order.AT_LEAST, Literal(str(text))) if text in {
+            offsets.EARLIEST,
+            offsets.LATEST,
+        }:
+            return text
+        case Comparison(Field() as field, Order.ABOVE | Order.AT_LEAST as order, Literal(str(text))):
+            begin = f">{text}" if order is Order.ABOVE else text
+            if field.key in _TIMES or offsets.named(begin) is None:
+                raise MalformedRequest(Problem.OFFSET_INVALID, f"{field.name} is compared with what is none")
+            return begin
+        case Comparison(Field() as field, Order.ABOVE | Order.AT_LEAST as order, Literal(float(moment))):
+            later = int(moment) + (order is Order.ABOVE or moment != int(moment))
+            return str(later) if field.key in _TIMES and 0 <= later < _MOST_MS else None
+        case Both(left, right):
+            return _begin(left) or _begin(right)
+    return None

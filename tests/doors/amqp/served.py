@@ -127,6 +127,12 @@ def annotations(*, by_number: bool = False, **values: Any) -> Filter:
     return Filter({name: Described(ulong(0x200) if by_number else name, said)})
 
 
+def sql(text: str, *, by_number: bool = False) -> Filter:
+    """Make an SQL filter."""
+    name = symbol("amqp:event-streams-sql-filter")
+    return Filter({name: Described(ulong(0x201) if by_number else name, text)})
+
+
 def told(link: proton.Link) -> dict[str, Any]:
     """Give the properties that the other side has said."""
     return {str(name): value for name, value in (link.remote_properties or {}).items()}

@@ -24,6 +24,7 @@ from tests.doors.amqp.served import (
     consumer,
     producer,
     send,
+    sql,
 )
 
 MEGABYTE = 1_048_576
@@ -102,6 +103,10 @@ def test_filters(alice: BlockingConnection, new_log: NewLog) -> None:
         ("invalid-field", annotations(timestamp=timestamp(-1))),
         ("invalid-field", annotations(timestamp=timestamp(4_000_000_000_000))),
         ("invalid-field", Filter({name: Described(name, "text")})),
+        ("invalid-field", sql("d.event-streams-offset >")),
+        ("invalid-field", sql(" AND ".join(["TRUE"] * 1_000))),
+        ("invalid-field", sql("(" * 10_000)),
+        ("not-implemented", sql("a.colour = 'red'")),
         ("not-implemented", Filter({symbol("x"): Described(symbol("apache.org:no-such-filter"), "x")})),
         ("not-implemented", Filter({symbol("x"): Described(ulong(0x999), "x")})),
         ("not-implemented", Filter({symbol("x"): "plain"})),  # type: ignore[dict-item]

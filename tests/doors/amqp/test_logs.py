@@ -23,6 +23,7 @@ from tests.doors.amqp.served import (
     one,
     producer,
     send,
+    sql,
     text,
     told,
 )
@@ -74,6 +75,25 @@ def test_filters(alice: BlockingConnection, new_log: NewLog) -> None:
     latest = consumer(alice, log, annotations(offset=symbol("@latest")))
     send(sender, "d")
     assert bodies(latest, 1) == ["d"]
+
+
+def test_sql_filters(alice: BlockingConnection, new_log: NewLog) -> None:
+    """E22, E24, EX2, EX4: after an offset or from it on, and what has to be asked of each event, by name and by number."""
+    log = new_log()
+    send(producer(alice, log), "a", "b", "c")
+    found = [one(each) for each in [consumer(alice, log, annotations(offset=symbol("@earliest")))] for _ in range(3)]
+    offsets = [marks(each)["offset"] for each in found]
+    for text_, rest in (
+        (f"m.event-streams-offset > '{offsets[0]}'", "bc"),
+        (f"d.event-streams-offset >= '{offsets[0]}'", "abc"),
+        (f"message_annotations.event-streams-offset = '{offsets[1]}' OR d.event-streams-timestamp < 9", "bc"),
+        ("TRUE", "abc"),
+        ("m.event-streams-timestamp > 9", "abc"),
+    ):
+        for by_number in (False, True):
+            receiver = consumer(alice, log, sql(text_, by_number=by_number))
+            assert bodies(receiver, len(rest)) == list(rest), text_
+            receiver.close()  # type: ignore[no-untyped-call]
 
 
 def test_partitions(alice: BlockingConnection, new_log: NewLog) -> None:

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from broker.model import offsets
-from broker.model.names import Partition
+from broker.model.names import Jid, Partition
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Event
 from frontends.amqp import filters
-from frontends.amqp.filters import Filter
+from frontends.amqp.filters import Filter, Start
 from frontends.amqp.words import ANNOTATIONS_FILTER, OFFSET, SQL_FILTER, TIMESTAMP
 
 OFFSETS = [offsets.written(Partition("n", f"i{number}"), f"{number}-0") for number in range(500)]
@@ -18,7 +19,7 @@ def start(**said: Any) -> str:  # noqa: ANN401  (of any type)
     """Read one annotations filter."""
     names = {"offset": OFFSET, "timestamp": TIMESTAMP}
     value = {names[name]: each for name, each in said.items()}
-    return filters.start({"f": Filter(ANNOTATIONS_FILTER[1], value)})
+    return filters.start({"f": Filter(ANNOTATIONS_FILTER[1], value)}).begin
 
 
 def test_every_offset() -> None:
@@ -43,9 +44,42 @@ def test_both(said: dict[str, Any], begins: str) -> None:
     assert start(**said) == begins
 
 
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        (f"d.{OFFSET} > '{OFFSETS[7]}'", f">{OFFSETS[7]}"),
+        (f"'{OFFSETS[7]}' <= m.{OFFSET}", OFFSETS[7]),
+        (f"delivery_annotations.{OFFSET} >= '@earliest'", "@earliest"),
+        (f"m.{OFFSET} > '@latest'", "@latest"),
+        (f"m.{TIMESTAMP} > 5", "6"),
+        (f"m.{TIMESTAMP} >= 5.5", "6"),
+    ],
+)
+def test_sql_begins(text: str, begins: str) -> None:
+    """E24, EX2, EX4, EX5: a comparison with an offset or a time says where to begin, `>` after it."""
+    assert filters.start({"f": Filter(SQL_FILTER[0], text)}) == Start(begins)
+
+
+@pytest.mark.parametrize(
+    ("text", "begins", "first"),
+    [
+        (f"d.{OFFSET} > '{OFFSETS[3]}' AND d.{TIMESTAMP} > 7", f">{OFFSETS[3]}", 8),
+        (f"d.{TIMESTAMP} = 9 OR d.{OFFSET} = '{OFFSETS[4]}'", "@earliest", 4),
+        ("TRUE", "@earliest", 0),
+        ("FALSE", "@earliest", None),
+    ],
+)
+def test_sql_looks(text: str, begins: str, first: int | None) -> None:
+    """E22, E24, EX9: what is not one comparison is asked of each event, from the earliest that may be meant."""
+    found = filters.start({"f": Filter(SQL_FILTER[1], text)})
+    assert found.begin == begins and found.first is not None
+    events = [Event(each, number, "i", "", Jid("a@x"), b"") for number, each in enumerate(OFFSETS)]
+    assert next((number for number, event in enumerate(events) if found.first(event)), None) == first
+
+
 def test_none() -> None:
     """E3: without a filter it begins with what comes after."""
-    assert filters.start({}) == "@latest"
+    assert filters.start({}) == Start("@latest")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +88,12 @@ def test_none() -> None:
         (ANNOTATIONS_FILTER[0], {OFFSET: "1700000000000"}, Problem.OFFSET_INVALID),
         (ANNOTATIONS_FILTER[0], {OFFSET: f">{OFFSETS[0]}"}, Problem.OFFSET_INVALID),
         (ANNOTATIONS_FILTER[0], {TIMESTAMP: True}, Problem.OFFSET_INVALID),
-        (SQL_FILTER[1], "TRUE", Problem.UNSUPPORTED),
+        (SQL_FILTER[1], 7, Problem.OFFSET_INVALID),
+        (SQL_FILTER[1], f"d.{OFFSET} >", Problem.OFFSET_INVALID),
+        (SQL_FILTER[0], f"m.{OFFSET} > 'a4c5'", Problem.OFFSET_INVALID),
+        (SQL_FILTER[0], f"d.{TIMESTAMP} > 'a4c5'", Problem.OFFSET_INVALID),
+        (SQL_FILTER[0], " AND ".join(["TRUE"] * 100), Problem.OFFSET_INVALID),
+        (SQL_FILTER[0], "a.colour = 'red'", Problem.UNSUPPORTED),
     ],
 )
 def test_refused(descriptor: str | int, value: object, problem: Problem) -> None:
