@@ -238,10 +238,14 @@ class RedisCore:
     # Small change.
 
     async def _act(self, visits: Visits) -> None:
-        """Do what one turn of the pulse has found; one that cannot send looks everywhere when it finds itself alone."""
+        """Do what one turn of the pulse has found.
+
+        One that cannot send looks everywhere when it finds itself alone, and when it does so no more: what it has passed over
+        meanwhile because nobody was there to be told, somebody has to be told now.
+        """
         if self._proxy:
             before, self.frontend = self.frontend, ALONE if visits.alone else ""
-            if visits.alone and not before:
+            if before != self.frontend:
                 self.background(self._rounds.visit_all)
         await self._rounds.act(visits)
 

@@ -28,7 +28,7 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.tree import Kind, Scope
-from broker.redis_core.service import RedisCore
+from broker.redis_core.service import ALONE, RedisCore
 from broker.settings import CommandSettings
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 
@@ -198,6 +198,26 @@ async def test_mixed(make_core: MakeCore, make_nameless: MakeNameless, node: str
     await asyncio.sleep(2)
     assert is_refused(await nameless.ask(Fetch(node, ALICE, short)), Problem.LEASE_OVER)
     assert door.notices == []
+
+
+async def test_not_alone_any_more(
+    make_core: MakeCore, make_nameless: MakeNameless, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Q30, guarantee 4: what a process has passed over because it knew of no frontend, it tells of when it hears of one."""
+
+    async def look_nowhere() -> None:
+        """Find nothing by chance."""
+
+    named, door = await make_core()
+    nameless = await make_nameless()
+    for core in (named, nameless):
+        monkeypatch.setattr(core._rounds, "_look_in_passing", look_nowhere)
+    await declared(nameless, node)
+    assert isinstance(await named.ask(Subscribe(node, W1, W1, 5)), Subscribed)
+    # As it is until the heartbeat after the frontend's first.
+    nameless.frontend = ALONE
+    await published(nameless, node, 3)
+    await door.until(lambda: len(door.deliveries) == 3)
 
 
 async def test_collection(make_nameless: MakeNameless, node: str) -> None:
