@@ -99,7 +99,7 @@ class RedisCore:
 
         asked: Any = command
         if work := self._works.of.get(type(asked)):
-            self._spawn(partial(work, asked), answer)
+            self._spawn(work(asked), answer)
         else:
             node = asked.partition.node if isinstance(asked, Bounce | Confirm) else asked.node
             self.routes(node).submit(asked, answer)
@@ -238,14 +238,11 @@ class RedisCore:
     # Small change.
 
     async def _act(self, visits: Visits) -> None:
-        """Do what one turn of the pulse has found.
-
-        One that cannot send looks everywhere when it finds itself alone, and when it does so no more: what it has passed over
-        meanwhile because nobody was there to be told, somebody has to be told now.
-        """
+        """Do what one turn of the pulse has found; one that cannot send looks everywhere when it is alone, or no more."""
         if self._proxy:
             before, self.frontend = self.frontend, ALONE if visits.alone else ""
             if before != self.frontend:
+                # Whom it passed over while nobody was there to send, a frontend has to hear of.
                 self.background(self._rounds.visit_all)
         await self._rounds.act(visits)
 
@@ -307,14 +304,15 @@ class RedisCore:
         await routes.known.read()
         await routes.recount()
 
-    def _spawn(self, work: Callable[[], Coroutine[Any, Any, Result]], answer: Callable[[Result], None]) -> None:
-        self.background(partial(self._answered, work, answer))
+    def _spawn(self, work: Coroutine[Any, Any, Result], answer: Callable[[Result], None]) -> None:
+        """Answer with what a work comes to; what it has begun has its place among its sender's commands already."""
+        task = self._task(partial(self._answered, work, answer))
+        # Nobody awaits it when the task is cancelled before it begins, and Python would warn of that.
+        task.add_done_callback(lambda _task: work.close())
 
-    async def _answered(
-        self, work: Callable[[], Coroutine[Any, Any, Result]], answer: Callable[[Result], None]
-    ) -> None:
+    async def _answered(self, work: Coroutine[Any, Any, Result], answer: Callable[[Result], None]) -> None:
         try:
-            result = await work()
+            result = await work
         except CoreUnavailable as error:
             result = Refused(error.problem, str(error))
         except Exception:
@@ -324,9 +322,13 @@ class RedisCore:
 
     def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run something that nobody waits for; what goes wrong is logged. A core that stops may never begin it."""
+        self._task(work)
+
+    def _task(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _guarded(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         try:

@@ -152,12 +152,12 @@ class Works:
         else:
             await self.attendance.lapse(over)
 
-    async def _subscribe(self, command: Subscribe) -> Result:
+    def _subscribe(self, command: Subscribe) -> Coroutine[Any, Any, Result]:
         begun = self._subscription(command)
         # Nobody is there to be told of an approval: a lease is refused until its owner is admitted.
-        return await (begun() if command.qos is Qos.PULLED else self.approvals.subscribe(command, begun))
+        return begun() if command.qos is Qos.PULLED else self.approvals.subscribe(command, begun)
 
-    def _subscription(self, command: Subscribe) -> Callable[[], Awaitable[Result]]:
+    def _subscription(self, command: Subscribe) -> Callable[[], Coroutine[Any, Any, Result]]:
         """Give a subscription its place among its sender's commands, and what waits for it."""
         if owns(command):
             return partial(self.owners.subscribe, command, self.attendance.subscribe)

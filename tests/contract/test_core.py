@@ -317,6 +317,16 @@ async def test_order_of_one_sender(core: RedisCore, node: str) -> None:
     assert not [result for result in results if isinstance(result, Refused)]
 
 
+async def test_order_of_what_takes_several_steps(core: RedisCore, node: str) -> None:
+    """A command that is work of several steps has its place among its sender's as well: it sees what came before, and no more."""
+    await declared(core, node)
+    asked = Asked(core)
+    for number in range(3):
+        asked.submit(item(node, f"i{number}"), Browse(node, ALICE, (), 10))
+    results = await asked.settled()
+    assert sorted(len(each.items) for each in results if isinstance(each, Browsed)) == [1, 2, 3]
+
+
 async def test_scripts_forgotten(core: RedisCore, door: Door, node: str, store: Store) -> None:
     """Redis: after SCRIPT FLUSH or a restart no command fails, and none overtakes another of its sender."""
     await declared(core, node)
