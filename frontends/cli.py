@@ -33,6 +33,7 @@ app.add_typer(frontend.app, name="frontend")
 _AGAIN = 75
 """The exit code of a frontend that an administrator has disconnected: EX_TEMPFAIL, so a supervisor starts it again."""
 
+Check = Annotated[bool, typer.Option("--check", help="Check the settings and exit.")]
 Master = Annotated[str | None, typer.Option(help="Spark's master, e.g. spark://host:7077; else this machine.")]
 
 
@@ -40,27 +41,21 @@ Master = Annotated[str | None, typer.Option(help="Spark's master, e.g. spark://h
 def serve_xmpp(
     config: Config = None,
     *,
-    check: Annotated[bool, typer.Option("--check", help="Check the settings and exit.")] = False,
+    check: Check = False,
 ) -> None:
     """Serve queues as an XMPP component (XEP-0114); run as many of them on one domain as you like.
 
     Example: STANZAQ_XMPP_DOMAIN=queue.example.org STANZAQ_XMPP_SECRET_FILE=secret stanzaq serve xmpp
     """
     given = settings(config, load)
-    _traceable(given)
-    if check:
-        Console().print("the settings are in order")
-        return
-    from frontends import compose  # noqa: PLC0415
-
-    _run(lambda: compose.serve_xmpp(given), "XMPP")
+    _serve(given, lambda compose: compose.serve_xmpp(given), "XMPP", check=check)
 
 
 @serve.command("rest")
 def serve_rest(
     config: Config = None,
     *,
-    check: Annotated[bool, typer.Option("--check", help="Check the settings and exit.")] = False,
+    check: Check = False,
 ) -> None:
     """Serve queues over HTTP (the RESTful Queue); run as many of them as you like behind one address.
 
@@ -69,20 +64,14 @@ def serve_rest(
     given = settings(config, load_rest)
     if find_spec("starlette") is None:
         refuse("The RESTful door cannot be served", "starlette is missing: pip install 'stanzaq[rest]'")
-    _traceable(given)
-    if check:
-        Console().print("the settings are in order")
-        return
-    from frontends import compose  # noqa: PLC0415
-
-    _run(lambda: compose.serve_rest(given), "HTTP")
+    _serve(given, lambda compose: compose.serve_rest(given), "HTTP", check=check)
 
 
 @serve.command("amqp")
 def serve_amqp(
     config: Config = None,
     *,
-    check: Annotated[bool, typer.Option("--check", help="Check the settings and exit.")] = False,
+    check: Check = False,
 ) -> None:
     """Serve logs over AMQP 1.0 (Event Stream Extensions); run as many of them as you like behind one address.
 
@@ -91,13 +80,7 @@ def serve_amqp(
     given = settings(config, load_amqp)
     if find_spec("proton") is None:
         refuse("The AMQP door cannot be served", "proton is missing: pip install 'stanzaq[amqp]'")
-    _traceable(given)
-    if check:
-        Console().print("the settings are in order")
-        return
-    from frontends import compose  # noqa: PLC0415
-
-    _run(lambda: compose.serve_amqp(given), "AMQP")
+    _serve(given, lambda compose: compose.serve_amqp(given), "AMQP", check=check)
 
 
 @app.command()
@@ -221,6 +204,27 @@ def version() -> None:
     Console().print(installed_version("stanzaq"), highlight=False)
 
 
+def _serve(given: Settings, serve: Callable[[ModuleType], None], what: str, *, check: bool) -> None:
+    """Run a door by the composer, or `check` alone whether it could be."""
+    _traceable(given)
+    if check:
+        Console().print("the settings are in order")
+        return
+    from frontends import compose  # noqa: PLC0415
+
+    try:
+        serve(compose)
+    except ServerError as fault:
+        refuse("The embedded Redis cannot be had", str(fault))
+    except compose.Disconnected:
+        raise typer.Exit(_AGAIN) from None
+    except compose.Occupied as fault:
+        refuse(f"{what} cannot be served", str(fault))
+    except compose.Unfit as fault:
+        remedy = "To serve all the same, set STANZAQ_ALLOW_EVICTION=true: items may then disappear unseen."
+        refuse("This Redis may lose items", *map(str, fault.args), remedy)
+
+
 def _traceable(given: Settings) -> None:
     """Refuse to make traces without the extra `otel`, which not everybody has."""
     if given.traces:
@@ -228,23 +232,6 @@ def _traceable(given: Settings) -> None:
             import frontends.tracing  # noqa: F401, PLC0415
         except ModuleNotFoundError as fault:
             refuse("Traces cannot be made", f"{fault.name} is missing: pip install 'stanzaq[otel]'")
-
-
-def _run(serve: Callable[[], None], what: str) -> None:
-    """Run a door, and say why it cannot be."""
-    from frontends.compose import Disconnected, Occupied, Unfit  # noqa: PLC0415
-
-    try:
-        serve()
-    except ServerError as fault:
-        refuse("The embedded Redis cannot be had", str(fault))
-    except Disconnected:
-        raise typer.Exit(_AGAIN) from None
-    except Occupied as fault:
-        refuse(f"{what} cannot be served", str(fault))
-    except Unfit as fault:
-        remedy = "To serve all the same, set STANZAQ_ALLOW_EVICTION=true: items may then disappear unseen."
-        refuse("This Redis may lose items", *map(str, fault.args), remedy)
 
 
 def _reports() -> ModuleType:

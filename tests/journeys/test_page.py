@@ -10,7 +10,8 @@ from xml.sax.saxutils import quoteattr
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from tests.doors.rest.served import HASH, PASSWORD, RestFrontend
+from tests.doors.frontend import HASH, PASSWORD
+from tests.doors.rest.served import RestFrontend
 from tests.journeys.browser import Browser, chromium
 from tests.journeys.client import Client, Delivery
 from tests.journeys.conftest import Join

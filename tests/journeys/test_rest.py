@@ -7,7 +7,8 @@ from base64 import b64decode
 import pytest
 
 from broker.model.items import XML
-from tests.doors.rest.served import HASH, RestFrontend, client
+from tests.doors.frontend import HASH
+from tests.doors.rest.served import RestFrontend, client
 from tests.journeys.client import STANZAQ, Delivery
 from tests.journeys.conftest import Join
 from tests.journeys.service import Service

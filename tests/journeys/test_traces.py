@@ -14,7 +14,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from frontends.servers.ejabberd import Ejabberd
 from frontends.servers.redis import RedisServer, redis_binary
-from tests.doors.rest.served import HASH, RestFrontend, client
+from tests.doors.frontend import HASH
+from tests.doors.rest.served import RestFrontend, client
 from tests.journeys.client import Client, Delivery
 from tests.journeys.service import Frontend, eventually
 from tests.operations import as_user, make_user

@@ -12,7 +12,8 @@ from broker.model.results import Declared
 from broker.settings import CommandSettings
 from frontends import compose
 from frontends.servers.redis import RedisServer, valkey_binary
-from tests.doors.amqp.served import ALICE, AmqpFrontend, connected
+from tests.doors.amqp.served import AmqpFrontend, connected
+from tests.doors.frontend import ALICE
 
 _NAMES = itertools.count()
 

@@ -3,77 +3,27 @@
 # ruff: noqa: ANN401  (what proton takes is of any type)
 
 import itertools
-import os
 import socket
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import bcrypt
 import proton
 import psutil
 from proton import Described, Message, Terminus, symbol, ulong
 from proton.reactor import Filter, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
-from frontends.servers.process import Process, Server, free_port
+from tests.doors.frontend import ALICE, PASSWORD, DoorFrontend
 
-ALICE, BOB = "alice@example.org", "bob@example.org"
-PASSWORD = "secret"
-HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
 PATIENCE_SECONDS = 20.0
 _NAMES = itertools.count()
 
 
-class AmqpFrontend(Server):
-    """One `stanzaq serve amqp`; `settings` are `STANZAQ_*` without their prefix."""
+class AmqpFrontend(DoorFrontend):
+    """One `stanzaq serve amqp`."""
 
-    _ready_seconds = 30.0
-
-    def __init__(self, redis_url: str, **settings: str) -> None:
-        """Choose the Redis, and ports."""
-        super().__init__(None, "frontend")
-        self.port, self._health = free_port(), free_port()
-        self.redis_url = redis_url
-        self._settings = {
-            "REDIS_URL": redis_url,
-            "AMQP_BIND": f"127.0.0.1:{self.port}",
-            "AMQP_PASSWORDS": f"{ALICE}:{HASH}\n{BOB}:{HASH}\n",
-            "METRICS_BIND": f"127.0.0.1:{self._health}",
-            "LOG_FORMAT": "json",
-            **settings,
-        }
-
-    @property
-    def log(self) -> str:
-        """What it has logged so far."""
-        return (self.directory / "frontend.log").read_text()
-
-    def probe(self, path: str) -> tuple[int, str]:
-        """Ask a probe; 0 when nobody answers."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._health}{path}", timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-        except OSError:
-            return 0, "nobody listens"
-
-    def _launch(self) -> Process:
-        return Process(
-            [sys.executable, "-m", "frontends.cli", "serve", "amqp"],
-            directory=Path.cwd(),
-            log=self.directory / "frontend.log",
-            environment=_environment(self._settings),
-        )
-
-    def _ready(self) -> bool:
-        return self.probe("/readyz")[0] == 200
+    door, prefix = "amqp", "AMQP"
 
     def connect(self, jid: str = ALICE, password: str = PASSWORD, **options: Any) -> BlockingConnection:
         """Connect as one user."""
@@ -95,11 +45,6 @@ class AmqpFrontend(Server):
     def raw(self) -> socket.socket:
         """Connect without a word."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_SECONDS)
-
-
-def _environment(settings: Mapping[str, str]) -> dict[str, str]:
-    own = {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}
-    return own | {f"STANZAQ_{name}": value for name, value in settings.items()}
 
 
 class With(LinkOption):

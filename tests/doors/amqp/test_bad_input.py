@@ -14,18 +14,8 @@ from proton.utils import BlockingConnection, LinkDetached, SendException
 from frontends.amqp import sasl, wire
 from frontends.servers.redis import RedisServer
 from tests.doors.amqp.conftest import NewLog
-from tests.doors.amqp.served import (
-    ALICE,
-    PASSWORD,
-    AmqpFrontend,
-    annotations,
-    bodies,
-    connected,
-    consumer,
-    producer,
-    send,
-    sql,
-)
+from tests.doors.amqp.served import AmqpFrontend, annotations, bodies, connected, consumer, producer, send, sql
+from tests.doors.frontend import ALICE, PASSWORD
 
 MEGABYTE = 1_048_576
 SOUND = b"".join([b"AMQP\x03\x01\x00\x00", b"\x00\x00\x00\x10\x02\x01\x00\x00", b"AMQP\x00\x01\x00\x00"])

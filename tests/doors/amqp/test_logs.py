@@ -10,7 +10,6 @@ from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, Sen
 from frontends.servers.redis import RedisServer
 from tests.doors.amqp.conftest import NewLog
 from tests.doors.amqp.served import (
-    BOB,
     AmqpFrontend,
     With,
     annotations,
@@ -27,6 +26,7 @@ from tests.doors.amqp.served import (
     text,
     told,
 )
+from tests.doors.frontend import BOB
 
 
 def test_from_now_on(alice: BlockingConnection, new_log: NewLog) -> None:

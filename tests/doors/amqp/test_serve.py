@@ -15,9 +15,6 @@ from frontends.servers.redis import RedisServer, valkey_binary
 from tests.certificates import Authority
 from tests.doors.amqp.conftest import NewLog, made
 from tests.doors.amqp.served import (
-    ALICE,
-    BOB,
-    PASSWORD,
     PATIENCE_SECONDS,
     AmqpFrontend,
     annotations,
@@ -27,6 +24,7 @@ from tests.doors.amqp.served import (
     producer,
     send,
 )
+from tests.doors.frontend import ALICE, BOB, PASSWORD
 
 
 def test_goes_in_order(redis: RedisServer, new_log: NewLog) -> None:

@@ -6,7 +6,8 @@ import httpx
 import pytest
 
 from frontends.servers.redis import RedisServer, valkey_binary
-from tests.doors.rest.served import BOB, RestFrontend, client
+from tests.doors.frontend import BOB
+from tests.doors.rest.served import RestFrontend, client
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 from frontends.servers.redis import RedisServer
-from tests.doors.rest.served import HASH, RestFrontend
+from tests.doors.frontend import HASH
+from tests.doors.rest.served import RestFrontend
 
 PAGE = (Path(__file__).parents[3] / "docs" / "rest.md").read_text()
 

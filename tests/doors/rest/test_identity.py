@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from frontends.servers.redis import RedisServer
-from tests.doors.rest.served import ALICE, HASH, NO_TLS, RestFrontend, client, problem
+from tests.doors.frontend import ALICE, HASH
+from tests.doors.rest.served import NO_TLS, RestFrontend, client, problem
 
 KEY = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
 OTHER = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)

@@ -12,8 +12,9 @@ import pytest
 
 from frontends.servers.process import ServerError, free_port
 from frontends.servers.redis import RedisServer, valkey_binary
+from tests.doors.frontend import ALICE, HASH
 from tests.doors.rest.raw import Line
-from tests.doors.rest.served import ALICE, HASH, RestFrontend, basic_words, client, problem
+from tests.doors.rest.served import RestFrontend, basic_words, client, problem
 
 PATIENCE_SECONDS = 20.0
 

@@ -18,7 +18,8 @@ from broker.model.results import Declared
 from broker.redis_core.service import RedisCore
 from broker.settings import CommandSettings
 from frontends.servers.redis import RedisServer
-from tests.doors.rest.served import ALICE, RestFrontend, client, problem
+from tests.doors.frontend import ALICE
+from tests.doors.rest.served import RestFrontend, client, problem
 
 JSON = {"Accept": "application/json"}
 EVENTS = {"Accept": "text/event-stream"}

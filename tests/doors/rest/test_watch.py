@@ -17,7 +17,8 @@ from broker.model.results import Subscribed, Unlocked
 from broker.redis_core.service import RedisCore
 from broker.settings import Settings
 from frontends.servers.redis import RedisServer
-from tests.doors.rest.served import ALICE, RestFrontend, client, problem
+from tests.doors.frontend import ALICE
+from tests.doors.rest.served import RestFrontend, client, problem
 
 WORKER = Jid("worker@x/a")
 LETTERS = 205

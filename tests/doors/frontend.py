@@ -1,0 +1,67 @@
+"""A frontend of any door as a child process, and whom it knows. Must not know what is spoken at the door."""
+
+import os
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import bcrypt
+
+from frontends.servers.process import Process, Server, free_port
+
+ALICE, BOB = "alice@example.org", "bob@example.org"
+PASSWORD = "secret"
+
+HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+
+
+class DoorFrontend(Server):
+    """One `stanzaq serve DOOR`, whose settings begin with `prefix`; `settings` are `STANZAQ_*` without theirs."""
+
+    door: str
+    prefix: str
+
+    _ready_seconds = 30.0
+
+    def __init__(self, redis_url: str, **settings: str) -> None:
+        """Choose the Redis, and ports."""
+        super().__init__(None, "frontend")
+        self.port, self._health = free_port(), free_port()
+        self.redis_url = redis_url
+        self._settings = {
+            "REDIS_URL": redis_url,
+            f"{self.prefix}_BIND": f"127.0.0.1:{self.port}",
+            f"{self.prefix}_PASSWORDS": f"{ALICE}:{HASH}\n{BOB}:{HASH}\n",
+            "METRICS_BIND": f"127.0.0.1:{self._health}",
+            "LOG_FORMAT": "json",
+            **settings,
+        }
+
+    @property
+    def log(self) -> str:
+        """What it has logged so far."""
+        return (self.directory / "frontend.log").read_text()
+
+    def probe(self, path: str) -> tuple[int, str]:
+        """Ask a probe; 0 when nobody answers."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._health}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            return 0, "nobody listens"
+
+    def _launch(self) -> Process:
+        own = {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}
+        return Process(
+            [sys.executable, "-m", "frontends.cli", "serve", self.door],
+            directory=Path.cwd(),
+            log=self.directory / "frontend.log",
+            environment=own | {f"STANZAQ_{name}": value for name, value in self._settings.items()},
+        )
+
+    def _ready(self) -> bool:
+        return self.probe("/readyz")[0] == 200
