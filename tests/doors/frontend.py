@@ -35,6 +35,8 @@ class DoorFrontend(Server):
             f"{self.prefix}_PASSWORDS": f"{ALICE}:{HASH}\n{BOB}:{HASH}\n",
             "METRICS_BIND": f"127.0.0.1:{self._health}",
             "LOG_FORMAT": "json",
+            # All tests that one process runs make nodes of the same few owners.
+            "NODE_QUOTA": "100000",
             **settings,
         }
 

@@ -27,7 +27,7 @@ def made(url: str, partitions: int = 1, *, queueing: bool = False, **options: st
     fields = {"stanzaq#partitions": (str(partitions),), "stanzaq#retention_items": ("1000000",)}
     fields |= {option.replace("__", "#"): (value,) for option, value in options.items()}
     fields["{urn:xmpp:pubsub:queueing:0}enabled"] = ("1" if queueing else "0",)
-    settings = CommandSettings(redis_url=url)
+    settings = CommandSettings(redis_url=url, node_quota=100_000)
     declared = compose.command(settings, Jid(ALICE), lambda core: core.ask(Declare(name, Jid(ALICE), fields)))
     assert isinstance(declared, Declared), declared
     return name
