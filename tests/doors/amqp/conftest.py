@@ -1,5 +1,6 @@
 """An AMQP frontend over a real Redis, and logs to read."""
 
+import asyncio
 import itertools
 from collections.abc import Callable, Iterator
 
@@ -9,8 +10,8 @@ from proton.utils import BlockingConnection
 from broker.model.commands import Declare
 from broker.model.names import Jid
 from broker.model.results import Declared
+from broker.redis_core.service import RedisCore
 from broker.settings import CommandSettings
-from frontends import compose
 from frontends.servers.redis import RedisServer, valkey_binary
 from tests.doors.amqp.served import AmqpFrontend, connected
 from tests.doors.frontend import ALICE
@@ -27,10 +28,17 @@ def made(url: str, partitions: int = 1, *, queueing: bool = False, **options: st
     fields = {"stanzaq#partitions": (str(partitions),), "stanzaq#retention_items": ("1000000",)}
     fields |= {option.replace("__", "#"): (value,) for option, value in options.items()}
     fields["{urn:xmpp:pubsub:queueing:0}enabled"] = ("1" if queueing else "0",)
-    settings = CommandSettings(redis_url=url, node_quota=100_000)
-    declared = compose.command(settings, Jid(ALICE), lambda core: core.ask(Declare(name, Jid(ALICE), fields)))
-    assert isinstance(declared, Declared), declared
+    asyncio.run(_declare(CommandSettings(redis_url=url, node_quota=100_000), name, fields))
     return name
+
+
+async def _declare(settings: CommandSettings, name: str, fields: dict[str, tuple[str, ...]]) -> None:
+    # A core by hand: a command of `stanzaq` would set up the logs of the process that runs all these tests.
+    core = RedisCore(settings, None)
+    try:
+        assert await core.ask(Declare(name, Jid(ALICE), fields)) == Declared(name)
+    finally:
+        await core.stop()
 
 
 @pytest.fixture(scope="session")
