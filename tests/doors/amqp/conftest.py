@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from proton.utils import BlockingConnection
@@ -32,7 +32,7 @@ def made(url: str, partitions: int = 1, *, queueing: bool = False, **options: st
     return name
 
 
-async def _declare(settings: CommandSettings, name: str, fields: dict[str, tuple[str, ...]]) -> None:
+async def _declare(settings: CommandSettings, name: str, fields: Mapping[str, tuple[str, ...]]) -> None:
     # A core by hand: a command of `stanzaq` would set up the logs of the process that runs all these tests.
     core = RedisCore(settings, None)
     try:
