@@ -1,30 +1,31 @@
 """A message on its way in and out (part 3, §3.2): its sections as bytes to an envelope, and an event of the log to sections.
 
-What other doors understand is translated: one data section or a string, the content type, application properties that are texts,
+What other doors understand is translated: one data section or a string, the content type, application properties as headers,
 the group key. All else is carried along as it came, byte for byte, in the header `amqp`, so that a consumer has the very
 message that its producer sent. Delivery annotations are of one hop: they are read, and others are put in their place. Pure.
 """
 
+import re
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker import codec
-from broker.model.items import XML, Envelope
+from broker import codec, payloads
+from broker.model import headers, trace
+from broker.model.headers import AMQP as CARRIED
+from broker.model.items import Envelope
 from broker.model.names import ITEM_ID_BYTES
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
+from broker.payloads import BYTES
 from frontends.amqp import wire
 from frontends.amqp.words import GAP, KEY, KEYS, OFFSET, PARTITION, PARTITIONS, TIMESTAMP
 
-BYTES: Final = "application/octet-stream"
 TEXT: Final = "text/plain;charset=utf-8"
 AMQP: Final = "application/vnd.amqp"
 """Content type of a body that is neither one data section nor a string: its sections as they came."""
-
-CARRIED: Final = "amqp"
-"""The header that says the body's form and, in base64, has the sections that nobody else understands."""
 
 HEADER, DELIVERY, MESSAGE, PROPERTIES, APPLICATION, DATA, SEQUENCE, VALUE, FOOTER = range(0x70, 0x79)
 _NAMES: Final = {
@@ -46,10 +47,10 @@ _CONTENT_TYPE: Final = 6
 """Place of the content type in the list of properties."""
 
 _DATA: Final = b"\x00\x53\x75"
-_TYPE_BYTES: Final = 255
-_HEADERS_MOST: Final = 100
-_XML_APART: Final = f"{XML};"
-"""XML that came as bytes like any other: under the plain type other doors would put it into their own documents."""
+_STRINGS: Final = frozenset({0xA1, 0xB1})
+_TRACE: Final = (trace.PARENT, trace.STATE)
+_FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+"""What no header may hold: it is told in XML, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,8 @@ class _Taken:
 
     message: Message = field(default_factory=Message)
     kind: str = ""
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    trace: Mapping[str, str] = field(default_factory=dict)
     carried: list[bytes] = field(default_factory=list)
     body: list[Section] = field(default_factory=list)
     properties: Section | None = None
@@ -139,11 +141,12 @@ def taken(raw: bytes) -> Message:
     body, form, kind = _bodied(raw, into)
     if into.properties and not (into.simple and form != "sections"):
         into.carry(raw, into.properties)
-    carried = b64encode(b"".join(into.carried)).decode()
+    carried = b"".join(into.carried)
+    into.message.body_bytes = len(body) + headers.size(into.headers) + len(carried)
+    told = {**into.headers, **into.trace}
     if form != "data" or carried:
-        into.headers[CARRIED] = f"{form} {carried}"
-    into.message.envelope = codec.pack(Envelope(body, kind, into.headers))
-    into.message.body_bytes = len(body)
+        told[CARRIED] = f"{form} {b64encode(carried).decode()}"
+    into.message.envelope = codec.pack(payloads.kept(body, kind, told))
     return into.message
 
 
@@ -208,35 +211,29 @@ def _properties(raw: bytes, properties: Section, into: _Taken) -> None:
     for place, at in enumerate(wire.items(raw, properties.value)):
         if raw[at] == 0x40:
             continue
-        if place == _CONTENT_TYPE:
-            into.kind = _kind(wire.text(raw, at))
+        said = wire.text(raw, at) or ""
+        if place == _CONTENT_TYPE and payloads.is_type(said):
+            into.kind = said
         else:
             only = False
     into.properties, into.simple = properties, only
 
 
-def _kind(said: str | None) -> str:
-    if not said or len(said) > _TYPE_BYTES or not said.isprintable():
-        raise MalformedRequest(Problem.PAYLOAD_INVALID, "the content type is none")
-    if said.lower() == XML:
-        return _XML_APART
-    return said
-
-
 def _application(raw: bytes, properties: Section, into: _Taken) -> None:
+    """Take properties as headers, as far as they can be some; with the others all are carried too, as they came."""
     said: dict[str, str] = {}
+    whole = True
     for key, value in _pairs(raw, properties):
-        name, text = wire.text(raw, key), wire.text(raw, value)
-        repeated = name in said or len(said) == _HEADERS_MOST
-        if not name or text is None or repeated or name == CARRIED or raw[value] in {0xA3, 0xB3}:
-            break
-        if not (name + text).isprintable():
-            break
+        name, text = wire.text(raw, key), wire.shown(raw, value)
+        if not name or text is None or name in said or _FORBIDDEN.search(name + text):
+            whole = False
+            continue
         said[name] = text
-    else:
-        into.headers |= said
-        return
-    into.carry(raw, properties)
+        whole &= {raw[key], raw[value]} <= _STRINGS
+    parent, state = (said.pop(name, None) for name in _TRACE)
+    into.headers, into.trace = headers.named(said.items()), trace.headers(parent, state)
+    if not whole:
+        into.carry(raw, properties)
 
 
 def _pairs(raw: bytes, section: Section) -> "zip[tuple[int, int]]":
@@ -261,20 +258,16 @@ class Writer:
             pairs += [self._gap, b""]
         delivery = wire.section(DELIVERY, wire.mapped(pairs))
         envelope = codec.unpack(event.envelope)
-        headers = envelope.headers
-        if not headers and envelope.content_type == BYTES:
+        if not envelope.headers and envelope.content_type == BYTES:
             return b"%b%b%b" % (delivery, _keyed(event.key), wire.section(DATA, wire.binary(envelope.body)))
-        form, _, carried = headers.get(CARRIED, "data ").partition(" ")
+        form, _, carried = envelope.headers.get(CARRIED, "data ").partition(" ")
         parts = _parted(carried)
         parts[DELIVERY] = delivery
         if event.key:
             parts[MESSAGE] = _keyed(event.key, parts.get(MESSAGE, b""))
-        said = {name: value for name, value in headers.items() if name != CARRIED}
-        if said:
-            parts[APPLICATION] = wire.section(
-                APPLICATION, wire.mapped([wire.string(text) for pair in said.items() for text in pair])
-            )
-        kind = XML if envelope.content_type == _XML_APART else envelope.content_type
+        if said := payloads.said(envelope):
+            parts[APPLICATION] = _told(said, parts.get(APPLICATION, b""))
+        kind = payloads.kind(envelope)
         if PROPERTIES not in parts and kind != (TEXT if form == "string" else AMQP if form == "sections" else BYTES):
             parts[PROPERTIES] = _content_type(kind)
         parts[DATA] = _body(form, envelope.body)
@@ -303,6 +296,20 @@ def _keyed(key: str, carried: bytes = b"") -> bytes:
     if carried:
         pairs += [carried[at : wire.after(carried, at)] for at in wire.items(carried, 3)]
     return wire.section(MESSAGE, wire.mapped(pairs))
+
+
+def _told(said: Mapping[str, str], carried: bytes) -> bytes:
+    """Write the application properties: as its producer wrote them, and what only headers say, as the service's own do."""
+    pairs: list[bytes] = []
+    said = dict(said)
+    places = wire.items(carried, 3) if carried else iter(())
+    for key, value in zip(places, places, strict=True):
+        name = wire.text(carried, key) or ""
+        if name not in _TRACE:
+            said.pop(name, None)
+            pairs += [carried[key : wire.after(carried, key)], carried[value : wire.after(carried, value)]]
+    pairs += [wire.string(text) for pair in said.items() for text in pair]
+    return wire.section(APPLICATION, wire.mapped(pairs))
 
 
 def _content_type(kind: str) -> bytes:
