@@ -1,7 +1,7 @@
 """What a payload is taken for, whichever door it came through: the one rule by which doors keep it and tell what it is. Pure.
 
 A payload is kept byte for byte, with the type that its publisher gave it. An XML document in UTF-8 is an element to XMPP and
-Atom, which put it into documents of their own, so whether it can stand there is judged once, when it comes. Must not know any door.
+Atom, which put it into documents of their own, so whether it can stand there is judged once, when it comes. Must not know doors.
 """
 
 import re

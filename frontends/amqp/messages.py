@@ -27,6 +27,9 @@ TEXT: Final = "text/plain;charset=utf-8"
 AMQP: Final = "application/vnd.amqp"
 """Content type of a body that is neither one data section nor a string: its sections as they came."""
 
+_KINDS: Final = {"data": BYTES, "string": TEXT, "sections": AMQP}
+"""Content type of each form of a body that has none."""
+
 HEADER, DELIVERY, MESSAGE, PROPERTIES, APPLICATION, DATA, SEQUENCE, VALUE, FOOTER = range(0x70, 0x79)
 _NAMES: Final = {
     "amqp:header:list": HEADER,
@@ -139,7 +142,7 @@ def taken(raw: bytes) -> Message:
     for each in found:
         _section(raw, each, into)
     body, form, kind = _bodied(raw, into)
-    if into.properties and not (into.simple and form != "sections"):
+    if into.properties and not (into.simple and into.kind not in {"", _KINDS[form]} and form != "sections"):
         into.carry(raw, into.properties)
     carried = b"".join(into.carried)
     into.message.body_bytes = len(body) + headers.size(into.headers) + len(carried)
@@ -268,7 +271,7 @@ class Writer:
         if said := payloads.said(envelope):
             parts[APPLICATION] = _told(said, parts.get(APPLICATION, b""))
         kind = payloads.kind(envelope)
-        if PROPERTIES not in parts and kind != (TEXT if form == "string" else AMQP if form == "sections" else BYTES):
+        if PROPERTIES not in parts and kind != _KINDS.get(form, BYTES):
             parts[PROPERTIES] = _content_type(kind)
         parts[DATA] = _body(form, envelope.body)
         return b"".join(parts[code] for code in sorted(parts))
