@@ -12,15 +12,18 @@ from broker.model import offsets
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from broker.selectors.text import Unreadable, read
-from broker.selectors.tree import Both, Comparison, Field, Literal, Order, Predicate
+from broker.selectors.tree import Both, Comparison, Field, Literal, Order, Predicate, Section
 from broker.selectors.values import judge
-from frontends.amqp.words import ANNOTATIONS_FILTER, OFFSET, SQL_FILTER, TIMESTAMP
+from frontends.amqp import messages
+from frontends.amqp.words import ANNOTATIONS_FILTER, KEYS, OFFSET, SQL_FILTER, TIMESTAMP
 
 _MOST_MS: Final = 10**15
 
 # EX2: the draft's grammar has them in `m`, the annotations are `d`.
 _OFFSETS: Final = frozenset({f"d.{OFFSET}", f"m.{OFFSET}"})
 _TIMES: Final = frozenset({f"d.{TIMESTAMP}", f"m.{TIMESTAMP}"})
+
+_KEYS: Final = frozenset(f"m.{name}" for name in KEYS)
 
 _MIRRORED: Final = {Order.BELOW: Order.ABOVE, Order.AT_MOST: Order.AT_LEAST}
 
@@ -96,14 +99,16 @@ def _sql(value: object) -> Start:
     except Unreadable as wrong:
         raise MalformedRequest(Problem.OFFSET_INVALID, str(wrong)) from None
     for field in _fields(tree):
-        if field.key not in _OFFSETS | _TIMES:
+        # E24: the fields are of one section, the annotations; which are a message's own, only `m` says.
+        if field.section is not Section.MESSAGE and field.key not in _OFFSETS | _TIMES:
             raise MalformedRequest(
-                Problem.UNSUPPORTED, f"{field.key[:80]}: only {OFFSET} and {TIMESTAMP} of d and m are evaluated"
+                Problem.UNSUPPORTED, f"{field.key[:80]}: {OFFSET}, {TIMESTAMP} and annotations of m are evaluated"
             )
     begin, is_true = _begin(tree), judge(tree)
     if begin is not None and isinstance(tree, Comparison):
         return Start(begin)
-    return Start(begin or offsets.EARLIEST, lambda event: is_true(_values(event)) is True)
+    annotated = any(field.key not in _OFFSETS | _TIMES for field in _fields(tree))
+    return Start(begin or offsets.EARLIEST, lambda event: is_true(_values(event, annotated=annotated)) is True)
 
 
 def _fields(part: object) -> Iterator[Field]:
@@ -114,8 +119,10 @@ def _fields(part: object) -> Iterator[Field]:
             yield from _fields(getattr(part, each.name))
 
 
-def _values(event: Event) -> dict[str, str | float | bool | None]:
-    return {**dict.fromkeys(_OFFSETS, event.offset), **dict.fromkeys(_TIMES, event.timestamp_ms)}
+def _values(event: Event, *, annotated: bool) -> dict[str, str | float | bool | None]:
+    said = {f"m.{name}": text for name, text in messages.annotated(event.envelope).items()} if annotated else {}
+    key = dict.fromkeys(_KEYS, event.key or None)
+    return {**said, **key, **dict.fromkeys(_OFFSETS, event.offset), **dict.fromkeys(_TIMES, event.timestamp_ms)}
 
 
 def _begin(tree: Predicate) -> str | None:
@@ -123,6 +130,8 @@ def _begin(tree: Predicate) -> str | None:
     match tree:
         case Comparison(Literal() as literal, order, Field() as field) if order in _MIRRORED:
             return _begin(Comparison(field, _MIRRORED[order], literal))
+        case Comparison(Field() as field) if field.key not in _OFFSETS | _TIMES:
+            pass
         case Comparison(Field(), Order.ABOVE | Order.AT_LEAST, Literal(str(text))) if text in {
             offsets.EARLIEST,
             offsets.LATEST,

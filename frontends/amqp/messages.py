@@ -244,6 +244,20 @@ def _pairs(raw: bytes, section: Section) -> "zip[tuple[int, int]]":
     return zip(places, places, strict=True)
 
 
+def annotated(record: bytes) -> dict[str, str]:
+    """Give the message annotations of an event, but its group key, as texts where they have such a form; raises CorruptRecord."""
+    carried = _parted(_carried(codec.unpack(record))[1]).get(MESSAGE, b"")
+    places = wire.items(carried, 3) if carried else iter(())
+    found = {wire.text(carried, key): wire.shown(carried, value) for key, value in zip(places, places, strict=True)}
+    return {name: text for name, text in found.items() if name is not None and text is not None}
+
+
+def _carried(envelope: Envelope) -> tuple[str, str]:
+    """Give the form of the body, and what is carried."""
+    form, _, carried = envelope.headers.get(CARRIED, "data ").partition(" ")
+    return form, carried
+
+
 class Writer:
     """Writes events of one partition: what is the same for all is written once."""
 
@@ -263,7 +277,7 @@ class Writer:
         envelope = codec.unpack(event.envelope)
         if not envelope.headers and envelope.content_type == BYTES:
             return b"%b%b%b" % (delivery, _keyed(event.key), wire.section(DATA, wire.binary(envelope.body)))
-        form, _, carried = envelope.headers.get(CARRIED, "data ").partition(" ")
+        form, carried = _carried(envelope)
         parts = _parted(carried)
         parts[DELIVERY] = delivery
         if event.key:
