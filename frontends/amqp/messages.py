@@ -142,7 +142,8 @@ def taken(raw: bytes) -> Message:
     for each in found:
         _section(raw, each, into)
     body, form, kind = _bodied(raw, into)
-    if into.properties and not (into.simple and into.kind not in {"", _KINDS[form]} and form != "sections"):
+    # A type alone is written again from the envelope, unless it says what is meant without it.
+    if into.properties and not (into.simple and (not into.kind or into.kind == kind != _KINDS[form])):
         into.carry(raw, into.properties)
     carried = b"".join(into.carried)
     into.message.body_bytes = len(body) + headers.size(into.headers) + len(carried)

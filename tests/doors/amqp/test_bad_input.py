@@ -211,7 +211,7 @@ def test_duplicate_names(frontend: AmqpFrontend, new_log: NewLog) -> None:
 
 
 def test_many_links(frontend: AmqpFrontend, new_log: NewLog) -> None:
-    """More links than a connection may have are refused; those it has go on."""
+    """E25: more links than a connection may have are refused; those it has go on."""
     log = new_log()
     line = opened(frontend)
     line.sendall(b"".join(attach(f"l{number}", number, log) for number in range(256)))
