@@ -100,6 +100,7 @@ checkov.io/skip2: CKV_K8S_43=the digest is known to who builds or mirrors the im
 {{- $door := index . 1 -}}
 {{- $values := index $root.Values $door -}}
 {{- $preStop := 3 -}}
+{{- $certificate := ternary $root.Values.amqp.tls.existingSecret "" (eq $door "amqp") -}}
 {{- $passwords := and (ne $door "xmpp") (or $values.passwords $values.existingSecret.name) -}}
 metadata:
   labels:
@@ -151,6 +152,13 @@ spec:
         {{- if $passwords }}
         - {name: STANZAQ_AMQP_PASSWORDS_FILE, value: /etc/stanzaq/secrets/amqp-passwords}
         {{- end }}
+        {{- if $values.tls.existingSecret }}
+        - {name: STANZAQ_AMQP_CERTIFICATE, value: /etc/stanzaq/amqp-tls/tls.crt}
+        - {name: STANZAQ_AMQP_KEY, value: /etc/stanzaq/amqp-tls/tls.key}
+        {{- if $values.tls.clientCertificates }}
+        - {name: STANZAQ_AMQP_CLIENT_CA, value: /etc/stanzaq/amqp-tls/ca.crt}
+        {{- end }}
+        {{- end }}
         {{- end }}
       ports:
         - {name: metrics, containerPort: 9464}
@@ -190,6 +198,15 @@ spec:
         {{- include "stanzaq.containerSecurity" $root | nindent 8 }}
       volumeMounts:
         {{- include "stanzaq.mounts" $root | nindent 8 }}
+        {{- with $certificate }}
+        - {name: amqp-tls, mountPath: /etc/stanzaq/amqp-tls, readOnly: true}
+        {{- end }}
   volumes:
     {{- include "stanzaq.volumes" (list $root $root.Values.xmpp.enabled (ternary $door "" (not (empty $passwords)))) | nindent 4 }}
+    {{- with $certificate }}
+    - name: amqp-tls
+      secret:
+        secretName: {{ . }}
+        defaultMode: 0440
+    {{- end }}
 {{- end -}}
