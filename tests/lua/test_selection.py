@@ -13,7 +13,7 @@ from broker import codec
 from broker.model.items import Envelope
 from broker.redis_core.calls.call import subid
 from broker.redis_core.calls.workers import said
-from broker.scripts.source import ordered
+from broker.scripts.source import expanded
 from broker.selectors.program import program
 from broker.selectors.text import read
 from broker.selectors.tree import Predicate
@@ -52,10 +52,8 @@ def rest(queue: Queue, answer: Answer) -> list[tuple[str, str]]:
 
 _JUDGE = (
     "local key, arg = {selectors = KEYS[1], meta = KEYS[2]}, {number = '0'}\n"
-    + "\n".join(piece.body for piece in ordered(FOLDER, ("selectors",)))
+    + expanded(FOLDER, ("selectors",))
     + """
-headers.load()
-program.load()
 local found = {}
 for i = 1, #ARGV, 2 do
   local entry = {body = ARGV[i + 1], position = '1-0', item = 'i', by = 'b@x', key = '', past = {attempts = 0}}
