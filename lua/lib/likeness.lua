@@ -3,16 +3,18 @@
 -- NEEDS:
 -- LAZY: where somebody selects
 --- @include compare
-local likeness = {}
+-- Patterns as they were read, and the value that was last examined: many patterns may be asked of one.
+local likeness = {forms = {}}
 
 local function characters(text)
   local found = {}
+  compare.work = compare.work + #text / 4
   for char in string.gmatch(text, '[%z\1-\127\194-\244][\128-\191]*') do found[#found + 1] = char end
   return found
 end
 
 -- The pattern as characters, and which of them are wildcards.
-function likeness.read(text)
+local function read(text)
   local form, escaped = {wild = {}}, false
   for _, char in ipairs(characters(text)) do
     if char == '\\' and not escaped then
@@ -27,9 +29,11 @@ function likeness.read(text)
 end
 
 -- Greedily: only the last `%` is ever taken up again, which bounds the work by both lengths.
-function likeness.matches(value, form)
+function likeness.matches(value, pattern)
   if type(value) ~= 'string' or #value > compare.MOST_BYTES then return nil end
-  local text, here, at, anything, resume = characters(value), 1, 1, nil, nil
+  if likeness.value ~= value then likeness.value, likeness.text = value, characters(value) end
+  likeness.forms[pattern] = likeness.forms[pattern] or read(pattern)
+  local text, form, here, at, anything, resume = likeness.text, likeness.forms[pattern], 1, 1, nil, nil
   while here <= #text do
     compare.work = compare.work + 0.25
     local char, wild = form[at], form.wild[at]

@@ -3,23 +3,25 @@
 -- NEEDS:
 -- LAZY: where somebody selects
 --- @include compare likeness
-local program = {}
+-- Programs as they were read: when one is needed, for few have something new to examine, and once, for many may say the same.
+local program = {codes = {}}
 
-function program.read(text)
+local function read(text)
   local made, at = {}, 1
   while at <= #text do
     local letter, length, from = string.match(text, '^(.)(%d+):()', at)
     local said = string.sub(text, from, from + length - 1)
-    local value = letter == 'n' and tonumber(said) or letter == 'l' and likeness.read(said)
-      or letter == 'i' and program.read(said) or said
+    local value = letter == 'n' and tonumber(said) or letter == 'i' and read(said) or said
     if letter == 't' then value = said == 'true' end
     made[#made + 1], at = {letter, value}, from + length
   end
+  compare.work = compare.work + #made
   return made
 end
 
 local function among(a, choices)
   local found = false
+  compare.work = compare.work + #choices / 2
   for _, choice in ipairs(choices) do
     local equal = compare.values(a, choice[2], '=')
     if equal then return true end
@@ -51,7 +53,9 @@ local function result(letter, said, a, b)
 end
 
 -- `value` gives the fields. Only what is TRUE selects.
-function program.selects(code, value)
+function program.selects(text, value)
+  local code = program.codes[text] or read(text)
+  program.codes[text] = code
   local stack, top = {}, 0
   compare.work = compare.work + #code
   for _, step in ipairs(code) do

@@ -11,7 +11,7 @@ function selectors.get(subid)
   if known == nil then
     local line = redis.call('HGET', key.selectors, subid)
     local mark, length, from = string.match(line or '', '^(%d*) (%d+) ()')
-    known = line and {mark = mark, said = string.sub(line, #mark + 2), code = program.read(string.sub(line, from + length))}
+    known = line and {mark = mark, said = string.sub(line, #mark + 2), program = string.sub(line, from + length)}
     selectors.of[subid] = known
   end
   return known
@@ -69,7 +69,7 @@ end
 -- The entry has its `position` and its `past`.
 function selectors.selects(selector, entry)
   if not entry.headers then entry.headers, entry.kind = headers.read(entry.body) end
-  return program.selects(selector.code, function(name)
+  return program.selects(selector.program, function(name)
     if string.sub(name, 1, 2) == 'a.' then return entry.headers[string.sub(name, 3)] end
     return property(entry, name)
   end)

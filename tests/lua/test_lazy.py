@@ -17,7 +17,9 @@ def bare(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Queue:
     for name in ("publish", "retract", "unlock"):
         found = SCRIPTS[name]
         assert found.text.count(BUILDING) == 1
-        monkeypatch.setitem(SCRIPTS, name, replace(found, text=found.text.replace(BUILDING, "error('built: ' .. name)")))
+        monkeypatch.setitem(
+            SCRIPTS, name, replace(found, text=found.text.replace(BUILDING, "error('built: ' .. name)"))
+        )
     return queue
 
 

@@ -57,7 +57,7 @@ _JUDGE = (
 local found = {}
 for i = 1, #ARGV, 2 do
   local entry = {body = ARGV[i + 1], position = '1-0', item = 'i', by = 'b@x', key = '', past = {attempts = 0}}
-  found[#found + 1] = selectors.selects({code = program.read(ARGV[i])}, entry) and 1 or 0
+  found[#found + 1] = selectors.selects({program = ARGV[i]}, entry) and 1 or 0
 end
 return found
 """
@@ -234,6 +234,20 @@ def test_work_is_bounded(queue: Queue) -> None:
     assert queue.publish("", body=packed(color="blue")).more == 0
     assert queue.client.info("commandstats")["cmdstat_xrange"]["calls"] - commands < 10
     assert queue.subscribe(BLUE, 1, selector="color = 'blue'").given != []
+
+
+def test_reading_is_work(queue: Queue) -> None:
+    """Issue 9: what selectors say is read when it is needed, which counts; equal ones are read once."""
+    colors = ", ".join(f"'never{number}'" for number in range(60))
+    for number in range(100):
+        queue.subscribe(f"w{number}@x/a", 1, selector=f"color IN ({colors}, '{number % 2}')")
+    assert publish(queue, "blue", "a") == [] and queue.expire().more == 0
+    assert queue.publish("b", body=packed(color="blue")).more == 0
+    for number in range(100):
+        queue.subscribe(f"w{number}@x/a", 1, selector=f"color IN ({colors}, '{number}')")
+    answer = queue.publish("c", body=packed(color="blue"))
+    assert answer.more == 1 and rest(queue, answer) == []
+    assert publish(queue, "99", "d") == [("w99@x/a", "d")]
 
 
 def test_bomb(queue: Queue) -> None:

@@ -67,7 +67,8 @@ def test_lazy(tmp_path: Path) -> None:
     """A fragment says why it is built late; then its functions are made when one is asked for, and its data is there at once."""
     place = folder(
         tmp_path,
-        op=HEADER + "-- WRITES:\n--- @include late\nlate.sum = 3\nreturn {late.sum, late.add(4), late.add(5), late.no}\n",
+        op=HEADER
+        + "-- WRITES:\n--- @include late\nlate.sum = 3\nreturn {late.sum, late.add(4), late.add(5), late.no}\n",
         lib_early="-- NEEDS:\nlocal early = {}\nfunction early.two() return 2 end\n",
         lib_late="-- NEEDS:\n-- LAZY: where sums are made\n--- @include early\nlocal late = {sum = 2}\n"
         "local function grow(by) late.sum = late.sum + by end\n"
