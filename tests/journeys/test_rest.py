@@ -127,7 +127,7 @@ async def _works_all(worker: Client, node: str, done: list[str]) -> int:
 
 
 def _leases_all(http: httpx.Client, lease: str, done: list[str]) -> int:
-    """The same over HTTP."""
+    """Do the same over HTTP."""
     count = 0
     while len(done) < _ALL:
         found = _has(http, lease, 1)
