@@ -6,6 +6,7 @@ Atom, which put it into documents of their own, so whether it can stand there is
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 from xml.parsers import expat
 
@@ -74,6 +75,7 @@ def element(envelope: Envelope) -> bytes | None:
     return b"%b xmlns=''%b" % (body[start : name[0]], body[name[0] : end])
 
 
+@lru_cache(maxsize=256)
 def _is_xml(content_type: str) -> bool:
     bare, _, parameters = content_type.partition(";")
     bare = bare.strip().lower()

@@ -146,8 +146,8 @@ def taken(raw: bytes) -> Message:
     if into.properties and not (into.simple and (not into.kind or into.kind == kind != _KINDS[form])):
         into.carry(raw, into.properties)
     carried = b"".join(into.carried)
-    into.message.body_bytes = len(body) + headers.size(into.headers) + len(carried)
     told = {**into.headers, **into.trace}
+    into.message.body_bytes = len(body) + headers.size(into.headers) + len(carried)
     if form != "data" or carried:
         told[CARRIED] = f"{form} {b64encode(carried).decode()}"
     into.message.envelope = codec.pack(payloads.kept(body, kind, told))
