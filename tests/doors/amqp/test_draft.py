@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from proton import Delivery, Link, Message, symbol, timestamp
+from proton import Delivery, Link, Message, symbol, timestamp, ulong
 from proton.reactor import Filter, LinkOption
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
@@ -69,6 +69,19 @@ def test_e7_e8_no_other_partition(alice: BlockingConnection, new_log: NewLog) ->
             assert told(making(alice, log, With(partition=symbol(number))).link)["event-streams-partition"] == number
         with pytest.raises(LinkDetached, match="amqp:not-found"):
             making(alice, log, With(partition=symbol("2")))
+
+
+def test_e11_e26_e27_what_an_attach_is_answered(alice: BlockingConnection, new_log: NewLog) -> None:
+    """E11, E26, E27, EX12: partition, group and epoch are returned in the types that the draft gives them; 0 will do."""
+    log = new_log()
+    said = told(consumer(alice, log, With(consumer_group="g", epoch=0)).link)
+    assert said == {"event-streams-partition": "0", "event-streams-consumer-group": "g", "event-streams-epoch": 0}
+    assert [type(said[f"event-streams-{name}"]) for name in ("partition", "consumer-group", "epoch")] == [
+        symbol,
+        str,
+        int,
+    ]
+    assert told(consumer(alice, log, With(consumer_group="h", epoch=ulong(5))).link)["event-streams-epoch"] == 5
 
 
 def test_e12_a_message_for_another_partition(alice: BlockingConnection, new_log: NewLog) -> None:
