@@ -5,22 +5,20 @@ the group key. All else is carried along as it came, byte for byte, in the heade
 message that its producer sent. Delivery annotations are of one hop: they are read, and others are put in their place. Pure.
 """
 
-import re
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from broker import codec, payloads
-from broker.model import headers, trace
+from broker.model import headers
 from broker.model.headers import AMQP as CARRIED
 from broker.model.items import Envelope
 from broker.model.names import ITEM_ID_BYTES
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from broker.payloads import BYTES
-from frontends.amqp import wire
+from frontends.amqp import properties, wire
 from frontends.amqp.words import GAP, KEY, KEYS, OFFSET, PARTITION, PARTITIONS, TIMESTAMP
 
 TEXT: Final = "text/plain;charset=utf-8"
@@ -46,14 +44,11 @@ _BODY: Final = frozenset({DATA, SEQUENCE, VALUE})
 _MAPS: Final = frozenset({DELIVERY, MESSAGE, APPLICATION, FOOTER})
 _LISTS: Final = frozenset({HEADER, PROPERTIES, SEQUENCE})
 _CARRIED: Final = frozenset({HEADER, MESSAGE, PROPERTIES, APPLICATION, FOOTER})
+_NOTHING: Final = properties.Told({}, {}, whole=True)
 _CONTENT_TYPE: Final = 6
 """Place of the content type in the list of properties."""
 
 _DATA: Final = b"\x00\x53\x75"
-_STRINGS: Final = frozenset({0xA1, 0xB1})
-_TRACE: Final = (trace.PARENT, trace.STATE)
-_FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-"""What no header may hold: it is told in XML, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +111,7 @@ class _Taken:
 
     message: Message = field(default_factory=Message)
     kind: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    trace: Mapping[str, str] = field(default_factory=dict)
+    told: properties.Told = _NOTHING
     carried: list[bytes] = field(default_factory=list)
     body: list[Section] = field(default_factory=list)
     properties: Section | None = None
@@ -146,8 +140,8 @@ def taken(raw: bytes) -> Message:
     if into.properties and not (into.simple and (not into.kind or into.kind == kind != _KINDS[form])):
         into.carry(raw, into.properties)
     carried = b"".join(into.carried)
-    told = {**into.headers, **into.trace}
-    into.message.body_bytes = len(body) + headers.size(into.headers) + len(carried)
+    told = {**into.told.headers, **into.told.trace}
+    into.message.body_bytes = len(body) + headers.size(into.told.headers) + len(carried)
     if form != "data" or carried:
         told[CARRIED] = f"{form} {b64encode(carried).decode()}"
     into.message.envelope = codec.pack(payloads.kept(body, kind, told))
@@ -163,7 +157,9 @@ def _section(raw: bytes, each: Section, into: _Taken) -> None:
         case 0x73:
             _properties(raw, each, into)
         case 0x74:
-            _application(raw, each, into)
+            into.told = properties.told(raw, each.value)
+            if not into.told.whole:
+                into.carry(raw, each)
         case _ if each.code in _BODY:
             into.body.append(each)
         case _ if raw[each.value] != 0x45:
@@ -184,7 +180,7 @@ def _bodied(raw: bytes, into: _Taken) -> tuple[bytes, str, str]:
 
 
 def _partition(raw: bytes, annotations: Section) -> str | None:
-    for key, value in _pairs(raw, annotations):
+    for key, value in wire.pairs(raw, annotations.value):
         if wire.text(raw, key) in PARTITIONS and raw[value] != 0x40:
             said = wire.text(raw, value)
             if said is None:
@@ -195,7 +191,7 @@ def _partition(raw: bytes, annotations: Section) -> str | None:
 
 def _annotations(raw: bytes, annotations: Section, into: _Taken) -> None:
     rest: list[bytes] = []
-    for key, value in _pairs(raw, annotations):
+    for key, value in wire.pairs(raw, annotations.value):
         name = wire.text(raw, key)
         if name in KEYS:
             said = wire.text(raw, value) or ""
@@ -210,9 +206,9 @@ def _annotations(raw: bytes, annotations: Section, into: _Taken) -> None:
         into.carried.append(wire.section(MESSAGE, wire.mapped(rest)))
 
 
-def _properties(raw: bytes, properties: Section, into: _Taken) -> None:
+def _properties(raw: bytes, section: Section, into: _Taken) -> None:
     only = True
-    for place, at in enumerate(wire.items(raw, properties.value)):
+    for place, at in enumerate(wire.items(raw, section.value)):
         if raw[at] == 0x40:
             continue
         said = wire.text(raw, at) or ""
@@ -220,36 +216,13 @@ def _properties(raw: bytes, properties: Section, into: _Taken) -> None:
             into.kind = said
         else:
             only = False
-    into.properties, into.simple = properties, only
-
-
-def _application(raw: bytes, properties: Section, into: _Taken) -> None:
-    """Take properties as headers, as far as they can be some; with the others all are carried too, as they came."""
-    said: dict[str, str] = {}
-    whole = True
-    for key, value in _pairs(raw, properties):
-        name, text = wire.text(raw, key), wire.shown(raw, value)
-        if not name or text is None or name in said or _FORBIDDEN.search(name + text):
-            whole = False
-            continue
-        said[name] = text
-        whole &= {raw[key], raw[value]} <= _STRINGS
-    parent, state = (said.pop(name, None) for name in _TRACE)
-    into.headers, into.trace = headers.named(said.items()), trace.headers(parent, state)
-    if not whole:
-        into.carry(raw, properties)
-
-
-def _pairs(raw: bytes, section: Section) -> "zip[tuple[int, int]]":
-    places = wire.items(raw, section.value)
-    return zip(places, places, strict=True)
+    into.properties, into.simple = section, only
 
 
 def annotated(record: bytes) -> dict[str, str]:
     """Give the message annotations of an event, but its group key, as texts where they have such a form; raises CorruptRecord."""
-    carried = _parted(_carried(codec.unpack(record))[1]).get(MESSAGE, b"")
-    places = wire.items(carried, 3) if carried else iter(())
-    found = {wire.text(carried, key): wire.shown(carried, value) for key, value in zip(places, places, strict=True)}
+    carried = _parted(_carried(codec.unpack(record))[1]).get(MESSAGE, wire.section(MESSAGE, wire.mapped([])))
+    found = {wire.text(carried, key): wire.shown(carried, value) for key, value in wire.pairs(carried, 3)}
     return {name: text for name, text in found.items() if name is not None and text is not None}
 
 
@@ -278,18 +251,24 @@ class Writer:
         envelope = codec.unpack(event.envelope)
         if not envelope.headers and envelope.content_type == BYTES:
             return b"%b%b%b" % (delivery, _keyed(event.key), wire.section(DATA, wire.binary(envelope.body)))
+        parts = self.parts(envelope, event.key)
+        parts[DELIVERY] = delivery
+        return b"".join(parts[code] for code in sorted(parts))
+
+    @staticmethod
+    def parts(envelope: Envelope, key: str) -> dict[int, bytes]:
+        """Write the sections of what was sent, by their codes."""
         form, carried = _carried(envelope)
         parts = _parted(carried)
-        parts[DELIVERY] = delivery
-        if event.key:
-            parts[MESSAGE] = _keyed(event.key, parts.get(MESSAGE, b""))
+        if key:
+            parts[MESSAGE] = _keyed(key, parts.get(MESSAGE, b""))
         if said := payloads.said(envelope):
-            parts[APPLICATION] = _told(said, parts.get(APPLICATION, b""))
+            parts[APPLICATION] = wire.section(APPLICATION, properties.written(said, parts.get(APPLICATION, b""), 3))
         kind = payloads.kind(envelope)
         if PROPERTIES not in parts and kind != _KINDS.get(form, BYTES):
             parts[PROPERTIES] = _content_type(kind)
         parts[DATA] = _body(form, envelope.body)
-        return b"".join(parts[code] for code in sorted(parts))
+        return parts
 
 
 def _parted(carried: str) -> dict[int, bytes]:
@@ -314,20 +293,6 @@ def _keyed(key: str, carried: bytes = b"") -> bytes:
     if carried:
         pairs += [carried[at : wire.after(carried, at)] for at in wire.items(carried, 3)]
     return wire.section(MESSAGE, wire.mapped(pairs))
-
-
-def _told(said: Mapping[str, str], carried: bytes) -> bytes:
-    """Write the application properties: as its producer wrote them, and what only headers say, as the service's own do."""
-    pairs: list[bytes] = []
-    said = dict(said)
-    places = wire.items(carried, 3) if carried else iter(())
-    for key, value in zip(places, places, strict=True):
-        name = wire.text(carried, key) or ""
-        if name not in _TRACE:
-            said.pop(name, None)
-            pairs += [carried[key : wire.after(carried, key)], carried[value : wire.after(carried, value)]]
-    pairs += [wire.string(text) for pair in said.items() for text in pair]
-    return wire.section(APPLICATION, wire.mapped(pairs))
 
 
 def _content_type(kind: str) -> bytes:

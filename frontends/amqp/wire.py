@@ -138,6 +138,12 @@ def items(data: bytes, at: int) -> Iterator[int]:
         inside = after(data, inside)
 
 
+def pairs(data: bytes, at: int) -> Iterator[tuple[int, int]]:
+    """Give where each key of a checked map begins, and its value."""
+    places = items(data, at)
+    return zip(places, places, strict=True)
+
+
 def after(data: bytes, at: int) -> int:
     """Give where a checked value ends."""
     while data[at] == 0:

@@ -118,8 +118,15 @@ def test_properties() -> None:
 def test_traced() -> None:
     """Issue 8: `traceparent` among the properties is what it is at every door; what is no trace is left to AMQP."""
     for parent, kept in ((PARENT, {"traceparent": PARENT}), ("x", {})):
-        taken = messages.taken(_sent("a/b", b"x", wire.string("traceparent"), wire.string(parent)))
+        raw = _sent("a/b", b"x", wire.string("traceparent"), wire.string(parent))
+        taken = messages.taken(raw)
         assert payloads.said(codec.unpack(taken.envelope)) == kept
+        assert messages.Writer(0).message(event(taken.envelope), gap=False).endswith(raw)
+    raw = _sent("a/b", b"x", wire.string("n"), b"\x54\x01", wire.string("traceparent"), wire.string(PARENT))
+    before = codec.unpack(messages.taken(raw).envelope)
+    later = replace(before, headers={**before.headers, "traceparent": PARENT.replace("2", "3")})
+    written = messages.Writer(0).message(event(codec.pack(later)), gap=False)
+    assert PARENT.encode() not in written and PARENT.replace("2", "3").encode() in written, "the next step's"
 
 
 @pytest.mark.parametrize(
