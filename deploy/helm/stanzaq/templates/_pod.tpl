@@ -99,8 +99,8 @@ checkov.io/skip2: CKV_K8S_43=the digest is known to who builds or mirrors the im
 {{- $root := index . 0 -}}
 {{- $door := index . 1 -}}
 {{- $values := index $root.Values $door -}}
-{{- $preStop := 3 -}}
 {{- $certificate := ternary $root.Values.amqp.tls.existingSecret "" (eq $door "amqp") -}}
+{{- $preStop := 3 -}}
 {{- $passwords := and (ne $door "xmpp") (or $values.passwords $values.existingSecret.name) -}}
 metadata:
   labels:
@@ -149,15 +149,15 @@ spec:
         {{- end }}
         {{- else if eq $door "amqp" }}
         - {name: STANZAQ_AMQP_BIND, value: "0.0.0.0:5672"}
-        {{- if $passwords }}
-        - {name: STANZAQ_AMQP_PASSWORDS_FILE, value: /etc/stanzaq/secrets/amqp-passwords}
-        {{- end }}
         {{- if $values.tls.existingSecret }}
         - {name: STANZAQ_AMQP_CERTIFICATE, value: /etc/stanzaq/amqp-tls/tls.crt}
         - {name: STANZAQ_AMQP_KEY, value: /etc/stanzaq/amqp-tls/tls.key}
         {{- if $values.tls.clientCertificates }}
         - {name: STANZAQ_AMQP_CLIENT_CA, value: /etc/stanzaq/amqp-tls/ca.crt}
         {{- end }}
+        {{- end }}
+        {{- if $passwords }}
+        - {name: STANZAQ_AMQP_PASSWORDS_FILE, value: /etc/stanzaq/secrets/amqp-passwords}
         {{- end }}
         {{- end }}
       ports:
