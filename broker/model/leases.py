@@ -45,7 +45,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class HeldItem:
-    """An item as its holder reads it, with its lock."""
+    """An item as its holder reads it, with its lock; of the attempts so many were `tries`, with this one."""
 
     partition: Partition
     item_id: str
@@ -56,6 +56,7 @@ class HeldItem:
     envelope: bytes
     key: str
     published_ms: int
+    tries: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ def test_held(queue: Queue) -> None:
     code, until, found, more = queue.fetch(W1)
     assert (code, until, more) == ("ok", T0 + 9_000, 0)
     assert found == [
-        ["a", 1, 1, T0 + 60_000, "alice@x", "a at 0", "k", T0],
-        ["b", 2, 1, T0 + 60_000, "alice@x", "b at 0", "k", T0],
+        ["a", 1, 1, T0 + 60_000, "alice@x", "a at 0", "k", T0, 1],
+        ["b", 2, 1, T0 + 60_000, "alice@x", "b at 0", "k", T0, 1],
     ]
     queue.retract(W1, "a", 1)
     assert [row[0] for row in queue.fetch(W1)[2]] == ["b", "c"]

@@ -183,8 +183,8 @@ def _fetched(command: FetchPart, reply: list[Any], record: NodeRecord) -> Fetche
     _code, until_ms, rows, more = reply
     partition = record.partition(command.partition)
     items = (
-        HeldItem(partition, item.decode(), token, attempt, ends, Jid(by.decode()), body, key.decode(), published)
-        for item, token, attempt, ends, by, body, key, published in rows
+        HeldItem(partition, item.decode(), token, attempt, ends, Jid(by.decode()), body, key.decode(), published, tries)
+        for item, token, attempt, ends, by, body, key, published, tries in rows
     )
     return Fetched(tuple(items), until_ms, bool(more))
 
