@@ -152,14 +152,13 @@ class Attaching:
         """Let a worker take items: by a lease of its own, so that each link has a credit of its own."""
         if wish.partition is not None or wish.group:
             raise fault(MalformedRequest(Problem.UNSUPPORTED, "a worker takes from all partitions, in no group"))
-        jid, scope = lease_jid(self.sender, secrets.token_hex(8)), None
-        if record.config.collects:
-            scope = Scope(Kind.ITEMS, None)
+        jid, collects = lease_jid(self.sender, secrets.token_hex(8)), record.config.collects
+        scope = Scope(Kind.ITEMS, None) if collects else None
         command = Subscribe(
             record.name, self.sender, jid, 0, Qos.PULLED, scope=scope, selector=selector, lease_ms=LEASE_MS
         )
         seat = await self._asked(command, Subscribed)
-        lease = Lease(record.name, self.sender, jid, seat.subid)
+        lease = Lease(record.name, collects or record.config.partitions > 1, self.sender, jid, seat.subid)
         if not link.alive:
             self.core.submit(Unsubscribe(lease.node, self.sender, jid, "", release=True), lambda _result: None)
             return None

@@ -32,14 +32,16 @@ _WAIT_SECONDS: Final = 5.0
 _BEAT_SECONDS: Final = 3.0
 """Between two looks of a link without credit, which keep its lease."""
 
-_DRAIN_SECONDS: Final = 0.1
-"""How long credit that is drained waits for items on their way: they may lie in another partition than the credit does."""
+_DRAIN_SECONDS: Final = (0.05, 0.75)
+"""How long credit that is drained waits for items on their way: in one partition, and where credit has to get to theirs first."""
 
 _LULL_SECONDS: Final = 0.005
 """Who settles often gives credit in its next breath: so long its lock is not ended while its credit would go down."""
 
 _UNSENT_BYTES: Final = 1_048_576
-_ELSEWHERE_MS: Final = 5_000
+_ELSEWHERE_MS: Final = 2_000
+"""So long an item that is for others alone waits for them, before it is seen again who is there."""
+
 _ELSEWHERE_MOST: Final = 1_000
 _NEVER: Final = 2**53
 
@@ -50,9 +52,10 @@ _log = structlog.get_logger("stanzaq.amqp")
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The subscription of a link: of which node, whose, and the JID that was made up for it."""
+    """The subscription of a link: of which node, with `several` partitions perhaps, whose, and the JID made up for it."""
 
     node: str
+    several: bool
     owner: Jid
     jid: Jid
     subid: str
@@ -275,7 +278,7 @@ class Worker:
 
     async def _drain(self) -> None:
         """Send what there is, and give back the credit that is left."""
-        found = await self._fetched(_DRAIN_SECONDS)
+        found = await self._fetched(_DRAIN_SECONDS[self._lease.several])
         self._take(found)
         self._news.set()
         if not found.items and not self._leaving:
