@@ -200,6 +200,7 @@ class Worker:
         self._leaving -= 1
         self._leaving_bytes -= len(message)
         if refusal is None and not self._over and self.link.open_for() > 0:
+            # Without credit any more it is lost: that is what at most once means.
             self.link.send(message)
         self.stir()
         self._flush()
@@ -247,7 +248,7 @@ class Worker:
             await self._level()
             self._submit(counted)
             self._holding.renew()
-            if self.link.draining and self._room() > 0:
+            if self.link.draining and self.link.open_for() > 0:
                 await self._drain()
 
     def _submit(self, count: int) -> None:
@@ -278,12 +279,15 @@ class Worker:
 
     async def _drain(self) -> None:
         """Send what there is, and give back the credit that is left."""
-        found = await self._fetched(_DRAIN_SECONDS[self._lease.several])
-        self._take(found)
-        self._news.set()
-        if not found.items and not self._leaving:
+        more = self._room() > 0
+        if more:
+            found = await self._fetched(_DRAIN_SECONDS[self._lease.several])
+            self._take(found)
+            more = bool(found.items)
+        if not (more or self._leaving):
             self.link.drained()
             self._flush()
+        self._news.set()
 
 
 async def _within(event: asyncio.Event, seconds: float) -> None:
