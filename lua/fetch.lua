@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Read what subscribers hold who come for it, the oldest locks first: those after the token `after`, cut at `limit` items each
 -- and `max_bytes` of payload in all. With a `lease`, which the first partition knows of, one has to last still, and lasts for
--- so many ms from now on; `0` leaves it. Answers until when, the items, and whether there are others.
+-- so many ms from now on; `0` leaves it. Answers until when, the items, whether there are others, and the last token of all: as
+-- long as that is the same, nobody has been handed anything.
 -- KEYS: meta log replaced inflight deadlines held subscribers leases history
 -- ARGV: now revision number limit max_bytes | subid lease after
 -- RETURNS: ok stale gone deleted | ok lease-over
@@ -55,7 +56,7 @@ for i, row in ipairs(rows) do
       bytes = bytes + #entry.body
       found[#found + 1] = told(flight, entry)
     end
-    results[i] = {'ok', leases.of(row.subid), found, more}
+    results[i] = {'ok', leases.of(row.subid), found, more, partition.token}
   end
 end
 return {'ok', results, {}, {}, {}, next_due, 0, partition.token}

@@ -61,8 +61,12 @@ class HeldItem:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a lease holds, the oldest locks first; it ends at `until_ms` of Redis's clock. `more`: a limit cut the list."""
+    """What a lease holds, the oldest locks first; it ends at `until_ms` of Redis's clock. `more`: a limit cut the list.
+
+    As long as the `stamp` is the same, nobody has been handed anything there.
+    """
 
     items: tuple[HeldItem, ...]
     until_ms: int
     more: bool = False
+    stamp: int = 0
