@@ -23,6 +23,8 @@ LOOK_SECONDS: Final = 0.15
 _OWN_LOOK_SECONDS: Final = 3.0
 """Between two of one's own at most, who may have missed a wake that another took for itself, and whose lease has to last."""
 
+_TOGETHER_SECONDS: Final = 0.25
+
 _RENEW_SECONDS: Final = 1.0
 
 
@@ -36,8 +38,11 @@ class _Waiting:
 
     def pause(self, one: object, lease_ms: int | None) -> float:
         """Give how long one of them waits until it looks."""
+        if next(iter(self.events)) is one:
+            return LOOK_SECONDS
         own = _OWN_LOOK_SECONDS if lease_ms is None else min(_OWN_LOOK_SECONDS, lease_ms / 3_000)
-        return LOOK_SECONDS if next(iter(self.events)) is one else own
+        # At moments that are the same for all, as far as that goes: who looks together is one call.
+        return max(LOOK_SECONDS, own - (time.monotonic() + own) % _TOGETHER_SECONDS)
 
     def seen(self, one: object, stamp: int) -> None:
         """Hear what one has found: when the first finds that somebody has been handed something, all look."""

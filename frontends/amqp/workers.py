@@ -28,7 +28,7 @@ from frontends.amqp.errors import DETACHED, INTERNAL, STOLEN, Fault, fault
 from frontends.amqp.holding import AWAY, LEASE_MS, PAUSE_SECONDS, Holding, Then
 from frontends.amqp.outcomes import Grip, Outcome
 
-_WAIT_SECONDS: Final = 5.0
+_WAIT_SECONDS: Final = 60.0
 _BEAT_SECONDS: Final = 3.0
 """Between two looks of a link without credit, which keep its lease."""
 
