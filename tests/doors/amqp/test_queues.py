@@ -14,12 +14,13 @@ from proton import Condition, Delivery, Described, Message, Timeout, symbol, ulo
 from proton.reactor import AtMostOnce, Filter
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
 
-from broker.model.access import Affiliate
-from broker.model.commands import Command, Declare, Stats
+from broker.model.access import Affiliate, ListSubscribers, ManageSubscribers
+from broker.model.commands import Command, Declare, Delete, Stats
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation
 from broker.model.oversight import Release
-from broker.model.results import Counted, Result
+from broker.model.results import Counted, Result, SubscriptionList
+from broker.model.subscriptions import Change
 from broker.redis_core.service import RedisCore
 from broker.settings import CommandSettings
 from frontends.amqp import wire
@@ -356,6 +357,23 @@ def test_refused(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConn
         worker(bob, queue)
     found = ask(redis, Stats(queue, Jid(ALICE)))
     assert isinstance(found, Counted) and found.subscribers == 0
+
+
+def test_removed(redis: RedisServer, alice: BlockingConnection, queue: str) -> None:
+    """P26, P24: a link whose subscription the queue's owner ends, or whose queue, is detached and told so."""
+    worker(alice, queue, 1)
+    breathe(alice, 0.5)
+    listed = ask(redis, ListSubscribers(queue, Jid(ALICE)))
+    assert isinstance(listed, SubscriptionList)
+    (one,) = listed.subscriptions
+    assert one.jid.startswith(f"{ALICE}/lease-") and one.credit == 1
+    ask(redis, ManageSubscribers(queue, Jid(ALICE), (Change(one.jid, one.subid, "none"),)))
+    with pytest.raises(LinkDetached, match="amqp:link:detach-forced"):
+        breathe(alice, 5)
+    worker(alice, queue, 1)
+    ask(redis, Delete(queue, Jid(ALICE)))
+    with pytest.raises(LinkDetached, match="amqp:not-found"):
+        breathe(alice, 5)
 
 
 def test_bounded(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, new_log: NewLog) -> None:
