@@ -20,7 +20,7 @@ from broker.model.core import Core
 from broker.model.leases import Fetch, Fetched, HeldItem
 from broker.model.names import Jid, Partition
 from broker.model.options import MAX_CREDIT
-from broker.model.problems import Problem
+from broker.model.problems import CorruptRecord, Problem
 from broker.model.results import Refused, Result
 from frontends.amqp import deliveries
 from frontends.amqp.bonds import Outgoing
@@ -187,7 +187,12 @@ class Worker:
         self._flush()
 
     def _send(self, grip: Grip, item: HeldItem) -> None:
-        message = deliveries.message(item)
+        try:
+            message = deliveries.message(item)
+        except CorruptRecord as wrong:
+            # Its lock runs out like any other; after its last attempt it is a dead letter.
+            _log.error("an item cannot be read", node=self._lease.node, item=item.item_id, error=str(wrong))
+            return
         if self.link.settles:
             # At most once: it is done before it is sent.
             self._leaving += 1

@@ -15,11 +15,11 @@ from proton.reactor import AtMostOnce, Filter
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
 
 from broker.model.access import Affiliate, ListSubscribers, ManageSubscribers
-from broker.model.commands import Command, Declare, Delete, Stats
+from broker.model.commands import Command, Declare, Delete, Publish, Stats
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation
 from broker.model.oversight import Release
-from broker.model.results import Counted, Result, SubscriptionList
+from broker.model.results import Counted, Published, Result, SubscriptionList
 from broker.model.subscriptions import Change
 from broker.redis_core.service import RedisCore
 from broker.settings import CommandSettings
@@ -478,3 +478,16 @@ def flow(handle: int, credit: int) -> bytes:
 def disposition(first: int, last: int, state: bytes) -> bytes:
     """Write one that settles."""
     return frame(0x15, b"\x41", b"\x70" + first.to_bytes(4), b"\x70" + last.to_bytes(4), b"\x41", state)
+
+
+def test_unreadable(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -> None:
+    """An item that nobody can read stops no link: its lock runs out, and in the end it is a dead letter."""
+    queue = new_log(queueing=True, stanzaq__lock_seconds="1", stanzaq__max_deliveries="1")
+    published = ask(redis, Publish(queue, Jid(ALICE), "bad", b"\xc1", 1))
+    assert published == Published("bad")
+    send(producer(alice, queue), "good")
+    receiver = worker(alice, queue, 2)
+    assert got(receiver, 1) == ["good"]
+    settle(receiver, Delivery.ACCEPTED)
+    come_to(lambda: counts(redis, f"{queue}/dead"), (1, 0))
+    assert counts(redis, queue) == (0, 0)
