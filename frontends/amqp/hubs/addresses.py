@@ -10,10 +10,10 @@ from broker.model.problems import MalformedRequest, Problem
 from frontends.amqp import links
 
 _URL: Final = re.compile(r"[a-z]+://[^/]*/?")
-_TARGET: Final = re.compile(r"(?P<node>.+?)(?:/Partitions/(?P<partition>[^/]*))?", re.IGNORECASE)
-_SOURCE: Final = re.compile(
-    r"(?P<node>.+)/ConsumerGroups/(?P<group>[^/]+)/Partitions/(?P<partition>[^/]*)", re.IGNORECASE
-)
+_WORD: Final = re.compile(r"/(ConsumerGroups|Partitions)/", re.IGNORECASE)
+_WORDS: Final = {"consumergroups": "/ConsumerGroups/", "partitions": "/Partitions/"}
+_TARGET: Final = re.compile(r"(?P<node>.+?)(?:/Partitions/(?P<partition>[^/]*))?")
+_SOURCE: Final = re.compile(r"(?P<node>.+)/ConsumerGroups/(?P<group>[^/]+)/Partitions/(?P<partition>[^/]*)")
 _DEFAULT: Final = "$default"
 
 
@@ -28,8 +28,8 @@ class Address:
 
 
 def path(text: str | None) -> str:
-    """Give an address without the host that some SDKs put before it."""
-    return _URL.sub("", text or "", count=1).strip("/")
+    """Give an address in one form: without the host that some SDKs put before it, and with its words in one case."""
+    return _WORD.sub(lambda word: _WORDS[word[1].lower()], _URL.sub("", text or "", count=1).strip("/"))
 
 
 def target(text: str | None) -> Address:
