@@ -33,6 +33,9 @@ _WRITE_BYTES: Final = 1_048_576
 _GREETING_SECONDS: Final = 10.0
 _CLOSING_SECONDS: Final = 2.0
 _LONGEST_TICK_SECONDS: Final = 5.0
+_EXPIRE_SECONDS: Final = 1.0
+"""Longest time that a token opens anything after its end."""
+
 _SHORTEST_TICK_SECONDS: Final = 0.05
 
 _log = structlog.get_logger("stanzaq.amqp")
@@ -309,10 +312,13 @@ class Connection(asyncio.Protocol):
             return
         now = self._loop.time()
         due = self._engine.tick(now)
-        if self._profile and not self._profile.attaching.expire():
-            self._engine.close(Fault(UNAUTHORIZED, "the token is over"))
-        pause = max(_SHORTEST_TICK_SECONDS, due - now) if due else _LONGEST_TICK_SECONDS
-        self._ticking = self._loop.call_later(min(pause, _LONGEST_TICK_SECONDS), self._tick)
+        longest = _LONGEST_TICK_SECONDS
+        if self._profile:
+            longest = _EXPIRE_SECONDS
+            if not self._profile.attaching.expire():
+                self._engine.close(Fault(UNAUTHORIZED, "the token is over"))
+        pause = max(_SHORTEST_TICK_SECONDS, due - now) if due else longest
+        self._ticking = self._loop.call_later(min(pause, longest), self._tick)
         self.flush()
 
     # What the server sees.

@@ -93,12 +93,14 @@ class HubAttaching(Attaching):
     def expire(self) -> bool:
         """End what no token opens any more; False when none opens anything, as one did."""
         now = time.time()
+        if self._grants.jid is not None and not self._grants.valid(now):
+            return False
         for part, path in list(self._opened.items()):
             if not self._grants.opens(path, now):
                 del self._opened[part]
                 part.stop()
                 part.link.end(Fault(UNAUTHORIZED, "the token is over"))
-        return self._grants.jid is None or self._grants.valid(now)
+        return True
 
     def _judge(self, path: str) -> None:
         if not self._grants.opens(path, time.time()):

@@ -4,9 +4,10 @@ import signal
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
-from azure.eventhub import EventData, EventHubConsumerClient, TransportType
+from azure.eventhub import EventData
 from azure.eventhub._pyamqp.utils import generate_sas_token
 from azure.eventhub.exceptions import (
     AuthenticationError,
@@ -16,11 +17,11 @@ from azure.eventhub.exceptions import (
     EventHubError,
 )
 from proton import Message, symbol
-from proton.utils import BlockingConnection, LinkDetached
+from proton.utils import BlockingConnection, ConnectionClosed, LinkDetached, SendException
 
 from frontends.servers.redis import RedisServer
 from tests.doors.amqp.conftest import NewLog
-from tests.doors.amqp.hubs import BOBS_KEY, KEY, KEYS, Reader, address, reading, send, sending
+from tests.doors.amqp.hubs import BOBS_KEY, KEY, KEYS, Reader, address, body, reading, send, sending
 from tests.doors.amqp.served import AmqpFrontend, annotations, connected, consumer, marks, one, producer, text
 
 
@@ -32,7 +33,7 @@ def hubs(redis: RedisServer) -> Iterator[AmqpFrontend]:
 
 
 def test_events(hubs: AmqpFrontend, new_log: NewLog) -> None:
-    """EX6, E13, E16: batches, keys and single events come as they were sent, with their places; also over the draft's own links."""
+    """EX6, E13, E16: batches, keys and single events come as they were sent, with their places; over the draft's links too."""
     log = new_log(2)
     with sending(address(hubs, log)) as client:
         found = client.get_eventhub_properties()
@@ -52,14 +53,14 @@ def test_events(hubs: AmqpFrontend, new_log: NewLog) -> None:
         full = client.get_partition_properties("0")
     with reading(address(hubs, log)) as reader:
         reader.until(lambda it: len(it.events) == 5)
-    mine = [each for _, each in reader.events if each.body_as_str() in "abc"]
-    assert [each.body_as_str() for each in mine] == list("abc")
-    for before, after in zip(mine, mine[1:], strict=False):
+    mine = [each for _, each in reader.events if body(each) in "abc"]
+    assert [body(each) for each in mine] == list("abc")
+    for before, after in pairwise(mine):
         assert before.offset < after.offset and before.sequence_number < after.sequence_number
     assert full["last_enqueued_offset"] >= mine[2].offset and not full["is_empty"]
     assert full["beginning_sequence_number"] == mine[0].sequence_number
     assert abs(mine[0].enqueued_time.timestamp() - time.time()) < 60
-    keyed = next(each for _, each in reader.events if each.body_as_str() == "keyed")
+    keyed = next(each for _, each in reader.events if body(each) == "keyed")
     assert keyed.partition_key == b"the key" and (keyed.message_id, keyed.content_type) == ("m1", "text/plain")
     assert keyed.properties == {b"color": b"red", b"size": 5}
     told = keyed.raw_amqp_message.annotations
@@ -70,18 +71,18 @@ def test_events(hubs: AmqpFrontend, new_log: NewLog) -> None:
         place = str(receiver.link.remote_properties[symbol("event-streams-partition")])
         first = next(each for number, each in reader.events if number == place)
         message = one(receiver)
-        assert (text(message), marks(message)["offset"]) == (first.body_as_str(), first.offset)
+        assert (text(message), marks(message)["offset"]) == (body(first), first.offset)
 
 
 def test_places(hubs: AmqpFrontend, new_log: NewLog) -> None:
-    """E22, EX4, EX9: from an offset, a sequence number or a time on, with it or after it, from the end, and on after a reconnect."""
+    """E22, EX4, EX9: from an offset, a sequence number or a time on, with it or after it, or from the end."""
     log = new_log(8)
     with sending(address(hubs, log)) as client, reading(address(hubs, log)) as reader:
         for partition in map(str, range(8)):
             send(client, "a", partition_id=partition)
             send(client, "b", "c", partition_id=partition)
         reader.until(lambda it: len(it.events) == 24)
-        second = {number: event for number, event in reader.events if event.body_as_str() == "b"}
+        second = {number: event for number, event in reader.events if body(event) == "b"}
         moment = second["4"].enqueued_time
         places = {
             "0": second["0"].offset,
@@ -122,7 +123,7 @@ def test_resumes(redis: RedisServer, new_log: NewLog) -> None:
 
 
 def test_owner_levels(hubs: AmqpFrontend, new_log: NewLog) -> None:
-    """EX13, EX14, E28: who comes with as high a level takes over, who comes with less is refused; one without a level gives way."""
+    """EX13, EX14, E28: as high a level takes over, a lower one is refused, and one without gives way."""
     log = new_log()
     with sending(address(hubs, log)) as client, reading(address(hubs, log)) as plain:
         send(client, "a")
@@ -162,5 +163,125 @@ def test_batches(hubs: AmqpFrontend, new_log: NewLog) -> None:
         list(map(str, range(1_500))),
         list(map(str, range(1_500, 3_000))),
     ]
-    odd = next(event for _, event in reader.events if not event.body_as_str().isdecimal())
+    odd = next(event for _, event in reader.events if not body(event).isdecimal())
     assert list(odd.body) == [encoded, encoded]
+
+
+def signed(path: str, seconds: float, key: str = KEY, name: str = "alice") -> str:
+    """Sign a token that ends so soon, and give what a connection string has in the place of a key."""
+    token = generate_sas_token(f"sb://some.where/{path}", name, key, int(time.time() + seconds))
+    return f"SharedAccessSignature={token}"
+
+
+def by_token(frontend: AmqpFrontend, hub: str, token: str) -> str:
+    """Write a connection string with a token."""
+    return f"Endpoint=sb://127.0.0.1:{frontend.port};{token};EntityPath={hub};UseDevelopmentEmulator=true"
+
+
+def test_tokens(hubs: AmqpFrontend, new_log: NewLog) -> None:
+    """P1, Guarantee 7: a token opens what it says, for whom it is signed, until it ends; one that is not signed opens nothing."""
+    log = new_log()
+    with sending(by_token(hubs, log, signed(log, 60))) as client:
+        send(client, "a")
+        assert client.get_partition_properties("0")["is_empty"] is False
+    for wrong in (
+        address(hubs, log, key="k" * 40),
+        address(hubs, log, name="bob-1"),
+    ):
+        with sending(wrong) as client, pytest.raises(AuthenticationError, match="not signed"):
+            send(client, "b")
+    with sending(by_token(hubs, log, signed(f"{log}x", 60))) as client:
+        with pytest.raises(ConnectionLostError, match="amqp:unauthorized-access"):
+            send(client, "b")
+        with pytest.raises(AuthenticationError, match="401"):
+            client.get_eventhub_properties()
+    with sending(by_token(hubs, log, signed(log, -1))) as client, pytest.raises(AuthenticationError, match="is over"):
+        send(client, "b")
+
+
+def test_ends_with_its_token(hubs: AmqpFrontend, new_log: NewLog) -> None:
+    """P1: a link ends when no token opens it any more, and with the last token the connection; another JID's is not taken."""
+    log, other = new_log(), new_log()
+    connection = BlockingConnection(f"amqp://127.0.0.1:{hubs.port}", timeout=20, allowed_mechs="ANONYMOUS")
+    asking, answers = producer(connection, "$cbs"), consumer(connection, "$cbs")
+    for token, code in (
+        (signed(log, 1), 202),
+        (signed(other, 4), 202),
+        (signed("", 60, BOBS_KEY, "bob-1"), 401),
+    ):
+        proven = {"operation": "put-token", "type": "servicebus.windows.net:sastoken"}
+        asking.send(Message(body=token.removeprefix("SharedAccessSignature="), properties=proven))
+        assert answers.receive(timeout=20).properties["status-code"] == code
+    first = consumer(connection, f"{log}/ConsumerGroups/$Default/Partitions/0")
+    assert producer(connection, other).link
+    with pytest.raises(LinkDetached, match="the token is over"):
+        connection.wait(lambda: first.link.state & first.link.REMOTE_CLOSED, timeout=10)
+    with pytest.raises(LinkDetached, match="amqp:unauthorized-access"):
+        producer(connection, log)
+    with pytest.raises(ConnectionClosed, match="the token is over"):
+        connection.wait(lambda: False, timeout=15)
+
+
+def test_refusals(hubs: AmqpFrontend, new_log: NewLog) -> None:
+    """P9, Guarantee 7: what a JID may not, and what there is not, is refused by its name."""
+    log = new_log(stanzaq__groups="one $default", pubsub__publish_model="publishers", pubsub__access_model="whitelist")
+    queue = new_log(queueing=True)
+    bobs = {"name": "bob-1", "key": BOBS_KEY}
+    with sending(address(hubs, "nowhere")) as client, pytest.raises(ConnectError, match="404"):
+        client.get_eventhub_properties()
+    with sending(address(hubs, log, **bobs)) as client, pytest.raises(EventHubError, match="publishers"):
+        send(client, "a")
+    with sending(address(hubs, log)) as client:
+        with pytest.raises(ConnectError, match="404"):
+            client.get_partition_properties("1")
+        with pytest.raises(EventDataSendError, match="bytes"):
+            send(client, "a", partition_key="k" * 1_500)
+        send(client, "kept")
+    for connection, wish, said in (
+        (address(hubs, log), {"partition_id": "0", "group": "two"}, "amqp:not-found"),
+        (address(hubs, log), {"partition_id": "0", "starting_position": "5"}, "amqp:invalid-field"),
+        (address(hubs, log), {"partition_id": "0", "owner_level": -1}, "amqp:invalid-field"),
+        (address(hubs, log, **bobs), {"partition_id": "0"}, "amqp:unauthorized-access"),
+        (address(hubs, queue), {"partition_id": "0"}, "400"),
+    ):
+        with reading(connection, **wish) as reader:
+            reader.until(lambda it, said=said: any(said in error for error in it.errors))
+            assert not reader.events
+    with reading(address(hubs, log), group="one") as reader:
+        reader.until(lambda it: it.bodies == ["kept"])
+
+
+def test_without_a_token(hubs: AmqpFrontend, new_log: NewLog) -> None:
+    """Guarantee 7: who shows no token attaches nothing; what is no request is refused; passwords go on."""
+    log = new_log()
+    nobody = BlockingConnection(f"amqp://127.0.0.1:{hubs.port}", timeout=20, allowed_mechs="ANONYMOUS")
+    for name in (log, "$management", f"{log}/ConsumerGroups/g/Partitions/0"):
+        with pytest.raises(LinkDetached, match="amqp:unauthorized-access"):
+            producer(nobody, name)
+        with pytest.raises(LinkDetached, match="amqp:unauthorized-access"):
+            consumer(nobody, name)
+    asking = producer(nobody, "$cbs")
+    for message in (Message(body="no one receives the answer"), Message(body={"a": 1}, reply_to="elsewhere")):
+        with pytest.raises(SendException):
+            asking.send(message)
+    answers = consumer(nobody, "$cbs")
+    for said in ({}, {"operation": "put-token"}, {"operation": "put-token", "type": "jwt"}):
+        asking.send(Message(body="x" * 10_000, properties=said, id="i"))
+        found = answers.receive(timeout=20)
+        assert found.properties["status-code"] == 400 and found.correlation_id == "i"
+    proven = {"operation": "put-token", "type": "servicebus.windows.net:sastoken"}
+    for token in (
+        "",
+        "SharedAccessSignature ",
+        "SharedAccessSignature sr=a&sr=b&se=5&sig=x",
+        "SharedAccessSignature " + "&" * 5_000,
+    ):
+        asking.send(Message(body=token, properties=proven))
+        assert answers.receive(timeout=20).properties["status-code"] == 401
+    with connected(hubs) as plain, reading(address(hubs, log)) as reader:
+        producer(plain, log).send(Message(body=b"x" * 5, inferred=True))
+        reader.until(lambda it: it.bodies == ["xxxxx"])
+        with pytest.raises(LinkDetached, match="amqp:not-found"):
+            producer(plain, "$cbs")
+    nobody.close()
+    assert "Traceback" not in hubs.log
