@@ -35,7 +35,7 @@ def sending(connection: str, **options: Any) -> Iterator[EventHubProducerClient]
         yield client
 
 
-def send(client: EventHubProducerClient, *bodies: str | bytes, **where: str) -> None:
+def send(client: EventHubProducerClient, *bodies: str | bytes, **where: Any) -> None:  # noqa: ANN401  (the SDK's)
     """Send bodies as one batch."""
     batch = client.create_batch(**where)
     for body in bodies:
@@ -43,7 +43,7 @@ def send(client: EventHubProducerClient, *bodies: str | bytes, **where: str) -> 
     client.send_batch(batch)
 
 
-def body(event: EventData) -> str:
+def body(event: Any) -> str:  # noqa: ANN401  (what the SDK says of it may be none)
     """Give what is in an event as text, whatever it is."""
     return b"".join(event.body).decode(errors="replace")
 
@@ -58,11 +58,11 @@ class _Client(EventHubConsumerClient):
 
 
 class Reader:
-    """One who receives until it is closed: what it has got, by partition, and what went wrong."""
+    """One who receives until it is closed: events of the SDK with their partitions, and what went wrong."""
 
     def __init__(self, connection: str, group: str = "$Default", tries: int = 0, **wish: Any) -> None:  # noqa: ANN401  (the SDK's)
         """Begin."""
-        self.events: list[tuple[str, EventData]] = []
+        self.events: list[tuple[str, Any]] = []
         self.errors: list[str] = []
         self._client = _Client.from_connection_string(
             connection,
