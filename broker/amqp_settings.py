@@ -11,7 +11,6 @@ from broker.address import Address, read_address
 from broker.http_settings import bare_jid, password_lines
 from broker.model.names import Jid
 
-
 _SHARED_KEY: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,255})\s+[^\s/@]+@[^\s/@]+\s+[!-~]{32,256}", re.ASCII)
 
 
@@ -58,3 +57,9 @@ class AmqpSettings(BaseSettings):
         description="a file with the authorities in PEM whose certificates SASL EXTERNAL believes; not set: no EXTERNAL",
     )
     amqp_connections: int = Field(default=1_000, ge=1, description="most connections at once, e.g. 1000")
+
+    @property
+    def amqp_secrets(self) -> tuple[str, ...]:
+        """Give what must never be shown: hashes and shared keys; none when nobody has either."""
+        hashes = (line.rpartition(":")[2] for line in self.amqp_passwords.get_secret_value().split())
+        return *hashes, *self.amqp_event_hubs_keys.get_secret_value().split()[2::3]

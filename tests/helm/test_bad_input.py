@@ -99,7 +99,19 @@ CONTRADICTIONS = [
     ),
     ("nobody may ask", "doors", ["rest.existingSecret.name="], "rest.enabled is true and nobody may ask"),
     ("two lists of passwords", "doors", ["rest.passwords=x"], "rest.passwords and rest.existingSecret.name are both"),
-    ("nobody may connect", "doors", ["amqp.existingSecret.name="], "amqp.enabled is true and nobody may connect"),
+    (
+        "nobody may connect",
+        "doors",
+        ["amqp.existingSecret.name=", "amqp.eventHubs.existingSecret.name="],
+        "amqp.enabled is true and nobody may connect",
+    ),
+    ("two lists of keys", "doors", ["amqp.eventHubs.keys=x"], "amqp.eventHubs.keys and amqp.eventHubs.existingSecret"),
+    (
+        "two of ANONYMOUS",
+        "doors",
+        ["settings.amqp_anonymous=a@b"],
+        "amqp.eventHubs and settings.amqp_anonymous are both",
+    ),
     ("two lists of them", "doors", ["amqp.passwords=x"], "amqp.passwords and amqp.existingSecret.name are both"),
     ("an Ingress without a host", "doors", ["rest.ingress.host="], "rest.ingress.host is not set"),
     (

@@ -23,6 +23,7 @@ MADE_BY_THE_CHART = {
     "http_passwords",
     "amqp_bind",
     "amqp_passwords",
+    "amqp_event_hubs_keys",
     "traces",
 }
 

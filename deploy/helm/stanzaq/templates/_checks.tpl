@@ -105,7 +105,13 @@
 {{- if $v.amqp.enabled -}}
 {{- if and $v.amqp.passwords $v.amqp.existingSecret.name -}}
 {{- fail "amqp.passwords and amqp.existingSecret.name are both set: keep one of them" -}}
-{{- else if not (or $v.amqp.passwords $v.amqp.existingSecret.name $v.settings.amqp_anonymous) -}}
+{{- end -}}
+{{- $keys := or $v.amqp.eventHubs.keys $v.amqp.eventHubs.existingSecret.name -}}
+{{- if and $v.amqp.eventHubs.keys $v.amqp.eventHubs.existingSecret.name -}}
+{{- fail "amqp.eventHubs.keys and amqp.eventHubs.existingSecret.name are both set: keep one of them" -}}
+{{- else if and $keys $v.settings.amqp_anonymous -}}
+{{- fail "amqp.eventHubs and settings.amqp_anonymous are both of connections of SASL ANONYMOUS: keep one of them" -}}
+{{- else if not (or $v.amqp.passwords $v.amqp.existingSecret.name $v.settings.amqp_anonymous $keys) -}}
 {{- fail "amqp.enabled is true and nobody may connect: set amqp.passwords or amqp.existingSecret.name" -}}
 {{- end -}}
 {{- end -}}
