@@ -36,8 +36,8 @@ def inward(raw: bytes, key: str = "") -> bytes:
     return b"".join([*before, *([wire.section(messages.MESSAGE, wire.mapped(rest))] if rest else []), *after])
 
 
-def batch(raw: bytes) -> list[bytes]:
-    """Give the events of a batch, each as a producer's message; raises MalformedRequest, for one of them as for all."""
+def batch(raw: bytes) -> tuple[str, list[bytes]]:
+    """Give the key of a batch, and its events, each still to be read with that (`inward`); raises MalformedRequest."""
     key, found = "", []
     for section in _sections(raw):
         if section.code == messages.MESSAGE:
@@ -49,7 +49,7 @@ def batch(raw: bytes) -> list[bytes]:
         raise MalformedRequest(Problem.PAYLOAD_INVALID, "there is nothing in the batch")
     if len(found) > EVENTS_MOST:
         raise MalformedRequest(Problem.PAYLOAD_TOO_BIG, f"a batch has at most {EVENTS_MOST} events")
-    return [inward(each, key) for each in found]
+    return key, found
 
 
 def _sections(raw: bytes) -> list[messages.Section]:

@@ -4,23 +4,35 @@ A batch is judged as a whole as far as that can be done here: what cannot be rea
 before anything is published. Must not know how a link is attached.
 """
 
+import asyncio
 import secrets
-from collections.abc import Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+import structlog
 
 from broker.model.commands import Publish
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Published, Result
 from frontends.amqp import messages
-from frontends.amqp.errors import fault
+from frontends.amqp.errors import INTERNAL, Fault, fault
 from frontends.amqp.hubs import events
 from frontends.amqp.sending import Intake
 
 _COMMAND_BYTES: Final = 500
 """What an event that waits for Redis takes beside its bytes: a batch may have many that have hardly any."""
+
+
+_AT_ONCE: Final = 200
+"""Events of a batch after which others have their turn."""
+
+_T = TypeVar("_T")
+
+_log = structlog.get_logger("stanzaq.amqp")
 
 
 @dataclass(slots=True)
@@ -30,12 +42,12 @@ class _Batch:
     delivery: Any
     size: int
     settled: bool
-    left: int
+    left: int = 0
     refusal: Result | None = None
 
 
 class HubIntake(Intake):
-    """One producer's link."""
+    """One producer's link. A batch is read and published piece by piece, and what comes after it waits."""
 
     def __init__(self, *link: Any, record: NodeRecord, batched: Callable[[], bool], **door: Any) -> None:  # noqa: ANN401  (the door's)
         """Take messages for a hub; `batched` tells whether the message that arrives is a batch."""
@@ -44,45 +56,65 @@ class HubIntake(Intake):
         self._partitions = record.config.partitions
         self._most_bytes = record.config.max_payload_bytes
         self._turn = secrets.randbelow(self._partitions)
+        self._waiting: deque[tuple[Any, bytes, bool, bool]] = deque()
+        self._task: asyncio.Task[None] | None = None
 
     def _take(self, delivery: Any, raw: bytes, settled: bool) -> None:  # noqa: ANN401, FBT001  (as the link gives them)
-        if not self._batched():
+        batched = self._batched()
+        if not batched and not self._waiting:
             super()._take(delivery, raw, settled)
             return
+        self._held(len(raw))
+        self._waiting.append((delivery, raw, settled, batched))
+        if len(self._waiting) == 1:
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def _work(self) -> None:
+        while self._waiting:
+            delivery, raw, settled, batched = self._waiting[0]
+            try:
+                if batched:
+                    await self._publish_all(_Batch(delivery, len(raw), settled), raw)
+                else:
+                    super()._take(delivery, raw, settled)
+            except Exception:  # noqa: BLE001  (logged, and told to the peer)
+                _log.exception("a batch failed", node=self._node)
+                self._settle(delivery, Fault(INTERNAL), settled=settled)
+            self._waiting.popleft()
+            self._held(-len(raw))
+
+    async def _publish_all(self, batch: _Batch, raw: bytes) -> None:
         try:
-            commands = self._publishes(raw)
+            commands = await self._publishes(raw)
         except MalformedRequest as refusal:
-            self._settle(delivery, fault(refusal), settled=settled)
+            self._settle(batch.delivery, fault(refusal), settled=batch.settled)
             return
-        batch = _Batch(delivery, len(raw) + len(commands) * _COMMAND_BYTES, settled, len(commands))
+        batch.size += len(commands) * _COMMAND_BYTES
+        batch.left = len(commands)
         self._held(batch.size)
-        for command in commands:
+        async for command in _unhurried(commands):
             self._core.submit(command, partial(self._counted, batch))
 
     def _publish(self, raw: bytes) -> Publish:
         return super()._publish(events.inward(raw))
 
-    def _publishes(self, raw: bytes) -> list[Publish]:
-        taken = [messages.taken(each) for each in events.batch(raw)]
-        if any(each.body_bytes > self._most_bytes for each in taken):
-            raise MalformedRequest(
-                Problem.PAYLOAD_TOO_BIG, f"an event of the batch has more than {self._most_bytes} bytes"
-            )
+    async def _publishes(self, raw: bytes) -> list[Publish]:
+        key, found = events.batch(raw)
         # A batch without a key goes to one partition, the next to another.
         self._turn = (self._turn + 1) % self._partitions
-        chosen = self._turn if self._partition is None else self._partition
-        return [
-            Publish(
-                self._node,
-                self._sender,
-                None,
-                each.envelope,
-                each.body_bytes,
-                partition=None if each.key and self._partition is None else chosen,
-                key=each.key,
-            )
-            for each in taken
-        ]
+        return [self._of_batch(each, key) async for each in _unhurried(found)]
+
+    def _of_batch(self, raw: bytes, key: str) -> Publish:
+        taken = messages.taken(events.inward(raw, key))
+        if taken.body_bytes > self._most_bytes:
+            detail = f"an event of the batch has more than {self._most_bytes} bytes"
+            raise MalformedRequest(Problem.PAYLOAD_TOO_BIG, detail)
+        number = self._partition
+        if number is None and not taken.key:
+            number = self._turn
+        return Publish(
+            self._node, self._sender, None, taken.envelope, taken.body_bytes, partition=number, key=taken.key
+        )
 
     def _counted(self, batch: _Batch, result: Result) -> None:
         batch.left -= 1
@@ -90,3 +122,11 @@ class HubIntake(Intake):
             batch.refusal = result
         if not batch.left:
             self._answered(batch.delivery, batch.size, batch.refusal or result, settled=batch.settled)
+
+
+async def _unhurried(things: list[_T]) -> AsyncIterator[_T]:
+    """Give one after the other, and others their turn now and then."""
+    for number, each in enumerate(things, 1):
+        yield each
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
