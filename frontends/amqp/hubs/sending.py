@@ -8,8 +8,6 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -26,24 +24,12 @@ from frontends.amqp.sending import Intake
 _COMMAND_BYTES: Final = 500
 """What an event that waits for Redis takes beside its bytes: a batch may have many that have hardly any."""
 
-
 _AT_ONCE: Final = 200
-"""Events of a batch after which others have their turn."""
+"""Events of a batch that are read, or published, before others have their turn."""
 
 _T = TypeVar("_T")
 
 _log = structlog.get_logger("stanzaq.amqp")
-
-
-@dataclass(slots=True)
-class _Batch:
-    """A batch whose events wait for Redis: how many still do, and the first refusal."""
-
-    delivery: Any
-    size: int
-    settled: bool
-    left: int = 0
-    refusal: Result | None = None
 
 
 class HubIntake(Intake):
@@ -74,7 +60,7 @@ class HubIntake(Intake):
             delivery, raw, settled, batched = self._waiting[0]
             try:
                 if batched:
-                    await self._publish_all(_Batch(delivery, len(raw), settled), raw)
+                    await self._publish_all(delivery, raw, settled=settled)
                 else:
                     super()._take(delivery, raw, settled)
             except Exception:  # noqa: BLE001  (logged, and told to the peer)
@@ -83,17 +69,34 @@ class HubIntake(Intake):
             self._waiting.popleft()
             self._held(-len(raw))
 
-    async def _publish_all(self, batch: _Batch, raw: bytes) -> None:
+    async def _publish_all(self, delivery: Any, raw: bytes, *, settled: bool) -> None:  # noqa: ANN401  (as the link gives it)
         try:
             commands = await self._publishes(raw)
         except MalformedRequest as refusal:
-            self._settle(batch.delivery, fault(refusal), settled=batch.settled)
+            self._settle(delivery, fault(refusal), settled=settled)
             return
-        batch.size += len(commands) * _COMMAND_BYTES
-        batch.left = len(commands)
-        self._held(batch.size)
-        async for command in _unhurried(commands):
-            self._core.submit(command, partial(self._counted, batch))
+        size = len(commands) * _COMMAND_BYTES
+        self._held(size)
+        for begin in range(0, len(commands), _AT_ONCE):
+            result = await self._published(commands[begin : begin + _AT_ONCE])
+            if not isinstance(result, Published) or begin + _AT_ONCE >= len(commands):
+                self._answered(delivery, size, result, settled=settled)
+                return
+
+    async def _published(self, commands: list[Publish]) -> Result:
+        """Publish some, which may go in one script; gives a refusal if there is one."""
+        results: list[Result] = []
+        done = asyncio.Event()
+
+        def answered(result: Result) -> None:
+            results.append(result)
+            if len(results) == len(commands):
+                done.set()
+
+        for command in commands:
+            self._core.submit(command, answered)
+        await done.wait()
+        return next((result for result in results if not isinstance(result, Published)), results[-1])
 
     def _publish(self, raw: bytes) -> Publish:
         return super()._publish(events.inward(raw))
@@ -115,13 +118,6 @@ class HubIntake(Intake):
         return Publish(
             self._node, self._sender, None, taken.envelope, taken.body_bytes, partition=number, key=taken.key
         )
-
-    def _counted(self, batch: _Batch, result: Result) -> None:
-        batch.left -= 1
-        if batch.refusal is None and not isinstance(result, Published):
-            batch.refusal = result
-        if not batch.left:
-            self._answered(batch.delivery, batch.size, batch.refusal or result, settled=batch.settled)
 
 
 async def _unhurried(things: list[_T]) -> AsyncIterator[_T]:
