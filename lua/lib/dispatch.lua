@@ -92,7 +92,6 @@ end
 -- `hint` is how many the caller expects: the first round reads so many candidates and no more.
 function dispatch.run(hint)
   local deliveries, made, bytes = {}, 0, 0
-  if partition.selects then matching.load() end
   waiting.promote()
   if partition.paused then return deliveries, 0 end
   while made < dispatch.LIMIT and bytes < dispatch.BYTES do

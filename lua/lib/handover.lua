@@ -2,6 +2,7 @@
 -- have arrived there, so that a crash between the two steps repeats the hand-over and loses nothing. Record: `at attempts
 -- jid-length jid reason`; of what is sent `>NODE` stands in the place of the JID, and no JID begins so.
 -- NEEDS: handover index history
+-- LAZY: where items go to another node
 --- @include due partition writes positions entries ordering
 local handover = {made = {}}
 

@@ -96,7 +96,7 @@ function intake.replace(row)
     entries.any_replaced = true
     redis.call('HDEL', key.history, known.position)
     -- What was found of the payload before holds no more.
-    if passed.stands(known.position) then
+    if partition.selects and passed.stands(known.position) then
       passed.remove(known.position)
       redis.call('ZADD', key.ready, positions.place(known.position), known.position)
     end

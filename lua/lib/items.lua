@@ -33,7 +33,7 @@ function items.waiting(position, item)
   -- An entry that belongs to another position is a version of that item, no item of its own.
   if entry and entry.at ~= '' and entry.log_id == position and not redis.call('ZSCORE', key.ready, position)
     and not redis.call('ZSCORE', key.delayed, position) and redis.call('HEXISTS', key.keyed, position) == 0
-    and not passed.stands(position) then
+    and not (partition.selects and passed.stands(position)) then
     return nil
   end
   if entry and item and items.name(position, entry) ~= item then return nil end
@@ -67,6 +67,6 @@ function items.drop(position, entry)
   items.erase(position, entry.log_id, entry.item)
   writes.add('ZREM', key.ready, position)
   writes.add('ZREM', key.delayed, position)
-  passed.remove(position)
+  if partition.selects then passed.remove(position) end
   writes.add('HDEL', key.history, position)
 end

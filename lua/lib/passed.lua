@@ -2,6 +2,7 @@
 -- order of their texts. Each item stands here once with an empty subid; and again for a subscriber who selects it though its
 -- mark is beyond it, because the item came back, or was found while there was no credit.
 -- NEEDS: passed selectors meta
+-- LAZY: where somebody selects
 --- @include partition positions selectors
 -- So many of these for a subscriber, and what was passed over is examined for it anew.
 local passed = {MOST = 1000}
@@ -47,16 +48,15 @@ function passed.put(entry)
   end
 end
 
--- Takes an item out, if it stands here.
+-- Takes an item out, if it stands here; as `stands`, only for a partition that selects.
 function passed.remove(position)
-  if not partition.selects then return end
   local members = {passed.member('', position)}
   for i, subid in ipairs(selectors.all()) do members[i + 1] = passed.member(subid, position) end
   redis.call('ZREM', key.passed, unpack(members))
 end
 
 function passed.stands(position)
-  return partition.selects and redis.call('ZSCORE', key.passed, passed.member('', position))
+  return redis.call('ZSCORE', key.passed, passed.member('', position))
 end
 
 -- A subscription selects something else now, or nothing any more.

@@ -1,5 +1,6 @@
 -- What stays in the log when its work is done (the options of retention), and what of it has to go.
 -- NEEDS: log ready delayed inflight handover keyed replaced parked passed
+-- LAZY: where the log is kept
 --- @include partition writes positions passed
 local retention = {}
 

@@ -1,15 +1,19 @@
 """One queue through two doors: what is sent over HTTP is worked over XMPP, and the other way round."""
 
 import asyncio
+import contextlib
 import time
 from base64 import b64decode
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
 from broker.model.items import XML
 from tests.doors.frontend import HASH
 from tests.doors.rest.served import RestFrontend, client
-from tests.journeys.client import STANZAQ, Delivery
+from tests.journeys.client import PATIENCE_SECONDS, STANZAQ, Client, Delivery
 from tests.journeys.conftest import Join
 from tests.journeys.service import Service
 
@@ -17,6 +21,7 @@ pytestmark = pytest.mark.xdist_group("journeys")
 
 PROMPT_SECONDS = 2.5
 """Two turns of a frontend's pulse, and what a busy machine adds."""
+_HALF, _ALL = 50, 350
 
 
 async def test_sent_over_http_worked_over_xmpp(service: Service, join: Join) -> None:
@@ -69,6 +74,81 @@ async def test_sent_over_xmpp_worked_over_http(service: Service, join: Join) -> 
     assert service.faults() == []
 
 
+async def test_a_hundred_of_both_doors(service: Service, join: Join) -> None:
+    """Q24, R1: fifty workers and fifty leases share a queue: first come, first served, and none has more than its credit."""
+    owner = await join()
+    node = await owner.queue({})
+    workers = await asyncio.gather(*(join() for _ in range(_HALF)))
+    for answer in await asyncio.gather(*(worker.subscribe(node, 2) for worker in workers)):
+        assert answer.error == ""
+    settings = {"HTTP_PASSWORDS": f"{owner.bare}:{HASH}", "HTTP_RATE": "10000"}
+    with RestFrontend(service.redis.url, **settings) as frontend, client(frontend, owner.bare) as http:
+        http.headers["Accept"] = "application/json"
+        leases = [await asyncio.to_thread(_subscribes, frontend, owner.bare, node, 2) for _ in range(_HALF)]
+        await asyncio.to_thread(_sends_many, http, node, range(150))
+        # Nobody has two before everybody has one, whoever's door it is.
+        shares = await _shares(workers, http, leases, 150)
+        assert sorted(shares) == [1] * 50 + [2] * 50
+        await asyncio.to_thread(_sends_many, http, node, range(150, 350))
+        assert await _shares(workers, http, leases, 200) == [2] * 100
+        done: list[str] = []
+        at_work = [asyncio.create_task(_works_all(worker, node, done)) for worker in workers]
+        with ThreadPoolExecutor(_HALF) as pool:
+            loop = asyncio.get_running_loop()
+            at_http = [loop.run_in_executor(pool, _leases_all, http, lease, done) for lease in leases]
+            worked = await asyncio.gather(*at_http, *at_work)
+        assert sorted(map(int, done)) == list(range(_ALL)) and sum(worked) == _ALL
+        # Whoever had two in hand when the work began has done them; and nobody has taken over what was for all.
+        assert min(worked) >= 2 and max(worked) <= 20
+    assert service.faults() == []
+
+
+async def _shares(workers: Sequence[Client], http: httpx.Client, leases: Sequence[str], total: int) -> list[int]:
+    """Give how much each holds, when all that can be had is had; leases come for what is theirs."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            shares = [len(worker.left(Delivery)) for worker in workers]
+            shares += [len(await asyncio.to_thread(_has, http, lease, 0)) for lease in leases]
+            if sum(shares) >= total:
+                return shares
+
+
+async def _works_all(worker: Client, node: str, done: list[str]) -> int:
+    """Acknowledge what comes until there is nothing left; give how much it was. Never are there more than two in hand."""
+    count = 0
+    while len(done) < _ALL:
+        with contextlib.suppress(TimeoutError):
+            found = await worker.next(Delivery, 0.5)
+            assert 1 + len(worker.left(Delivery)) <= 2
+            assert (await worker.retract(node, found.item, found.token)).error == ""
+            done.append(found.item)
+            count += 1
+    return count
+
+
+def _leases_all(http: httpx.Client, lease: str, done: list[str]) -> int:
+    """Do the same over HTTP."""
+    count = 0
+    while len(done) < _ALL:
+        found = _has(http, lease, 1)
+        assert len(found) <= 2
+        for message in found:
+            assert http.delete(message["href"]).status_code == 200
+            done.append(message["id"])
+            count += 1
+    return count
+
+
+def _has(http: httpx.Client, lease: str, wait: int) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = http.get(f"{lease}?wait={wait}", timeout=30).json()["messages"]
+    return found
+
+
+def _sends_many(http: httpx.Client, node: str, numbers: Iterable[int]) -> None:
+    rows = [{"guid": str(number), "text": "x"} for number in numbers]
+    assert http.post(f"/batches/{node}", json=rows).status_code == 200
+
+
 def _sends(frontend: RestFrontend, jid: str, node: str) -> None:
     with client(frontend, jid) as http:
         for kind, body in (
@@ -91,9 +171,9 @@ def _states(frontend: RestFrontend, jid: str, node: str) -> dict[str, str]:
         return {message["id"]: message["state"] for message in page["messages"]}
 
 
-def _subscribes(frontend: RestFrontend, jid: str, node: str) -> str:
+def _subscribes(frontend: RestFrontend, jid: str, node: str, prefetch: int = 1) -> str:
     with client(frontend, jid) as http:
-        made = http.post("/subscriptions", json={"destinations": node, "prefetch": 1})
+        made = http.post("/subscriptions", json={"destinations": node, "prefetch": prefetch})
         assert made.status_code == 201
         return made.headers["Location"]
 
