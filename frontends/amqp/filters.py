@@ -1,7 +1,7 @@
 """Filters of a source (E22 to E24): from what an attach brings to where a link begins. Pure; must not know links or proton.
 
-`start` is the one place that knows which filters there are. What it does not know it refuses: nobody is to be given what was not
-asked for.
+`start` knows which filters there are of a log, `selector` which of a queue. What they do not know they refuse: nobody is to be
+given what was not asked for.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ from broker.model.results import Event
 from broker.selectors.text import Unreadable, read
 from broker.selectors.tree import Both, Comparison, Field, Literal, Order, Predicate
 from broker.selectors.values import judge
-from frontends.amqp.words import ANNOTATIONS_FILTER, OFFSET, SQL_FILTER, TIMESTAMP
+from frontends.amqp.words import ANNOTATIONS_FILTER, OFFSET, SELECTOR_FILTER, SQL_FILTER, TIMESTAMP
 
 _MOST_MS: Final = 10**15
 
@@ -53,10 +53,26 @@ def start(found: Mapping[str, Filter]) -> Start:
         elif each.descriptor in SQL_FILTER:
             begin = _sql(each.value)
         else:
-            raise MalformedRequest(Problem.UNSUPPORTED, f"there is no filter {str(each.descriptor or name)[:80]}")
+            raise _unknown(name, each)
     if len(found) > 1:
         raise MalformedRequest(Problem.UNSUPPORTED, "one filter alone is taken")
     return begin
+
+
+def selector(found: Mapping[str, Filter]) -> str:
+    """Give the condition on the items of a queue that a worker takes; empty for all. Raises MalformedRequest."""
+    text = ""
+    for name, each in found.items():
+        if each.descriptor not in SELECTOR_FILTER:
+            raise _unknown(name, each)
+        if not isinstance(each.value, str) or text:
+            raise MalformedRequest(Problem.OPTIONS_INVALID, "a selector is one text")
+        text = each.value.strip()
+    return text
+
+
+def _unknown(name: str, each: Filter) -> MalformedRequest:
+    return MalformedRequest(Problem.UNSUPPORTED, f"there is no filter {str(each.descriptor or name)[:80]} here")
 
 
 def _annotations(value: object) -> str:

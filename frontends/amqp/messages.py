@@ -264,11 +264,18 @@ class Writer:
         headers = envelope.headers
         if not headers and envelope.content_type == BYTES:
             return b"%b%b%b" % (delivery, _keyed(event.key), wire.section(DATA, wire.binary(envelope.body)))
+        parts = self.parts(envelope, event.key)
+        parts[DELIVERY] = delivery
+        return b"".join(parts[code] for code in sorted(parts))
+
+    @staticmethod
+    def parts(envelope: Envelope, key: str) -> dict[int, bytes]:
+        """Write the sections of what was sent, by their codes."""
+        headers = envelope.headers
         form, _, carried = headers.get(CARRIED, "data ").partition(" ")
         parts = _parted(carried)
-        parts[DELIVERY] = delivery
-        if event.key:
-            parts[MESSAGE] = _keyed(event.key, parts.get(MESSAGE, b""))
+        if key:
+            parts[MESSAGE] = _keyed(key, parts.get(MESSAGE, b""))
         said = {name: value for name, value in headers.items() if name != CARRIED}
         if said:
             parts[APPLICATION] = wire.section(
@@ -278,7 +285,7 @@ class Writer:
         if PROPERTIES not in parts and kind != (TEXT if form == "string" else AMQP if form == "sections" else BYTES):
             parts[PROPERTIES] = _content_type(kind)
         parts[DATA] = _body(form, envelope.body)
-        return b"".join(parts[code] for code in sorted(parts))
+        return parts
 
 
 def _parted(carried: str) -> dict[int, bytes]:
