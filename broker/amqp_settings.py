@@ -1,7 +1,8 @@
 """The settings of the AMQP door: where it listens, whom it believes, how much it takes. Must not know the other settings."""
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode
@@ -9,6 +10,23 @@ from pydantic_settings import BaseSettings, NoDecode
 from broker.address import Address, read_address
 from broker.http_settings import bare_jid, password_lines
 from broker.model.names import Jid
+
+_SHARED_KEY: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,255})\s+[^\s/@]+@[^\s/@]+\s+[!-~]{32,256}", re.ASCII)
+
+
+def _shared_keys(value: SecretStr) -> SecretStr:
+    names = set()
+    for number, line in enumerate(value.get_secret_value().splitlines(), 1):
+        # The line is not repeated: it has a key.
+        found = _SHARED_KEY.fullmatch(line.strip())
+        if line.strip() and not found:
+            msg = f"line {number} is not NAME JID KEY with a key of 32 characters or more"
+            raise ValueError(msg)
+        if found and found[1] in names:
+            msg = f"line {number} repeats a name"
+            raise ValueError(msg)
+        names.add(found[1] if found else "")
+    return value
 
 
 class AmqpSettings(BaseSettings):
@@ -24,6 +42,10 @@ class AmqpSettings(BaseSettings):
     amqp_anonymous: Annotated[Jid | None, BeforeValidator(bare_jid)] = Field(
         default=None, description="a bare JID for connections of SASL ANONYMOUS, or of none; not set: they are refused"
     )
+    amqp_event_hubs_keys: Annotated[SecretStr, AfterValidator(_shared_keys)] = Field(
+        default=SecretStr(""),
+        description="lines of NAME JID KEY: shared keys for clients of Event Hubs; not set: no such clients",
+    )
     amqp_certificate: Path | None = Field(
         default=None, description="a file with the certificate and its chain in PEM; not set: no TLS"
     )
@@ -35,3 +57,9 @@ class AmqpSettings(BaseSettings):
         description="a file with the authorities in PEM whose certificates SASL EXTERNAL believes; not set: no EXTERNAL",
     )
     amqp_connections: int = Field(default=1_000, ge=1, description="most connections at once, e.g. 1000")
+
+    @property
+    def amqp_secrets(self) -> tuple[str, ...]:
+        """Give what must never be shown: hashes and shared keys; none when nobody has either."""
+        hashes = (line.rpartition(":")[2] for line in self.amqp_passwords.get_secret_value().split())
+        return *hashes, *self.amqp_event_hubs_keys.get_secret_value().split()[2::3]

@@ -22,7 +22,14 @@ from broker.redis_url import checked_url, read_url
 
 PREFIX: Final = "STANZAQ_"
 
-_SECRETS: Final = ("redis_url", "xmpp_secret", "http_passwords", "http_jwt_keys", "amqp_passwords")
+_SECRETS: Final = (
+    "redis_url",
+    "xmpp_secret",
+    "http_passwords",
+    "http_jwt_keys",
+    "amqp_passwords",
+    "amqp_event_hubs_keys",
+)
 
 
 _Kind = TypeVar("_Kind", bound=BaseSettings)
@@ -219,12 +226,11 @@ class Settings(AmqpSettings, HttpSettings, RedisSettings):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Give what must never be shown: the component's secret, hashes, the password of Redis as it is and as the URL has it."""
+        """Give what must never be shown: secret, hashes, shared keys, the password of Redis as it is and as the URL has it."""
         url = "" if self.redis_url.startswith("embedded:") else self.redis_url
         password = str(read_url(url).options.get("password") or "") if url else ""
-        lines = [*self.http_passwords.get_secret_value().split(), *self.amqp_passwords.get_secret_value().split()]
-        hashes = (line.rpartition(":")[2] for line in lines)
-        return self.xmpp_secret.get_secret_value(), password, quote(password, safe=""), *hashes
+        hashes = (line.rpartition(":")[2] for line in self.http_passwords.get_secret_value().split())
+        return self.xmpp_secret.get_secret_value(), password, quote(password, safe=""), *hashes, *self.amqp_secrets
 
     @property
     def retry(self) -> str:
@@ -274,10 +280,13 @@ def load_amqp(config: Path | None = None) -> CommandSettings:
     lacking = []
     if settings.amqp_certificate is None and (settings.amqp_key or settings.amqp_client_ca):
         lacking.append(f"TLS has no certificate. Set {PREFIX}AMQP_CERTIFICATE.")
-    if not (settings.amqp_client_ca or settings.amqp_anonymous or settings.amqp_passwords.get_secret_value()):
+    if not (settings.amqp_client_ca or settings.amqp_anonymous or settings.amqp_secrets):
         lacking.append(
-            f"Nobody may connect. Set {PREFIX}AMQP_PASSWORDS_FILE or {PREFIX}AMQP_CLIENT_CA, or {PREFIX}AMQP_ANONYMOUS."
+            f"Nobody may connect. Set {PREFIX}AMQP_PASSWORDS_FILE or {PREFIX}AMQP_CLIENT_CA, or {PREFIX}AMQP_ANONYMOUS,"
+            f" or {PREFIX}AMQP_EVENT_HUBS_KEYS_FILE."
         )
+    if settings.amqp_anonymous and settings.amqp_event_hubs_keys.get_secret_value().strip():
+        lacking.append(f"{PREFIX}AMQP_ANONYMOUS and {PREFIX}AMQP_EVENT_HUBS_KEYS both take SASL ANONYMOUS: keep one.")
     if lacking:
         raise SettingsError(*lacking)
     return settings

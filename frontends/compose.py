@@ -196,12 +196,17 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
 
 async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog, traces: "Traces | None") -> None:
     # Not everybody has the extra `amqp`.
+    from frontends.amqp.hubs.keys import Keys  # noqa: PLC0415
     from frontends.amqp.identity import Identity  # noqa: PLC0415
     from frontends.amqp.server import AmqpServer, tls  # noqa: PLC0415
     from frontends.passwords import Passwords  # noqa: PLC0415
 
     bind = settings.amqp_bind
-    identity = Identity(Passwords(settings.amqp_passwords.get_secret_value()), settings.amqp_anonymous)
+    identity = Identity(
+        Passwords(settings.amqp_passwords.get_secret_value()),
+        settings.amqp_anonymous,
+        Keys(settings.amqp_event_hubs_keys.get_secret_value()),
+    )
     try:
         context = tls(settings.amqp_certificate, settings.amqp_key, settings.amqp_client_ca)
         server = AmqpServer(identity, *bind, context=context, connections=settings.amqp_connections)

@@ -1,8 +1,8 @@
 #!lua
 -- Let links own the reading of the partition for their groups, each under an epoch and a new fence (E27, E28, EX11 to EX16).
--- With its `fence` a link says that it is still there: half of its lease gone, it begins anew.
+-- With its `fence` a link says that it is still there: half of its lease gone, it begins anew. `equal`: the present epoch will do.
 -- KEYS: meta bonds
--- ARGV: now revision | group epoch fence
+-- ARGV: now revision | group epoch equal fence
 -- RETURNS: ok stale gone deleted | ok partition-owned superseded too-many-subscriptions
 -- WRITES: meta bonds
 --- @include bonds
@@ -26,7 +26,7 @@ end
 
 local function bound(row)
   local known = bonds.get(row.group)
-  local epoch = bonds.granted(known, row.epoch)
+  local epoch = bonds.granted(known, row.epoch, row.equal ~= '')
   if not epoch then return {'partition-owned', known and known.epoch or ''} end
   if not bonds.room(row.group) then return {'too-many-subscriptions'} end
   partition.token = partition.token + 1

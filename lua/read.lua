@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Read the log from where `start` says, whatever became of the items: up to `limit` entries, cut at `max_bytes` of payload.
--- A start in the future is answered with nothing at all; whoever reads for a `group` has to own that under the `fence` (EX11),
--- else the answer is one empty word.
+-- A start in the future is answered with nothing at all; whoever reads for a `group` has to own that under the `fence` (EX11), or
+-- without one nobody may own it (EX14), else the answer is one empty word.
 -- KEYS: meta log replaced bonds
 -- ARGV: now revision number start limit max_bytes group fence
 -- RETURNS: ok stale gone deleted
@@ -10,8 +10,8 @@
 local refusal = partition.load()
 if refusal then return refusal end
 if arg.group ~= '' then
-  local known = bonds.get(arg.group)
-  if not (known and known.fence == tonumber(arg.fence)) then
+  local known, mine = bonds.get(arg.group), tonumber(arg.fence)
+  if mine and not (known and known.fence == mine) or not mine and known and known.active then
     return {'ok', {''}, {}, {}, {}, 0, 0, partition.token}
   end
 end

@@ -19,7 +19,7 @@ class Commit:
 class Read:
     """Read a partition's log from a start on, up to `limit` entries, whatever became of the items.
 
-    For a `group` it is read under the fence of who owns that.
+    For a `group` it is read under the fence of who owns that; without a fence, as long as nobody does.
     """
 
     node: str
@@ -33,7 +33,10 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Own the reading of a partition for a group (E26 to E28); with the `fence` of an earlier one, go on owning it (EX16)."""
+    """Own the reading of a partition for a group (E26 to E28); with the `fence` of an earlier one, go on owning it (EX16).
+
+    `equal`: it takes over from one with the same epoch as well.
+    """
 
     node: str
     sender: Jid
@@ -41,6 +44,7 @@ class Bind:
     group: str
     epoch: int | None = None
     fence: int = 0
+    equal: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,14 @@ from frontends.amqp.bonds import Bond, Incoming, Outgoing, symbol
 from frontends.amqp.errors import LOCKED, NOT_IMPLEMENTED, Fault, fault
 from frontends.amqp.feeds import Feed
 from frontends.amqp.holding import LEASE_MS
+from frontends.amqp.hubs.desks import Desk
 from frontends.amqp.queries import QUESTION_BYTES, Answers, Questions
 from frontends.amqp.sending import MESSAGE_BYTES, Intake
 from frontends.amqp.tides import Tides
 from frontends.amqp.words import EPOCH, GAP, GROUP, PARTITION
 from frontends.amqp.workers import Lease, Worker
 
-Part = Feed | Worker | Intake | Answers | Questions
+Part = Feed | Worker | Intake | Answers | Questions | Desk
 """What a link is once it is attached: it is started, stirred when something has happened, and stopped."""
 
 _REPLIES: Final = "$reply/"

@@ -47,6 +47,11 @@ class Bond:
         return terminus.address
 
     @property
+    def session(self) -> object:
+        """What tells its session from others."""
+        return lib.pn_link_session(self.raw)
+
+    @property
     def reply_address(self) -> str | None:
         """Where the peer says that it receives."""
         return self._link.remote_target.address

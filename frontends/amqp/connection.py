@@ -14,8 +14,10 @@ from frontends.amqp import sasl
 from frontends.amqp.attaching import Attaching, Part
 from frontends.amqp.bonds import Bond, Incoming
 from frontends.amqp.engine import Engine, Happening
-from frontends.amqp.errors import FORCED, INTERNAL, LIMIT, Fault, fault
+from frontends.amqp.errors import FORCED, INTERNAL, LIMIT, UNAUTHORIZED, Fault, fault
 from frontends.amqp.feeds import Feed
+from frontends.amqp.hubs.desks import Desk
+from frontends.amqp.hubs.profile import Profile
 from frontends.amqp.identity import Untrusted, certified
 from frontends.amqp.queries import Questions
 from frontends.amqp.sending import Intake
@@ -32,6 +34,9 @@ _WRITE_BYTES: Final = 1_048_576
 _GREETING_SECONDS: Final = 10.0
 _CLOSING_SECONDS: Final = 2.0
 _LONGEST_TICK_SECONDS: Final = 5.0
+_EXPIRE_SECONDS: Final = 1.0
+"""Longest time that a token opens anything after its end."""
+
 _SHORTEST_TICK_SECONDS: Final = 0.05
 
 _log = structlog.get_logger("stanzaq.amqp")
@@ -47,6 +52,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._engine: Engine | None = None
         self._attaching: Attaching | None = None
+        self._profile: Profile | None = None
         self._parts: dict[Bond, Part] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._buffer = b""
@@ -54,6 +60,7 @@ class Connection(asyncio.Protocol):
         self._certified: Jid | None = None
         self._jid: Jid | None = None
         self._believing = False
+        self._believed = False
         self._held = 0
         self._full = False
         self._flushing = False
@@ -116,7 +123,7 @@ class Connection(asyncio.Protocol):
 
     def _greet(self) -> None:
         while not self._believing and self._engine is None and not self._transport.is_closing():
-            if self._greeted == sasl.SASL_HEADER and self._jid is None:
+            if self._greeted == sasl.SASL_HEADER and not self._believed:
                 size = sasl.framed(self._buffer)
                 if not size:
                     return
@@ -134,13 +141,13 @@ class Connection(asyncio.Protocol):
         if header == sasl.SASL_HEADER and not self._greeted:
             self._greeted = header
             self._transport.write(header + sasl.mechanisms(identity.mechanisms(self._certified)))
-        elif header == sasl.AMQP_HEADER and (self._jid or identity.anonymous):
+        elif header == sasl.AMQP_HEADER and (self._believed or identity.anonymous):
             self._jid = self._jid or identity.anonymous
             data, self._buffer = header + self._buffer, b""
             self._begin(data)
         else:
             # Part 2 §2.2: what is wanted is said, and the connection closed.
-            self._transport.write(sasl.AMQP_HEADER if self._jid else sasl.SASL_HEADER)
+            self._transport.write(sasl.AMQP_HEADER if self._believed else sasl.SASL_HEADER)
             self._transport.close()
 
     async def _believe(self, init: sasl.Init) -> None:
@@ -150,7 +157,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(sasl.outcome(refusal.outcome))
             self._transport.close()
             return
-        self._believing = False
+        self._believing, self._believed = False, True
         self._transport.write(sasl.outcome(sasl.OK))
         try:
             self._greet()
@@ -160,15 +167,26 @@ class Connection(asyncio.Protocol):
     # AMQP.
 
     def _begin(self, data: bytes) -> None:
-        assert self._jid, "who speaks AMQP is known"
         self._engine = Engine()
-        self._attaching = Attaching(
-            self._shared.core, self._shared.tides, self._jid, self.flush, self._holding, self._begun
-        )
+        shared, flush, held, begun = self._shared, self.flush, self._holding, self._begun
+        if self._jid:
+            self._attaching = Attaching(shared.core, shared.tides, self._jid, flush, held, begun)
+        else:
+            self._profile = Profile(shared, flush=flush, held=held, begun=begun, known=self._known)
+            self._attaching = self._profile.attaching
         self._tick()
         self._received(data)
 
+    def _known(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+
     def _received(self, data: bytes) -> None:
+        for piece in self._profile.received(data) if self._profile else (data,):
+            self._receive(piece)
+        self.flush()
+
+    def _receive(self, data: bytes) -> None:
         rest, stuck = memoryview(data), False
         while rest and self._engine is not None:
             taken = self._engine.receive(rest)
@@ -178,7 +196,6 @@ class Connection(asyncio.Protocol):
                 return
             rest, stuck = rest[taken:], not taken
             self._happen()
-        self.flush()
 
     def _happen(self) -> None:
         if self._engine is None:
@@ -195,8 +212,8 @@ class Connection(asyncio.Protocol):
         match what:
             case Happening.OPENED:
                 self._engine.open()
-                if self._deadline is not None:
-                    self._deadline.cancel()
+                if self._jid:
+                    self._known()
             case Happening.CLOSED:
                 self._closed = True
                 self._engine.close(None)
@@ -261,7 +278,7 @@ class Connection(asyncio.Protocol):
                 return
             if not data:
                 break
-            self._transport.write(data)
+            self._transport.write(self._profile.written(data) if self._profile else data)
             # What was written may have been what a link waited for.
             self._happen()
         for part in list(self._parts.values()):
@@ -289,15 +306,20 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _begun(self) -> int:
-        return sum(part.link.begun for part in self._parts.values() if isinstance(part, Intake | Questions))
+        return sum(part.link.begun for part in self._parts.values() if isinstance(part, Intake | Questions | Desk))
 
     def _tick(self) -> None:
         if self._engine is None:
             return
         now = self._loop.time()
         due = self._engine.tick(now)
-        pause = max(_SHORTEST_TICK_SECONDS, due - now) if due else _LONGEST_TICK_SECONDS
-        self._ticking = self._loop.call_later(min(pause, _LONGEST_TICK_SECONDS), self._tick)
+        longest = _LONGEST_TICK_SECONDS
+        if self._profile:
+            longest = _EXPIRE_SECONDS
+            if not self._profile.attaching.expire():
+                self._engine.close(Fault(UNAUTHORIZED, "the token is over"))
+        pause = max(_SHORTEST_TICK_SECONDS, due - now) if due else longest
+        self._ticking = self._loop.call_later(min(pause, longest), self._tick)
         self.flush()
 
     # What the server sees.

@@ -50,9 +50,11 @@ class Feed:
         first: Callable[[Event], bool] | None = None,
         group: str = "",
         bound: Bound | None = None,
+        writer: Writer | None = None,
     ) -> None:
         """Begin after an offset, with the `first` event of which that is true, perhaps as the owner of a group's reading.
 
+        Of a group without being its owner it reads as long as nobody is.
         Nothing runs before `start`.
         """
         self.link = link
@@ -65,7 +67,7 @@ class Feed:
         self._flush = flush
         self._node = node
         self._partition = partition
-        self._writer = Writer(partition)
+        self._writer = writer or Writer(partition)
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._cramped = False
@@ -78,7 +80,7 @@ class Feed:
         self.link.prepare()
         self._tides.enter(self._node, self._partition, self)
         self._task = asyncio.get_running_loop().create_task(self._run(self._deliver))
-        if self._bound:
+        if self._group:
             self._watching = asyncio.get_running_loop().create_task(self._run(self._watch))
 
     def stop(self, *, lost: bool = False) -> None:
@@ -117,11 +119,12 @@ class Feed:
                 await self._news.wait()
 
     async def _watch(self) -> None:
-        """Say that the owner is there, and hear when it is another."""
+        """Say that the owner is there, and hear when it is another; who owns nothing hears it when it looks again."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
             if self._bound is None:
-                return
+                self.stir()
+                continue
             command = Bind(self._node, self.sender, self._partition, self._group, fence=self._bound.fence)
             found = await self._core.ask(command)
             if isinstance(found, Refused) and not found.problem.retryable:

@@ -5,10 +5,11 @@ from typing import Any
 
 from broker.model.names import Jid, prepared
 from frontends.amqp import sasl
+from frontends.amqp.hubs.keys import Keys
 from frontends.amqp.wire import Malformed
 from frontends.passwords import Passwords, TooMany
 
-ANONYMOUS, EXTERNAL, PLAIN = "ANONYMOUS", "EXTERNAL", "PLAIN"
+ANONYMOUS, EXTERNAL, PLAIN, TOKENS = "ANONYMOUS", "EXTERNAL", "PLAIN", "MSSBCBS"
 
 
 class Untrusted(Exception):  # noqa: N818  (what a peer is)
@@ -21,27 +22,31 @@ class Untrusted(Exception):  # noqa: N818  (what a peer is)
 
 
 class Identity:
-    """Believes passwords and certificates, and nobody else unless a JID is set for them."""
+    """Believes passwords and certificates, and nobody else unless a JID is set for them, or they are to show tokens."""
 
-    def __init__(self, passwords: Passwords, anonymous: Jid | None) -> None:
-        """Take `anonymous` for whoever says nothing."""
+    def __init__(self, passwords: Passwords, anonymous: Jid | None, keys: Keys) -> None:
+        """Take `anonymous` for whoever says nothing, or else have them say later who they are, if there are `keys`."""
         self._passwords = passwords
         self.anonymous = anonymous
+        self.keys = keys
 
     def mechanisms(self, certified: Jid | None) -> list[str]:
         """Give what may be said by one who has such a certificate."""
         return [
             *([EXTERNAL] if certified else []),
             *([PLAIN] if self._passwords else []),
-            *([ANONYMOUS] if self.anonymous else []),
+            *([ANONYMOUS] if self.anonymous or self.keys else []),
+            *([TOKENS] if self.keys else []),
         ]
 
-    async def of(self, init: sasl.Init, certified: Jid | None) -> Jid:
-        """Give who says so; raises Untrusted."""
+    async def of(self, init: sasl.Init, certified: Jid | None) -> Jid | None:
+        """Give who says so, none for one who will show a token; raises Untrusted."""
         if init.mechanism == EXTERNAL and certified:
             return certified
         if init.mechanism == ANONYMOUS and self.anonymous:
             return self.anonymous
+        if init.mechanism in {ANONYMOUS, TOKENS} and self.keys:
+            return None
         if init.mechanism == PLAIN and self._passwords:
             try:
                 user, password = sasl.plain(init.response)

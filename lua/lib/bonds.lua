@@ -13,9 +13,10 @@ function bonds.get(group)
 end
 
 -- The epoch under which a link succeeds that asks for one, or for none (empty); nil when it must not (E28, EX13 to EX15).
-function bonds.granted(known, asked)
+-- An equal one does only for who comes from Event Hubs.
+function bonds.granted(known, asked, equal)
   if asked == '' then return not (known and known.active) and numerals.following(known and known.epoch or '0') or nil end
-  if known and not numerals.after(asked, known.epoch) then return nil end
+  if known and not (numerals.after(asked, known.epoch) or (equal and asked == known.epoch)) then return nil end
   return asked
 end
 

@@ -102,7 +102,7 @@ CONTRADICTIONS = [
     (
         "nobody may connect",
         "doors",
-        ["amqp.existingSecret.name=", "amqp.tls.clientCertificates=false"],
+        ["amqp.existingSecret.name=", "amqp.eventHubs.existingSecret.name=", "amqp.tls.clientCertificates=false"],
         "amqp.enabled is true and nobody may connect",
     ),
     (
@@ -110,6 +110,13 @@ CONTRADICTIONS = [
         "doors",
         ["amqp.tls.existingSecret="],
         "amqp.tls.clientCertificates is true and amqp.tls.existingSecret is not set",
+    ),
+    ("two lists of keys", "doors", ["amqp.eventHubs.keys=x"], "amqp.eventHubs.keys and amqp.eventHubs.existingSecret"),
+    (
+        "two of ANONYMOUS",
+        "doors",
+        ["settings.amqp_anonymous=a@b"],
+        "amqp.eventHubs and settings.amqp_anonymous are both",
     ),
     ("two lists of them", "doors", ["amqp.passwords=x"], "amqp.passwords and amqp.existingSecret.name are both"),
     ("an Ingress without a host", "doors", ["rest.ingress.host="], "rest.ingress.host is not set"),

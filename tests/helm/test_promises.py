@@ -310,6 +310,14 @@ def test_doors(everything: Everything) -> None:
         assert {each["targetPort"] for each in service["spec"]["ports"]} == {
             each["name"] for each in container["ports"]
         }
+        files = {each["name"]: each["value"] for each in container["env"] if each["name"].endswith("_KEYS_FILE")}
+        sources = workload["spec"]["template"]["spec"]["volumes"][0]["projected"]["sources"]
+        keys = [each["secret"] for each in sources if each["secret"]["name"] == "hubs"]
+        if door == "amqp":
+            assert files == {"STANZAQ_AMQP_EVENT_HUBS_KEYS_FILE": "/etc/stanzaq/secrets/event-hubs-keys"}
+            assert keys == [{"name": "hubs", "items": [{"key": "keys", "path": "event-hubs-keys"}]}]
+        else:
+            assert not files and not keys
 
 
 def test_certificates(everything: Everything) -> None:

@@ -26,6 +26,7 @@ MADE_BY_THE_CHART = {
     "amqp_client_ca",
     "amqp_key",
     "amqp_passwords",
+    "amqp_event_hubs_keys",
     "traces",
 }
 

@@ -9,9 +9,9 @@ from tests.lua.driver import Queue
 MOST = str(2**63 - 1)
 
 
-def bind(queue: Queue, epoch: str = "", *, group: str = "g", fence: int | str = "") -> list[Any]:
+def bind(queue: Queue, epoch: str = "", *, group: str = "g", fence: int | str = "", equal: str = "") -> list[Any]:
     """Bind one link."""
-    row: list[Any] = queue.run("bind", {"group": group, "epoch": epoch, "fence": fence}).rows[0]
+    row: list[Any] = queue.run("bind", {"group": group, "epoch": epoch, "equal": equal, "fence": fence}).rows[0]
     return row
 
 
@@ -42,6 +42,30 @@ def test_while_one_is_active(queue: Queue, epoch: str, code: str) -> None:
         assert queue.run("read", start="@earliest", group="g", fence=found[2]).rows[0] == 0
         assert unbind(queue, fence) == "superseded"
         assert bind(queue, fence=found[2])[0] == "ok"
+
+
+def test_equal(queue: Queue) -> None:
+    """EX13: for who comes from Event Hubs the present epoch does, also after a lost connection, and a lower one does not."""
+    fence = bind(queue, "7")[2]
+    assert bind(queue, "6", equal="1") == ["partition-owned", "7"]
+    second = bind(queue, "7", equal="1")
+    assert second[:2] == ["ok", "7"] and second[2] > fence
+    assert bind(queue, fence=fence) == ["superseded"]
+    unbind(queue, second[2], kept="1")
+    assert bind(queue, "6", equal="1")[0] == "partition-owned"
+    assert bind(queue, "7", equal="1")[:2] == ["ok", "7"]
+
+
+def test_beside_an_owner(queue: Queue) -> None:
+    """EX14: who reads for a group without owning it does so while nobody owns it; one that was lost owns nothing."""
+    queue.publish("a")
+    plain = queue.read(group="g")
+    assert plain
+    fence = bind(queue, "7")[2]
+    assert queue.run("read", start="@earliest", group="g").rows == [""]
+    assert queue.read(group="h") == plain
+    unbind(queue, fence, kept="1")
+    assert queue.read(group="g") == plain
 
 
 def test_closed(queue: Queue) -> None:
@@ -79,7 +103,7 @@ def test_lease(queue: Queue) -> None:
 
 def test_most_groups(queue: Queue) -> None:
     """Guarantee 6: a partition has a bounded number of groups, and those that are over make room."""
-    rows = [{"group": f"g{number}", "epoch": "", "fence": ""} for number in range(1_000)]
+    rows = [{"group": f"g{number}", "epoch": "", "equal": "", "fence": ""} for number in range(1_000)]
     assert set(queue.run("bind", *rows).words) == {"ok"}
     assert bind(queue, group="one more") == ["too-many-subscriptions"]
     queue.now += 60_000

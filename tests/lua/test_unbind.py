@@ -11,6 +11,6 @@ def test_of_what_is_not_owned(queue: Queue) -> None:
 
 def test_frees_the_key(queue: Queue) -> None:
     """Guarantee 6: with the last group the key goes."""
-    fence = queue.run("bind", {"group": "g", "epoch": "3", "fence": ""}).rows[0][2]
+    fence = queue.run("bind", {"group": "g", "epoch": "3", "equal": "", "fence": ""}).rows[0][2]
     assert queue.run("unbind", {"group": "g", "fence": fence, "kept": ""}).words == ["ok"]
     assert queue.client.exists(queue.key("bonds")) == 0

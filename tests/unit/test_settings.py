@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.address import Address
-from broker.settings import LogFormat, NodeCreation, SettingsError, load
+from broker.settings import LogFormat, NodeCreation, SettingsError, load, load_amqp
 
 
 @pytest.fixture(autouse=True)
@@ -226,3 +226,32 @@ def test_tries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STANZAQ_QOS_RETRY_SECONDS", "0.25")
     monkeypatch.setenv("STANZAQ_QOS_RETRIES", "0")
     assert load().retry == "250 20000 0"
+
+
+KEY = "a-shared-key-of-forty-characters-or-more"
+
+
+@pytest.mark.parametrize(
+    ("lines", "more", "said"),
+    [
+        (f"one a@b {KEY}\n\n  two  A@b\t{KEY}  \n", {}, ""),
+        (f"one a@b {KEY[:31]}", {}, "line 1 is not NAME JID KEY"),
+        (f"\none:a@b:{KEY}", {}, "line 2 is not NAME JID KEY"),
+        (f"one a {KEY}", {}, "line 1 is not NAME JID KEY"),
+        (f"o%6e a@b {KEY}", {}, "line 1 is not NAME JID KEY"),
+        (f"one a@b {KEY}\none b@b {KEY}", {}, "line 2 repeats a name"),
+        (f"one a@b {KEY}", {"ANONYMOUS": "a@b"}, "keep one"),
+        ("\n", {}, "Nobody may connect"),
+    ],
+)
+def test_shared_keys(monkeypatch: pytest.MonkeyPatch, lines: str, more: dict[str, str], said: str) -> None:
+    """P1: clients of Event Hubs have keys of their own, long ones, each name one; what is wrong is told without them."""
+    for name, value in {"EVENT_HUBS_KEYS": lines, **more}.items():
+        monkeypatch.setenv(f"STANZAQ_AMQP_{name}", value)
+    if not said:
+        settings = load_amqp()
+        assert settings.secrets.count(KEY) == 2 and KEY not in repr(settings)
+        return
+    with pytest.raises(SettingsError, match=said) as caught:
+        load_amqp()
+    assert KEY[:31] not in str(caught.value)

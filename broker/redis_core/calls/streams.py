@@ -74,7 +74,12 @@ def _extent_arguments(_command: Extent, _record: NodeRecord) -> Values:
 
 def _bind_row(command: Bind, _record: NodeRecord) -> Values:
     epoch = "" if command.epoch is None else str(command.epoch)
-    return {"group": command.group, "epoch": epoch, "fence": command.fence or ""}
+    return {
+        "group": command.group,
+        "epoch": epoch,
+        "equal": "1" if command.equal else "",
+        "fence": command.fence or "",
+    }
 
 
 def _bound(command: Bind, reply: list[Any], _record: NodeRecord) -> Result:

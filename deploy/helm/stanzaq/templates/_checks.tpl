@@ -107,7 +107,13 @@
 {{- fail "amqp.passwords and amqp.existingSecret.name are both set: keep one of them" -}}
 {{- else if and $v.amqp.tls.clientCertificates (not $v.amqp.tls.existingSecret) -}}
 {{- fail "amqp.tls.clientCertificates is true and amqp.tls.existingSecret is not set: name the Secret that has ca.crt" -}}
-{{- else if not (or $v.amqp.passwords $v.amqp.existingSecret.name $v.amqp.tls.clientCertificates $v.settings.amqp_anonymous) -}}
+{{- end -}}
+{{- $keys := or $v.amqp.eventHubs.keys $v.amqp.eventHubs.existingSecret.name -}}
+{{- if and $v.amqp.eventHubs.keys $v.amqp.eventHubs.existingSecret.name -}}
+{{- fail "amqp.eventHubs.keys and amqp.eventHubs.existingSecret.name are both set: keep one of them" -}}
+{{- else if and $keys $v.settings.amqp_anonymous -}}
+{{- fail "amqp.eventHubs and settings.amqp_anonymous are both of connections of SASL ANONYMOUS: keep one of them" -}}
+{{- else if not (or $v.amqp.passwords $v.amqp.existingSecret.name $v.amqp.tls.clientCertificates $v.settings.amqp_anonymous $keys) -}}
 {{- fail "amqp.enabled is true and nobody may connect: set amqp.passwords, amqp.existingSecret.name or amqp.tls.clientCertificates" -}}
 {{- end -}}
 {{- end -}}

@@ -48,4 +48,7 @@ http-passwords: {{ .Values.rest.passwords | b64enc }}
 {{- if and .Values.amqp.enabled .Values.amqp.passwords }}
 amqp-passwords: {{ .Values.amqp.passwords | b64enc }}
 {{- end }}
+{{- if and .Values.amqp.enabled .Values.amqp.eventHubs.keys }}
+event-hubs-keys: {{ .Values.amqp.eventHubs.keys | b64enc }}
+{{- end }}
 {{- end -}}

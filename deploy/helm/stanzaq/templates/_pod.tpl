@@ -73,7 +73,7 @@ checkov.io/skip2: CKV_K8S_43=the digest is known to who builds or mirrors the im
 {{ ternary "http" . (eq . "rest") }}-passwords
 {{- end -}}
 
-{{/* Takes (list $ xmpp door): whether the pod is to have the component's secret too, and whose passwords, if any. */}}
+{{/* Takes (list $ xmpp files): whether the pod is to have the component's secret too, and what else, each (list values file). */}}
 {{- define "stanzaq.volumes" -}}
 {{- $root := index . 0 -}}
 - name: secrets
@@ -84,8 +84,8 @@ checkov.io/skip2: CKV_K8S_43=the digest is known to who builds or mirrors the im
       {{- if index . 1 }}
       {{- include "stanzaq.secretFile" (list $root $root.Values.xmpp "xmpp-secret") | nindent 6 }}
       {{- end }}
-      {{- with index . 2 }}
-      {{- include "stanzaq.secretFile" (list $root (index $root.Values .) (include "stanzaq.passwords" .)) | nindent 6 }}
+      {{- range index . 2 }}
+      {{- include "stanzaq.secretFile" (prepend . $root) | nindent 6 }}
       {{- end }}
 {{- with $root.Values.redis.tls.existingSecret }}
 - name: redis-tls
@@ -102,6 +102,10 @@ checkov.io/skip2: CKV_K8S_43=the digest is known to who builds or mirrors the im
 {{- $certificate := ternary $root.Values.amqp.tls.existingSecret "" (eq $door "amqp") -}}
 {{- $preStop := 3 -}}
 {{- $passwords := and (ne $door "xmpp") (or $values.passwords $values.existingSecret.name) -}}
+{{- $keys := and (eq $door "amqp") (or $values.eventHubs.keys $values.eventHubs.existingSecret.name) -}}
+{{- $files := list -}}
+{{- if $passwords -}}{{- $files = append $files (list $values (include "stanzaq.passwords" $door)) -}}{{- end -}}
+{{- if $keys -}}{{- $files = append $files (list $values.eventHubs "event-hubs-keys") -}}{{- end -}}
 metadata:
   labels:
     {{- include "stanzaq.labels" . | nindent 4 }}
@@ -159,6 +163,9 @@ spec:
         {{- if $passwords }}
         - {name: STANZAQ_AMQP_PASSWORDS_FILE, value: /etc/stanzaq/secrets/amqp-passwords}
         {{- end }}
+        {{- if $keys }}
+        - {name: STANZAQ_AMQP_EVENT_HUBS_KEYS_FILE, value: /etc/stanzaq/secrets/event-hubs-keys}
+        {{- end }}
         {{- end }}
       ports:
         - {name: metrics, containerPort: 9464}
@@ -202,7 +209,7 @@ spec:
         - {name: amqp-tls, mountPath: /etc/stanzaq/amqp-tls, readOnly: true}
         {{- end }}
   volumes:
-    {{- include "stanzaq.volumes" (list $root $root.Values.xmpp.enabled (ternary $door "" (not (empty $passwords)))) | nindent 4 }}
+    {{- include "stanzaq.volumes" (list $root $root.Values.xmpp.enabled $files) | nindent 4 }}
     {{- with $certificate }}
     - name: amqp-tls
       secret:

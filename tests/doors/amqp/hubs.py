@@ -1,0 +1,118 @@
+"""Clients of Event Hubs as Azure's SDK for Python has them. Knows how they connect; must not know what a test asks."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient, PartitionContext
+from azure.eventhub._consumer import EventHubConsumer
+
+from tests.doors.amqp.served import PATIENCE_SECONDS, AmqpFrontend
+from tests.doors.frontend import ALICE, BOB
+
+KEY, BOBS_KEY = "alices-key-of-forty-characters-and-more!", "bobs-key-of-forty-characters-and-more!!!"
+_LOOK_SECONDS = 0.02
+"""How long the SDK waits for bytes each time; whatever it does ends with that."""
+
+KEYS = f"alice {ALICE} {KEY}\nbob-1 {BOB} {BOBS_KEY}\n"
+
+
+def address(frontend: AmqpFrontend, hub: str, name: str = "alice", key: str = KEY) -> str:
+    """Write a connection string."""
+    said = f"SharedAccessKeyName={name};SharedAccessKey={key}"
+    return f"Endpoint=sb://127.0.0.1:{frontend.port};{said};EntityPath={hub};UseDevelopmentEmulator=true"
+
+
+@contextmanager
+def sending(connection: str, **options: Any) -> Iterator[EventHubProducerClient]:  # noqa: ANN401  (the SDK's)
+    """Connect one who sends, without tries of its own."""
+    client = EventHubProducerClient.from_connection_string(
+        connection, retry_total=0, socket_timeout=_LOOK_SECONDS, **options
+    )
+    with client:
+        yield client
+
+
+def send(client: EventHubProducerClient, *bodies: str | bytes, **where: Any) -> None:  # noqa: ANN401  (the SDK's)
+    """Send bodies as one batch."""
+    batch = client.create_batch(**where)
+    for body in bodies:
+        batch.add(EventData(body))
+    client.send_batch(batch)
+
+
+def body(event: Any) -> str:  # noqa: ANN401  (what the SDK says of it may be none)
+    """Give what is in an event as text, whatever it is."""
+    return b"".join(event.body).decode(errors="replace")
+
+
+class _Client(EventHubConsumerClient):
+    """One whose links do not ping: the threads that do take a second each to end."""
+
+    def _create_consumer(self, *wish: Any, **more: Any) -> EventHubConsumer:  # noqa: ANN401  (the SDK's)
+        link: EventHubConsumer = super()._create_consumer(*wish, **more)
+        link._keep_alive = None
+        return link
+
+
+class Reader:
+    """One who receives until it is closed: events of the SDK with their partitions, and what went wrong."""
+
+    def __init__(self, connection: str, group: str = "$Default", tries: int = 0, **wish: Any) -> None:  # noqa: ANN401  (the SDK's)
+        """Begin."""
+        self.events: list[tuple[str, Any]] = []
+        self.errors: list[str] = []
+        self._client = _Client.from_connection_string(
+            connection,
+            consumer_group=group,
+            retry_total=tries,
+            retry_backoff_factor=0.1,
+            retry_mode="fixed",
+            socket_timeout=_LOOK_SECONDS,
+        )
+        self._thread = threading.Thread(
+            target=self._client.receive_batch, args=(self._arrived,), kwargs=self._kept(wish)
+        )
+        self._thread.start()
+
+    def _kept(self, wish: dict[str, Any]) -> dict[str, Any]:
+        return {"on_error": self._error, "starting_position": "-1", "max_wait_time": 0.05} | wish
+
+    def _arrived(self, context: PartitionContext, events: list[EventData]) -> None:
+        self.events += [(context.partition_id, event) for event in events]
+
+    def _error(self, _context: PartitionContext | None, error: Exception) -> None:
+        self.errors.append(str(error))
+
+    @property
+    def bodies(self) -> list[str]:
+        """What it has got, in order."""
+        return [body(event) for _, event in self.events]
+
+    def of(self, partition: str) -> list[str]:
+        """Give what it has got of one partition."""
+        return [body(event) for number, event in self.events if number == partition]
+
+    def until(self, done: Callable[["Reader"], bool]) -> None:
+        """Wait until that is so."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not done(self):
+            assert time.monotonic() < deadline, (self.bodies, self.errors)
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        """End."""
+        self._client.close()
+        self._thread.join()
+
+
+@contextmanager
+def reading(connection: str, **wish: Any) -> Iterator[Reader]:  # noqa: ANN401  (the SDK's)
+    """Receive for a while."""
+    reader = Reader(connection, **wish)
+    try:
+        yield reader
+    finally:
+        reader.close()

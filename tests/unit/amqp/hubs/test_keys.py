@@ -1,0 +1,105 @@
+"""Tokens of Event Hubs: whom they are believed for, what they open and until when."""
+
+import hmac
+from base64 import b64encode
+from urllib.parse import quote_plus
+
+import pytest
+
+from broker.model.names import Jid
+from frontends.amqp.hubs.keys import Grant, Grants, Keys, Untrusted
+
+KEY = "a-key-of-forty-characters-or-a-few-more+="
+KEYS = Keys(f"one Alice@example.org {KEY}\n\n  two  bob@example.org  {KEY[::-1]}\n")
+
+
+def token(
+    path: str = "sb://host/log",
+    until: str = "100",
+    name: str = "one",
+    key: str = KEY,
+    form: str = "sr={},sig={},se={},skn={}",
+) -> str:
+    """Sign one, in an order of its own."""
+    path = quote_plus(path)
+    signature = b64encode(hmac.digest(key.encode(), f"{path}\n{until}".encode(), "sha256")).decode()
+    fields = dict(zip(("sr", "sig", "se", "skn"), (path, quote_plus(signature), until, quote_plus(name)), strict=True))
+    order = [part.split("=")[0] for part in form.split(",")]
+    return "SharedAccessSignature " + "&".join(f"{field}={fields[field]}" for field in order)
+
+
+@pytest.mark.parametrize(
+    ("said", "path"),
+    [
+        (token(), "log"),
+        (token(form="skn=,se=,sig=,sr="), "log"),
+        (token("amqps://host:5671/a/b/"), "a/b"),
+        (token("sb://host/"), ""),
+        (token("sb://host/log/consumergroups/g"), "log/ConsumerGroups/g"),
+        (token("sb://höst/lög"), "lög"),
+    ],
+)
+def test_believed(said: str, path: str) -> None:
+    """P1: a token that is signed with a known key opens its path for that key's JID."""
+    assert KEYS.grant(said, 99.0) == Grant(Jid("alice@example.org"), path, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (token(key=KEY[::-1]), "not signed"),
+        (token(name="two"), "not signed"),
+        (token(name="nobody"), "not signed"),
+        (token().replace("log", "lot"), "not signed"),
+        (token().replace("se=100", "se=101"), "not signed"),
+        (token().replace("sig=", "sig=A"), "not signed"),
+        (token(until="99"), "over"),
+        (token(until="-1"), "over"),
+        (token(until="١٢٣"), "over"),
+        (token(until="9" * 400), "over"),
+        (token(until=""), "over"),
+        (token(until="1e9"), "over"),
+        ("", "no shared access signature"),
+        ("Bearer x", "no shared access signature"),
+        ("SharedAccessSignature ", "says sr"),
+        (token() + "&se=200", "says sr"),
+        (token().replace("&skn=one", ""), "says sr"),
+        (token() + "&" * 5_000, "no shared access signature"),
+    ],
+)
+def test_not_believed(said: str, why: str) -> None:
+    """P1, Guarantee 7: what is not signed, is over, or is no token opens nothing."""
+    with pytest.raises(Untrusted, match=why):
+        KEYS.grant(said, 99.0)
+
+
+def test_opens() -> None:
+    """P1: what lies below a path is opened with it, and nothing that only begins alike; all of a host by its root."""
+    grants = Grants()
+    assert not grants.opens("log", 0) and not grants.valid(0)
+    grants.add(KEYS.grant(token(), 0))
+    assert [grants.opens(path, 99) for path in ("log", "log/ConsumerGroups/g", "logs", "", "lo")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert not grants.opens("log", 100)
+    grants.add(KEYS.grant(token(until="200"), 0))
+    assert grants.opens("log", 100) and grants.valid(199) and not grants.valid(200)
+    grants.add(KEYS.grant(token("sb://host", "300"), 0))
+    assert grants.opens("anything", 299)
+
+
+def test_one_peer() -> None:
+    """P1, Guarantee 6: a connection is one JID's, and opens so many paths and no more."""
+    grants = Grants()
+    grants.add(KEYS.grant(token(), 0))
+    with pytest.raises(Untrusted, match="another's"):
+        grants.add(KEYS.grant(token(name="two", key=KEY[::-1]), 0))
+    for number in range(99):
+        grants.add(Grant(Jid("alice@example.org"), str(number), 100))
+    with pytest.raises(Untrusted, match="too much"):
+        grants.add(Grant(Jid("alice@example.org"), "more", 100))
+    assert not Keys("") and KEYS
