@@ -82,11 +82,11 @@ async def test_xmpp_client(service: Service) -> None:
 
 
 async def test_rhea(service: Service, join: Join) -> None:
-    """E2, E12, E13, E16, E22 to E24, E26 to E28: on npm, rhea sends, begins at an offset, resumes, steals, is refused, drains."""
+    """E2, E12, E13, E16, E22 to E24, E26 to E28: on npm, rhea sends, begins at an offset, resumes, steals, is refused, drains, and works a queue."""
     owner = await join()
-    node = await owner.queue({QUEUEING_ENABLED: "0"})
+    node, queue = await owner.queue({QUEUEING_ENABLED: "0"}), await owner.queue({})
     with AmqpFrontend(service.redis.url, AMQP_PASSWORDS=f"{owner.bare}:{HASH}") as frontend:
-        place = (str(frontend.port), owner.bare, PASSWORD, node)
+        place = (str(frontend.port), owner.bare, PASSWORD, node, queue)
         did = await told("node", OUTSIDERS / "with_rhea.mjs", TOOLS / "node_modules", *place)
     annotations = [f"event-streams-{name}" for name in ("offset", "partition", "timestamp")]
     assert did == {
@@ -102,4 +102,6 @@ async def test_rhea(service: Service, join: Join) -> None:
         "stolen": ["amqp:link:stolen", 4, "a"],
         "refused": ["amqp:not-found", "amqp:not-found", "amqp:invalid-field", "amqp:not-implemented"],
         "drained": [["a", "b", "c", "d", "e"], 0],
+        "worked": [["one", 0], ["two", 0], ["two", 1], ["three", 0]],
+        "dead": ["three", "no such page"],
     }

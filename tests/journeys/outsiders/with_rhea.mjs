@@ -1,9 +1,9 @@
-// A producer and consumers of a log, by npm's rhea. Knows the Event Stream Extensions for AMQP; nothing of this project.
-// Usage: with_rhea.mjs NODE_MODULES PORT USER PASSWORD NODE. Writes what happened as one JSON object.
+// A producer and consumers of a log, and a worker of a queue, by npm's rhea. Knows the Event Stream Extensions for AMQP; nothing of this project.
+// Usage: with_rhea.mjs NODE_MODULES PORT USER PASSWORD NODE QUEUE. Writes what happened as one JSON object.
 import { createRequire } from "node:module";
 import { join } from "node:path";
 
-const [modules, port, username, password, node] = process.argv.slice(2);
+const [modules, port, username, password, node, queue] = process.argv.slice(2);
 const rhea = createRequire(join(modules, "_"))("rhea");
 const { types } = rhea;
 
@@ -102,6 +102,33 @@ drained.drain = true;
 drained.add_credit(20);
 await once(drained, "receiver_drained");
 did.drained = [texts(drained.found), drained.credit];
+
+// One at a time: the first is done, the second comes back once and is done, the third is a dead letter.
+const feed = connection.open_sender({ target: { address: queue } });
+await once(feed, "sendable");
+for (const body of ["one", "two", "three"]) {
+  feed.send({ body });
+  await once(feed, "accepted");
+}
+const worker = connection.open_receiver({ name: "worker", source: { address: queue }, autoaccept: false, credit_window: 0 });
+did.worked = [];
+const ends = [
+  (delivery) => delivery.accept(),
+  (delivery) => delivery.release({ delivery_failed: true, undeliverable_here: false }),
+  (delivery) => delivery.accept(),
+  (delivery) => delivery.reject({ condition: "x:bad", description: "no such page" }),
+];
+for (const end of ends) {
+  worker.add_credit(1);
+  const { message, delivery } = await once(worker, "message");
+  did.worked.push([message.body, message.delivery_count ?? 0]);
+  end(delivery);
+}
+// The node of dead letters comes with the first one.
+let letters = "";
+while (typeof letters === "string") letters = await attached(undefined, {}, `${queue}/dead`);
+const [letter] = await taken(letters, 1);
+did.dead = [letter.body, letter.application_properties["stanzaq-dead-reason"]];
 
 console.log(JSON.stringify(did));
 connection.removeAllListeners("disconnected");
