@@ -297,6 +297,8 @@ class Lane:
                 self._around.notify(ownership_lost(values, partition))
             elif kind == b"lapsed":
                 self._around.lapsed(self.node, Jid(values[0].decode()), values[1].decode())
+            elif kind == b"perished":
+                self._around.count("perished", values[0])
             elif kind == b"filled":
                 self._around.count("delivered", values[1])
                 self._around.filled(Jid(values[0].decode()))

@@ -1,6 +1,6 @@
 -- How a lock ends: acknowledged, or given back (released, expired, bounced), which may make the item a dead letter.
 -- NEEDS: inflight deadlines held delayed ready history parked index
---- @include partition writes positions entries history flights credit items handover journal unconfirmed ordering
+--- @include partition writes positions entries history flights credit items handover journal unconfirmed ordering hints ends
 local ending = {touched = {}, arrived = {}, freed = 0, ended = {}, owing = {}}
 
 local function unlock(flight)
@@ -27,10 +27,14 @@ local function finish(flight, successor, acknowledged)
     items.erase(flight.position, flight.log_id, name)
   end
   if flight.attempt ~= '1' then writes.add('HDEL', key.history, flight.position) end
+  hints.forget(flight.position)
   ordering.done(flight.position)
   if successor then
     writes.add('HDEL', key.parked, flight.position)
-    writes.add('ZADD', key.ready, positions.place(successor), successor)
+    local entry = partition.hinted and entries.get(successor)
+    if not (entry and hints.enter(successor, entry)) then
+      writes.add('ZADD', key.ready, positions.place(successor), successor)
+    end
     writes.add('HSET', key.index, flight.item, successor)
   end
 end
@@ -42,26 +46,33 @@ function ending.acknowledge(flight)
   journal.closed('acknowledged', flight, '')
 end
 
--- `kind` is released, expired or bounced; `hints` may hold delay_ms, reason, dead_letter.
-function ending.release(flight, kind, hints)
+-- An item that nobody has had done with waits again, unless its time to live is over.
+local function come_back(flight, delay)
+  history.add(flight.position, flight.attempt, flight.subid)
+  local entry = partition.hinted and entries.get(flight.log_id)
+  if entry and ends.met(flight.position, entry, tonumber(flight.attempt)) then return end
+  if entry then hints.stay(flight.position, entry) end
+  if delay > 0 then
+    writes.add('ZADD', key.delayed, partition.now + delay, flight.position)
+  else
+    writes.add('ZADD', hints.place(flight.position))
+  end
+end
+
+-- `kind` is released, expired or bounced; `wish` may hold delay_ms, reason, dead_letter.
+function ending.release(flight, kind, wish)
   unlock(flight)
   local successor = parked(flight)
   local attempt = tonumber(flight.attempt)
   local tried = partition.max_deliveries > 0 and attempt >= partition.max_deliveries
-  local reason = hints.reason or ''
+  local reason = wish.reason or ''
   if successor then
     finish(flight, successor, false)
-  elseif partition.dead_letters and (tried or hints.dead_letter) then
+  elseif partition.dead_letters and (tried or wish.dead_letter) then
     kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
     handover.start(flight.position, entries.get(flight.log_id), attempt, flight.jid, reason)
   else
-    history.add(flight.position, flight.attempt, flight.subid)
-    local delay = hints.delay_ms or 0
-    if delay > 0 then
-      writes.add('ZADD', key.delayed, partition.now + delay, flight.position)
-    else
-      writes.add('ZADD', key.ready, positions.place(flight.position), flight.position)
-    end
+    come_back(flight, wish.delay_ms or 0)
   end
   journal.closed(kind, flight, reason)
 end

@@ -1,7 +1,7 @@
 -- The last act of every operation that may hand items out: settle credit, dispatch, let readers read, trim, save, answer.
 -- A caller that cannot send is handed nothing, and where somebody has to be sent to, a frontend is to visit at once.
 -- NEEDS:
---- @include partition sent ending dispatch stream trim due handover matching lending pulling
+--- @include partition sent ending ends dispatch stream trim due handover matching lending pulling
 local finish = {}
 
 -- Answers {'ok', results, deliveries, notices, handovers, next due ms or 0, 1 when more can be dispatched at once, token,
@@ -14,6 +14,7 @@ function finish.reply(results, notices, hint)
   more = math.max(more, matching.seek and matching.seek() or 0, stream.run(deliveries), trim.excess())
   partition.save()
   for jid, count in pairs(dispatch.filled) do notices[#notices + 1] = {'filled', jid, count} end
+  ends.tell(notices)
   local next_due = pulling.due() and partition.now or due.next()
   return {'ok', results, deliveries, notices, handover.made, next_due, more, partition.token,
     lending.report()}

@@ -1,6 +1,6 @@
--- How a published item enters: what a repeated id means (X1), whether there is room (P17, PX4), and where it goes.
--- NEEDS: log index replaced parked history subscribers ready
---- @include partition writes positions entries retention flights waiting items handover jids names once ordering passed
+-- How a published item enters: whether it may, whether there is room (P17, PX4), and where it goes.
+-- NEEDS: log index replaced parked subscribers
+--- @include partition writes positions entries retention flights waiting items handover jids names once ordering hints
 local intake = {}
 
 function intake.prepare(rows)
@@ -55,7 +55,7 @@ function intake.room()
   if redis.call('XLEN', key.log) - partition.kept - versions < limit then return true end
   local dead_letter = arg.node_full == 'dead-letter-oldest'
   if arg.node_full == 'reject' or (dead_letter and not partition.dead_letters) then return false end
-  local oldest = waiting.take(1)[1]
+  local oldest = waiting.oldest()
   if not oldest then return false end
   intake.known[items.name(oldest.position, oldest)] = nil
   if dead_letter then
@@ -69,7 +69,9 @@ function intake.room()
 end
 
 function intake.append(row)
+  row.hints = hints.begin(row)
   local position = entries.append(row, '')
+  if row.hints ~= '' then hints.enter(position, row) end
   intake.count = intake.count + 1
   once.remember(row)
   if partition.log_only then
@@ -81,24 +83,4 @@ function intake.append(row)
   intake.known[row.item] = {position = position}
   writes.add('HSET', key.index, row.item, position)
   return row.item
-end
-
--- A waiting item is replaced in place and starts anew; a locked one gets a parked successor.
-function intake.replace(row)
-  once.remember(row)
-  local known = intake.known[row.item]
-  local beside = known.flight and key.parked or key.replaced
-  local earlier = redis.call('HGET', beside, known.position)
-  if earlier then redis.call('XDEL', key.log, earlier) end
-  local log_id = entries.append(row, known.position)
-  redis.call('HSET', beside, known.position, log_id)
-  if not known.flight then
-    entries.any_replaced = true
-    redis.call('HDEL', key.history, known.position)
-    -- What was found of the payload before holds no more.
-    if passed.stands(known.position) then
-      passed.remove(known.position)
-      redis.call('ZADD', key.ready, positions.place(known.position), known.position)
-    end
-  end
 end

@@ -1,7 +1,7 @@
 -- Who takes what in a partition where subscriptions select, and who would if it had credit here.
 -- Made by `load`, as in `headers`.
 -- NEEDS: ready turns subscribers
---- @include partition waiting passed selectors selection owner pools
+--- @include partition waiting passed ranks selectors selection owner pools
 local matching = {whom = {}}
 
 function matching.load()
@@ -44,8 +44,8 @@ function matching.load()
   function matching.take(count, queue)
     if passed.over() then return waiting.take(count) end
     local taken, got, hungry = {}, nil, nil
-    -- What came back has its place among them.
-    while redis.call('EXISTS', key.ready) == 1 do
+    -- What came back has its place among them, and what goes before others.
+    while redis.call('EXISTS', key.ready) == 1 or ranks.any(0, ranks.USUAL) do
       if not selection.pass() then return taken end
     end
     repeat

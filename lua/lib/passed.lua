@@ -1,13 +1,13 @@
 -- Items that dispatch has passed over, for nobody with credit selects them: members `subid position` of one score, so in the
--- order of their texts. Each item stands here once with an empty subid; and again for a subscriber who selects it though its
+-- order of their texts, in which another priority comes before the position. Each item stands here once with an empty subid; and again for a subscriber who selects it though its
 -- mark is beyond it, because the item came back, or was found while there was no credit.
 -- NEEDS: passed selectors meta
---- @include partition positions selectors
+--- @include partition positions ranks selectors
 -- So many of these for a subscriber, and what was passed over is examined for it anew.
 local passed = {MOST = 1000}
 
 function passed.member(subid, position)
-  return subid .. ' ' .. positions.padded(position)
+  return subid .. ' ' .. ranks.padded(position)
 end
 
 local function position_of(member)
@@ -15,7 +15,7 @@ local function position_of(member)
   return string.match(ms, '^0*(%d+)$') .. '-' .. string.match(seq, '^0*(%d+)$')
 end
 
--- Up to `count` of a subid's after the padded position `mark`.
+-- Up to `count` of a subid's after the padded place `mark`.
 function passed.after(subid, mark, count)
   local found = redis.call('ZRANGEBYLEX', key.passed, '(' .. subid .. ' ' .. mark, '(' .. subid .. '!', 'LIMIT', 0, count)
   for i, member in ipairs(found) do found[i] = position_of(member) end
@@ -34,7 +34,7 @@ end
 -- Who has examined what comes after an item that came back has to be told of it.
 function passed.put(entry)
   passed.note('', entry.position)
-  local padded = positions.padded(entry.position)
+  local padded = ranks.padded(entry.position)
   for _, subid in ipairs(selectors.all()) do
     local selector = selectors.get(subid)
     if selector.mark >= padded and selectors.selects(selector, entry) then

@@ -13,6 +13,10 @@ function positions.padded(position)
   return string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
 end
 
+function positions.unpadded(text)
+  return string.match(text, '^0*(%d+)%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d$') .. '-' .. string.match(text, '0*(%d+)$')
+end
+
 -- The last position that can be before this one.
 function positions.before(position)
   local ms, seq = positions.split(position)

@@ -1,6 +1,6 @@
 -- What stays in the log when its work is done (the options of retention), and what of it has to go.
--- NEEDS: log ready delayed inflight handover keyed replaced parked passed
---- @include partition writes positions passed
+-- NEEDS: log ready delayed inflight handover keyed replaced parked passed ranked
+--- @include partition writes positions passed ranks
 local retention = {}
 
 local function keep_out(done, places, command, name)
@@ -28,6 +28,11 @@ function retention.done(places, ats)
     local members = {}
     for i, position in ipairs(places) do members[i] = passed.member('', position) end
     keep_out(done, members, 'ZMSCORE', key.passed)
+  end
+  if partition.hinted then
+    local members = {}
+    for i, position in ipairs(places) do members[i] = positions.padded(position) end
+    keep_out(done, members, 'ZMSCORE', key.ranked)
   end
   if partition.ordered then keep_out(done, places, 'HMGET', key.keyed) end
   return done

@@ -2,7 +2,7 @@
 -- is examined twice for the same one.
 -- Made by `load`, as in `headers`.
 -- NEEDS:
---- @include partition waiting passed selectors entries history compare
+--- @include partition waiting passed ranks selectors entries history compare ends
 -- Bounded by instructions run; an item that is read counts as some, and its bytes.
 local selection = {WORK = 5000, ITEM = 20, CHUNK = 20, more = false, seen = {}}
 
@@ -23,6 +23,7 @@ function selection.load()
       -- Nothing but a hand at redis-cli removes an entry that waits.
       if not entry then return passed.remove(position) end
       entry.position, entry.past = position, history.of(position)
+      if ends.met(position, entry, entry.past.attempts) then return nil end
       see(entry)
     end
     return selection.seen[position]
@@ -48,7 +49,7 @@ function selection.load()
           found = entry
           break
         end
-        mark = positions.padded(place)
+        mark = ranks.padded(place)
         if worked() then break end
       end
     until found or #places == 0
@@ -73,7 +74,7 @@ function selection.load()
     local entry = search(subid, selector)
     if not entry then return false end
     passed.note(subid, entry.position)
-    selectors.mark(subid, selector, positions.padded(entry.position))
+    selectors.mark(subid, selector, ranks.padded(entry.position))
     return true
   end
 end

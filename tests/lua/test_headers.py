@@ -17,21 +17,23 @@ FRAGMENTS = {path.stem: fragment(FOLDER, path.stem) for path in sorted((FOLDER /
 
 OPERATION_LINES = 86
 FRAGMENT_LINES = {
-    "intake": 104,
+    "intake": 86,
     "dispatch": 112,
     "judge": 70,
-    "ending": 76,
-    "items": 72,
+    "ending": 87,
+    "items": 76,
     "partition": 67,
-    "waiting": 79,
-    "selection": 79,
+    "taking": 94,
+    "hints": 65,
+    "retention": 62,
+    "selection": 80,
     "matching": 82,
     "passed": 75,
     "allotments": 74,
     "selectors": 79,
     "compare": 65,
     "program": 74,
-    "standing": 71,
+    "standing": 75,
 }
 """Longest bodies: 60 lines, but for what is one thought and would be torn."""
 

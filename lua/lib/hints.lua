@@ -1,0 +1,65 @@
+-- What a publisher asks for its item: not before a time, before or after others, not from a time on. The entry says it as `after
+-- priority ends`, in ms and 0 for none. What is delayed keeps its place in the log and is in `delayed` as well until its time has
+-- come; `ends` has those that wait and end. Until somebody asks for any of it in a partition, no script looks for it.
+-- NEEDS: delayed ready ends ranked
+--- @include partition writes positions ranks
+local hints = {NONE = {after = 0, ends = 0}}
+
+-- What an entry or a row says; `rank` nil for the usual one.
+function hints.of(entry)
+  if entry.hints == '' then return hints.NONE end
+  if not entry.asks then
+    local after, priority, ends = string.match(entry.hints, '^(%d+) (%d) (%d+)$')
+    local rank = ranks.LAST - priority
+    entry.asks = {after = tonumber(after), rank = rank ~= ranks.USUAL and rank or nil, ends = tonumber(ends)}
+  end
+  return entry.asks
+end
+
+-- Makes of what a row brings, `delay priority ttl`, what its entry says. Order within a group goes before any priority.
+function hints.begin(row)
+  if (row.hints or '') == '' then return '' end
+  local delay, priority, ttl = string.match(row.hints, '^(%d+) (%d) (%d+)$')
+  if partition.ordered and row.key ~= '' then priority = ranks.LAST - ranks.USUAL end
+  partition.turn_on('hinted')
+  local function from_now(ms) return tonumber(ms) > 0 and partition.now + ms or 0 end
+  return string.format('%d %d %d', from_now(delay), priority, from_now(ttl))
+end
+
+function hints.rests(entry)
+  return hints.of(entry).after > partition.now
+end
+
+-- Where an item stands that may go out and is not for the cursor to bring: what ZADD takes.
+function hints.place(position)
+  local rank = ranks.of(position)
+  if rank then return key.ranked, rank, positions.padded(position) end
+  return key.ready, positions.place(position), position
+end
+
+-- Takes up what is new; gives whether it stands somewhere beside the log now.
+function hints.enter(position, entry)
+  local asks, rests = hints.of(entry), hints.rests(entry)
+  hints.stay(position, entry)
+  if asks.rank then
+    writes.add('ZADD', key.ranked, asks.rank + (rests and ranks.AWAY or 0), positions.padded(position))
+  end
+  if rests then writes.add('ZADD', key.delayed, asks.after, position) end
+  return rests or asks.rank ~= nil
+end
+
+-- An item that is handed out, and its end with it; one that comes back.
+function hints.leave(position, entry)
+  if hints.of(entry).ends > 0 then writes.add('ZREM', key.ends, position) end
+end
+
+function hints.stay(position, entry)
+  if hints.of(entry).ends > 0 then writes.add('ZADD', key.ends, hints.of(entry).ends, position) end
+end
+
+-- It is in the queue no more.
+function hints.forget(position)
+  if not partition.hinted then return end
+  writes.add('ZREM', key.ranked, positions.padded(position))
+  writes.add('ZREM', key.ends, position)
+end
