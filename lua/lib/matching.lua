@@ -46,7 +46,8 @@ function matching.load()
     local taken, got, hungry = {}, nil, nil
     -- What came back has its place among them, and what goes before others.
     while redis.call('EXISTS', key.ready) == 1 or ranks.any(0, ranks.USUAL) do
-      if not selection.pass() then return taken end
+      -- It may be that what came does not go out yet, or any more.
+      if not selection.pass() and selection.more then return taken end
     end
     repeat
       got, hungry = round(queue, count, taken)

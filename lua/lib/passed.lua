@@ -10,15 +10,10 @@ function passed.member(subid, position)
   return subid .. ' ' .. ranks.padded(position)
 end
 
-local function position_of(member)
-  local ms, seq = string.sub(member, -40, -21), string.sub(member, -20)
-  return string.match(ms, '^0*(%d+)$') .. '-' .. string.match(seq, '^0*(%d+)$')
-end
-
 -- Up to `count` of a subid's after the padded place `mark`.
 function passed.after(subid, mark, count)
   local found = redis.call('ZRANGEBYLEX', key.passed, '(' .. subid .. ' ' .. mark, '(' .. subid .. '!', 'LIMIT', 0, count)
-  for i, member in ipairs(found) do found[i] = position_of(member) end
+  for i, member in ipairs(found) do found[i] = positions.unpadded(member) end
   return found
 end
 
