@@ -6,6 +6,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model import trace
+from broker.model.hints import NO_HINTS, USUAL_PRIORITY, Hints
 from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare, prepared
 from broker.model.options import MAX_LOCK_SECONDS, MAX_PARTITIONS
 from broker.model.problems import MalformedRequest, Problem
@@ -79,6 +80,20 @@ def group_key(item: Element, hint: Element | None = None) -> str:
     if _longer(text, ITEM_ID_BYTES):
         raise MalformedRequest(Problem.BAD_REQUEST, f"a group key has at most {ITEM_ID_BYTES} bytes")
     return text
+
+
+def hints(item: Element, hint: Element | None = None) -> Hints:
+    """Read what a publisher asks for its item: a delay and a time to live in seconds on the wire, and a priority."""
+    found = {}
+    for name, text in ((name, _ours(item, hint, name)) for name in ("delay", "priority", "ttl")):
+        number = None if text is None else number_of(text)
+        if text is not None and number is None:
+            raise MalformedRequest(Problem.BAD_REQUEST, f"{name} is a whole number")
+        found[name] = number
+    if found["ttl"] == 0:
+        raise MalformedRequest(Problem.BAD_REQUEST, "a time to live is 1 second at least")
+    priority = USUAL_PRIORITY if found["priority"] is None else found["priority"]
+    return Hints.judged((found["delay"] or 0) * 1000, priority, (found["ttl"] or 0) * 1000)
 
 
 def traced(item: Element, hint: Element | None = None) -> Mapping[str, str]:
