@@ -49,20 +49,24 @@ project = tomllib.loads(Path("pyproject.toml").read_text())
 build, own = project["build-system"]["requires"], project["project"]
 extras = own["optional-dependencies"]
 # Spark comes without a wheel: it is made here.
-wanted = [name for extra in ("embedded", "spark") for name in extras[extra] if not name.startswith("pyspark")]
+# These come without a wheel: Spark's is made here, proton is compiled where the image is built, with what that needs.
+apart = ("pyspark", "python-qpid-proton")
+wanted = [name for extra in ("embedded", "spark", "rest", "amqp", "otel") for name in extras[extra] if not name.startswith(apart)]
 # Of Python before 3.11.3, which the base has and this one may be newer than, redis asks for one more; py4j is Spark's.
-print("async-timeout>=4.0.3", "py4j", *build, *own["dependencies"], *wanted, sep="\n")
+print("async-timeout>=4.0.3", "py4j", "cffi", "setuptools", *build, *own["dependencies"], *wanted, sep="\n")
 PYTHON
 .venv/bin/pip download --quiet --disable-pip-version-check --dest "$work/wheels" \
     --python-version 3.11 --only-binary :all: --requirement "$work/requirements"
 .venv/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$work/wheels" \
     "$(.venv/bin/pip freeze | grep '^pyspark==')"
+.venv/bin/pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: --dest "$work/wheels" \
+    "$(.venv/bin/pip freeze | grep '^python-qpid-proton==')"
 printf '[global]\nno-index = true\nfind-links = /wheels\n' >"$work/pip.conf"
 
 build() {
     # shellcheck disable=SC2086
     buildah $storage bud --quiet --layers --isolation chroot --format docker --target "$1" --file deploy/Dockerfile \
-        --build-arg BASE=localhost/base --build-arg EXTRAS=embedded \
+        --build-arg BASE=localhost/base --build-arg EXTRAS=embedded,rest,amqp,otel \
         --volume "$work/wheels:/wheels:ro" --volume "$work/pip.conf:/etc/pip.conf:ro" --tag "$2" . >/dev/null
 }
 
@@ -85,6 +89,9 @@ done
 
 say "serve xmpp --check"
 inside stanzaq serve xmpp --check
+say "the other doors, and traces"
+podman_ exec --env STANZAQ_TRACES=true --env STANZAQ_HTTP_ANONYMOUS=guest@example.org frontend stanzaq serve rest --check
+podman_ exec --env STANZAQ_AMQP_ANONYMOUS=guest@example.org frontend stanzaq serve amqp --check
 
 say "doctor"
 inside stanzaq doctor

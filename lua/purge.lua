@@ -33,6 +33,4 @@ end
 writes.flush()
 partition.save()
 local more = #dropped == CHUNK or ordering.skipped >= ordering.MOST
-local notices = {}
-ends.tell(notices)
-return {'ok', {#dropped}, {}, notices, {}, 0, more and 1 or 0, partition.token}
+return {'ok', {#dropped}, {}, ends.count > 0 and {{'perished', ends.count}} or {}, {}, 0, more and 1 or 0, partition.token}

@@ -20,7 +20,7 @@ local function leave(row, entry)
   else
     writes.add('ZREM', key.ready, position)
     writes.add('ZREM', key.delayed, position)
-    passed.remove(position)
+    if partition.selects then passed.remove(position) end
   end
   handover.start(position, entry, attempts, '>' .. row.to, '')
   writes.flush()

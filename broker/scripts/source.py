@@ -2,6 +2,9 @@
 
 An operation opens with `#!lua flags`, a sentence, then `KEYS`, `ARGV`, `RETURNS` and `WRITES` lines. The header is not
 decoration: the names in it become the tables `key`, `arg` and `rows` of the script, so it cannot say what is not so.
+
+Redis keeps nothing from one call to the next, so each call makes the functions of its fragments anew, which takes it as long
+as what it is called for. Those of a fragment with a line `LAZY` are made when the first of them is asked for.
 """
 
 import hashlib
@@ -9,11 +12,19 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Final
 
 from broker.model.problems import ScriptDefect
 
-_FIELD = re.compile(r"^-- (KEYS|ARGV|RETURNS|WRITES|NEEDS):(.*)$", re.MULTILINE)
+_FIELD = re.compile(r"^-- (KEYS|ARGV|RETURNS|WRITES|NEEDS|LAZY):(.*)$", re.MULTILINE)
 _INCLUDE = re.compile(r"^--- @include (.+)$", re.MULTILINE)
+_FUNCTION = re.compile(r"^function \w+\.(\w+)", re.MULTILINE)
+_UNBUILT: Final = """local unbuilt = {}
+function unbuilt.__index(fragment, name)
+  setmetatable(fragment, nil)
+  fragment[1](fragment)
+  return fragment[name]
+end"""
 _SHEBANG = re.compile(r"\A#!lua.*\n")
 
 
@@ -45,12 +56,32 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A shared piece: defines one local table of its name and needs these keys."""
+    """A shared piece: defines one local table of its name and needs these keys; a lazy one is built when it is first used."""
 
     name: str
     needs: frozenset[str]
     includes: tuple[str, ...]
+    lazy: bool
     body: str
+
+    @property
+    def text(self) -> str:
+        """The body as a script has it, line by line."""
+        table = re.search(rf"^local {self.name} = \{{(.*)\}}$", self.body, re.MULTILINE)
+        if table is None:
+            msg = f"{self.name}.lua: needs a line `local {self.name} = {{…}}`"
+            raise ScriptDefect(msg)
+        data = [table[1]] if table[1] else []
+        if self.lazy:
+            # The data is there at once: it is read and written without building anything.
+            fields = ", ".join([*data, f"function({self.name})"])
+            opening, closing = f"setmetatable({{{fields}", "end}, unbuilt)"
+        else:
+            # A table that knows its functions from the start need not grow. The block ends what is the fragment's own, or each
+            # function made after it would have to look past that for what it shares.
+            fields = ", ".join([*data, *(f"{name} = nil" for name in _FUNCTION.findall(self.body))])
+            opening, closing = f"{{{fields}}} do", "end"
+        return f"{self.body[: table.start()]}local {self.name} = {opening}{self.body[table.end() :]}{closing}"
 
 
 def fields(text: str) -> dict[str, str]:
@@ -71,8 +102,8 @@ def fragment(folder: Path, name: str) -> Fragment:
         msg = f"{path.name}: no such fragment"
         raise ScriptDefect(msg)
     text = path.read_text("utf-8")
-    needs = fields(text).get("NEEDS", "")
-    return Fragment(name, frozenset(needs.split()), includes(text), text)
+    header = fields(text)
+    return Fragment(name, frozenset(header.get("NEEDS", "").split()), includes(text), "LAZY" in header, text)
 
 
 def ordered(folder: Path, wanted: tuple[str, ...], path: tuple[str, ...] = ()) -> list[Fragment]:
@@ -87,6 +118,13 @@ def ordered(folder: Path, wanted: tuple[str, ...], path: tuple[str, ...] = ()) -
             if inner not in found:
                 found.append(inner)
     return found
+
+
+def expanded(folder: Path, wanted: tuple[str, ...]) -> str:
+    """Write these fragments, with all that they include, as a script has them."""
+    pieces = ordered(folder, wanted)
+    opening = [_UNBUILT] if any(piece.lazy for piece in pieces) else []
+    return "\n".join([*opening, *(piece.text for piece in pieces)])
 
 
 def _prelude(keys: tuple[str, ...], arguments: tuple[str, ...], columns: tuple[str, ...]) -> str:
@@ -117,7 +155,7 @@ def script(folder: Path, name: str) -> Script:
     fixed, _, repeated = header["ARGV"].partition("|")
     whole, _, each = header["RETURNS"].partition("|")
     keys, arguments, columns = tuple(header["KEYS"].split()), tuple(fixed.split()), tuple(repeated.split())
-    pieces = "\n".join(piece.body for piece in ordered(folder, includes(body)))
+    pieces = expanded(folder, includes(body))
     text = "\n".join((shebang[0].rstrip(), _prelude(keys, arguments, columns), pieces, body))
     return Script(
         name,

@@ -1,5 +1,6 @@
 -- Allotments on their way: credit is taken out of one partition and put into another, each in a script of its own.
 -- NEEDS: turns
+-- LAZY: where credit lies in several partitions
 --- @include partition subscriptions credit shares owner selectors
 local allotments = {MOST = 32, POOLED = 200}
 

@@ -1,65 +1,63 @@
 -- How values compare in a selector: texts, numbers and truth values; nil is UNKNOWN. broker/selectors/values.py says the same.
--- Made by `load`, as in `headers`.
 -- NEEDS:
+-- LAZY: where somebody selects
 local compare = {work = 0, MOST_BYTES = 1024, MOST_DIGITS = 64}
 
-function compare.load()
-  -- Digits, with a point in or before them.
-  local function whole(digits)
-    return string.find(digits, '^%d+%.?%d*$') or string.find(digits, '^%.%d+$')
-  end
+-- Digits, with a point in or before them.
+local function whole(digits)
+  return string.find(digits, '^%d+%.?%d*$') or string.find(digits, '^%.%d+$')
+end
 
-  local function number(value)
-    if type(value) == 'number' then return value end
-    if type(value) ~= 'string' or #value > compare.MOST_DIGITS then return nil end
-    local digits, power = string.match(value, '^[+-]?([%d.]+)(.*)$')
-    if not (digits and whole(digits)) or (power ~= '' and not string.find(power, '^[eE][+-]?%d+$')) then return nil end
-    return tonumber(value)
-  end
+local function number(value)
+  if type(value) == 'number' then return value end
+  if type(value) ~= 'string' or #value > compare.MOST_DIGITS then return nil end
+  local digits, power = string.match(value, '^[+-]?([%d.]+)(.*)$')
+  if not (digits and whole(digits)) or (power ~= '' and not string.find(power, '^[eE][+-]?%d+$')) then return nil end
+  return tonumber(value)
+end
 
-  -- A header says it in a word.
-  function compare.truth(value)
-    if value == 'true' then return true end
-    if value == 'false' then return false end
-    if type(value) == 'boolean' then return value end
-    return nil
-  end
+-- A header says it in a word.
+function compare.truth(value)
+  if value == 'true' then return true end
+  if value == 'false' then return false end
+  if type(value) == 'boolean' then return value end
+  return nil
+end
 
-  -- By bytes: Lua's own order of texts is that of the server's language.
-  local function below(a, b)
-    if a == b then return false end
-    for i = 1, math.min(#a, #b) do
-      local one, other = string.byte(a, i), string.byte(b, i)
-      if one ~= other then
-        compare.work = compare.work + i / 16
-        return one < other
-      end
+-- By bytes: Lua's own order of texts is that of the server's language.
+local function below(a, b)
+  if a == b then return false end
+  for i = 1, math.min(#a, #b) do
+    local one, other = string.byte(a, i), string.byte(b, i)
+    if one ~= other then
+      compare.work = compare.work + i / 16
+      return one < other
     end
-    return #a < #b
   end
+  return #a < #b
+end
 
-  local function ordered(a, b, order)
-    if type(a) == 'number' then
-      if order == '<' then return a < b elseif order == '>' then return a > b elseif order == '{' then return a <= b end
-      return a >= b
-    end
-    if order == '<' then return below(a, b) elseif order == '>' then return below(b, a) end
-    if order == '{' then return not below(b, a) end
-    return not below(a, b)
+local function ordered(a, b, order)
+  if type(a) == 'number' then
+    if order == '<' then return a < b elseif order == '>' then return a > b elseif order == '{' then return a <= b end
+    return a >= b
   end
+  if order == '<' then return below(a, b) elseif order == '>' then return below(b, a) end
+  if order == '{' then return not below(b, a) end
+  return not below(a, b)
+end
 
-  -- `order` is the letter of broker/selectors/program.py.
-  function compare.values(a, b, order)
-    local equality = order == '=' or order == '!'
-    if a == nil or b == nil then return nil end
-    if type(a) == 'boolean' or type(b) == 'boolean' then
-      a, b = compare.truth(a), compare.truth(b)
-      if not equality then return nil end
-    elseif type(a) ~= 'string' or type(b) ~= 'string' then
-      a, b = number(a), number(b)
-    end
-    if a == nil or b == nil then return nil end
-    if equality then return (a == b) == (order == '=') end
-    return ordered(a, b, order)
+-- `order` is the letter of broker/selectors/program.py.
+function compare.values(a, b, order)
+  local equality = order == '=' or order == '!'
+  if a == nil or b == nil then return nil end
+  if type(a) == 'boolean' or type(b) == 'boolean' then
+    a, b = compare.truth(a), compare.truth(b)
+    if not equality then return nil end
+  elseif type(a) ~= 'string' or type(b) ~= 'string' then
+    a, b = number(a), number(b)
   end
+  if a == nil or b == nil then return nil end
+  if equality then return (a == b) == (order == '=') end
+  return ordered(a, b, order)
 end

@@ -1,6 +1,6 @@
 -- Hands waiting items to subscribers with free credit; part of every script that can enable it.
 -- NEEDS: inflight deadlines held turns resting
---- @include partition writes positions flights hints credit resting waiting schedule ordering selectors selection matching caller pulling
+--- @include partition writes positions flights hints ready credit waiting schedule ordering selectors selection matching caller pulling
 -- Bounded by count and by bytes: a reply is held in memory here, in the frontend, and in the XMPP server.
 -- `filled` are the JIDs of those who come for what they got here, and how much that is.
 local dispatch = {LIMIT = 200, ROUND = 32, BYTES = 1048576, filled = {}}
@@ -51,7 +51,7 @@ local function assign(items, queue, deliveries)
       lock(entry, subscriber, deliveries)
       if subscriber.held < subscriber.limit then queue[#queue + 1] = subscriber end
     else
-      writes.add('ZADD', hints.place(entry.position))
+      writes.add('ZADD', ready.place(entry.position))
       all = false
     end
   end
@@ -93,8 +93,7 @@ end
 -- `hint` is how many the caller expects: the first round reads so many candidates and no more.
 function dispatch.run(hint)
   local deliveries, made, bytes = {}, 0, 0
-  if partition.selects then matching.load() end
-  resting.promote()
+  waiting.promote()
   if partition.paused then return deliveries, 0 end
   while made < dispatch.LIMIT and bytes < dispatch.BYTES do
     local want = math.min(math.max(hint, 1), most(made, bytes))
@@ -104,7 +103,7 @@ function dispatch.run(hint)
     for i = 1, #items do bytes = bytes + #items[i].body end
     if not assign(items, queue, deliveries) then return deliveries, 0 end
     made = made + #items
-    if not partition.selects and not waiting.any() then return deliveries, 0 end
+    if not (partition.selects or waiting.any()) then return deliveries, 0 end
     hint = hint * 2
   end
   return deliveries, 1

@@ -1,6 +1,6 @@
 -- How a lock ends: acknowledged, or given back (released, expired, bounced), which may make the item a dead letter.
 -- NEEDS: inflight deadlines held delayed ready history parked index
---- @include partition writes positions entries history flights credit items handover journal unconfirmed ordering hints ends
+--- @include partition writes positions entries history flights credit items handover journal unconfirmed ordering hints ends ready
 local ending = {touched = {}, arrived = {}, freed = 0, ended = {}, owing = {}}
 
 local function unlock(flight)
@@ -27,7 +27,7 @@ local function finish(flight, successor, acknowledged)
     items.erase(flight.position, flight.log_id, name)
   end
   if flight.attempt ~= '1' then writes.add('HDEL', key.history, flight.position) end
-  hints.forget(flight.position)
+  if partition.hinted then hints.forget(flight.position) end
   ordering.done(flight.position)
   if successor then
     writes.add('HDEL', key.parked, flight.position)
@@ -55,7 +55,7 @@ local function come_back(flight, delay)
   if delay > 0 then
     writes.add('ZADD', key.delayed, partition.now + delay, flight.position)
   else
-    writes.add('ZADD', hints.place(flight.position))
+    writes.add('ZADD', ready.place(flight.position))
   end
 end
 

@@ -1,7 +1,8 @@
 -- Items whose time to live is over perish: nobody is handed them any more. One in flight may still be acknowledged.
 -- NEEDS: ends
---- @include partition writes entries items journal flights ordering hints
--- Bounded by count and by bytes: an entry is read with its payload.
+-- LAZY: where publishers ask for something
+--- @include partition writes entries items history journal flights ordering hints
+-- Bounded by count and by bytes: an entry is read with its payload. `count` is how many have perished in this script.
 local ends = {LIMIT = 200, BYTES = 1048576, count = 0}
 
 -- The record is as that of an attempt which took no time.
@@ -22,13 +23,7 @@ function ends.met(position, entry, attempts)
   return true
 end
 
--- Says in the notices of a reply how many they were.
-function ends.tell(notices)
-  if ends.count > 0 then notices[#notices + 1] = {'perished', ends.count} end
-end
-
 function ends.sweep()
-  if not partition.hinted then return end
   local bytes = 0
   for _, position in ipairs(redis.call('ZRANGEBYSCORE', key.ends, '-inf', partition.now, 'LIMIT', 0, ends.LIMIT)) do
     if bytes >= ends.BYTES then break end

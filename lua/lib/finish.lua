@@ -11,10 +11,13 @@ function finish.reply(results, notices, hint)
   ending.settle()
   lending.yield()
   local deliveries, more = dispatch.run(hint)
-  more = math.max(more, matching.seek and matching.seek() or 0, stream.run(deliveries), trim.excess())
+  -- Asked here: most partitions have no use for these, and so need not build them.
+  if partition.selects then more = math.max(more, matching.seek()) end
+  if partition.streams then more = math.max(more, stream.run(deliveries)) end
+  if partition.kept > 0 then more = math.max(more, trim.excess()) end
   partition.save()
   for jid, count in pairs(dispatch.filled) do notices[#notices + 1] = {'filled', jid, count} end
-  ends.tell(notices)
+  if ends.count > 0 then notices[#notices + 1] = {'perished', ends.count} end
   local next_due = pulling.due() and partition.now or due.next()
   return {'ok', results, deliveries, notices, handover.made, next_due, more, partition.token,
     lending.report()}

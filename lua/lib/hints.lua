@@ -1,7 +1,8 @@
 -- What a publisher asks for its item: not before a time, before or after others, not from a time on. The entry says it as `after
 -- priority ends`, in ms and 0 for none. What is delayed keeps its place in the log and is in `delayed` as well until its time has
 -- come; `ends` has those that wait and end. Until somebody asks for any of it in a partition, no script looks for it.
--- NEEDS: delayed ready ends ranked
+-- NEEDS: delayed ranked ends
+-- LAZY: where publishers ask for something
 --- @include partition writes positions ranks
 local hints = {NONE = {after = 0, ends = 0}}
 
@@ -18,7 +19,6 @@ end
 
 -- Makes of what a row brings, `delay priority ttl`, what its entry says. Order within a group goes before any priority.
 function hints.begin(row)
-  if (row.hints or '') == '' then return '' end
   local delay, priority, ttl = string.match(row.hints, '^(%d+) (%d) (%d+)$')
   if partition.ordered and row.key ~= '' then priority = ranks.LAST - ranks.USUAL end
   partition.turn_on('hinted')
@@ -28,13 +28,6 @@ end
 
 function hints.rests(entry)
   return hints.of(entry).after > partition.now
-end
-
--- Where an item stands that may go out and is not for the cursor to bring: what ZADD takes.
-function hints.place(position)
-  local rank = ranks.of(position)
-  if rank then return key.ranked, rank, positions.padded(position) end
-  return key.ready, positions.place(position), position
 end
 
 -- Takes up what is new; gives whether it stands somewhere beside the log now.
@@ -48,7 +41,7 @@ function hints.enter(position, entry)
   return rests or asks.rank ~= nil
 end
 
--- An item that is handed out, and its end with it; one that comes back.
+-- The end of an item that is handed out is not looked for; of one that comes back it is.
 function hints.leave(position, entry)
   if hints.of(entry).ends > 0 then writes.add('ZREM', key.ends, position) end
 end
@@ -59,7 +52,6 @@ end
 
 -- It is in the queue no more.
 function hints.forget(position)
-  if not partition.hinted then return end
   writes.add('ZREM', key.ranked, positions.padded(position))
   writes.add('ZREM', key.ends, position)
 end

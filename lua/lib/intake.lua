@@ -1,6 +1,6 @@
 -- How a published item enters: whether it may, whether there is room (P17, PX4), and where it goes.
 -- NEEDS: log index replaced parked subscribers
---- @include partition writes positions entries retention flights waiting items handover jids names once ordering hints
+--- @include partition writes positions entries retention flights oldest items handover jids names once ordering hints
 local intake = {}
 
 function intake.prepare(rows)
@@ -55,21 +55,26 @@ function intake.room()
   if redis.call('XLEN', key.log) - partition.kept - versions < limit then return true end
   local dead_letter = arg.node_full == 'dead-letter-oldest'
   if arg.node_full == 'reject' or (dead_letter and not partition.dead_letters) then return false end
-  local oldest = waiting.oldest()
-  if not oldest then return false end
-  intake.known[items.name(oldest.position, oldest)] = nil
+  local giving = oldest.take()
+  if not giving then return false end
+  intake.known[items.name(giving.position, giving)] = nil
   if dead_letter then
-    handover.start(oldest.position, oldest, oldest.past.attempts, '', 'node-full')
+    handover.start(giving.position, giving, giving.past.attempts, '', 'node-full')
   else
-    items.drop(oldest.position, oldest)
-    ordering.done(oldest.position)
+    items.drop(giving.position, giving)
+    ordering.done(giving.position)
   end
   writes.flush()
   return true
 end
 
+-- What a row asks for, as its entry has it; an item that comes from another node brings nothing.
+function intake.hints(row)
+  return (row.hints or '') ~= '' and hints.begin(row) or ''
+end
+
 function intake.append(row)
-  row.hints = hints.begin(row)
+  row.hints = intake.hints(row)
   local position = entries.append(row, '')
   if row.hints ~= '' then hints.enter(position, row) end
   intake.count = intake.count + 1

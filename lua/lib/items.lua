@@ -1,6 +1,6 @@
 -- Finds items by id and takes them out of the queue for good.
 -- NEEDS: index log replaced history ready delayed handover keyed
---- @include partition writes positions entries retention passed hints
+--- @include partition writes positions entries retention passed ranks hints
 local items = {}
 
 -- Positions of these ids, in their order, false where there is none; an id that the service made may name what is gone.
@@ -36,7 +36,7 @@ function items.waiting(position, item)
   -- An entry that belongs to another position is a version of that item, no item of its own.
   if entry and entry.at ~= '' and entry.log_id == position and not redis.call('ZSCORE', key.ready, position)
     and not redis.call('ZSCORE', key.delayed, position) and redis.call('HEXISTS', key.keyed, position) == 0
-    and not passed.stands(position) and not rank then
+    and not (rank or partition.selects and passed.stands(position)) then
     return nil
   end
   if entry and item and items.name(position, entry) ~= item then return nil end
@@ -70,7 +70,7 @@ function items.drop(position, entry)
   items.erase(position, entry.log_id, entry.item)
   writes.add('ZREM', key.ready, position)
   writes.add('ZREM', key.delayed, position)
-  passed.remove(position)
-  hints.forget(position)
+  if partition.selects then passed.remove(position) end
+  if partition.hinted then hints.forget(position) end
   writes.add('HDEL', key.history, position)
 end

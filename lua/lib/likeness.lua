@@ -1,52 +1,54 @@
 -- Whether a text has the form of a pattern of LIKE, in characters of UTF-8: `_` is any one, `%` any number of them, and what
 -- follows a backslash stands for itself.
--- Made by `load`, as in `headers`.
 -- NEEDS:
+-- LAZY: where somebody selects
 --- @include compare
-local likeness = {}
+-- Patterns as they were read, and the value that was last examined: many patterns may be asked of one.
+local likeness = {forms = {}}
 
-function likeness.load()
-  local function characters(text)
-    local found = {}
-    for char in string.gmatch(text, '[%z\1-\127\194-\244][\128-\191]*') do found[#found + 1] = char end
-    return found
-  end
+local function characters(text)
+  local found = {}
+  compare.work = compare.work + #text / 4
+  for char in string.gmatch(text, '[%z\1-\127\194-\244][\128-\191]*') do found[#found + 1] = char end
+  return found
+end
 
-  -- The pattern as characters, and which of them are wildcards.
-  function likeness.read(text)
-    local form, escaped = {wild = {}}, false
-    for _, char in ipairs(characters(text)) do
-      if char == '\\' and not escaped then
-        escaped = true
-      else
-        form[#form + 1] = char
-        form.wild[#form] = not escaped
-        escaped = false
-      end
+-- The pattern as characters, and which of them are wildcards.
+local function read(text)
+  local form, escaped = {wild = {}}, false
+  for _, char in ipairs(characters(text)) do
+    if char == '\\' and not escaped then
+      escaped = true
+    else
+      form[#form + 1] = char
+      form.wild[#form] = not escaped
+      escaped = false
     end
-    return form
   end
+  return form
+end
 
-  -- Greedily: only the last `%` is ever taken up again, which bounds the work by both lengths.
-  function likeness.matches(value, form)
-    if type(value) ~= 'string' or #value > compare.MOST_BYTES then return nil end
-    local text, here, at, anything, resume = characters(value), 1, 1, nil, nil
-    while here <= #text do
-      compare.work = compare.work + 0.25
-      local char, wild = form[at], form.wild[at]
-      if wild and char == '%' then
-        anything, resume = at, here
-        at = at + 1
-      elseif wild or char == text[here] then
-        here, at = here + 1, at + 1
-      elseif anything then
-        resume = resume + 1
-        here, at = resume, anything + 1
-      else
-        return false
-      end
+-- Greedily: only the last `%` is ever taken up again, which bounds the work by both lengths.
+function likeness.matches(value, pattern)
+  if type(value) ~= 'string' or #value > compare.MOST_BYTES then return nil end
+  if likeness.value ~= value then likeness.value, likeness.text = value, characters(value) end
+  likeness.forms[pattern] = likeness.forms[pattern] or read(pattern)
+  local text, form, here, at, anything, resume = likeness.text, likeness.forms[pattern], 1, 1, nil, nil
+  while here <= #text do
+    compare.work = compare.work + 0.25
+    local char, wild = form[at], form.wild[at]
+    if wild and char == '%' then
+      anything, resume = at, here
+      at = at + 1
+    elseif wild or char == text[here] then
+      here, at = here + 1, at + 1
+    elseif anything then
+      resume = resume + 1
+      here, at = resume, anything + 1
+    else
+      return false
     end
-    while form.wild[at] and form[at] == '%' do at = at + 1 end
-    return at > #form
   end
+  while form.wild[at] and form[at] == '%' do at = at + 1 end
+  return at > #form
 end

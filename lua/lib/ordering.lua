@@ -1,7 +1,7 @@
 -- Order within a group, for nodes that ask for it: of the items of one group key one is ahead (`heads`), in flight or on its way
 -- there, and those after it are `blocked` until it has left the queue. `keyed` says of both which group they belong to.
 -- NEEDS: heads keyed blocked
---- @include partition positions hints
+--- @include partition positions ready
 local ordering = {skipped = 0, MOST = 500}
 
 -- Members sort as the log does within a group; a zero byte ends the group's key.
@@ -46,7 +46,7 @@ function ordering.done(position)
     redis.call('ZREM', key.blocked, following)
     redis.call('HSET', key.heads, group, position_of(following))
     -- At once: a later row of the same call may drop it again.
-    redis.call('ZADD', hints.place(position_of(following)))
+    redis.call('ZADD', ready.place(position_of(following)))
   else
     redis.call('HDEL', key.heads, group)
   end

@@ -2,23 +2,17 @@
 -- than the usual priority, padded so that those of a rank sort as the log does; with `AWAY` more while it is in flight, delayed or
 -- elsewhere. The cursor passes over them.
 -- NEEDS: ranked
+-- LAZY: where publishers ask for something
 --- @include partition positions
 local ranks = {USUAL = 5, LAST = 9, AWAY = 10}
 
 -- Nil of an item of the usual priority.
 function ranks.of(position)
-  local score = partition.hinted and redis.call('ZSCORE', key.ranked, positions.padded(position))
+  local score = redis.call('ZSCORE', key.ranked, positions.padded(position))
   return score and score % ranks.AWAY or nil
 end
 
 -- Whether anything waits there of these ranks.
 function ranks.any(first, last)
-  return partition.hinted and redis.call('ZCOUNT', key.ranked, first, last) > 0
-end
-
--- A text of digits that sorts as items are to go out. A padded position begins with seven zeros and a digit that is none.
-function ranks.padded(position)
-  local rank, padded = ranks.of(position), positions.padded(position)
-  if not rank then return padded end
-  return (rank < ranks.USUAL and '00000000' or '') .. rank .. padded
+  return redis.call('ZCOUNT', key.ranked, first, last) > 0
 end

@@ -1,6 +1,7 @@
 -- Readers of the log: subid -> `position committed frontend:sequence …`: up to where entries were handed out, up to where
 -- the reader says that it has them, and who was to send those between, with the last sequence of each.
 -- NEEDS: readers sent
+-- LAZY: where somebody reads the log as a stream
 --- @include partition jids
 local readers = {}
 

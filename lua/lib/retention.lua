@@ -1,6 +1,7 @@
 -- What stays in the log when its work is done (the options of retention), and what of it has to go.
 -- NEEDS: log ready delayed inflight handover keyed replaced parked passed ranked
---- @include partition writes positions passed ranks
+-- LAZY: where the log is kept
+--- @include partition writes positions passed
 local retention = {}
 
 local function keep_out(done, places, command, name)

@@ -1,80 +1,80 @@
 -- What a subscriber selects of the items that dispatch has passed over. It looks through these in order, from its mark on: nothing
 -- is examined twice for the same one.
--- Made by `load`, as in `headers`.
 -- NEEDS:
---- @include partition waiting passed ranks selectors entries history compare ends
+-- LAZY: where somebody selects
+--- @include partition waiting passed selectors entries history compare ends
 -- Bounded by instructions run; an item that is read counts as some, and its bytes.
 local selection = {WORK = 5000, ITEM = 20, CHUNK = 20, more = false, seen = {}}
 
-function selection.load()
-  local function worked()
-    selection.more = selection.more or compare.work >= selection.WORK or ordering.skipped >= ordering.MOST
-    return selection.more
-  end
+local function worked()
+  selection.more = selection.more or compare.work >= selection.WORK or ordering.skipped >= ordering.MOST
+  return selection.more
+end
 
-  local function see(entry)
-    compare.work = compare.work + selection.ITEM + #entry.body / 1024
-    selection.seen[entry.position] = entry
-  end
+local function see(entry)
+  compare.work = compare.work + selection.ITEM + #entry.body / 1024
+  selection.seen[entry.position] = entry
+end
 
-  local function entry_at(position)
-    if not selection.seen[position] then
-      local entry = entries.current(position)
-      -- Nothing but a hand at redis-cli removes an entry that waits.
-      if not entry then return passed.remove(position) end
-      entry.position, entry.past = position, history.of(position)
-      if ends.met(position, entry, entry.past.attempts) then return nil end
-      see(entry)
-    end
-    return selection.seen[position]
+local function entry_at(position)
+  if not selection.seen[position] then
+    local entry = entries.current(position)
+    -- Nothing but a hand at redis-cli removes an entry that waits.
+    if not entry then return passed.remove(position) end
+    entry.position, entry.past = position, history.of(position)
+    if entry.hints ~= '' and ends.met(position, entry, entry.past.attempts) then return nil end
+    see(entry)
   end
+  return selection.seen[position]
+end
 
-  -- Passes over what is next in the queue; false when there is nothing, or enough has been done.
-  function selection.pass()
-    local items = worked() and {} or waiting.next(selection.CHUNK)
-    for _, entry in ipairs(items) do
-      see(entry)
-      passed.put(entry)
-    end
-    return #items > 0
+-- Passes over what is next in the queue; false when there is nothing, or enough has been done.
+function selection.pass()
+  -- Each that selects may have to be asked of each item, before the work is counted again.
+  local count = #selectors.all() > selection.CHUNK and 1 or selection.CHUNK
+  local items = worked() and {} or waiting.next(count)
+  for _, entry in ipairs(items) do
+    see(entry)
+    passed.put(entry)
   end
+  return #items > 0
+end
 
-  local function search(subid, selector)
-    local mark, found, places = selector.mark, nil, nil
-    repeat
-      places = worked() and {} or passed.after('', mark, selection.CHUNK)
-      for _, place in ipairs(places) do
-        local entry = entry_at(place)
-        if entry and selectors.selects(selector, entry) then
-          found = entry
-          break
-        end
-        mark = ranks.padded(place)
-        if worked() then break end
+local function search(subid, selector)
+  local mark, found, places = selector.mark, nil, nil
+  repeat
+    places = worked() and {} or passed.after('', mark, selection.CHUNK)
+    for _, place in ipairs(places) do
+      local entry = entry_at(place)
+      if entry and selectors.selects(selector, entry) then
+        found = entry
+        break
       end
-    until found or #places == 0
-    selectors.mark(subid, selector, mark)
-    return found
-  end
+      mark = passed.place(place)
+      if worked() then break end
+    end
+  until found or #places == 0
+  selectors.mark(subid, selector, mark)
+  return found
+end
 
-  -- The next that is there for a subscriber: before its mark what came back, or the first of all for one who takes whatever comes.
-  function selection.next(subid)
-    local selector, place, entry = selectors.get(subid), nil, nil
-    repeat
-      place = passed.after(selector and subid or '', '', 1)[1]
-      entry = place and entry_at(place)
-    until entry or not place
-    return entry or selector and search(subid, selector) or nil
-  end
+-- The next that is there for a subscriber: before its mark what came back, or the first of all for one who takes whatever comes.
+function selection.next(subid)
+  local selector, place, entry = selectors.get(subid), nil, nil
+  repeat
+    place = passed.after(selector and subid or '', '', 1)[1]
+    entry = place and entry_at(place)
+  until entry or not place
+  return entry or selector and search(subid, selector) or nil
+end
 
-  -- Whether anything is there for one who selects. It is noted, so that the next script need not examine it again.
-  function selection.finds(subid)
-    if passed.after(subid, '', 1)[1] then return true end
-    local selector = selectors.get(subid)
-    local entry = search(subid, selector)
-    if not entry then return false end
-    passed.note(subid, entry.position)
-    selectors.mark(subid, selector, ranks.padded(entry.position))
-    return true
-  end
+-- Whether anything is there for one who selects. It is noted, so that the next script need not examine it again.
+function selection.finds(subid)
+  if passed.after(subid, '', 1)[1] then return true end
+  local selector = selectors.get(subid)
+  local entry = search(subid, selector)
+  if not entry then return false end
+  passed.note(subid, entry.position)
+  selectors.mark(subid, selector, passed.place(entry.position))
+  return true
 end

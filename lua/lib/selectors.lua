@@ -1,6 +1,7 @@
 -- Selectors: which items a subscription takes. subid -> `mark length text program`: what was asked for in its own words,
 -- and compiled. Up to its `mark`, a padded place, it is known which of the items passed over are for it.
 -- NEEDS: selectors
+-- LAZY: where somebody selects
 --- @include partition positions headers program
 local selectors = {MOST = 100, of = {}}
 
@@ -8,13 +9,9 @@ local selectors = {MOST = 100, of = {}}
 function selectors.get(subid)
   local known = selectors.of[subid]
   if known == nil then
-    if not program.read then
-      headers.load()
-      program.load()
-    end
     local line = redis.call('HGET', key.selectors, subid)
     local mark, length, from = string.match(line or '', '^(%d*) (%d+) ()')
-    known = line and {mark = mark, said = string.sub(line, #mark + 2), code = program.read(string.sub(line, from + length))}
+    known = line and {mark = mark, said = string.sub(line, #mark + 2), program = string.sub(line, from + length)}
     selectors.of[subid] = known
   end
   return known
@@ -72,7 +69,7 @@ end
 -- The entry has its `position` and its `past`.
 function selectors.selects(selector, entry)
   if not entry.headers then entry.headers, entry.kind = headers.read(entry.body) end
-  return program.selects(selector.code, function(name)
+  return program.selects(selector.program, function(name)
     if string.sub(name, 1, 2) == 'a.' then return entry.headers[string.sub(name, 3)] end
     return property(entry, name)
   end)

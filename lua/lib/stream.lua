@@ -1,6 +1,7 @@
 -- Hands entries of the log to readers with room, in order and without consuming them; part of every script that can
 -- append entries or make room.
 -- NEEDS: log reading
+-- LAZY: where somebody reads the log as a stream
 --- @include partition positions entries readers window caller
 -- Bounded by count and by bytes, as a dispatch is and for its reasons.
 local stream = {LIMIT = 200, ROUND = 20, BYTES = 1048576, ranges = {}, made = 0, bytes = 0}
@@ -50,7 +51,7 @@ end
 
 -- Adds to the deliveries and gives 1 when more could be made at once. All that lag have an equal share.
 function stream.run(deliveries)
-  local behind = partition.streams and not partition.paused and caller.sends and lagging() or {}
+  local behind = not partition.paused and caller.sends and lagging() or {}
   local share, more = math.ceil(stream.LIMIT / math.max(#behind, 1)), #behind == stream.LIMIT
   for _, subid in ipairs(behind) do
     if stream.made >= stream.LIMIT or stream.bytes >= stream.BYTES then return 1 end

@@ -1,26 +1,16 @@
--- Takes items from each of the places where they wait, as entries with their `position` and their `past`, but for those that do
--- not go out yet, or not any more.
--- NEEDS: ready delayed log ranked
---- @include partition positions entries history ordering passed ranks hints ends
+-- Takes items from where they wait, as entries with their `position` and their `past`, but for those that do not go yet, or not any
+-- more.
+-- NEEDS: ready log
+--- @include partition entries history ordering resting hints
 local taking = {}
 
--- Whether an item that is next goes out: not when its time is over or has yet to come, nor while another of its group is ahead.
 local function goes(position, entry, group, past)
   if entry.hints == '' then return ordering.admits(position, group) end
-  ordering.skipped = ordering.skipped + 1
-  -- It may be here before what is due has been moved.
-  if hints.of(entry).after > 0 then redis.call('ZREM', key.delayed, position) end
-  if ends.met(position, entry, past.attempts) or not ordering.admits(position, group) then return false end
-  if hints.rests(entry) then
-    redis.call('ZADD', key.delayed, hints.of(entry).after, position)
-    return false
-  end
-  ordering.skipped = ordering.skipped - 1
-  return true
+  return resting.goes(position, entry, group, past)
 end
 
--- Adds an item that has left the order of the log to those taken, if it goes; gives how many that is.
-local function take(position, taken)
+-- Adds an item that has left the order of the log, if it goes; gives how many that is.
+function taking.add(position, taken)
   local entry = entries.current(position)
   -- Nothing but a hand at redis-cli removes an entry that waits: such an item is passed over.
   if not entry then return 0 end
@@ -37,22 +27,9 @@ function taking.from_ready(count, taken)
   while count > 0 and ordering.skipped < ordering.MOST do
     local out = redis.call('ZRANGE', key.ready, 0, count - 1)
     local last = #out < count
-    for _, position in ipairs(out) do count = count - take(position, taken) end
+    for _, position in ipairs(out) do count = count - taking.add(position, taken) end
     if #out > 0 then redis.call('ZREM', key.ready, unpack(out)) end
     if last then return end
-  end
-end
-
--- Those of some ranks.
-function taking.from_ranked(count, taken, first, last)
-  while partition.hinted and count > 0 and ordering.skipped < ordering.MOST do
-    local out = redis.call('ZRANGEBYSCORE', key.ranked, first, last, 'WITHSCORES', 'LIMIT', 0, count)
-    local over = #out < 2 * count
-    for i = 1, #out, 2 do
-      redis.call('ZADD', key.ranked, out[i + 1] + ranks.AWAY, out[i])
-      count = count - take(positions.unpadded(out[i]), taken)
-    end
-    if over then return end
   end
 end
 
@@ -78,17 +55,6 @@ function taking.from_log(count, taken)
           if count == 0 then break end
         end
       end
-    end
-  end
-end
-
-function taking.from_passed(count, taken)
-  for _, position in ipairs(partition.selects and passed.after('', '', count) or {}) do
-    local entry, past = entries.current(position), history.of(position)
-    passed.remove(position)
-    if entry and not ends.met(position, entry, past.attempts) then
-      entry.position, entry.past = position, past
-      taken[#taken + 1] = entry
     end
   end
 end

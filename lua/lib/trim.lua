@@ -1,5 +1,6 @@
 -- How what is kept of the log goes: `trim` in meta moves from its head to the cursor, past what still waits.
 -- NEEDS: log index
+-- LAZY: where the log is kept
 --- @include partition writes positions entries retention
 -- In short rounds: bodies are read with their entries.
 local trim = {LIMIT = 200, ROUND = 20, rounds = 0}

@@ -2,6 +2,7 @@
 -- never kept (`subid position`, all of one score, so in the order of their texts). A reader with room stands in `reading`
 -- at the place of its position: the one that lags most comes first.
 -- NEEDS: readers reading outstanding
+-- LAZY: where somebody reads the log as a stream
 --- @include partition positions subscriptions readers
 local window = {}
 

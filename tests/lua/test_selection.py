@@ -13,7 +13,7 @@ from broker import codec
 from broker.model.items import Envelope
 from broker.redis_core.calls.call import subid
 from broker.redis_core.calls.workers import said
-from broker.scripts.source import ordered
+from broker.scripts.source import expanded
 from broker.selectors.program import program
 from broker.selectors.text import read
 from broker.selectors.tree import Predicate
@@ -52,14 +52,12 @@ def rest(queue: Queue, answer: Answer) -> list[tuple[str, str]]:
 
 _JUDGE = (
     "local key, arg = {selectors = KEYS[1], meta = KEYS[2]}, {number = '0'}\n"
-    + "\n".join(piece.body for piece in ordered(FOLDER, ("selectors",)))
+    + expanded(FOLDER, ("selectors",))
     + """
-headers.load()
-program.load()
 local found = {}
 for i = 1, #ARGV, 2 do
   local entry = {body = ARGV[i + 1], position = '1-0', item = 'i', by = 'b@x', key = '', past = {attempts = 0}}
-  found[#found + 1] = selectors.selects({code = program.read(ARGV[i])}, entry) and 1 or 0
+  found[#found + 1] = selectors.selects({program = ARGV[i]}, entry) and 1 or 0
 end
 return found
 """
@@ -236,6 +234,20 @@ def test_work_is_bounded(queue: Queue) -> None:
     assert queue.publish("", body=packed(color="blue")).more == 0
     assert queue.client.info("commandstats")["cmdstat_xrange"]["calls"] - commands < 10
     assert queue.subscribe(BLUE, 1, selector="color = 'blue'").given != []
+
+
+def test_reading_is_work(queue: Queue) -> None:
+    """Issue 9: what selectors say is read when it is needed, which counts; equal ones are read once."""
+    colors = ", ".join(f"'never{number}'" for number in range(60))
+    for number in range(100):
+        queue.subscribe(f"w{number}@x/a", 1, selector=f"color IN ({colors}, '{number % 2}')")
+    assert publish(queue, "blue", "a") == [] and queue.expire().more == 0
+    assert queue.publish("b", body=packed(color="blue")).more == 0
+    for number in range(100):
+        queue.subscribe(f"w{number}@x/a", 1, selector=f"color IN ({colors}, '{number}')")
+    answer = queue.publish("c", body=packed(color="blue"))
+    assert answer.more == 1 and rest(queue, answer) == []
+    assert publish(queue, "99", "d") == [("w99@x/a", "d")]
 
 
 def test_bomb(queue: Queue) -> None:

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import fakeredis
 import pytest
 
 from broker.model.problems import ScriptDefect
-from broker.scripts.source import operations, script
+from broker.scripts.source import fragment, operations, script
 
 HEADER = "#!lua flags=no-writes\n-- Do a thing\n-- in two lines.\n-- KEYS: a b\n-- ARGV: now | x y\n-- RETURNS: ok | ok gone\n"
 
@@ -60,6 +61,29 @@ def test_includes(tmp_path: Path) -> None:
     text = script(place, "op").text
     assert [text.count(f"local {name} = {{}}") for name in "abc"] == [1, 1, 1]
     assert text.index("local a") < text.index("local b") < text.index("local c") < text.index("return")
+
+
+def test_lazy(tmp_path: Path) -> None:
+    """A fragment says why it is built late; then its functions are made when one is asked for, and its data is there at once."""
+    place = folder(
+        tmp_path,
+        op=HEADER
+        + "-- WRITES:\n--- @include late\nlate.sum = 3\nreturn {late.sum, late.add(4), late.add(5), late.no}\n",
+        lib_early="-- NEEDS:\nlocal early = {}\nfunction early.two() return 2 end\n",
+        lib_late="-- NEEDS:\n-- LAZY: where sums are made\n--- @include early\nlocal late = {sum = 2}\n"
+        "local function grow(by) late.sum = late.sum + by end\n"
+        "function late.add(by)\n  grow(by * early.two())\n  return late.sum\nend\n",
+    )
+    found = script(place, "op")
+    assert fakeredis.FakeRedis().eval(found.plain, 2, "a", "b", "") == [3, 11, 21]
+    assert [fragment(place, name).lazy for name in ("early", "late")] == [False, True]
+
+
+def test_no_table(tmp_path: Path) -> None:
+    """A fragment that does not define the table of its name, in a line, is told."""
+    place = folder(tmp_path, op=HEADER + "-- WRITES:\n--- @include a\n", lib_a="-- NEEDS:\nlocal b = {}\n")
+    with pytest.raises(ScriptDefect, match=r"a\.lua.*local a = "):
+        script(place, "op")
 
 
 def test_missing_include(tmp_path: Path) -> None:
