@@ -12,6 +12,7 @@ intake.prepare(rows)
 local results, added = {}, 0
 
 local function admit(row)
+  row.hints = ''
   if once.seen(row.once) then return {'duplicate', row.item} end
   if intake.known[row.item] or intake.foretells(row) then
     row.item = row.once

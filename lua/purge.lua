@@ -4,7 +4,7 @@
 -- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
 -- WRITES: meta log index replaced ready delayed history heads keyed blocked selectors passed ranked ends journal
---- @include waiting items ordering ends
+--- @include waiting items ordering times
 local refusal = partition.load()
 if refusal then return refusal end
 local CHUNK = 300
@@ -33,4 +33,4 @@ end
 writes.flush()
 partition.save()
 local more = #dropped == CHUNK or ordering.skipped >= ordering.MOST
-return {'ok', {#dropped}, {}, ends.count > 0 and {{'perished', ends.count}} or {}, {}, 0, more and 1 or 0, partition.token}
+return {'ok', {#dropped}, {}, times.perished > 0 and {{'perished', times.perished}} or {}, {}, 0, more and 1 or 0, partition.token}

@@ -4,7 +4,7 @@
 -- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
 -- WRITES:
---- @include partition positions entries credit passed ranks hints
+--- @include partition positions entries credit passed hints
 local refusal = partition.load()
 if refusal then return refusal end
 local in_flight, dying = redis.call('HLEN', key.inflight), redis.call('HLEN', key.handover)
@@ -16,7 +16,7 @@ local waiting = math.max(0, stored - in_flight - dying)
 local oldest = redis.call('ZRANGE', key.ready, 0, 0)[1]
 local skipped = partition.selects and passed.after('', '', 1)[1]
 if skipped and not (oldest and positions.after(skipped, oldest)) then oldest = skipped end
-for rank = 0, partition.hinted and ranks.LAST or -1 do
+for rank = 0, partition.hinted and hints.LAST or -1 do
   local padded = redis.call('ZRANGEBYSCORE', key.ranked, rank, rank, 'LIMIT', 0, 1)[1]
   local position = padded and positions.unpadded(padded)
   if position and not (oldest and positions.after(position, oldest)) then oldest = position end

@@ -46,7 +46,7 @@ local function look(position, wanted)
   bytes = bytes + #entry.body
   found[#found + 1] = {position, name, how, entry.by, entry.key, tonumber((positions.split(entry.log_id))), entry.body,
     flight and tonumber(flight.attempt) or past.attempts, until_ms, flight and lock(flight) or {}, holders(past),
-    ranks.LAST - (asks.rank or ranks.USUAL), asks.ends}
+    hints.LAST - (asks.rank or hints.USUAL), asks.ends}
 end
 
 if #rows > 0 then

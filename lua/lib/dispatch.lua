@@ -1,6 +1,6 @@
 -- Hands waiting items to subscribers with free credit; part of every script that can enable it.
 -- NEEDS: inflight deadlines held turns resting
---- @include partition writes positions flights hints ready credit waiting schedule ordering selectors selection matching caller pulling
+--- @include partition writes positions flights hints credit waiting schedule ordering selectors selection matching caller pulling
 -- Bounded by count and by bytes: a reply is held in memory here, in the frontend, and in the XMPP server.
 -- `filled` are the JIDs of those who come for what they got here, and how much that is.
 local dispatch = {LIMIT = 200, ROUND = 32, BYTES = 1048576, filled = {}}
@@ -51,7 +51,7 @@ local function assign(items, queue, deliveries)
       lock(entry, subscriber, deliveries)
       if subscriber.held < subscriber.limit then queue[#queue + 1] = subscriber end
     else
-      writes.add('ZADD', ready.place(entry.position))
+      writes.add('ZADD', ordering.place(entry.position))
       all = false
     end
   end

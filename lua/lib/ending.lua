@@ -1,6 +1,6 @@
 -- How a lock ends: acknowledged, or given back (released, expired, bounced), which may make the item a dead letter.
 -- NEEDS: inflight deadlines held delayed ready history parked index
---- @include partition writes positions entries history flights credit items handover journal unconfirmed ordering hints ends ready
+--- @include partition writes positions entries history flights credit items handover journal unconfirmed ordering hints times
 local ending = {touched = {}, arrived = {}, freed = 0, ended = {}, owing = {}}
 
 local function unlock(flight)
@@ -50,12 +50,12 @@ end
 local function come_back(flight, delay)
   history.add(flight.position, flight.attempt, flight.subid)
   local entry = partition.hinted and entries.get(flight.log_id)
-  if entry and ends.met(flight.position, entry, tonumber(flight.attempt)) then return end
+  if entry and times.over(flight.position, entry, tonumber(flight.attempt)) then return end
   if entry then hints.stay(flight.position, entry) end
   if delay > 0 then
     writes.add('ZADD', key.delayed, partition.now + delay, flight.position)
   else
-    writes.add('ZADD', ready.place(flight.position))
+    writes.add('ZADD', ordering.place(flight.position))
   end
 end
 

@@ -1,18 +1,20 @@
 -- What a publisher asks for its item: not before a time, before or after others, not from a time on. The entry says it as `after
 -- priority ends`, in ms and 0 for none. What is delayed keeps its place in the log and is in `delayed` as well until its time has
--- come; `ends` has those that wait and end. Until somebody asks for any of it in a partition, no script looks for it.
+-- come; `ends` has those that wait and end. Priorities are ranks, 9 less the priority, so that what goes first sorts first: in
+-- `ranked` stands every item of another than the usual, padded so that those of a rank sort as the log does; with `AWAY` more while
+-- it is in flight, delayed or elsewhere. The cursor passes over them.
 -- NEEDS: delayed ranked ends
 -- LAZY: where publishers ask for something
---- @include partition writes positions ranks
-local hints = {NONE = {after = 0, ends = 0}}
+--- @include partition writes positions
+local hints = {NONE = {after = 0, ends = 0}, USUAL = 5, LAST = 9, AWAY = 10}
 
 -- What an entry or a row says; `rank` nil for the usual one.
 function hints.of(entry)
   if entry.hints == '' then return hints.NONE end
   if not entry.asks then
     local after, priority, ends = string.match(entry.hints, '^(%d+) (%d) (%d+)$')
-    local rank = ranks.LAST - priority
-    entry.asks = {after = tonumber(after), rank = rank ~= ranks.USUAL and rank or nil, ends = tonumber(ends)}
+    local rank = hints.LAST - priority
+    entry.asks = {after = tonumber(after), rank = rank ~= hints.USUAL and rank or nil, ends = tonumber(ends)}
   end
   return entry.asks
 end
@@ -20,14 +22,24 @@ end
 -- Makes of what a row brings, `delay priority ttl`, what its entry says. Order within a group goes before any priority.
 function hints.begin(row)
   local delay, priority, ttl = string.match(row.hints, '^(%d+) (%d) (%d+)$')
-  if partition.ordered and row.key ~= '' then priority = ranks.LAST - ranks.USUAL end
-  partition.turn_on('hinted')
+  if partition.ordered and row.key ~= '' then priority = hints.LAST - hints.USUAL end
   local function from_now(ms) return tonumber(ms) > 0 and partition.now + ms or 0 end
-  return string.format('%d %d %d', from_now(delay), priority, from_now(ttl))
+  row.hints = string.format('%d %d %d', from_now(delay), priority, from_now(ttl))
 end
 
 function hints.rests(entry)
   return hints.of(entry).after > partition.now
+end
+
+-- Nil of an item of the usual priority.
+function hints.rank(position)
+  local score = redis.call('ZSCORE', key.ranked, positions.padded(position))
+  return score and score % hints.AWAY or nil
+end
+
+-- Whether anything stands there of these ranks.
+function hints.any(first, last)
+  return redis.call('ZCOUNT', key.ranked, first, last) > 0
 end
 
 -- Takes up what is new; gives whether it stands somewhere beside the log now.
@@ -35,7 +47,7 @@ function hints.enter(position, entry)
   local asks, rests = hints.of(entry), hints.rests(entry)
   hints.stay(position, entry)
   if asks.rank then
-    writes.add('ZADD', key.ranked, asks.rank + (rests and ranks.AWAY or 0), positions.padded(position))
+    writes.add('ZADD', key.ranked, asks.rank + (rests and hints.AWAY or 0), positions.padded(position))
   end
   if rests then writes.add('ZADD', key.delayed, asks.after, position) end
   return rests or asks.rank ~= nil

@@ -1,6 +1,6 @@
 -- How a published item enters: whether it may, whether there is room (P17, PX4), and where it goes.
 -- NEEDS: log index replaced parked subscribers
---- @include partition writes positions entries retention flights oldest items handover jids names once ordering hints
+--- @include partition writes positions entries retention flights aside items handover jids names once ordering hints
 local intake = {}
 
 function intake.prepare(rows)
@@ -55,7 +55,7 @@ function intake.room()
   if redis.call('XLEN', key.log) - partition.kept - versions < limit then return true end
   local dead_letter = arg.node_full == 'dead-letter-oldest'
   if arg.node_full == 'reject' or (dead_letter and not partition.dead_letters) then return false end
-  local giving = oldest.take()
+  local giving = aside.oldest()
   if not giving then return false end
   intake.known[items.name(giving.position, giving)] = nil
   if dead_letter then
@@ -68,15 +68,12 @@ function intake.room()
   return true
 end
 
--- What a row asks for, as its entry has it; an item that comes from another node brings nothing.
-function intake.hints(row)
-  return (row.hints or '') ~= '' and hints.begin(row) or ''
-end
-
 function intake.append(row)
-  row.hints = intake.hints(row)
   local position = entries.append(row, '')
-  if row.hints ~= '' then hints.enter(position, row) end
+  if row.hints ~= '' then
+    partition.turn_on('hinted')
+    hints.enter(position, row)
+  end
   intake.count = intake.count + 1
   once.remember(row)
   if partition.log_only then

@@ -1,6 +1,6 @@
 -- Finds items by id and takes them out of the queue for good.
 -- NEEDS: index log replaced history ready delayed handover keyed
---- @include partition writes positions entries retention passed ranks hints
+--- @include partition writes positions entries retention passed hints
 local items = {}
 
 -- Positions of these ids, in their order, false where there is none; an id that the service made may name what is gone.
@@ -32,7 +32,7 @@ function items.waiting(position, item)
   if partition.kept > 0 and not partition.log_only and retention.done({position}, {''})[1] then return nil end
   -- One of another priority has its place for as long as it is there.
   local rank = entry and entry.hints ~= '' and hints.of(entry).rank
-  if rank and not ranks.of(position) then return nil end
+  if rank and not hints.rank(position) then return nil end
   -- An entry that belongs to another position is a version of that item, no item of its own.
   if entry and entry.at ~= '' and entry.log_id == position and not redis.call('ZSCORE', key.ready, position)
     and not redis.call('ZSCORE', key.delayed, position) and redis.call('HEXISTS', key.keyed, position) == 0

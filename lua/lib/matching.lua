@@ -1,7 +1,7 @@
 -- Who takes what in a partition where subscriptions select, and who would if it had credit here.
 -- NEEDS: ready turns subscribers
 -- LAZY: where somebody selects
---- @include partition waiting passed ranks selectors selection owner pools
+--- @include partition waiting passed hints selectors selection owner pools
 local matching = {whom = {}}
 
 local function free(subscriber)
@@ -40,7 +40,7 @@ end
 -- Whether anything has its place before some of what was passed over.
 local function ahead()
   return redis.call('EXISTS', key.ready) == 1
-    or partition.hinted and (ranks.any(0, ranks.USUAL) or passed.late() and waiting.any())
+    or partition.hinted and (hints.any(0, hints.USUAL) or passed.late() and waiting.any())
 end
 
 -- Takes up to `count` items for those of the queue who select them: `to` is who gets it.

@@ -4,15 +4,15 @@
 -- was found while there was no credit.
 -- NEEDS: passed selectors meta
 -- LAZY: where somebody selects
---- @include partition positions ranks selectors
+--- @include partition positions hints selectors
 -- So many of these for a subscriber, and what was passed over is examined for it anew.
 local passed = {MOST = 1000}
 
 -- A text that sorts as items are to go out, by digits alone: a padded position begins with seven zeros and a digit that is none.
 function passed.place(position)
-  local rank, padded = partition.hinted and ranks.of(position), positions.padded(position)
+  local rank, padded = partition.hinted and hints.rank(position), positions.padded(position)
   if not rank then return padded end
-  return (rank < ranks.USUAL and '00000000' or '') .. rank .. padded
+  return (rank < hints.USUAL and '00000000' or '') .. rank .. padded
 end
 
 function passed.member(subid, position)
@@ -60,7 +60,7 @@ end
 
 -- Whether anything less urgent than usual stands here.
 function passed.late()
-  return redis.call('ZLEXCOUNT', key.passed, '[ ' .. ranks.USUAL, '(!') > 0
+  return redis.call('ZLEXCOUNT', key.passed, '[ ' .. hints.USUAL, '(!') > 0
 end
 
 function passed.stands(position)

@@ -1,20 +1,20 @@
 -- What a repeated id means where it is no repeat (X1): a waiting item is replaced in place and starts anew; a locked one gets a
 -- parked successor.
 -- NEEDS: log replaced parked history
---- @include partition writes entries items intake once ordering passed ranks hints resting ready
+--- @include partition writes entries items intake once ordering passed hints times
 local replace = {}
 
 function replace.run(row)
   local known = intake.known[row.item]
-  local position, asked = known.position, row.hints
-  row.hints = intake.hints(row)
+  local position = known.position
+  if row.hints ~= '' then partition.turn_on('hinted') end
   local before = partition.hinted and not known.flight and entries.current(position)
-  if before and ranks.of(position) ~= hints.of(row).rank then
+  if before and hints.rank(position) ~= hints.of(row).rank then
     -- Places are within a rank: with another it is a new item.
     items.drop(position, before)
     ordering.done(position)
     writes.flush()
-    intake.count, row.hints = intake.count - 1, asked
+    intake.count = intake.count - 1
     return intake.append(row)
   end
   once.remember(row)
@@ -26,11 +26,11 @@ function replace.run(row)
   if not known.flight then
     entries.any_replaced = true
     redis.call('HDEL', key.history, position)
-    if before then resting.anew(position, before, row) end
+    if before then times.anew(position, before, row) end
     -- What was found of the payload before holds no more.
     if partition.selects and passed.stands(position) then
       passed.remove(position)
-      redis.call('ZADD', ready.place(position))
+      redis.call('ZADD', ordering.place(position))
     end
   end
 end

@@ -2,7 +2,7 @@
 -- is examined twice for the same one.
 -- NEEDS:
 -- LAZY: where somebody selects
---- @include partition waiting passed selectors entries history compare ends
+--- @include partition waiting passed selectors entries history compare times
 -- Bounded by instructions run; an item that is read counts as some, and its bytes.
 local selection = {WORK = 5000, ITEM = 20, CHUNK = 20, more = false, seen = {}}
 
@@ -22,7 +22,7 @@ local function entry_at(position)
     -- Nothing but a hand at redis-cli removes an entry that waits.
     if not entry then return passed.remove(position) end
     entry.position, entry.past = position, history.of(position)
-    if entry.hints ~= '' and ends.met(position, entry, entry.past.attempts) then return nil end
+    if entry.hints ~= '' and times.over(position, entry, entry.past.attempts) then return nil end
     see(entry)
   end
   return selection.seen[position]

@@ -1,13 +1,8 @@
--- Takes items from where they wait, as entries with their `position` and their `past`, but for those that do not go yet, or not any
--- more.
+-- Takes items out of `ready` and the log, as entries with their `position` and their `past`, but for those that do not go yet, or
+-- not any more.
 -- NEEDS: ready log
---- @include partition entries history ordering resting hints
+--- @include partition entries history ordering times hints
 local taking = {}
-
-local function goes(position, entry, group, past)
-  if entry.hints == '' then return ordering.admits(position, group) end
-  return resting.goes(position, entry, group, past)
-end
 
 -- Adds an item that has left the order of the log, if it goes; gives how many that is.
 function taking.add(position, taken)
@@ -17,7 +12,8 @@ function taking.add(position, taken)
   -- Its group is its first version's.
   local first = partition.ordered and entry.log_id ~= position and entries.get(position) or entry
   local past = history.of(position)
-  if not goes(position, entry, first.key, past) then return 0 end
+  local admits = entry.hints == '' and ordering.admits or times.admits
+  if not admits(position, first.key, entry, past) then return 0 end
   entry.position, entry.past = position, past
   taken[#taken + 1] = entry
   return 1
@@ -48,7 +44,8 @@ function taking.from_log(count, taken)
       else
         local replacement, group = entries.replacement(position), entry.key
         entry = replacement and entries.get(replacement) or entry
-        if goes(position, entry, group, history.NONE) then
+        local admits = entry.hints == '' and ordering.admits or times.admits
+        if admits(position, group, entry, history.NONE) then
           entry.position, entry.past = position, history.NONE
           taken[#taken + 1] = entry
           count = count - 1
