@@ -4,7 +4,7 @@
 -- ARGV: now revision frontend sent number retry wants dedupe dedupe_ms once_ms max_items node_full | item key by body once subids hints
 -- RETURNS: ok stale gone deleted | ok duplicate node-full forbidden item-id-invalid
 -- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover sent seen journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
---- @include finish intake replace hints
+--- @include finish intake hints
 local refusal = partition.load()
 if refusal then return refusal end
 
@@ -17,7 +17,7 @@ for i, row in ipairs(rows) do
   elseif intake.repeats(row) then
     results[i] = {'duplicate', row.item}
   elseif intake.known[row.item] and not partition.log_only then
-    replace.run(row)
+    intake.replace(row)
     results[i] = {'ok', row.item}
   elseif intake.foretells(row) then
     results[i] = {'item-id-invalid'}

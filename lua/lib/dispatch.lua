@@ -1,5 +1,5 @@
 -- Hands waiting items to subscribers with free credit; part of every script that can enable it.
--- NEEDS: inflight deadlines held turns resting
+-- NEEDS: inflight deadlines held ready turns resting
 --- @include partition writes positions flights hints credit waiting schedule ordering selectors selection matching caller pulling
 -- Bounded by count and by bytes: a reply is held in memory here, in the frontend, and in the XMPP server.
 -- `filled` are the JIDs of those who come for what they got here, and how much that is.
@@ -103,7 +103,8 @@ function dispatch.run(hint)
     for i = 1, #items do bytes = bytes + #items[i].body end
     if not assign(items, queue, deliveries) then return deliveries, 0 end
     made = made + #items
-    if not (partition.selects or waiting.any()) then return deliveries, 0 end
+    local empty = partition.cursor == partition.tail and redis.call('EXISTS', key.ready) == 0
+    if empty and not (partition.selects or partition.hinted) then return deliveries, 0 end
     hint = hint * 2
   end
   return deliveries, 1

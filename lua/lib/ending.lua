@@ -46,19 +46,6 @@ function ending.acknowledge(flight)
   journal.closed('acknowledged', flight, '')
 end
 
--- An item that nobody has had done with waits again, unless its time to live is over.
-local function come_back(flight, delay)
-  history.add(flight.position, flight.attempt, flight.subid)
-  local entry = partition.hinted and entries.get(flight.log_id)
-  if entry and times.over(flight.position, entry, tonumber(flight.attempt)) then return end
-  if entry then hints.stay(flight.position, entry) end
-  if delay > 0 then
-    writes.add('ZADD', key.delayed, partition.now + delay, flight.position)
-  else
-    writes.add('ZADD', ordering.place(flight.position))
-  end
-end
-
 -- `kind` is released, expired or bounced; `wish` may hold delay_ms, reason, dead_letter.
 function ending.release(flight, kind, wish)
   unlock(flight)
@@ -72,7 +59,13 @@ function ending.release(flight, kind, wish)
     kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
     handover.start(flight.position, entries.get(flight.log_id), attempt, flight.jid, reason)
   else
-    come_back(flight, wish.delay_ms or 0)
+    history.add(flight.position, flight.attempt, flight.subid)
+    local delay, over = wish.delay_ms or 0, partition.hinted and times.back(flight, attempt)
+    if delay > 0 and not over then
+      writes.add('ZADD', key.delayed, partition.now + delay, flight.position)
+    elseif not over then
+      writes.add('ZADD', ordering.place(flight.position))
+    end
   end
   journal.closed(kind, flight, reason)
 end

@@ -37,9 +37,32 @@ function hints.rank(position)
   return score and score % hints.AWAY or nil
 end
 
+-- The ranks that go before what is usual, and after it: the most urgent first, or those that give way to others.
+function hints.first(yielding)
+  if yielding then return hints.LAST, hints.USUAL + 1 end
+  return 0, hints.USUAL - 1
+end
+
+function hints.last(yielding)
+  if yielding then return hints.USUAL - 1, 0 end
+  return hints.USUAL + 1, hints.LAST
+end
+
 -- Whether anything stands there of these ranks.
 function hints.any(first, last)
   return redis.call('ZCOUNT', key.ranked, first, last) > 0
+end
+
+-- Takes the positions of up to `count` of these ranks, or of the first of them that has any when they come down.
+function hints.draw(count, first, last)
+  local found = redis.call('ZRANGEBYSCORE', key.ranked, first, math.max(first, last), 'WITHSCORES', 'LIMIT', 0, count)
+  if first > last and #found == 0 then return hints.draw(count, first - 1, last) end
+  local out = {}
+  for i = 1, #found, 2 do
+    redis.call('ZADD', key.ranked, found[i + 1] + hints.AWAY, found[i])
+    out[#out + 1] = positions.unpadded(found[i])
+  end
+  return out
 end
 
 -- Takes up what is new; gives whether it stands somewhere beside the log now.

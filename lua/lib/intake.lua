@@ -1,6 +1,6 @@
--- How a published item enters: whether it may, whether there is room (P17, PX4), and where it goes.
--- NEEDS: log index replaced parked subscribers
---- @include partition writes positions entries retention flights aside items handover jids names once ordering hints
+-- How a published item enters: what a repeated id means (X1), whether there is room (P17, PX4), and where it goes.
+-- NEEDS: log index replaced parked history subscribers
+--- @include partition writes positions entries retention flights waiting items handover jids names once ordering passed hints times
 local intake = {}
 
 function intake.prepare(rows)
@@ -55,14 +55,14 @@ function intake.room()
   if redis.call('XLEN', key.log) - partition.kept - versions < limit then return true end
   local dead_letter = arg.node_full == 'dead-letter-oldest'
   if arg.node_full == 'reject' or (dead_letter and not partition.dead_letters) then return false end
-  local giving = aside.oldest()
-  if not giving then return false end
-  intake.known[items.name(giving.position, giving)] = nil
+  local oldest = waiting.take(1, true)[1]
+  if not oldest then return false end
+  intake.known[items.name(oldest.position, oldest)] = nil
   if dead_letter then
-    handover.start(giving.position, giving, giving.past.attempts, '', 'node-full')
+    handover.start(oldest.position, oldest, oldest.past.attempts, '', 'node-full')
   else
-    items.drop(giving.position, giving)
-    ordering.done(giving.position)
+    items.drop(oldest.position, oldest)
+    ordering.done(oldest.position)
   end
   writes.flush()
   return true
@@ -85,4 +85,29 @@ function intake.append(row)
   intake.known[row.item] = {position = position}
   writes.add('HSET', key.index, row.item, position)
   return row.item
+end
+
+-- A waiting item is replaced in place and starts anew, unless it goes where its new priority is; a locked one gets a parked successor.
+function intake.replace(row)
+  local known = intake.known[row.item]
+  if row.hints ~= '' then partition.turn_on('hinted') end
+  if partition.hinted and not known.flight and not times.anew(known.position, row) then
+    intake.count = intake.count - 1
+    return intake.append(row)
+  end
+  once.remember(row)
+  local beside = known.flight and key.parked or key.replaced
+  local earlier = redis.call('HGET', beside, known.position)
+  if earlier then redis.call('XDEL', key.log, earlier) end
+  local log_id = entries.append(row, known.position)
+  redis.call('HSET', beside, known.position, log_id)
+  if not known.flight then
+    entries.any_replaced = true
+    redis.call('HDEL', key.history, known.position)
+    -- What was found of the payload before holds no more.
+    if partition.selects and passed.stands(known.position) then
+      passed.remove(known.position)
+      redis.call('ZADD', ordering.place(known.position))
+    end
+  end
 end

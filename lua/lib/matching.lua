@@ -40,7 +40,8 @@ end
 -- Whether anything has its place before some of what was passed over.
 local function ahead()
   return redis.call('EXISTS', key.ready) == 1
-    or partition.hinted and (hints.any(0, hints.USUAL) or passed.late() and waiting.any())
+    or partition.hinted and (hints.any(hints.first())
+      or passed.late() and (partition.cursor ~= partition.tail or hints.any(hints.last())))
 end
 
 -- Takes up to `count` items for those of the queue who select them: `to` is who gets it.

@@ -24,6 +24,14 @@ function times.over(position, entry, attempts)
   return true
 end
 
+-- Whether an item that nobody has had done with perishes instead of waiting again.
+function times.back(flight, attempts)
+  local entry = entries.get(flight.log_id)
+  if times.over(flight.position, entry, attempts) then return true end
+  hints.stay(flight.position, entry)
+  return false
+end
+
 -- Lets those perish whose time is over; the rest follows with the next script.
 function times.sweep()
   for _, position in ipairs(redis.call('ZRANGEBYSCORE', key.ends, '-inf', partition.now, 'LIMIT', 0, times.LIMIT)) do
@@ -63,8 +71,16 @@ function times.admits(position, group, entry, past)
   return true
 end
 
--- An item that waits begins anew with the hints of what replaces it; a delay that a worker asked for stays.
-function times.anew(position, before, row)
+-- An item that waits begins anew with the hints of what replaces it; a delay that a worker asked for stays. Places are within a rank:
+-- with another one it goes, and false says so.
+function times.anew(position, row)
+  local before = entries.current(position)
+  if hints.rank(position) ~= hints.of(row).rank then
+    items.drop(position, before)
+    ordering.done(position)
+    writes.flush()
+    return false
+  end
   local was = hints.of(before).after
   hints.leave(position, before)
   writes.flush()
@@ -77,4 +93,5 @@ function times.anew(position, before, row)
     if not times.comes(position) then redis.call('ZADD', ordering.place(position)) end
   end
   writes.flush()
+  return true
 end

@@ -1,7 +1,7 @@
 -- What waits, in order: what is more urgent than usual (`ranked`), `ready` (left FIFO order and may go out), the log from the
 -- cursor on, and at its end what is less urgent.
--- NEEDS: ready delayed
---- @include partition writes ordering hints times taking aside
+-- NEEDS: ready delayed log
+--- @include partition writes entries history ordering passed hints times
 local waiting = {DUE = 200}
 
 -- Moves what is due out of `delayed`, to where it may go out; bounded, the rest follows with the next script.
@@ -16,28 +16,77 @@ function waiting.promote()
   writes.flush()
 end
 
--- Takes up to `count` items out of the waiting, as entries with their `position` and their `past`, but for those passed over.
-function waiting.next(count)
-  local taken = {}
-  if partition.hinted then aside.ranked(count, taken, 0, hints.USUAL) end
-  taking.from_ready(count - #taken, taken)
-  taking.from_log(count - #taken, taken)
-  if partition.hinted and partition.cursor == partition.tail then
-    aside.ranked(count - #taken, taken, hints.USUAL, hints.LAST)
+-- From `ready`, or from `ranked` those of some ranks.
+local function from_ready(count, taken, first, last)
+  while count > 0 and ordering.skipped < ordering.MOST do
+    local out = first and hints.draw(count, first, last) or redis.call('ZRANGE', key.ready, 0, count - 1)
+    local over = #out < count
+    for _, position in ipairs(out) do
+      local entry, past = entries.current(position), history.of(position)
+      -- Its group is its first version's.
+      local earliest = partition.ordered and entry and entry.log_id ~= position and entries.get(position) or entry
+      local admits = entry and entry.hints ~= '' and times.admits or ordering.admits
+      -- Nothing but a hand at redis-cli removes an entry that waits: such an item is passed over.
+      if entry and admits(position, earliest.key, entry, past) then
+        entry.position, entry.past = position, past
+        taken[#taken + 1] = entry
+        count = count - 1
+      end
+    end
+    if #out > 0 and not first then redis.call('ZREM', key.ready, unpack(out)) end
+    if over then return end
   end
+end
+
+local function from_log(count, taken)
+  while count > 0 and partition.cursor ~= partition.tail and ordering.skipped < ordering.MOST do
+    -- Where many may be passed over, they are not read one by one.
+    local most = partition.ordered and math.max(count, 100) or count
+    local found = redis.call('XRANGE', key.log, '(' .. partition.cursor, '+', 'COUNT', most)
+    if #found == 0 then partition.cursor = partition.tail end
+    for i = 1, #found do
+      local entry, position = entries.read(found[i]), found[i][1]
+      partition.cursor = position
+      -- A version, or what stands in `ranked`: retention keeps those of items that are done as well, and there may be any number.
+      if entry.at ~= '' or (entry.hints ~= '' and hints.of(entry).rank) then
+        ordering.skipped = ordering.skipped + 1
+      else
+        local replacement, group = entries.replacement(position), entry.key
+        entry = replacement and entries.get(replacement) or entry
+        local admits = entry.hints ~= '' and times.admits or ordering.admits
+        if admits(position, group, entry, history.NONE) then
+          entry.position, entry.past = position, history.NONE
+          taken[#taken + 1] = entry
+          count = count - 1
+          if count == 0 then break end
+        end
+      end
+    end
+  end
+end
+
+-- Takes up to `count` items out of the waiting, as entries with their `position` and their `past`, but for those passed over; with
+-- `yielding` those first that give way to others.
+function waiting.next(count, yielding)
+  local taken = {}
+  if partition.hinted then from_ready(count, taken, hints.first(yielding)) end
+  from_ready(count - #taken, taken)
+  from_log(count - #taken, taken)
+  if partition.hinted and partition.cursor == partition.tail then from_ready(count - #taken, taken, hints.last(yielding)) end
   return taken
 end
 
 -- These too, and first; the caller gives each of them a lock.
-function waiting.take(count)
+function waiting.take(count, yielding)
   local taken = {}
-  if partition.selects then aside.passed(count, taken) end
-  for _, entry in ipairs(waiting.next(count - #taken)) do taken[#taken + 1] = entry end
+  for _, position in ipairs(partition.selects and passed.after('', '', count) or {}) do
+    local entry, past = entries.current(position), history.of(position)
+    passed.remove(position)
+    if entry and not (entry.hints ~= '' and times.over(position, entry, past.attempts)) then
+      entry.position, entry.past = position, past
+      taken[#taken + 1] = entry
+    end
+  end
+  for _, entry in ipairs(waiting.next(count - #taken, yielding)) do taken[#taken + 1] = entry end
   return taken
-end
-
--- Whether anything may be there to go out, but for those passed over.
-function waiting.any()
-  return partition.cursor ~= partition.tail or redis.call('EXISTS', key.ready) == 1
-    or partition.hinted and hints.any(0, hints.LAST)
 end

@@ -17,15 +17,16 @@ FRAGMENTS = {path.stem: fragment(FOLDER, path.stem) for path in sorted((FOLDER /
 
 OPERATION_LINES = 86
 FRAGMENT_LINES = {
-    "intake": 92,
+    "intake": 113,
     "dispatch": 112,
     "judge": 70,
     "ending": 87,
     "items": 76,
     "partition": 67,
     "retention": 63,
-    "hints": 70,
-    "times": 89,
+    "hints": 92,
+    "times": 97,
+    "waiting": 92,
     "ordering": 68,
     "selection": 80,
     "matching": 88,
