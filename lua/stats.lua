@@ -18,7 +18,7 @@ local skipped = partition.selects and passed.after('', '', 1)[1]
 if skipped and not (oldest and positions.after(skipped, oldest)) then oldest = skipped end
 for rank = 0, partition.hinted and hints.LAST or -1 do
   local padded = redis.call('ZRANGEBYSCORE', key.ranked, rank, rank, 'LIMIT', 0, 1)[1]
-  local position = padded and positions.unpadded(padded)
+  local position = padded and hints.unpadded(padded)
   if position and not (oldest and positions.after(position, oldest)) then oldest = position end
 end
 -- What stands elsewhere, or rests, is nothing that waits here. Payloads come along, so it seldom looks at many.

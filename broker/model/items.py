@@ -90,8 +90,8 @@ class Grip:
 class Seen:
     """An item as its node's owner sees it; `state` as in `Listed`, and `kept` in a log.
 
-    `attempts` are its deliveries so far. It waits until `until_ms` when it is delayed, and perishes at `ends_ms` if at all. `holders` are those who had it before,
-    the last one first, as far as they are still subscribed.
+    `attempts` are its deliveries so far. It waits until `until_ms` when it is delayed, and perishes at `ends_ms` if at all.
+    `holders` are those who had it before, the last one first, as far as they are still subscribed.
     """
 
     partition: int

@@ -51,7 +51,9 @@ _OWNERS_ONLY = Refused(Problem.FORBIDDEN, "only the node's owners may do this")
 
 
 _NO_WORK = Refused(Problem.UNSUPPORTED, "the node is a log: nothing of it is work")
-_NEVER_HANDED_OUT = Refused(Problem.UNSUPPORTED, "the node is a log: its entries have no delay, priority or time to live")
+_NEVER_HANDED_OUT = Refused(
+    Problem.UNSUPPORTED, "the node is a log: its entries have no delay, priority or time to live"
+)
 _OF_LEAVES = {
     Publish: Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf"),
     Browse: Refused(Problem.ITEMS_UNSUPPORTED, "a collection holds no items: ask its leaves for theirs"),

@@ -13,6 +13,7 @@ from broker.model.commands import (
     Declare,
     Publish,
 )
+from broker.model.hints import NO_HINTS, USUAL_PRIORITY, Hints
 from broker.model.names import ITEM_ID_BYTES
 from broker.model.nodes import configured
 from broker.model.options import NodeConfig
@@ -25,8 +26,13 @@ from frontends.rest.asked import Asked
 from frontends.rest.errors import Fault
 
 GROUP_KEY: Final = "group-key"
+HINTS: Final = {"delay": "Message-Delay", "priority": "Message-Priority", "ttl": "Message-TTL"}
+"""What a message may ask for, as JSON has it, each with its header."""
+
 ITEM: Final = "item-"
 GUID: Final = "idempotency-key"
+
+_DIGITS: Final = 12
 
 PAGE: Final = 50
 PAGE_MOST: Final = 500
@@ -45,6 +51,7 @@ class Message:
     key: str = ""
     guid: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    hints: Hints = NO_HINTS
 
 
 def options(asked: Asked) -> dict[str, tuple[str, ...]]:
@@ -80,7 +87,8 @@ def configure(asked: Asked) -> Configure:
 def publish(asked: Asked, item_id: str | None, ticket: str = "") -> Publish:
     """Publish a body as it is."""
     kind, key = asked.headers.get("content-type", ""), asked.headers.get(GROUP_KEY, "")
-    return message(asked, Message(asked.body, kind, key, headers=told(asked.headers)), item_id, ticket)
+    sent = Message(asked.body, kind, key, headers=told(asked.headers), hints=hinted(asked.headers))
+    return message(asked, sent, item_id, ticket)
 
 
 def message(asked: Asked, sent: Message, item_id: str | None, ticket: str) -> Publish:
@@ -95,7 +103,34 @@ def message(asked: Asked, sent: Message, item_id: str | None, ticket: str) -> Pu
     traced = trace.headers(asked.headers.get(trace.PARENT), asked.headers.get(trace.STATE))
     envelope = payloads.packed(sent.body, sent.content_type, {**said, **traced})
     size = len(sent.body) + headers.size(said)
-    return Publish(asked.place.node, asked.sender, item_id, envelope, size, ticket, key=sent.key)
+    return Publish(asked.place.node, asked.sender, item_id, envelope, size, ticket, key=sent.key, hints=sent.hints)
+
+
+def hinted(fields: Mapping[str, str]) -> Hints:
+    """Read from a head what a message asks for: when at the earliest, before or after which others, and for how long."""
+    said = {name: fields[header.lower()] for name, header in HINTS.items() if header.lower() in fields}
+    return wishes(said, HINTS)
+
+
+def wishes(said: Mapping[str, object], names: Mapping[str, str]) -> Hints:
+    """Read the same from values, which `names` has by what a client calls them: whole numbers, both times in seconds."""
+    counts = {name: _count(said[name], names[name]) for name in said}
+    if counts.get("ttl") == 0:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{names['ttl']} is 1 second at least")
+    try:
+        return Hints.judged(
+            counts.get("delay", 0) * 1000, counts.get("priority", USUAL_PRIORITY), counts.get("ttl", 0) * 1000
+        )
+    except MalformedRequest as wrong:
+        raise MalformedRequest(wrong.problem, f"{', '.join(names[name] for name in said)}: {wrong.detail}") from None
+
+
+def _count(value: object, name: str) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _DIGITS:
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise MalformedRequest(Problem.BAD_REQUEST, f"{name} is a whole number")
 
 
 def told(fields: Mapping[str, str]) -> dict[str, str]:
@@ -131,7 +166,7 @@ def guid(asked: Asked) -> str:
 def redeem(asked: Asked) -> Redeem:
     """Send the body of a reserved message."""
     whole = publish(asked, asked.place.item)
-    return Redeem(whole.node, whole.sender, asked.place.item, whole.envelope, whole.body_bytes, whole.key)
+    return Redeem(whole.node, whole.sender, asked.place.item, whole.envelope, whole.body_bytes, whole.key, whole.hints)
 
 
 def browse(asked: Asked) -> Browse | None:

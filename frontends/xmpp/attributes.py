@@ -83,17 +83,21 @@ def group_key(item: Element, hint: Element | None = None) -> str:
 
 
 def hints(item: Element, hint: Element | None = None) -> Hints:
-    """Read what a publisher asks for its item: a delay and a time to live in seconds on the wire, and a priority."""
-    found = {}
-    for name, text in ((name, _ours(item, hint, name)) for name in ("delay", "priority", "ttl")):
-        number = None if text is None else number_of(text)
-        if text is not None and number is None:
-            raise MalformedRequest(Problem.BAD_REQUEST, f"{name} is a whole number")
-        found[name] = number
-    if found["ttl"] == 0:
+    """Read what a publisher asks for its item: a delay and a time to live, in seconds on the wire, and a priority."""
+    delay, priority, ttl = (_count(item, hint, name) for name in ("delay", "priority", "ttl"))
+    if delay is priority is ttl is None:
+        return NO_HINTS
+    if ttl == 0:
         raise MalformedRequest(Problem.BAD_REQUEST, "a time to live is 1 second at least")
-    priority = USUAL_PRIORITY if found["priority"] is None else found["priority"]
-    return Hints.judged((found["delay"] or 0) * 1000, priority, (found["ttl"] or 0) * 1000)
+    return Hints.judged((delay or 0) * 1000, USUAL_PRIORITY if priority is None else priority, (ttl or 0) * 1000)
+
+
+def _count(item: Element, hint: Element | None, name: str) -> int | None:
+    text = _ours(item, hint, name)
+    number = None if text is None else number_of(text)
+    if text is not None and number is None:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name} is a whole number")
+    return number
 
 
 def traced(item: Element, hint: Element | None = None) -> Mapping[str, str]:

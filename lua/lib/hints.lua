@@ -53,6 +53,12 @@ function hints.any(first, last)
   return redis.call('ZCOUNT', key.ranked, first, last) > 0
 end
 
+-- The position that a padded text ends with.
+function hints.unpadded(text)
+  local ms, seq = string.sub(text, -40, -21), string.sub(text, -20)
+  return string.match(ms, '^0*(%d+)$') .. '-' .. string.match(seq, '^0*(%d+)$')
+end
+
 -- Takes the positions of up to `count` of these ranks, or of the first of them that has any when they come down.
 function hints.draw(count, first, last)
   local found = redis.call('ZRANGEBYSCORE', key.ranked, first, math.max(first, last), 'WITHSCORES', 'LIMIT', 0, count)
@@ -60,7 +66,7 @@ function hints.draw(count, first, last)
   local out = {}
   for i = 1, #found, 2 do
     redis.call('ZADD', key.ranked, found[i + 1] + hints.AWAY, found[i])
-    out[#out + 1] = positions.unpadded(found[i])
+    out[#out + 1] = hints.unpadded(found[i])
   end
   return out
 end

@@ -22,7 +22,7 @@ end
 -- Up to `count` of a subid's after the place `mark`.
 function passed.after(subid, mark, count)
   local found = redis.call('ZRANGEBYLEX', key.passed, '(' .. subid .. ' ' .. mark, '(' .. subid .. '!', 'LIMIT', 0, count)
-  for i, member in ipairs(found) do found[i] = positions.unpadded(member) end
+  for i, member in ipairs(found) do found[i] = hints.unpadded(member) end
   return found
 end
 

@@ -13,12 +13,6 @@ function positions.padded(position)
   return string.rep('0', 20 - #ms) .. ms .. string.rep('0', 20 - #seq) .. seq
 end
 
--- The position that such a text ends with.
-function positions.unpadded(text)
-  local ms, seq = string.sub(text, -40, -21), string.sub(text, -20)
-  return string.match(ms, '^0*(%d+)$') .. '-' .. string.match(seq, '^0*(%d+)$')
-end
-
 -- The last position that can be before this one.
 function positions.before(position)
   local ms, seq = positions.split(position)

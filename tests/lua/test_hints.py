@@ -1,8 +1,8 @@
 """Delay, priority and time to live of a published item: several scripts together."""
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +11,9 @@ from broker.selectors.values import selects
 from tests.lua.driver import T0, Answer, Queue
 from tests.lua.test_selection import IS_BLUE, IS_RED, packed
 from tests.lua.worded import ALICE, W1, W2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 USUAL = 4
 
@@ -81,7 +84,16 @@ def test_many_come_due(queue: Queue) -> None:
 def test_priority(unopened: Queue, keep: int) -> None:
     """Higher goes first, FIFO within; what is less than usual goes last; what comes back keeps its priority."""
     unopened.open(keep_items=keep)
-    for item, priority in (("low", 1), ("a", 4), ("high", 6), ("b", 4), ("top", 9), ("high2", 6), ("low2", 1), ("low3", 3)):
+    for item, priority in (
+        ("low", 1),
+        ("a", 4),
+        ("high", 6),
+        ("b", 4),
+        ("top", 9),
+        ("high2", 6),
+        ("low2", 1),
+        ("low3", 3),
+    ):
         unopened.publish(item, hints=asked(priority=priority) if priority != USUAL else "")
     order = ["top", "high", "high2", "a", "b", "low3", "low", "low2"]
     assert names(unopened.subscribe(W1, 1)) == order[:1]
@@ -144,7 +156,12 @@ def test_time_to_live(queue: Queue) -> None:
         ("acknowledged", "held", 1),
     ]
     lost = queue.journal()[2]
-    assert (lost["published"], lost["delivered"], lost["closed"], lost["subscriber"]) == (T0, T0 + 1_000, T0 + 1_000, "")
+    assert (lost["published"], lost["delivered"], lost["closed"], lost["subscriber"]) == (
+        T0,
+        T0 + 1_000,
+        T0 + 1_000,
+        "",
+    )
     assert not {"ends", "ranked", "ready", "index", "history"} & queue.kept()
     assert queue.publish("waits").words == ["ok"], "its id is free"
 
@@ -459,7 +476,7 @@ class Play:
 @pytest.mark.parametrize("kind", ["plain", "kept", "selecting"])
 @pytest.mark.parametrize("runner", ["valkey"], indirect=True)
 def test_play(unopened: Queue, kind: str, seed: int) -> None:
-    """Nothing before its time nor after its end, the more urgent first, each once, nothing lost; and in the end nothing is left."""
+    """Nothing before its time nor after its end, the more urgent first, each once, nothing lost; in the end nothing is left."""
     unopened.open(max_deliveries=0, keep_items=1_000 if kind == "kept" else 0)
     play = Play(unopened, random.Random(seed), ("", IS_RED, IS_BLUE) if kind == "selecting" else ("",))
     for _ in range(150):

@@ -86,7 +86,8 @@ def test_overwrite_in_order(queue: Queue) -> None:
 def test_overwrite_twice_in_one_batch(queue: Queue) -> None:
     """X1: the last version of a batch stands, once."""
     answer = queue.run("publish", *(
-        {"item": "a", "by": ALICE, "body": body, "key": "", "once": "", "subids": "", "hints": ""} for body in ("one", "two", "three")
+        {"item": "a", "by": ALICE, "body": body, "key": "", "once": "", "subids": "", "hints": ""}
+        for body in ("one", "two", "three")
     ), dedupe="overwrite")  # fmt: skip
     assert answer.words == ["ok"] * 3
     assert [d.body for d in queue.subscribe(W1, 5).deliveries] == ["three"]
