@@ -33,7 +33,7 @@ TABLE: Final = (
         "log",
         "stream",
         "partition",
-        "every payload, once: by, body, id, key, at",
+        "every payload, once: by, body, id, key, at, hints",
         "max_items and what retention keeps",
     ),
     Key("index", "hash", "partition", "publisher's item id -> position", "items with ids of their publishers"),

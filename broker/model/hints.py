@@ -22,16 +22,17 @@ class Hints:
     ttl_ms: int = 0
 
     @classmethod
-    def judged(cls, delay_ms: int = 0, priority: int = USUAL_PRIORITY, ttl_ms: int = 0) -> Self:
-        """Make them of what a client says; raises MalformedRequest."""
-        if not 0 <= priority <= MOST_PRIORITY:
+    def judged(cls, delay_ms: int | None, priority: int | None, ttl_ms: int | None) -> Self:
+        """Make them of what a client says, None of what it does not; raises MalformedRequest."""
+        delay, rank = delay_ms or 0, USUAL_PRIORITY if priority is None else priority
+        if not 0 <= rank <= MOST_PRIORITY:
             raise MalformedRequest(Problem.BAD_REQUEST, f"a priority is 0 to {MOST_PRIORITY}")
-        for name, ms in (("delay", delay_ms), ("time to live", ttl_ms)):
-            if not 0 <= ms <= MOST_SECONDS * 1000:
-                raise MalformedRequest(Problem.BAD_REQUEST, f"a {name} is at most {MOST_SECONDS} seconds")
-        if 0 < ttl_ms <= delay_ms:
-            raise MalformedRequest(Problem.BAD_REQUEST, "the time to live is over before the delay is")
-        return cls(delay_ms, priority, ttl_ms)
+        if not 0 <= delay <= MOST_SECONDS * 1000:
+            raise MalformedRequest(Problem.BAD_REQUEST, f"a delay is 0 to {MOST_SECONDS} seconds")
+        if ttl_ms is not None and not delay < ttl_ms <= MOST_SECONDS * 1000:
+            said = f"a time to live is longer than the delay, and at most {MOST_SECONDS} seconds"
+            raise MalformedRequest(Problem.BAD_REQUEST, said)
+        return cls(delay, rank, ttl_ms or 0)
 
     def __str__(self) -> str:
         """Write them as scripts and records have them: three numbers, or nothing when nothing is asked for."""

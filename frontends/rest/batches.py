@@ -15,8 +15,7 @@ from frontends.rest.requests import Message
 MOST: Final = 200
 """Messages in a batch: as many as go to Redis in one call."""
 
-_HINTS: Final = {name: name for name in requests.HINTS}
-_FIELDS: Final = frozenset({"json", "text", "base64", "content_type", "group_key", "guid", "headers", *_HINTS})
+_FIELDS: Final = frozenset({"json", "text", "base64", "content_type", "group_key", "guid", "headers", *requests.HINTS})
 _PART_HEADER_BYTES: Final = 8_192
 
 
@@ -55,7 +54,7 @@ def _object(number: int, said: object) -> Message:
             " delay, priority and ttl",
         )
     for name, value in said.items():
-        if name not in {"json", "headers", *_HINTS} and not isinstance(value, str):
+        if name not in {"json", "headers", *requests.HINTS} and not isinstance(value, str):
             raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} is a text")
     told = said.get("headers", {})
     if not isinstance(told, dict) or not all(isinstance(text, str) for text in told.values()):
@@ -70,11 +69,8 @@ def _object(number: int, said: object) -> Message:
                 body, kind = b64decode(said["base64"], validate=True), ""
     except ValueError:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{where} cannot be read as bytes") from None
-    asks = {name: value for name, value in said.items() if name in _HINTS}
-    if not all(isinstance(value, int) for value in asks.values()):
-        raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {', '.join(asks)} are whole numbers")
-    hints = requests.wishes(asks, {name: f"{where}: {name}" for name in asks})
-    return Message(body, said.get("content_type", kind), said.get("group_key", ""), said.get("guid", ""), told, hints)
+    asks = {name: said[name] for name in requests.HINTS if name in said}
+    return Message(body, said.get("content_type", kind), said.get("group_key", ""), said.get("guid", ""), told, asks)
 
 
 def _multipart(body: bytes, boundary: str) -> list[Message]:
@@ -124,5 +120,5 @@ def _part(number: int, piece: bytes) -> Message:
         headers.get(requests.GROUP_KEY, ""),
         headers.get(requests.GUID, "").strip('"'),
         requests.told(headers),
-        requests.hinted(headers),
+        requests.asks(headers),
     )

@@ -13,7 +13,7 @@ from broker.model.commands import (
     Declare,
     Publish,
 )
-from broker.model.hints import NO_HINTS, USUAL_PRIORITY, Hints
+from broker.model.hints import Hints
 from broker.model.names import ITEM_ID_BYTES
 from broker.model.nodes import configured
 from broker.model.options import NodeConfig
@@ -51,7 +51,7 @@ class Message:
     key: str = ""
     guid: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
-    hints: Hints = NO_HINTS
+    asks: Mapping[str, object] = field(default_factory=dict)
 
 
 def options(asked: Asked) -> dict[str, tuple[str, ...]]:
@@ -87,7 +87,7 @@ def configure(asked: Asked) -> Configure:
 def publish(asked: Asked, item_id: str | None, ticket: str = "") -> Publish:
     """Publish a body as it is."""
     kind, key = asked.headers.get("content-type", ""), asked.headers.get(GROUP_KEY, "")
-    sent = Message(asked.body, kind, key, headers=told(asked.headers), hints=hinted(asked.headers))
+    sent = Message(asked.body, kind, key, headers=told(asked.headers), asks=asks(asked.headers))
     return message(asked, sent, item_id, ticket)
 
 
@@ -103,29 +103,28 @@ def message(asked: Asked, sent: Message, item_id: str | None, ticket: str) -> Pu
     traced = trace.headers(asked.headers.get(trace.PARENT), asked.headers.get(trace.STATE))
     envelope = payloads.packed(sent.body, sent.content_type, {**said, **traced})
     size = len(sent.body) + headers.size(said)
-    return Publish(asked.place.node, asked.sender, item_id, envelope, size, ticket, key=sent.key, hints=sent.hints)
+    return Publish(
+        asked.place.node, asked.sender, item_id, envelope, size, ticket, key=sent.key, hints=hints(sent.asks)
+    )
 
 
-def hinted(fields: Mapping[str, str]) -> Hints:
-    """Read from a head what a message asks for: when at the earliest, before or after which others, and for how long."""
-    said = {name: fields[header.lower()] for name, header in HINTS.items() if header.lower() in fields}
-    return wishes(said, HINTS)
+def asks(fields: Mapping[str, str]) -> dict[str, object]:
+    """Read from a head what a message asks for."""
+    return {header: fields[header.lower()] for header in HINTS.values() if header.lower() in fields}
 
 
-def wishes(said: Mapping[str, object], names: Mapping[str, str]) -> Hints:
-    """Read the same from values, which `names` has by what a client calls them: whole numbers, both times in seconds."""
-    counts = {name: _count(said[name], names[name]) for name in said}
-    if counts.get("ttl") == 0:
-        raise MalformedRequest(Problem.BAD_REQUEST, f"{names['ttl']} is 1 second at least")
+def hints(said: Mapping[str, object]) -> Hints:
+    """Judge what a message asks for, by the names that its client knows: whole numbers, both times in seconds."""
+    delay, priority, ttl = (
+        next((_count(name, said[name]) for name in pair if name in said), None) for pair in HINTS.items()
+    )
     try:
-        return Hints.judged(
-            counts.get("delay", 0) * 1000, counts.get("priority", USUAL_PRIORITY), counts.get("ttl", 0) * 1000
-        )
+        return Hints.judged(delay and delay * 1000, priority, None if ttl is None else ttl * 1000)
     except MalformedRequest as wrong:
-        raise MalformedRequest(wrong.problem, f"{', '.join(names[name] for name in said)}: {wrong.detail}") from None
+        raise MalformedRequest(wrong.problem, f"{', '.join(said)}: {wrong.detail}") from None
 
 
-def _count(value: object, name: str) -> int:
+def _count(name: str, value: object) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _DIGITS:
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool):

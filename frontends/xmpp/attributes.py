@@ -6,7 +6,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model import trace
-from broker.model.hints import NO_HINTS, USUAL_PRIORITY, Hints
+from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare, prepared
 from broker.model.options import MAX_LOCK_SECONDS, MAX_PARTITIONS
 from broker.model.problems import MalformedRequest, Problem
@@ -87,9 +87,7 @@ def hints(item: Element, hint: Element | None = None) -> Hints:
     delay, priority, ttl = (_count(item, hint, name) for name in ("delay", "priority", "ttl"))
     if delay is priority is ttl is None:
         return NO_HINTS
-    if ttl == 0:
-        raise MalformedRequest(Problem.BAD_REQUEST, "a time to live is 1 second at least")
-    return Hints.judged((delay or 0) * 1000, USUAL_PRIORITY if priority is None else priority, (ttl or 0) * 1000)
+    return Hints.judged(delay and delay * 1000, priority, None if ttl is None else ttl * 1000)
 
 
 def _count(item: Element, hint: Element | None, name: str) -> int | None:
