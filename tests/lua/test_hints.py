@@ -2,7 +2,7 @@
 
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -122,8 +122,8 @@ def test_what_has_no_room(unopened: Queue) -> None:
     unopened.open()
     for item, priority in (("top", 9), ("a", 4), ("low", 2), ("low2", 2)):
         unopened.publish(item, hints=asked(priority=priority))
-    fixed = {"max_items": 4, "node_full": "retract-oldest"}
-    gone = []
+    fixed: dict[str, Any] = {"max_items": 4, "node_full": "retract-oldest"}
+    gone: list[str] = []
     for number in range(4):
         before = set(unopened.browse())
         assert unopened.publish(f"n{number}", hints=asked(priority=9), **fixed).words == ["ok"]
