@@ -203,6 +203,7 @@ TABLE: Final = (
         "notices that a command has left for a frontend to tell, as JSON",
         "10,000 notices or an hour",
     ),
+    Key("bell", "list", "service", "`1` while a frontend is to look at once what is due", "one entry"),
     Key("names", "zset", "service", "names of all nodes; score is their creation in ms", "nodes"),
     Key(
         "assured",

@@ -2,18 +2,19 @@
 -- Say that a frontend lives, note when partitions next need a visit, and learn who has lapsed and what is due.
 -- A due partition is taken by being removed: should its taker die, the survivors visit every partition.
 -- The answer tells the frontend's beat before: if that is another than it knows of, Redis has lost what came since. It ends
--- with notices that a process which cannot send has left to be told, with who has disconnected this frontend, and with how many
--- live. One that is to end is given nothing to do and does not count as heard; but what it hands out until it has ended is to be
--- made up for. One without a name cannot send: it leaves all that to the frontends, and what is due as long as any lives.
+-- with notices that a process which cannot send has left to be told, with who has disconnected this frontend, and, for one that
+-- cannot send, with how many live. One that is to end is given nothing to do and does not count as heard; but what it hands out
+-- until it has ended is to be made up for. One without a name cannot send: it leaves all that to the frontends, and what is due
+-- as long as any lives. `beaten` is when this one beat last, as far as it knows: whoever is disconnected no longer stands there.
 -- KEYS: frontends due notices disconnected
--- ARGV: now frontend lapse_ms most | kind name at
+-- ARGV: now frontend lapse_ms most beaten | kind name at
 -- RETURNS: ok
 -- WRITES: frontends due notices
 --- @include clock
 local now = clock.now()
 local before = redis.call('ZSCORE', key.frontends, arg.frontend)
 local sends = arg.frontend ~= ''
-local by = sends and string.match(redis.call('HGET', key.disconnected, arg.frontend) or '', ' (.*)$')
+local by = sends and (before ~= arg.beaten or before == '0') and string.match(redis.call('HGET', key.disconnected, arg.frontend) or '', ' (.*)$')
 if by then
   redis.call('ZADD', key.frontends, 'NX', now, arg.frontend)
 elseif sends then
@@ -31,8 +32,8 @@ for _, row in ipairs(rows) do
     elseif seen and tonumber(seen) <= now - tonumber(arg.lapse_ms) then redis.call('ZREM', key.frontends, row.name) end
   end
 end
-local alive = redis.call('ZCOUNT', key.frontends, string.format('(%.0f', now - tonumber(arg.lapse_ms)), '+inf')
-if by then return {'ok', now, {}, {}, before or '0', {}, by, alive} end
+if by then return {'ok', now, {}, {}, before or '0', {}, by, 1} end
+local alive = sends and 1 or redis.call('ZCOUNT', key.frontends, string.format('(%.0f', now - tonumber(arg.lapse_ms)), '+inf')
 local lapsed = sends and redis.call('ZRANGEBYSCORE', key.frontends, '-inf', now - tonumber(arg.lapse_ms), 'LIMIT', 0, 50) or {}
 local most = (sends or alive == 0) and tonumber(arg.most) or 0
 local due = redis.call('ZRANGEBYSCORE', key.due, '-inf', now, 'LIMIT', 0, most)

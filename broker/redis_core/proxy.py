@@ -6,7 +6,7 @@ it. Must not know which commands there are.
 """
 
 import json
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Final, get_args
 
 import structlog
@@ -15,7 +15,8 @@ from pydantic import TypeAdapter
 from broker import keys
 from broker.model.items import Delivery, Notice
 from broker.model.names import Partition
-from broker.redis_core.server import Server
+from broker.redis_core.bell import ringing
+from broker.redis_core.server import Server, Value
 
 log = structlog.get_logger()
 
@@ -92,11 +93,12 @@ class Proxy:
         due, notices = self._due, self._notices
         self._due, self._notices = {}, []
         waiting, visits = keys.of_service("notices"), keys.of_service("due")
-        lines: list[tuple[Any, ...]] = [("ZADD", visits, "LT", at, str(partition)) for partition, at in due.items()]
+        lines: list[Sequence[Value]] = [("ZADD", visits, "LT", at, str(partition)) for partition, at in due.items()]
         if notices:
             lines += [
                 ("RPUSH", waiting, *map(written, notices[-MOST_NOTICES:])),
                 ("LTRIM", waiting, -MOST_NOTICES, -1),
                 ("EXPIRE", waiting, KEPT_SECONDS),
             ]
+        lines += ringing()
         await self._server.commands(lines)

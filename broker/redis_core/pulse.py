@@ -1,10 +1,11 @@
 """The frontend's pulse: heartbeats, what is due, who has lapsed. A loop of one script call every half second.
 
 Idle cost is this loop's alone: one heartbeat a turn and now and then a partition looked at in passing, however many nodes
-there are. Must not know what a visit does.
+there are. Where the bell rings the next turn comes at once. Must not know what a visit does.
 """
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -15,6 +16,7 @@ import structlog
 from broker import keys
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable, ScriptDefect
+from broker.redis_core.bell import Bell
 from broker.redis_core.server import Server, Value
 from broker.redis_core.trouble import Trouble
 
@@ -25,6 +27,9 @@ LAPSE_MS = 3_000
 """A frontend unheard for so long has lapsed: with a turn and a rescue on top its deliveries are re-sent within 5 s."""
 
 DUE_AT_ONCE = 200
+
+RUNG_SECONDS = 0.02
+"""Between a ring that is heard and listening again: what else comes in meanwhile is found by the same turn."""
 
 
 @dataclass(slots=True)
@@ -53,9 +58,11 @@ Act = Callable[[Visits], Awaitable[None]]
 class Pulse:
     """Keeps one frontend alive in Redis and learns what there is to do."""
 
-    def __init__(self, server: Server, frontend: str) -> None:
+    def __init__(self, server: Server, frontend: str, bell: Bell) -> None:
         """Beat for `frontend`, or without a name for a core that cannot send; nothing happens before `run` or `turn`."""
         self._server = server
+        self._bell = bell
+        self._rung = asyncio.Event()
         self._frontend = frontend
         self._announced: dict[str, int] = {}
         self._owed: dict[str, int] = {}
@@ -66,6 +73,7 @@ class Pulse:
         self.beating = True
         self.last_turn = time.monotonic()
         self._trouble = Trouble("heartbeat failed")
+        self._deaf = Trouble("the bell is not heard")
 
     @property
     def failure(self) -> str:
@@ -90,10 +98,35 @@ class Pulse:
 
     async def run(self, act: Act) -> None:
         """Beat until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            if self._frontend:
+                group.create_task(self._listen())
+            while True:
+                # Spread, so that frontends do not beat together.
+                await self._pause(TURN_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311  (guards nothing)
+                if self.beating:
+                    await self.turn(act)
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._rung.wait()
+        self._rung.clear()
+
+    async def _listen(self) -> None:
         while True:
-            await asyncio.sleep(TURN_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311  (spreads frontends, guards nothing)
+            pause = TURN_SECONDS
+            # One that does not beat leaves the bell to those who do.
             if self.beating:
-                await self.turn(act)
+                try:
+                    if await self._bell.heard():
+                        self._rung.set()
+                    pause = RUNG_SECONDS
+                except (CoreUnavailable, ScriptDefect) as error:
+                    self._deaf.met(error)
+                else:
+                    self._deaf.over()
+            await asyncio.sleep(pause)
 
     async def turn(self, act: Act) -> None:
         """Beat once and act on what it finds; a fault is noted and the next turn tries again."""
@@ -148,6 +181,7 @@ class Pulse:
         rows: list[dict[str, Value]] = [{"kind": "due", "name": name, "at": at} for name, at in owed.items()]
         rows += [{"kind": "rescued", "name": name, "at": 0} for name in rescued]
         fixed: dict[str, Value] = {"now": "", "frontend": self._frontend, "lapse_ms": LAPSE_MS, "most": most}
+        fixed |= {"beaten": self._beaten_at}
         names = [keys.of_service(name) for name in ("frontends", "due", "notices", "disconnected")]
         _code, now, lapsed, due, before, notices, by, alive = await self._server.run(
             self._server.arguments("heartbeat", names, fixed, rows)

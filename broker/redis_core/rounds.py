@@ -17,7 +17,7 @@ from broker.model.results import Counted, Refused
 from broker.redis_core import proxy
 from broker.redis_core.approvals import Approvals
 from broker.redis_core.directory import Directory
-from broker.redis_core.internal import Ask, Expire, Outcome, Resend, Scanned, ignored
+from broker.redis_core.internal import Ask, Expire, Outcome, Resend, Scanned
 from broker.redis_core.lane import Lane
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.owners import Owners
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 _AWAY_FOR_GOOD = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
 
-LOOK_EVERY = 6
+LOOK_EVERY = 10
 """Turns of the pulse between two looks in passing: idle cost stays under 20 commands a second, those in scripts counted."""
 
 
@@ -124,16 +124,19 @@ class Rounds:
             self._looked = self._looked + 1 if names else 0
             self._next = await self._directory.partitions(names)
         for partition in self._next[:1]:
-            self._visit(partition, ignored)
-            if partition.number == 0:
-                self._core.background(partial(self._core.owners.settle, partition.node))
-                self._core.background(self._core.routes(partition.node).recount_pool)
-                # What an owner has approved and a frontend that died has not made.
-                self._core.background(partial(self._core.approvals.settle, partition.node))
-            if partition.number == BANK + 1:
-                # Credit that a crash has lost between two partitions, or that a failover has brought back, is counted anew.
-                self._core.background(self._core.routes(partition.node).recount)
+            # What comes after it finds the node's record read.
+            self._visit(partition, partial(self._looked_at, partition))
         del self._next[:1]
+
+    def _looked_at(self, partition: Partition, _: Outcome) -> None:
+        if partition.number == 0:
+            self._core.background(partial(self._core.owners.settle, partition.node))
+            self._core.background(self._core.routes(partition.node).recount_pool)
+            # What an owner has approved and a frontend that died has not made.
+            self._core.background(partial(self._core.approvals.settle, partition.node))
+        if partition.number == BANK + 1:
+            # Credit that a crash has lost between two partitions, or that a failover has brought back, is counted anew.
+            self._core.background(self._core.routes(partition.node).recount)
 
     async def visit_all(self) -> None:
         """Visit every partition once, as a frontend does that has just started or does not know what is due."""

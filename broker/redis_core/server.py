@@ -97,6 +97,12 @@ class Server:
         _demand(replies)
         return replies
 
+    async def wait(self, *parts: Value) -> Any:
+        """Run one command that waits for something; whoever is cancelled meanwhile takes it along, with its connection."""
+        replies = await self._link.send([parts])
+        _demand(replies)
+        return replies[0]
+
     async def everywhere(self, *parts: Value) -> dict[str, Any]:
         """Run one command that has no key on each master; raises the fault of the first that failed."""
         replies: dict[str, Any] = await self._plain(self._link.everywhere(parts))

@@ -23,6 +23,7 @@ from broker.model.problems import CoreUnavailable
 from broker.model.qos import Stage
 from broker.model.results import Refused, Result
 from broker.model.subscriptions import State, Subscription
+from broker.redis_core.bell import Bell
 from broker.redis_core.deadletters import DeadLetters
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import FAILED, LaneCommand, Outcome, fulfil
@@ -31,7 +32,7 @@ from broker.redis_core.lane import Lane
 from broker.redis_core.memory import Memory
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.proxy import Proxy
-from broker.redis_core.pulse import Pulse, Visits
+from broker.redis_core.pulse import TURN_SECONDS, Pulse, Visits
 from broker.redis_core.rounds import Rounds
 from broker.redis_core.routes import Routes
 from broker.redis_core.server import Server
@@ -79,7 +80,7 @@ class RedisCore:
         self._works = Works(self._server, self._directory, self._tree, settings, self, calls, self._tell)
         self.owners, self.approvals = self._works.owners, self._works.approvals
         self._letters = DeadLetters(self._directory, self._works.nodes, self._ask)
-        self._pulse = Pulse(self._server, self.frontend)
+        self._pulse = Pulse(self._server, self.frontend, Bell(self._server, settings.redis_timeout))
         self._rounds = Rounds(self, self._directory, self._pulse, self._ask, self._works.assured.finish)
         self._routes: dict[str, Routes] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -210,8 +211,8 @@ class RedisCore:
         return self._outlet.flushed()
 
     def announce(self, partition: Partition, due_ms: int) -> None:
-        """Note when a partition next needs a visit; one that cannot send says at once what a frontend is to do."""
-        if self._proxy and (not self._running or due_ms <= self._pulse.now_ms()):
+        """Note when a partition next needs a visit; one that cannot send says at once what a frontend is to do soon."""
+        if self._proxy and (not self._running or due_ms <= self._pulse.now_ms() + 1000 * TURN_SECONDS):
             self._proxy.announce(partition, due_ms)
         else:
             self._pulse.announce(partition, due_ms)

@@ -31,8 +31,7 @@ end
 -- Passes over what is next in the queue; false when there is nothing, or enough has been done.
 function selection.pass()
   -- Each that selects may have to be asked of each item, before the work is counted again.
-  local count = #selectors.all() > selection.CHUNK and 1 or selection.CHUNK
-  local items = worked() and {} or waiting.next(count)
+  local items = worked() and {} or waiting.next(#selectors.all() > selection.CHUNK and 1 or selection.CHUNK)
   for _, entry in ipairs(items) do
     see(entry)
     passed.put(entry)

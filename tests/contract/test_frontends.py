@@ -1,4 +1,7 @@
-"""A frontend that an administrator disconnects: others do at once what it owes, and it ends when it hears of it."""
+"""A frontend that an administrator disconnects: others do at once what it owes, and it ends when it hears of it.
+
+And what one costs that has nothing to do.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +13,7 @@ from broker.model.commands import Declare, Publish, Retract, Subscribe
 from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends
 from broker.model.names import Jid
 from broker.model.problems import Problem
-from broker.model.results import Published, Refused, Retracted, Subscribed
+from broker.model.results import Declared, Published, Refused, Retracted, Subscribed
 from broker.redis_core import marks, pulse
 from broker.redis_core.service import RedisCore
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
@@ -110,3 +113,15 @@ async def test_for_administrators(make_core: MakeCore) -> None:
         refused = await core.ask(Disconnect(ADMIN, name))
         assert isinstance(refused, Refused) and refused.problem is Problem.ITEM_NOT_FOUND
     assert not core.ending.is_set()
+
+
+async def test_nothing_to_do(make_core: MakeCore, store: Store, node: str) -> None:
+    """Idle cost is twenty commands a second, those in scripts counted, however many nodes there are; a look may fall into it."""
+    core, _door = await make_core()
+    for number in range(20):
+        assert await core.ask(Declare(f"{node}-{number}", ADMIN, {})) == Declared(f"{node}-{number}")
+    async with store.client() as client:
+        before = (await client.info("stats"))["total_commands_processed"]
+        await asyncio.sleep(10)
+        spent = (await client.info("stats"))["total_commands_processed"] - before
+    assert 0 < spent <= 10 * 20 + 25

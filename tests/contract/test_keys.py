@@ -30,7 +30,7 @@ from broker.model.qos import Qos
 from broker.model.reading import Bind
 from broker.model.results import Refused
 from broker.model.tree import Kind, Scope
-from broker.redis_core import proxy
+from broker.redis_core import bell, proxy
 from broker.redis_core.service import RedisCore
 from tests.contract.conftest import Door, MakeCore, Store
 from tests.operations import EXAMPLES, shape
@@ -39,6 +39,7 @@ ALICE, BOB = Jid("alice@example.org/home"), Jid("bob@example.org/b")
 WORKER = Jid("worker@example.org/a")
 
 _NOTICES: Final = "sq:{service}:notices"
+_BELL: Final = "sq:{service}:bell"
 
 _NAMED: Final[Mapping[str, Any]] = {
     "partition": lambda name: keys.of_partition(name, Partition("jobs", "8e71964d", 0)),
@@ -164,6 +165,7 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
     missing = {name for name, example in EXAMPLES.items() if not example.startswith("as `")} - {
         "sq:{qos}:claims",
         _NOTICES,
+        _BELL,
     }
     seen: dict[str, list[str]] = {}
     deadline = time.monotonic() + 15
@@ -176,8 +178,9 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
     assert not missing, {name: seen.get(name.rpartition(":")[2]) for name in missing}
 
 
-def test_notices() -> None:
+def test_what_is_there_for_a_moment() -> None:
     """What a command has left for a frontend is gone in a moment: the example is compared with what is written."""
+    assert bell.ringing()[0] == ("RPUSH", _BELL, EXAMPLES[_BELL].strip("`"))
     written = proxy.written(NodeEvent("jobs", WORKER, "purge")).decode()
     assert shape(EXAMPLES[_NOTICES]).fullmatch(written)
 

@@ -3,11 +3,14 @@
 import asyncio
 import time
 
+import pytest
+
 from broker import codec
 from broker.model.commands import Configure, Declare, Delete, Publish, Subscribe, Unlock
 from broker.model.items import Envelope, NodeEvent
 from broker.model.names import Jid
 from broker.model.results import Declared, Done, Published, Subscribed, Unlocked
+from broker.redis_core import pulse
 from broker.redis_core.service import RedisCore
 from broker.settings import CommandSettings
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
@@ -41,6 +44,24 @@ async def quit_silently(core: RedisCore) -> None:
     """Let it come to its end."""
     await core.drain(5)
     await core.stop()
+
+
+async def test_the_bell(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process that cannot send leaves is handed out at once, whichever frontend hears it, not with the next heartbeat."""
+    cores = [await make_core() for _ in range(2)]
+    await declared(cores[0][0], node)
+    assert isinstance(await cores[0][0].ask(Subscribe(node, W1, W1, 100)), Subscribed)
+    monkeypatch.setattr(pulse, "TURN_SECONDS", 60.0)
+    # The turns that have begun are over then.
+    await asyncio.sleep(0.7)
+    quiet = silent(store)
+    for number in range(20):
+        assert await quiet.ask(item(node, str(number))) == Published(str(number))
+        async with asyncio.timeout(5):
+            while sum(len(door.deliveries) for _core, door in cores) <= number:  # noqa: ASYNC110  (either may get it)
+                await asyncio.sleep(0.01)
+    assert all(door.deliveries for _core, door in cores), "both listen"
+    await quit_silently(quiet)
 
 
 async def test_an_item_reaches_a_worker(make_core: MakeCore, store: Store, node: str) -> None:

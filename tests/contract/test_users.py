@@ -4,6 +4,7 @@ The other tests of cores and of whole services run as the user for frontends.
 """
 
 import ast
+import asyncio
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,9 @@ from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.results import Declared, Published, Retracted, Subscribed
 from broker.redis_core.checkup import Level, examine
+from broker.redis_core.service import RedisCore
 from broker.scripts.location import lua_directory
+from broker.settings import CommandSettings
 from frontends.servers.cluster import RedisCluster
 from frontends.servers.redis import RedisServer
 from frontends.servers.sentinels import RedisSentinels
@@ -165,6 +168,21 @@ async def test_without_info(make_core: MakeCore, server: RedisServer) -> None:
         await core.measure()
     (line,) = lines
     assert line["event"] == "the memory of Redis is not known" and "info" in line["error"].lower()
+
+
+async def test_without_the_bell(make_core: MakeCore, server: RedisServer) -> None:
+    """A frontend that may not wait at the bell, by the rights of the version before, finds what is due with its heartbeats."""
+    make_user(server.url, "stanzaq", "-blpop")
+    with capture_logs() as lines:
+        core, door = await make_core(as_user(server.url, "stanzaq"))
+        await asyncio.sleep(1.5)
+    assert [line["event"] for line in lines] == ["the bell is not heard"]
+    assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
+    assert isinstance(await core.ask(Subscribe("jobs", WORKER, WORKER, 1)), Subscribed)
+    quiet = RedisCore(CommandSettings(redis_url=server.url), None)
+    assert isinstance(await quiet.ask(Publish("jobs", ALICE, "a", codec.pack(Envelope(b"<a/>")), 4)), Published)
+    await door.until(lambda: len(door.deliveries) == 1)
+    await quiet.stop()
 
 
 async def worked(make_core: MakeCore, url: str) -> None:

@@ -13,9 +13,10 @@ def disconnect(records: Records, frontend: str, after_ms: int, by: str = "admin@
     return bool(listed)
 
 
-def ended_by(records: Records, frontend: str, after_ms: int) -> str:
-    """Beat; gives who has disconnected this one."""
-    return str(records.run("heartbeat", now=T0 + after_ms, frontend=frontend, lapse_ms=3_000, most=2)[6])
+def ended_by(records: Records, frontend: str, after_ms: int, beaten: int = 0) -> str:
+    """Beat, knowing of the beat before; gives who has disconnected this one."""
+    given = {"lapse_ms": 3_000, "most": 2, "beaten": beaten}
+    return str(records.run("heartbeat", now=T0 + after_ms, frontend=frontend, **given)[6])
 
 
 def test_lapsed_until_it_is_taken_over(records: Records) -> None:
@@ -44,6 +45,16 @@ def test_looked_at_twice(records: Records, lives: bool) -> None:  # noqa: FBT001
     # One that hung so long stands in the list once more when it wakes, for what it does until it ends.
     assert ended_by(records, "f1", 50_000) == "admin@x"
     assert beat(records, "f2", 53_000) == [["f1"], []]
+
+
+@pytest.mark.parametrize("rescued", [False, True])
+def test_one_that_knows_its_last_beat(records: Records, rescued: bool) -> None:  # noqa: FBT001  (a parameter)
+    """Issue 8: it is asked after only where its last beat no longer stands, which a disconnect and a rescue see to."""
+    assert ended_by(records, "f1", 0) == ended_by(records, "f1", 500, T0) == ""
+    disconnect(records, "f1", 600)
+    if rescued:
+        beat(records, "f2", 700, ("rescued", "f1", 0))
+    assert ended_by(records, "f1", 1_000, T0 + 500) == ended_by(records, "f1", 1_500, T0 + 1_000) == "admin@x"
 
 
 def test_one_that_has_lapsed(records: Records) -> None:

@@ -10,7 +10,7 @@ def beat(records: Records, frontend: str, after_ms: int, *rows: tuple[str, str, 
     """Beat once, so long after the beginning; gives who has lapsed and what is due."""
     lines = [{"kind": kind, "name": name, "at": at} for kind, name, at in rows]
     code, now, lapsed, due, _before, _notices, _by, _alive = records.run(
-        "heartbeat", *lines, now=T0 + after_ms, frontend=frontend, lapse_ms=3_000, most=2
+        "heartbeat", *lines, now=T0 + after_ms, frontend=frontend, lapse_ms=3_000, most=2, beaten=0
     )
     assert (code, now) == ("ok", T0 + after_ms)
     return [lapsed, due]
@@ -37,7 +37,7 @@ def test_nameless(records: Records) -> None:
     """R2: one that cannot send stands in no list, leaves what is due to those that can, and takes it when there is none."""
 
     def alone(after_ms: int, *rows: dict[str, Any]) -> list[Any]:
-        return records.run("heartbeat", *rows, now=T0 + after_ms, frontend="", lapse_ms=3_000, most=2)[2:]
+        return records.run("heartbeat", *rows, now=T0 + after_ms, frontend="", lapse_ms=3_000, most=2, beaten=0)[2:]
 
     beat(records, "f1", 0)
     assert alone(1, {"kind": "due", "name": "a", "at": T0}) == [[], [], "0", [], "", 1]
@@ -62,7 +62,7 @@ def test_due_at_once(records: Records) -> None:
 def test_the_beat_before(records: Records) -> None:
     """A frontend learns which of its beats Redis knows of: another than its last, and Redis has lost what came since."""
     seen = [
-        records.run("heartbeat", now=T0 + at, frontend=frontend, lapse_ms=3_000, most=2)[4]
+        records.run("heartbeat", now=T0 + at, frontend=frontend, lapse_ms=3_000, most=2, beaten=0)[4]
         for at, frontend in ((0, "f1"), (500, "f1"), (600, "f2"), (1_000, "f1"))
     ]
     assert seen == ["0", str(T0), "0", str(T0 + 500)]
@@ -72,7 +72,7 @@ def test_notices(records: Records) -> None:
     """What others could not tell is taken by one frontend, bounded, the oldest first."""
     records.client.rpush(records.key("notices"), "one", "two", "three")
     taken = [
-        records.run("heartbeat", now=T0, frontend=frontend, lapse_ms=3_000, most=2)[5]
+        records.run("heartbeat", now=T0, frontend=frontend, lapse_ms=3_000, most=2, beaten=0)[5]
         for frontend in ("f1", "f2", "f1")
     ]
     assert taken == [["one", "two"], ["three"], []]

@@ -9,6 +9,7 @@ from broker.model.problems import CoreUnavailable
 from broker.redis_core.pulse import Pulse, Visits
 
 if TYPE_CHECKING:
+    from broker.redis_core.bell import Bell
     from broker.redis_core.server import Server
 
 NOW = 1_700_000_000_000
@@ -47,7 +48,7 @@ class Turns:
     def __init__(self) -> None:
         """Make both."""
         self.heart = Heart()
-        self.pulse = Pulse(cast("Server", self.heart), "f1")
+        self.pulse = Pulse(cast("Server", self.heart), "f1", cast("Bell", None))
         self.found: list[Visits] = []
 
     async def turn(self) -> None:
