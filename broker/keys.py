@@ -59,7 +59,7 @@ TABLE: Final = (
         "history",
         "hash",
         "partition",
-        "position -> attempts and last holders of an item that came back",
+        "position -> attempts, those of them that were no tries, and last holders of an item that came back",
         "waiting items",
     ),
     Key(

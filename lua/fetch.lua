@@ -1,20 +1,22 @@
 #!lua flags=allow-oom
 -- Read what subscribers hold who come for it, the oldest locks first: those after the token `after`, cut at `limit` items each
 -- and `max_bytes` of payload in all. With a `lease`, which the first partition knows of, one has to last still, and lasts for
--- so many ms from now on; `0` leaves it. Answers until when, the items, and whether there are others.
--- KEYS: meta log replaced inflight deadlines held subscribers leases
+-- so many ms from now on; `0` leaves it. Answers until when, the items, whether there are others, and the last token of all: as
+-- long as that is the same, nobody has been handed anything.
+-- KEYS: meta log replaced inflight deadlines held subscribers leases history
 -- ARGV: now revision number limit max_bytes | subid lease after
 -- RETURNS: ok stale gone deleted | ok lease-over
 -- WRITES: leases
---- @include partition flights entries names leases
+--- @include partition flights entries names leases history
 local refusal = partition.load()
 if refusal then return refusal end
 local bytes, next_due = 0, 0
 
 local function told(flight, entry)
-  return {flight.item, tonumber(flight.token), tonumber(flight.attempt),
+  local attempt = tonumber(flight.attempt)
+  return {flight.item, tonumber(flight.token), attempt,
     tonumber(redis.call('ZSCORE', key.deadlines, flight.position) or 0), entry.by, entry.body, entry.key,
-    tonumber((positions.split(entry.log_id)))}
+    tonumber((positions.split(entry.log_id))), history.tries(flight.position, attempt)}
 end
 
 local function held(row)
@@ -54,7 +56,7 @@ for i, row in ipairs(rows) do
       bytes = bytes + #entry.body
       found[#found + 1] = told(flight, entry)
     end
-    results[i] = {'ok', leases.of(row.subid), found, more}
+    results[i] = {'ok', leases.of(row.subid), found, more, partition.token}
   end
 end
 return {'ok', results, {}, {}, {}, next_due, 0, partition.token}

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
--- Give items back by their holders, at once or after a delay or to the dead letters, and hand them to the next.
+-- Give items back by their holders, at once or after a delay or to the dead letters, and hand them to the next; with `untried`
+-- it was no try.
 -- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
--- ARGV: now revision frontend sent number retry wants | sender subids owner item token request delay_ms reason dead_letter
+-- ARGV: now revision frontend sent number retry wants | sender subids owner item token request delay_ms reason dead_letter untried
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
 -- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover answers answers_old sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
 --- @include finish judge pools
@@ -13,7 +14,8 @@ local results = judge.each(rows, function(row, verdict)
   owner.met(row.subids)
   if verdict == 'held' then
     ending.release(row.flight, 'released',
-      {delay_ms = tonumber(row.delay_ms), reason = row.reason, dead_letter = row.dead_letter == '1'})
+      {delay_ms = tonumber(row.delay_ms), reason = row.reason, dead_letter = row.dead_letter == '1',
+        untried = row.untried == '1'})
     answers.give(row, row.flight.jid)
     return {'ok', row.flight.jid, pools.told(row.flight.subid)}
   elseif verdict == 'replayed' then

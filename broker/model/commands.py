@@ -85,7 +85,10 @@ class Retract:
 
 @dataclass(frozen=True, slots=True)
 class Unlock:
-    """Give an item back undone; the hints delay it, say why, or send it straight to the dead letters (Q32)."""
+    """Give an item back undone; the hints delay it, say why, or send it straight to the dead letters (Q32).
+
+    `untried`: nobody has worked on it, so it does not count as a try.
+    """
 
     node: str
     sender: Jid
@@ -96,6 +99,7 @@ class Unlock:
     dead_letter: bool = False
     request: str = ""
     partition: int | None = None
+    untried: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class HeldItem:
-    """An item as its holder reads it, with its lock."""
+    """An item as its holder reads it, with its lock; of the attempts so many were `tries`, with this one."""
 
     partition: Partition
     item_id: str
@@ -56,12 +56,17 @@ class HeldItem:
     envelope: bytes
     key: str
     published_ms: int
+    tries: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a lease holds, the oldest locks first; it ends at `until_ms` of Redis's clock. `more`: a limit cut the list."""
+    """What a lease holds, the oldest locks first; it ends at `until_ms` of Redis's clock. `more`: a limit cut the list.
+
+    As long as the `stamp` is the same, nobody has been handed anything there.
+    """
 
     items: tuple[HeldItem, ...]
     until_ms: int
     more: bool = False
+    stamp: int = 0

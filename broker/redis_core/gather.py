@@ -22,7 +22,8 @@ def gathered(command: Any, outcomes: Sequence[Outcome]) -> Outcome:
 def fetched(first: Fetched, others: Sequence[Fetched]) -> Fetched:
     """Join what a lease holds in several partitions; the `first` one knows until when it lasts."""
     found = sorted((item for part in (first, *others) for item in part.items), key=lambda item: item.deadline_ms)
-    return Fetched(tuple(found), first.until_ms, any(part.more for part in (first, *others)))
+    parts = (first, *others)
+    return Fetched(tuple(found), first.until_ms, any(part.more for part in parts), sum(part.stamp for part in parts))
 
 
 def _counted(_command: Stats, outcomes: Sequence[Counted]) -> Counted:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from broker import codec
+from broker import codec, payloads
 from broker.model.items import Envelope, Seen
 from broker.model.nodes import NodeRecord, shown
 from broker.model.problems import CorruptRecord
@@ -92,7 +92,7 @@ def item(one: Seen) -> dict[str, Any]:
         "ends": when(one.ends_ms),
         "lock": lock,
         "held_before_by": list(one.holders),
-        "headers": dict(opened(one).headers),
+        "headers": dict(payloads.said(opened(one))),
         "bytes": len(opened(one).body),
     }
 
@@ -101,9 +101,9 @@ def payload(one: Seen) -> dict[str, str]:
     """Give what an item carries: as text where it is one."""
     envelope = opened(one)
     try:
-        return {"content_type": envelope.content_type, "payload": envelope.body.decode()}
+        return {"content_type": payloads.kind(envelope), "payload": envelope.body.decode()}
     except UnicodeDecodeError:
-        return {"content_type": envelope.content_type, "payload_base64": base64.b64encode(envelope.body).decode()}
+        return {"content_type": payloads.kind(envelope), "payload_base64": base64.b64encode(envelope.body).decode()}
 
 
 def item_row(one: Seen) -> list[str]:

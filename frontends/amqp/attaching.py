@@ -6,23 +6,28 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from zlib import crc32
 
-from broker.model.commands import Command, Describe
+from broker.model.commands import Command, Describe, Subscribe, Unsubscribe
 from broker.model.core import Core
+from broker.model.leases import lease_jid
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.qos import Qos
 from broker.model.reading import Bind, Bound, Read, Unbind
-from broker.model.results import Described, Refused, Replay
+from broker.model.results import Described, Refused, Replay, Subscribed
+from broker.model.tree import Kind, Scope
 from frontends.amqp import filters, links
 from frontends.amqp.bonds import Bond, Incoming, Outgoing, symbol
 from frontends.amqp.errors import LOCKED, NOT_IMPLEMENTED, Fault, fault
 from frontends.amqp.feeds import Feed
+from frontends.amqp.holding import LEASE_MS
 from frontends.amqp.queries import QUESTION_BYTES, Answers, Questions
 from frontends.amqp.sending import MESSAGE_BYTES, Intake
 from frontends.amqp.tides import Tides
 from frontends.amqp.words import EPOCH, GAP, GROUP, PARTITION
+from frontends.amqp.workers import Lease, Worker
 
-Part = Feed | Intake | Answers | Questions
+Part = Feed | Worker | Intake | Answers | Questions
 """What a link is once it is attached: it is started, stirred when something has happened, and stopped."""
 
 _REPLIES: Final = "$reply/"
@@ -99,9 +104,13 @@ class Attaching:
         where, wish = links.address(link.address), links.wish(link.properties)
         if where.info:
             return await self._informing(link, where.node)
-        start, copies, name = filters.start(link.filters), link.copies, link.name
+        asked, copies, name = link.filters, link.copies, link.name
         record = await self._described(where.node)
-        _readable(record, copies=copies)
+        if record.config.queueing and not copies:
+            return await self._working(link, record, wish, filters.selector(asked))
+        if record.config.collects:
+            raise fault(MalformedRequest(Problem.UNSUPPORTED, "a collection has no log: name the leaf"))
+        start = filters.start(asked)
         count = record.config.partitions
         if wish.partition is None:
             # E10: the node chooses; the same one for a link of the same name, if it can be had.
@@ -139,6 +148,23 @@ class Attaching:
             bound=bound,
         )
 
+    async def _working(self, link: Outgoing, record: NodeRecord, wish: links.Wish, selector: str) -> Part | None:
+        """Let a worker take items: by a lease of its own, so that each link has a credit of its own."""
+        if wish.partition is not None or wish.group:
+            raise fault(MalformedRequest(Problem.UNSUPPORTED, "a worker takes from all partitions, in no group"))
+        jid, collects = lease_jid(self.sender, secrets.token_hex(8)), record.config.collects
+        scope = Scope(Kind.ITEMS, None) if collects else None
+        command = Subscribe(
+            record.name, self.sender, jid, 0, Qos.PULLED, scope=scope, selector=selector, lease_ms=LEASE_MS
+        )
+        seat = await self._asked(command, Subscribed)
+        lease = Lease(record.name, collects or record.config.partitions > 1, self.sender, jid, seat.subid)
+        if not link.alive:
+            self.core.submit(Unsubscribe(lease.node, self.sender, jid, "", release=True), lambda _result: None)
+            return None
+        link.accept({}, moves=True)
+        return Worker(link, lease, core=self.core, flush=self.flush)
+
     async def _bound(self, node: str, wish: links.Wish, numbers: list[int]) -> Bound | None:
         """Own the reading of the first partition that is to be had (E28, EX19); None without a group."""
         if not wish.group:
@@ -175,12 +201,3 @@ class Attaching:
             raise fault(outcome)
         assert isinstance(outcome, kind), f"{type(outcome).__name__} is no answer to {type(command).__name__}"
         return outcome
-
-
-def _readable(record: NodeRecord, *, copies: bool) -> None:
-    """Refuse to receive from what is no log, unless copies are asked for, which take nothing from anybody."""
-    if record.config.collects:
-        raise fault(MalformedRequest(Problem.UNSUPPORTED, "a collection holds no items: name the leaf"))
-    if record.config.queueing and not copies:
-        detail = "the node is a queue: its items are not handed out over AMQP yet; distribution-mode copy reads its log"
-        raise fault(MalformedRequest(Problem.UNSUPPORTED, detail))

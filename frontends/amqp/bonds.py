@@ -4,7 +4,7 @@ What happens for every message goes through proton's C functions themselves: its
 as much. A delivery that waits for its outcome is held by a reference; nothing is done with it once its link is gone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from cproton_ffi import ffi, lib
@@ -13,9 +13,10 @@ from proton import symbol as symbol  # noqa: PLC0414  (what properties are named
 
 from frontends.amqp.errors import LIMIT, TOO_BIG, Fault
 from frontends.amqp.filters import Filter
+from frontends.amqp.outcomes import Kind, Outcome
 
 _SETTLED: Final = 1
-_ACCEPTED, _REJECTED = 0x24, 0x25
+_RECEIVED, _ACCEPTED, _REJECTED, _MODIFIED = 0x23, 0x24, 0x25, 0x27
 DETAIL_CHARS: Final = 300
 
 
@@ -79,13 +80,17 @@ class Bond:
                 found[str(name)] = Filter(str(name), _value(said))
         return found
 
-    def accept(self, properties: Mapping[str, Any], *, address: str | None = None, most_bytes: int = 0) -> None:
-        """Open it on this side: with the filters that it came with, which all apply."""
+    def accept(
+        self, properties: Mapping[str, Any], *, address: str | None = None, most_bytes: int = 0, moves: bool = False
+    ) -> None:
+        """Open it on this side: with the filters that it came with, which all apply; `moves`: what goes out is the peer's."""
         link = self._link
         link.source.copy(link.remote_source)
         link.target.copy(link.remote_target)
         if address is not None:
             link.source.address = address
+        if moves:
+            link.source.distribution_mode = Terminus.DIST_MODE_MOVE
         link.snd_settle_mode = link.remote_snd_settle_mode
         link.rcv_settle_mode = Link.RCV_FIRST
         if most_bytes:
@@ -191,19 +196,21 @@ class Incoming(Bond):
     def settle(self, delivery: Any, fault: Fault | None) -> None:  # noqa: ANN401  (a pointer)
         """Say how it went with a message: accepted, or rejected and why."""
         if self.alive:
-            if fault is not None:
-                condition = lib.pn_disposition_condition(lib.pn_delivery_local(delivery))
-                lib.pn_condition_set_name(condition, fault.condition.encode())
-                lib.pn_condition_set_description(condition, fault.detail[:DETAIL_CHARS].encode())
-            lib.pn_delivery_update(delivery, _ACCEPTED if fault is None else _REJECTED)
+            lib.pn_delivery_update(delivery, _ACCEPTED if fault is None else _reject(delivery, fault))
             lib.pn_delivery_settle(delivery)
         lib.pn_decref(delivery)
 
 
 class Outgoing(Bond):
-    """A link over which a peer receives."""
+    """A link over which a peer receives; whoever has set `told` hears the outcome of each message by its number, once."""
 
+    told: Callable[[int, Outcome, bool], None] | None = None
     _count = 0
+
+    def __init__(self, link: Link) -> None:
+        """Take a link that is not answered yet."""
+        super().__init__(link)
+        self._unanswered: dict[int, Any] = {}
 
     def open_for(self) -> int:
         """Give how many messages the peer takes now."""
@@ -225,23 +232,85 @@ class Outgoing(Bond):
         return int(lib.pn_link_unsettled(self.raw)) if self.alive else 0
 
     def prepare(self) -> None:
-        """Settle what is sent at once if the peer asks for that; else it says when, though nothing hangs on it (E1)."""
-        self._settles = lib.pn_link_remote_snd_settle_mode(self.raw) == _SETTLED
+        """Settle what is sent at once if the peer asks for that; else it says when, though nothing hangs on it in a log (E1)."""
+        self.settles = lib.pn_link_remote_snd_settle_mode(self.raw) == _SETTLED
 
-    def send(self, message: bytes) -> None:
-        """Send a message, for which there is credit."""
+    def send(self, message: bytes) -> int:
+        """Send a message, for which there is credit; gives its number."""
         self._count += 1
         tag = b"%x" % self._count
         delivery = lib.pn_delivery(self.raw, (len(tag), ffi.from_buffer(tag)))
         lib.pn_link_send(self.raw, ffi.from_buffer(message), len(message))
         lib.pn_link_advance(self.raw)
-        if self._settles:
+        if self.settles:
             lib.pn_delivery_settle(delivery)
+        return self._count
+
+    def hear(self, delivery: Any) -> None:  # noqa: ANN401  (a pointer)
+        """Hear what the peer says of a message, and settle it: at once if the peer has, or if nobody asks for outcomes."""
+        state, settled = lib.pn_delivery_remote_state(delivery), bool(lib.pn_delivery_settled(delivery))
+        if not lib.pn_delivery_updated(delivery) or not (settled or state):
+            return
+        if self.told is None:
+            lib.pn_delivery_settle(delivery)
+        elif settled or state != _RECEIVED:
+            tag = lib.pn_delivery_tag(delivery)
+            number = int(ffi.buffer(tag.start, tag.size)[:], 16)
+            known, outcome = number in self._unanswered, _outcome(delivery)
+            if not (known or settled):
+                lib.pn_incref(delivery)
+                self._unanswered[number] = delivery
+            if known and settled:
+                self.answer(number, None)
+            elif settled:
+                lib.pn_delivery_settle(delivery)
+            if not known:
+                self.told(number, outcome, settled)
+
+    def answer(self, number: int, fault: Fault | None) -> None:
+        """Settle a message of which the peer has said something that it waits to be settled."""
+        delivery = self._unanswered.pop(number, None)
+        if delivery is None:
+            return
+        if self.alive:
+            state = lib.pn_delivery_remote_state(delivery) if fault is None else _reject(delivery, fault)
+            lib.pn_delivery_update(delivery, state)
+            lib.pn_delivery_settle(delivery)
+        lib.pn_decref(delivery)
+
+    def forget(self) -> None:
+        """Answer nothing any more."""
+        for delivery in self._unanswered.values():
+            lib.pn_decref(delivery)
+        self._unanswered.clear()
 
     def drained(self) -> None:
         """Give back the credit for which there is nothing."""
         if self.alive:
             lib.pn_link_drained(self.raw)
+
+
+def _reject(delivery: Any, fault: Fault) -> int:  # noqa: ANN401  (a pointer)
+    """Say on this side why; gives the state."""
+    condition = lib.pn_disposition_condition(lib.pn_delivery_local(delivery))
+    lib.pn_condition_set_name(condition, fault.condition.encode())
+    lib.pn_condition_set_description(condition, fault.detail[:DETAIL_CHARS].encode())
+    return _REJECTED
+
+
+def _outcome(delivery: Any) -> Outcome:  # noqa: ANN401  (a pointer)
+    """Read what the peer says; what it settles without a word it has not worked on."""
+    said, state = lib.pn_delivery_remote(delivery), lib.pn_delivery_remote_state(delivery)
+    if state == _ACCEPTED:
+        return Outcome(Kind.ACCEPTED)
+    if state == _REJECTED:
+        condition = lib.pn_disposition_condition(said)
+        texts = lib.pn_condition_get_description(condition), lib.pn_condition_get_name(condition)
+        return Outcome(Kind.REJECTED, next((ffi.string(each).decode(errors="replace") for each in texts if each), ""))
+    if state == _MODIFIED:
+        failed, elsewhere = lib.pn_disposition_is_failed(said), lib.pn_disposition_is_undeliverable(said)
+        return Outcome(Kind.MODIFIED, failed=bool(failed), elsewhere=bool(elsewhere))
+    return Outcome(Kind.RELEASED)
 
 
 def _mapping(said: Any) -> Mapping[Any, Any]:  # noqa: ANN401  (of any type that AMQP has)

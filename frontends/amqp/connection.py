@@ -21,6 +21,7 @@ from frontends.amqp.queries import Questions
 from frontends.amqp.sending import Intake
 from frontends.amqp.shared import Shared
 from frontends.amqp.wire import Malformed
+from frontends.amqp.workers import Worker
 
 if TYPE_CHECKING:
     from broker.model.names import Jid
@@ -264,7 +265,7 @@ class Connection(asyncio.Protocol):
             # What was written may have been what a link waited for.
             self._happen()
         for part in list(self._parts.values()):
-            if isinstance(part, Feed):
+            if isinstance(part, Feed | Worker):
                 part.relieve()
 
     def _holding(self, size: int) -> None:
@@ -313,4 +314,8 @@ class Connection(asyncio.Protocol):
             return
         self._engine.close(Fault(FORCED, "the frontend is going: connect again"))
         self._flush()
+        for part in self._parts.values():
+            # While there is a core to give back to.
+            if isinstance(part, Worker):
+                part.stop()
         self._transport.close()

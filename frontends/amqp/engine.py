@@ -96,7 +96,7 @@ class Engine:
                 delivery = lib.pn_event_delivery(event)
                 bond = self._bonds.get(lib.pn_delivery_link(delivery))
                 if isinstance(bond, Outgoing):
-                    _settled_there(delivery)
+                    bond.hear(delivery)
                     yield Happening.FLOW, bond
                 elif bond is not None:
                     yield Happening.MESSAGES, bond
@@ -173,11 +173,3 @@ class Engine:
         self._transport.unbind()
         lib.pn_connection_collect(self._connection._impl, ffi.NULL)  # noqa: SLF001  (proton's own way to do it fails)
         self._connection.free()
-
-
-def _settled_there(delivery: Any) -> None:  # noqa: ANN401  (a pointer)
-    """Forget a delivery of ours once its outcome is known."""
-    if lib.pn_delivery_updated(delivery) and (
-        lib.pn_delivery_settled(delivery) or lib.pn_delivery_remote_state(delivery)
-    ):
-        lib.pn_delivery_settle(delivery)

@@ -18,6 +18,7 @@ DECODE: Final = "amqp:decode-error"
 PRECONDITION: Final = "amqp:precondition-failed"
 TOO_BIG: Final = "amqp:link:message-size-exceeded"
 STOLEN: Final = "amqp:link:stolen"
+DETACHED: Final = "amqp:link:detach-forced"
 FORCED: Final = "amqp:connection:forced"
 
 CONDITION: Final = {

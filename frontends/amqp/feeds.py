@@ -7,14 +7,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import structlog
+
 from broker.model.core import Core
 from broker.model.names import Jid
+from broker.model.problems import CorruptRecord
 from broker.model.reading import Bind, Bound, Read, Unbind
 from broker.model.results import Event, Refused, Replay, Result
 from frontends.amqp.bonds import Outgoing
 from frontends.amqp.errors import INTERNAL, Fault, fault
 from frontends.amqp.messages import Writer
 from frontends.amqp.tides import Tides
+
+_log = structlog.get_logger("stanzaq.amqp")
 
 READ_MOST: Final = 500
 """Events of one look at the log."""
@@ -153,9 +158,12 @@ class Feed:
         for event in found.events:
             if self._room() <= 0:
                 return False
-            if self._first is None or self._first(event):
-                self.link.send(self._writer.message(event, gap=self._gap))
-                self._first, self._gap = None, False
+            try:
+                if self._first is None or self._first(event):
+                    self.link.send(self._writer.message(event, gap=self._gap))
+                    self._first, self._gap = None, False
+            except CorruptRecord as wrong:
+                _log.error("an item cannot be read", node=self._node, item=event.item_id, error=str(wrong))
             self.after = event.offset
         return True
 

@@ -1,7 +1,7 @@
 """Filters of a source (E22 to E24): from what an attach brings to where a link begins. Pure; must not know links or proton.
 
-`start` is the one place that knows which filters there are. What it does not know it refuses: nobody is to be given what was not
-asked for.
+`start` knows which filters there are of a log, `selector` which of a queue. What they do not know they refuse: nobody is to be
+given what was not asked for.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,15 +12,18 @@ from broker.model import offsets
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from broker.selectors.text import Unreadable, read
-from broker.selectors.tree import Both, Comparison, Field, Literal, Order, Predicate
+from broker.selectors.tree import Both, Comparison, Field, Literal, Order, Predicate, Section
 from broker.selectors.values import judge
-from frontends.amqp.words import ANNOTATIONS_FILTER, OFFSET, SQL_FILTER, TIMESTAMP
+from frontends.amqp import messages
+from frontends.amqp.words import ANNOTATIONS_FILTER, KEYS, OFFSET, SELECTOR_FILTER, SQL_FILTER, TIMESTAMP
 
 _MOST_MS: Final = 10**15
 
 # EX2: the draft's grammar has them in `m`, the annotations are `d`.
 _OFFSETS: Final = frozenset({f"d.{OFFSET}", f"m.{OFFSET}"})
 _TIMES: Final = frozenset({f"d.{TIMESTAMP}", f"m.{TIMESTAMP}"})
+
+_KEYS: Final = frozenset(f"m.{name}" for name in KEYS)
 
 _MIRRORED: Final = {Order.BELOW: Order.ABOVE, Order.AT_MOST: Order.AT_LEAST}
 
@@ -53,10 +56,26 @@ def start(found: Mapping[str, Filter]) -> Start:
         elif each.descriptor in SQL_FILTER:
             begin = _sql(each.value)
         else:
-            raise MalformedRequest(Problem.UNSUPPORTED, f"there is no filter {str(each.descriptor or name)[:80]}")
+            raise _unknown(name, each)
     if len(found) > 1:
         raise MalformedRequest(Problem.UNSUPPORTED, "one filter alone is taken")
     return begin
+
+
+def selector(found: Mapping[str, Filter]) -> str:
+    """Give the condition on the items of a queue that a worker takes; empty for all. Raises MalformedRequest."""
+    text = ""
+    for name, each in found.items():
+        if each.descriptor not in SELECTOR_FILTER:
+            raise _unknown(name, each)
+        if not isinstance(each.value, str) or text:
+            raise MalformedRequest(Problem.OPTIONS_INVALID, "a selector is one text")
+        text = each.value.strip()
+    return text
+
+
+def _unknown(name: str, each: Filter) -> MalformedRequest:
+    return MalformedRequest(Problem.UNSUPPORTED, f"there is no filter {str(each.descriptor or name)[:80]} here")
 
 
 def _annotations(value: object) -> str:
@@ -96,14 +115,16 @@ def _sql(value: object) -> Start:
     except Unreadable as wrong:
         raise MalformedRequest(Problem.OFFSET_INVALID, str(wrong)) from None
     for field in _fields(tree):
-        if field.key not in _OFFSETS | _TIMES:
+        # E24: the fields are of one section, the annotations; which are a message's own, only `m` says.
+        if field.section is not Section.MESSAGE and field.key not in _OFFSETS | _TIMES:
             raise MalformedRequest(
-                Problem.UNSUPPORTED, f"{field.key[:80]}: only {OFFSET} and {TIMESTAMP} of d and m are evaluated"
+                Problem.UNSUPPORTED, f"{field.key[:80]}: {OFFSET}, {TIMESTAMP} and annotations of m are evaluated"
             )
     begin, is_true = _begin(tree), judge(tree)
     if begin is not None and isinstance(tree, Comparison):
         return Start(begin)
-    return Start(begin or offsets.EARLIEST, lambda event: is_true(_values(event)) is True)
+    annotated = any(field.key not in _OFFSETS | _TIMES for field in _fields(tree))
+    return Start(begin or offsets.EARLIEST, lambda event: is_true(_values(event, annotated=annotated)) is True)
 
 
 def _fields(part: object) -> Iterator[Field]:
@@ -114,8 +135,10 @@ def _fields(part: object) -> Iterator[Field]:
             yield from _fields(getattr(part, each.name))
 
 
-def _values(event: Event) -> dict[str, str | float | bool | None]:
-    return {**dict.fromkeys(_OFFSETS, event.offset), **dict.fromkeys(_TIMES, event.timestamp_ms)}
+def _values(event: Event, *, annotated: bool) -> dict[str, str | float | bool | None]:
+    said = {f"m.{name}": text for name, text in messages.annotated(event.envelope).items()} if annotated else {}
+    key = dict.fromkeys(_KEYS, event.key or None)
+    return {**said, **key, **dict.fromkeys(_OFFSETS, event.offset), **dict.fromkeys(_TIMES, event.timestamp_ms)}
 
 
 def _begin(tree: Predicate) -> str | None:
@@ -123,6 +146,8 @@ def _begin(tree: Predicate) -> str | None:
     match tree:
         case Comparison(Literal() as literal, order, Field() as field) if order in _MIRRORED:
             return _begin(Comparison(field, _MIRRORED[order], literal))
+        case Comparison(Field() as field) if field.key not in _OFFSETS | _TIMES:
+            pass
         case Comparison(Field(), Order.ABOVE | Order.AT_LEAST, Literal(str(text))) if text in {
             offsets.EARLIEST,
             offsets.LATEST,

@@ -1,6 +1,6 @@
 """A message on its way in and out (part 3, §3.2): its sections as bytes to an envelope, and an event of the log to sections.
 
-What other doors understand is translated: one data section or a string, the content type, application properties that are texts,
+What other doors understand is translated: one data section or a string, the content type, application properties as headers,
 the group key. All else is carried along as it came, byte for byte, in the header `amqp`, so that a consumer has the very
 message that its producer sent. Delivery annotations are of one hop: they are read, and others are put in their place. Pure.
 """
@@ -10,21 +10,23 @@ from binascii import Error as NotBase64
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker import codec
-from broker.model.items import XML, Envelope
+from broker import codec, payloads
+from broker.model import headers
+from broker.model.headers import AMQP as CARRIED
+from broker.model.items import Envelope
 from broker.model.names import ITEM_ID_BYTES
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
-from frontends.amqp import wire
+from broker.payloads import BYTES
+from frontends.amqp import properties, wire
 from frontends.amqp.words import GAP, KEY, KEYS, OFFSET, PARTITION, PARTITIONS, TIMESTAMP
 
-BYTES: Final = "application/octet-stream"
 TEXT: Final = "text/plain;charset=utf-8"
 AMQP: Final = "application/vnd.amqp"
 """Content type of a body that is neither one data section nor a string: its sections as they came."""
 
-CARRIED: Final = "amqp"
-"""The header that says the body's form and, in base64, has the sections that nobody else understands."""
+_KINDS: Final = {"data": BYTES, "string": TEXT, "sections": AMQP}
+"""Content type of each form of a body that has none."""
 
 HEADER, DELIVERY, MESSAGE, PROPERTIES, APPLICATION, DATA, SEQUENCE, VALUE, FOOTER = range(0x70, 0x79)
 _NAMES: Final = {
@@ -42,14 +44,11 @@ _BODY: Final = frozenset({DATA, SEQUENCE, VALUE})
 _MAPS: Final = frozenset({DELIVERY, MESSAGE, APPLICATION, FOOTER})
 _LISTS: Final = frozenset({HEADER, PROPERTIES, SEQUENCE})
 _CARRIED: Final = frozenset({HEADER, MESSAGE, PROPERTIES, APPLICATION, FOOTER})
+_NOTHING: Final = properties.Told({}, {}, whole=True)
 _CONTENT_TYPE: Final = 6
 """Place of the content type in the list of properties."""
 
 _DATA: Final = b"\x00\x53\x75"
-_TYPE_BYTES: Final = 255
-_HEADERS_MOST: Final = 100
-_XML_APART: Final = f"{XML};"
-"""XML that came as bytes like any other: under the plain type other doors would put it into their own documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ class _Taken:
 
     message: Message = field(default_factory=Message)
     kind: str = ""
-    headers: dict[str, str] = field(default_factory=dict)
+    told: properties.Told = _NOTHING
     carried: list[bytes] = field(default_factory=list)
     body: list[Section] = field(default_factory=list)
     properties: Section | None = None
@@ -137,13 +136,15 @@ def taken(raw: bytes) -> Message:
     for each in found:
         _section(raw, each, into)
     body, form, kind = _bodied(raw, into)
-    if into.properties and not (into.simple and form != "sections"):
+    # A type alone is written again from the envelope, unless it says what is meant without it.
+    if into.properties and not (into.simple and (not into.kind or into.kind == kind != _KINDS[form])):
         into.carry(raw, into.properties)
-    carried = b64encode(b"".join(into.carried)).decode()
+    carried = b"".join(into.carried)
+    told = {**into.told.headers, **into.told.trace}
+    into.message.body_bytes = len(body) + headers.size(into.told.headers) + len(carried)
     if form != "data" or carried:
-        into.headers[CARRIED] = f"{form} {carried}"
-    into.message.envelope = codec.pack(Envelope(body, kind, into.headers))
-    into.message.body_bytes = len(body)
+        told[CARRIED] = f"{form} {b64encode(carried).decode()}"
+    into.message.envelope = codec.pack(payloads.kept(body, kind, told))
     return into.message
 
 
@@ -156,7 +157,9 @@ def _section(raw: bytes, each: Section, into: _Taken) -> None:
         case 0x73:
             _properties(raw, each, into)
         case 0x74:
-            _application(raw, each, into)
+            into.told = properties.told(raw, each.value)
+            if not into.told.whole:
+                into.carry(raw, each)
         case _ if each.code in _BODY:
             into.body.append(each)
         case _ if raw[each.value] != 0x45:
@@ -177,7 +180,7 @@ def _bodied(raw: bytes, into: _Taken) -> tuple[bytes, str, str]:
 
 
 def _partition(raw: bytes, annotations: Section) -> str | None:
-    for key, value in _pairs(raw, annotations):
+    for key, value in wire.pairs(raw, annotations.value):
         if wire.text(raw, key) in PARTITIONS and raw[value] != 0x40:
             said = wire.text(raw, value)
             if said is None:
@@ -188,7 +191,7 @@ def _partition(raw: bytes, annotations: Section) -> str | None:
 
 def _annotations(raw: bytes, annotations: Section, into: _Taken) -> None:
     rest: list[bytes] = []
-    for key, value in _pairs(raw, annotations):
+    for key, value in wire.pairs(raw, annotations.value):
         name = wire.text(raw, key)
         if name in KEYS:
             said = wire.text(raw, value) or ""
@@ -203,45 +206,30 @@ def _annotations(raw: bytes, annotations: Section, into: _Taken) -> None:
         into.carried.append(wire.section(MESSAGE, wire.mapped(rest)))
 
 
-def _properties(raw: bytes, properties: Section, into: _Taken) -> None:
+def _properties(raw: bytes, section: Section, into: _Taken) -> None:
     only = True
-    for place, at in enumerate(wire.items(raw, properties.value)):
+    for place, at in enumerate(wire.items(raw, section.value)):
         if raw[at] == 0x40:
             continue
-        if place == _CONTENT_TYPE:
-            into.kind = _kind(wire.text(raw, at))
+        said = wire.text(raw, at) or ""
+        if place == _CONTENT_TYPE and payloads.is_type(said):
+            into.kind = said
         else:
             only = False
-    into.properties, into.simple = properties, only
+    into.properties, into.simple = section, only
 
 
-def _kind(said: str | None) -> str:
-    if not said or len(said) > _TYPE_BYTES or not said.isprintable():
-        raise MalformedRequest(Problem.PAYLOAD_INVALID, "the content type is none")
-    if said.lower() == XML:
-        return _XML_APART
-    return said
+def annotated(record: bytes) -> dict[str, str]:
+    """Give the message annotations of an event, but its group key, as texts where they have such a form; raises CorruptRecord."""
+    carried = _parted(_carried(codec.unpack(record))[1]).get(MESSAGE, wire.section(MESSAGE, wire.mapped([])))
+    found = {wire.text(carried, key): wire.shown(carried, value) for key, value in wire.pairs(carried, 3)}
+    return {name: text for name, text in found.items() if name is not None and text is not None}
 
 
-def _application(raw: bytes, properties: Section, into: _Taken) -> None:
-    said: dict[str, str] = {}
-    for key, value in _pairs(raw, properties):
-        name, text = wire.text(raw, key), wire.text(raw, value)
-        repeated = name in said or len(said) == _HEADERS_MOST
-        if not name or text is None or repeated or name == CARRIED or raw[value] in {0xA3, 0xB3}:
-            break
-        if not (name + text).isprintable():
-            break
-        said[name] = text
-    else:
-        into.headers |= said
-        return
-    into.carry(raw, properties)
-
-
-def _pairs(raw: bytes, section: Section) -> "zip[tuple[int, int]]":
-    places = wire.items(raw, section.value)
-    return zip(places, places, strict=True)
+def _carried(envelope: Envelope) -> tuple[str, str]:
+    """Give the form of the body, and what is carried."""
+    form, _, carried = envelope.headers.get(CARRIED, "data ").partition(" ")
+    return form, carried
 
 
 class Writer:
@@ -261,24 +249,26 @@ class Writer:
             pairs += [self._gap, b""]
         delivery = wire.section(DELIVERY, wire.mapped(pairs))
         envelope = codec.unpack(event.envelope)
-        headers = envelope.headers
-        if not headers and envelope.content_type == BYTES:
+        if not envelope.headers and envelope.content_type == BYTES:
             return b"%b%b%b" % (delivery, _keyed(event.key), wire.section(DATA, wire.binary(envelope.body)))
-        form, _, carried = headers.get(CARRIED, "data ").partition(" ")
-        parts = _parted(carried)
+        parts = self.parts(envelope, event.key)
         parts[DELIVERY] = delivery
-        if event.key:
-            parts[MESSAGE] = _keyed(event.key, parts.get(MESSAGE, b""))
-        said = {name: value for name, value in headers.items() if name != CARRIED}
-        if said:
-            parts[APPLICATION] = wire.section(
-                APPLICATION, wire.mapped([wire.string(text) for pair in said.items() for text in pair])
-            )
-        kind = XML if envelope.content_type == _XML_APART else envelope.content_type
-        if PROPERTIES not in parts and kind != (TEXT if form == "string" else AMQP if form == "sections" else BYTES):
+        return b"".join(parts[code] for code in sorted(parts))
+
+    @staticmethod
+    def parts(envelope: Envelope, key: str) -> dict[int, bytes]:
+        """Write the sections of what was sent, by their codes."""
+        form, carried = _carried(envelope)
+        parts = _parted(carried)
+        if key:
+            parts[MESSAGE] = _keyed(key, parts.get(MESSAGE, b""))
+        if said := payloads.said(envelope):
+            parts[APPLICATION] = wire.section(APPLICATION, properties.written(said, parts.get(APPLICATION, b""), 3))
+        kind = payloads.kind(envelope)
+        if PROPERTIES not in parts and kind != _KINDS.get(form, BYTES):
             parts[PROPERTIES] = _content_type(kind)
         parts[DATA] = _body(form, envelope.body)
-        return b"".join(parts[code] for code in sorted(parts))
+        return parts
 
 
 def _parted(carried: str) -> dict[int, bytes]:

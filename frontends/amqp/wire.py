@@ -6,7 +6,9 @@ all of it, bounded in depth and in number, before anything is believed.
 
 import struct
 from collections.abc import Iterator
+from math import isfinite
 from typing import Final
+from uuid import UUID
 
 _WIDTHS: Final = {4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16}
 """Bytes that follow a code, by its upper half; the others begin with a length."""
@@ -136,6 +138,12 @@ def items(data: bytes, at: int) -> Iterator[int]:
         inside = after(data, inside)
 
 
+def pairs(data: bytes, at: int) -> Iterator[tuple[int, int]]:
+    """Give where each key of a checked map begins, and its value."""
+    places = items(data, at)
+    return zip(places, places, strict=True)
+
+
 def after(data: bytes, at: int) -> int:
     """Give where a checked value ends."""
     while data[at] == 0:
@@ -157,6 +165,22 @@ def integer(data: bytes, at: int) -> int | None:
     if form is None:
         return None
     return int(struct.unpack_from(form, data, at + 1)[0]) if form else 0
+
+
+def shown(data: bytes, at: int) -> str | None:
+    """Read a checked plain value as a text for those who know no types; None when it has no such form."""
+    code, found = data[at], integer(data, at)
+    match code:
+        case 0x41 | 0x42 | 0x56:
+            return "true" if code == 0x41 or (code == 0x56 and data[at + 1]) else "false"
+        case 0x72 | 0x82:
+            value = struct.unpack_from(">f" if code == 0x72 else ">d", data, at + 1)[0]
+            return repr(value) if isfinite(value) else None
+        case 0x83:
+            found = struct.unpack_from(">q", data, at + 1)[0]
+        case 0x98:
+            return str(UUID(bytes=data[at + 1 : at + 17]))
+    return text(data, at) if found is None else str(found)
 
 
 def symbol(value: str) -> bytes:

@@ -23,5 +23,13 @@ GAP: Final = "event-streams-gap"
 ANNOTATIONS_FILTER: Final = ("amqp:event-streams-delivery-annotations-filter", 0x200)
 SQL_FILTER: Final = ("amqp:event-streams-sql-filter", 0x201)
 
+SELECTOR_FILTER: Final = ("apache.org:selector-filter:string", 0x0000_468C_0000_0004)
+"""What a worker takes of a queue, as other brokers have it."""
+
+ITEM: Final = "x-opt-stanzaq-item"
+LOCK: Final = "x-opt-stanzaq-lock"
+LOCKED_UNTIL: Final = "x-opt-stanzaq-locked-until"
+"""Ours: an item's id, the token of its lock, and when that would end if it were not renewed."""
+
 INFO: Final = "/$info"
 """What follows a node's name where its runtime information is asked for (EX17)."""

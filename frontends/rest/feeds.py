@@ -92,8 +92,8 @@ def _lock(lock: Lock) -> str:
 
 
 def _content(shown: Message) -> str:
-    if shown.stands_alone:
-        return f"<content type='{media.bare(shown.content_type)}'>{shown.body.decode()}</content>"
+    if shown.element is not None:
+        return f"<content type='{media.bare(shown.content_type)}'>{shown.element.decode()}</content>"
     if media.bare(shown.content_type) == "text/plain":
         try:
             text = shown.body.decode()

@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from broker import codec, payloads
 from broker.model.frontends import FrontendList
 from broker.model.items import Envelope, Seen
 from broker.model.names import Jid
@@ -13,7 +14,7 @@ from broker.model.nodes import NodeRecord
 from broker.model.oversight import Overview, Survey
 from broker.model.problems import CorruptRecord
 from broker.model.results import Overviewed, Released, SubscriptionList, Summary, Surveyed, Transferred
-from frontends.rest import documents, media, paths, payloads
+from frontends.rest import documents, media, paths
 from frontends.rest.asked import Answer
 from frontends.rest.moments import moment
 
@@ -105,7 +106,7 @@ def _item(node: str, one: Seen) -> dict[str, Any]:
         "group_key": one.key,
         "attempts": one.attempts,
         "priority": one.priority,
-        "content_type": envelope.content_type,
+        "content_type": payloads.kind(envelope),
         "bytes": len(envelope.body),
         "held_before_by": list[Jid](one.holders),
     }
@@ -127,6 +128,6 @@ def _item(node: str, one: Seen) -> dict[str, Any]:
 def _opened(one: Seen) -> Envelope:
     """Read an item's envelope; one that nobody can read hides none of the others."""
     try:
-        return payloads.opened(one.envelope)
+        return codec.unpack(one.envelope)
     except CorruptRecord:
         return Envelope(one.envelope, "application/octet-stream")

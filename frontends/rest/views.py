@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
+from broker import codec, payloads
 from broker.model.items import Listed
 from broker.model.leases import Fetched, HeldItem
 from broker.model.names import Jid
 from broker.model.results import Counted
-from frontends.rest import paths, payloads
+from frontends.rest import paths
 from frontends.rest.leases import Lease
 from frontends.rest.paths import Place
 
@@ -24,7 +25,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of a queue."""
+    """A message of a queue; `element`: what it says is one, and may stand in another document."""
 
     node: str
     item_id: str
@@ -34,7 +35,7 @@ class Message:
     content_type: str
     body: bytes
     headers: Mapping[str, str]
-    stands_alone: bool
+    element: bytes | None
     lock: "Lock | None" = None
 
     @property
@@ -90,17 +91,17 @@ class Page:
 
 def message(node: str, item: Listed) -> Message:
     """Give a message as a browse lists it; raises CorruptRecord."""
-    envelope = payloads.opened(item.envelope)
+    envelope = codec.unpack(item.envelope)
     return Message(
         node,
         item.item_id,
         item.state,
         item.publisher,
         item.published_ms,
-        envelope.content_type,
+        payloads.kind(envelope),
         envelope.body,
-        envelope.headers,
-        payloads.stands_alone(item.envelope),
+        payloads.said(envelope),
+        payloads.element(envelope),
     )
 
 
@@ -109,7 +110,7 @@ ACTIONS: Final = ("release", "renew", "dead-letter")
 
 def held(lease: Lease, item: HeldItem) -> Message:
     """Give a message as a subscription holds it; raises CorruptRecord."""
-    envelope = payloads.opened(item.envelope)
+    envelope = codec.unpack(item.envelope)
     path, query = lease.message(item)
     actions = {action: f"{path}/{action}{query}" for action in ACTIONS}
     return Message(
@@ -118,10 +119,10 @@ def held(lease: Lease, item: HeldItem) -> Message:
         "locked",
         item.publisher,
         item.published_ms,
-        envelope.content_type,
+        payloads.kind(envelope),
         envelope.body,
-        envelope.headers,
-        payloads.stands_alone(item.envelope),
+        payloads.said(envelope),
+        payloads.element(envelope),
         Lock(path + query, actions, item.attempt, item.deadline_ms),
     )
 

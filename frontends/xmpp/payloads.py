@@ -1,14 +1,14 @@
 """An item's payload on its way in and out. Knows the envelope; must not know nodes, locks or stanzas."""
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker import codec
+from broker import codec, payloads
 from broker.model import headers
-from broker.model.items import XML, Envelope
+from broker.model.items import Envelope
 from broker.model.options import MAX_PAYLOAD_BYTES
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
@@ -17,6 +17,8 @@ from frontends.xmpp.markup import FORBIDDEN, escaped
 
 _HEADERS: Final = f"{{{ns.SHIM}}}headers"
 _HEADER: Final = f"{{{ns.SHIM}}}header"
+_JSON: Final = f"{{{ns.JSON}}}json"
+_DATA: Final = f"{{{ns.STANZAQ}}}data"
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 """No headers."""
 
@@ -32,12 +34,29 @@ def taken(item: Element, said: Mapping[str, str] = NOTHING) -> tuple[bytes, int]
     told = beside[0] if beside and beside[0].tag == _HEADERS else None
     if len(beside) > (told is not None) or any(_inked(text) for text in (item.text, *(each.tail for each in item))):
         raise MalformedRequest(Problem.PAYLOAD_INVALID, "a payload is exactly one element, beside it may stand headers")
-    body, named = serialise(payload), {} if told is None else headers.named(_pairs(told))
-    size = len(body) + headers.size(named)
+    named = {} if told is None else headers.named(_pairs(told))
+    envelope = _envelope(payload, {**named, **said})
+    size = len(envelope.body) + headers.size(named)
     # No node allows more, so the core need not carry it; a node that allows less is the core's to judge.
     if size > MAX_PAYLOAD_BYTES:
         raise MalformedRequest(Problem.PAYLOAD_TOO_BIG, f"the payload has {size} bytes of at most {MAX_PAYLOAD_BYTES}")
-    return codec.pack(Envelope(body, headers={**named, **said})), size
+    return codec.pack(envelope), size
+
+
+def _envelope(payload: Element, named: Mapping[str, str]) -> Envelope:
+    """Keep a payload as what it says: JSON (XEP-0335) and our own `<data/>` are what other doors' publishers send as they are."""
+    if payload.tag == _JSON and not payload.attrib and not len(payload):
+        return payloads.kept((payload.text or "").encode(), payloads.JSON, named)
+    if payload.tag != _DATA:
+        return Envelope(serialise(payload), headers=named)
+    kind = payload.get("type", "")
+    try:
+        body = b64decode("".join((payload.text or "").split()), validate=True)
+    except ValueError:
+        body = None
+    if body is None or len(payload) or (kind and not payloads.is_type(kind)):
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, "<data/> is base64, perhaps with a type, which is a media type")
+    return payloads.kept(body, kind, named)
 
 
 def _pairs(told: Element) -> Iterator[tuple[str, str]]:
@@ -56,22 +75,23 @@ def shown(record: bytes) -> bytes:
 def told(record: bytes, more: Mapping[str, str]) -> tuple[bytes, bytes]:
     """Give that element and, to stand beside it, what the envelope's headers say and `more`; raises CorruptRecord."""
     envelope = codec.unpack(record)
-    said = {**envelope.headers, **more} if more else envelope.headers
+    said = {**payloads.said(envelope), **more} if more else payloads.said(envelope)
     return _element(envelope), written(said) if said else b""
 
 
 def _element(envelope: Envelope) -> bytes:
-    if envelope.content_type == XML:
-        return envelope.body
-    # Items of other doors. JSON has an element of its own (XEP-0335), as long as XML can hold its characters.
-    if envelope.content_type == "application/json":
+    found = payloads.element(envelope)
+    if found is not None:
+        return found
+    # JSON has an element of its own (XEP-0335), as long as XML can hold its characters.
+    if payloads.is_json(envelope):
         try:
             text = envelope.body.decode()
         except UnicodeDecodeError:
             text = "\x00"
         if not FORBIDDEN.search(text):
             return f"<json xmlns='{ns.JSON}'>{escaped(text)}</json>".encode()
-    kind = escaped(envelope.content_type)
+    kind = escaped(payloads.kind(envelope))
     return f"<data xmlns='{ns.STANZAQ}' type='{kind}'>{b64encode(envelope.body).decode()}</data>".encode()
 
 

@@ -46,12 +46,12 @@ function ending.acknowledge(flight)
   journal.closed('acknowledged', flight, '')
 end
 
--- `kind` is released, expired or bounced; `wish` may hold delay_ms, reason, dead_letter.
+-- `kind` is released, expired or bounced; `wish` may hold delay_ms, reason, dead_letter, and untried: it does not count.
 function ending.release(flight, kind, wish)
   unlock(flight)
   local successor = parked(flight)
   local attempt = tonumber(flight.attempt)
-  local tried = partition.max_deliveries > 0 and attempt >= partition.max_deliveries
+  local tried = not wish.untried and history.tried(flight.position, attempt, partition.max_deliveries)
   local reason = wish.reason or ''
   if successor then
     finish(flight, successor, false)
@@ -59,7 +59,7 @@ function ending.release(flight, kind, wish)
     kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
     handover.start(flight.position, entries.get(flight.log_id), attempt, flight.jid, reason)
   else
-    history.add(flight.position, flight.attempt, flight.subid)
+    history.add(flight.position, flight.attempt, flight.subid, wish.untried)
     local delay, over = wish.delay_ms or 0, partition.hinted and times.back(flight, attempt)
     if delay > 0 and not over then
       writes.add('ZADD', key.delayed, partition.now + delay, flight.position)

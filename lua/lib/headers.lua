@@ -18,12 +18,12 @@ local function sized(packed, at)
   return length, at + 1 + width
 end
 
--- The headers by name, and the type of the body; of what is no envelope none.
+-- The headers by name, and the type of the body, without the mark of broker/payloads.py; of what is no envelope none.
 function headers.read(packed)
   local found, kind, parts = {}, 'application/xml', string.byte(packed, 1)
   if parts ~= 0x93 and parts ~= 0x94 then return found, nil end
   local length, at = sized(packed, 3)
-  if length > 0 then kind = string.sub(packed, at, at + length - 1) end
+  if length > 0 then kind = string.gsub(string.sub(packed, at, at + length - 1), '^application/xml;$', kind) end
   length, at = sized(packed, at + length)
   if parts == 0x93 then return found, kind end
   local pairs_left, name = nil, nil

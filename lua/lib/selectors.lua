@@ -62,7 +62,7 @@ local function property(entry, name)
   if name == 'p.group-id' then return entry.key ~= '' and entry.key or nil end
   if name == 'p.content-type' then return entry.kind end
   if name == 'p.creation-time' then return (positions.split(entry.position)) end
-  if name == 'h.delivery-count' then return entry.past.attempts end
+  if name == 'h.delivery-count' then return entry.past.attempts - entry.past.untried end
   return nil
 end
 

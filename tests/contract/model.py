@@ -70,6 +70,7 @@ class Item:
     state: str = "fifo"
     due: int = 0
     attempts: int = 0
+    untried: int = 0
     holders: list[str] = field(default_factory=list)
     lock: Lock | None = None
     parked: Version | None = None
@@ -212,9 +213,18 @@ class Model:
         return self._end(frontend)
 
     def unlock(
-        self, frontend: str, asker: str, name: str, token: str, request: str, *, delay_ms: int, dead_letter: bool
+        self,
+        frontend: str,
+        asker: str,
+        name: str,
+        token: str,
+        request: str,
+        *,
+        delay_ms: int,
+        dead_letter: bool,
+        untried: bool,
     ) -> Outcome:
-        """Give an item back."""
+        """Give an item back; `untried`: it does not count as a try."""
         self._begin()
         self._rotate()
         verdict = self._verdict(asker, name, token, request, owner=False)
@@ -222,7 +232,7 @@ class Model:
         if verdict == "held":
             assert item and item.lock
             self._answered(asker, request, name, item.lock.jid)
-            self._release(item, "released", delay_ms=delay_ms, dead_letter=dead_letter)
+            self._release(item, "released", delay_ms=delay_ms, dead_letter=dead_letter, untried=untried)
         self._outcome.words.append({"held": "ok", "waiting": "lock-lost"}.get(verdict, verdict))
         return self._end(frontend)
 
@@ -502,7 +512,7 @@ class Model:
         if item.lock:
             item.parked = version
         else:
-            item.version, item.attempts, item.holders = version, 0, []
+            item.version, item.attempts, item.untried, item.holders = version, 0, 0, []
 
     def _room(self) -> bool:
         if len(self.items) + len(self.dying) < self.options.max_items:
@@ -575,11 +585,18 @@ class Model:
             )
 
     def _release(
-        self, item: Item, kind: str, *, reason: str = "", delay_ms: int = 0, dead_letter: bool = False
+        self,
+        item: Item,
+        kind: str,
+        *,
+        reason: str = "",
+        delay_ms: int = 0,
+        dead_letter: bool = False,
+        untried: bool = False,
     ) -> None:
         lock = item.lock
         assert lock
-        tried = 0 < self.options.max_deliveries <= lock.attempt
+        tried = not untried and 0 < self.options.max_deliveries <= lock.attempt - item.untried
         if item.parked:
             self._close(item, kind)
             self._finish(item)
@@ -589,6 +606,7 @@ class Model:
         else:
             self._close(item, kind)
             item.attempts = lock.attempt
+            item.untried += untried
             item.holders = [lock.jid, *(jid for jid in item.holders if jid != lock.jid)][:REMEMBERED_HOLDERS]
             item.state, item.due = ("delayed", self.now + delay_ms) if delay_ms else ("ready", 0)
 

@@ -92,7 +92,7 @@ def expected(model: Model) -> dict[str, Any]:
         "turns": turns,
         "resting": resting,
         "history": {
-            written(item.position): f"{item.attempts} {' '.join(subid(jid) for jid in item.holders)}"
+            written(item.position): " ".join([_attempts(item), *(subid(jid) for jid in item.holders)])
             for item in items
             if item.holders
         },
@@ -123,6 +123,10 @@ def compared(found: dict[str, Any]) -> dict[str, Any]:
     for name in ("ready", "handover"):
         seen[name] = set(seen[name])
     return seen
+
+
+def _attempts(item: Item) -> str:
+    return f"{item.attempts}-{item.untried}" if item.untried else str(item.attempts)
 
 
 def _line(item: Item) -> str:

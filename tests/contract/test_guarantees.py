@@ -195,6 +195,7 @@ class QueueMachine(RuleBasedStateMachine):
         request=requests,
         delay=st.sampled_from((0, 0, 20_000)),
         dead_letter=st.sampled_from((False, False, True)),
+        untried=st.booleans(),
         frontend=frontends,
         lost=lost,
     )
@@ -207,18 +208,21 @@ class QueueMachine(RuleBasedStateMachine):
         request: str,
         delay: int,
         dead_letter: bool,
+        untried: bool,
         frontend: int,
         lost: bool,
     ) -> None:
         """Give back, with hints or without."""
         name, jid = self.pick(worker, which)
         given = self.token(name, token)
-        row = self.queue.given_back(
-            jid, name, given, request=request, delay_ms=delay, dead_letter="1" if dead_letter else ""
-        )
-        answer = self.call(frontend, "unlock", [row])
+        hints = {"delay_ms": delay, "dead_letter": "1" if dead_letter else "", "untried": "1" if untried else ""}
+        answer = self.call(frontend, "unlock", [self.queue.given_back(jid, name, given, request=request, **hints)])
         outcome = self.model.unlock(
-            self.frontends[frontend], jid, name, given, request, delay_ms=delay, dead_letter=dead_letter
+            self.frontends[frontend],
+            *(jid, name, given, request),
+            delay_ms=delay,
+            dead_letter=dead_letter,
+            untried=untried,
         )
         self.judge(frontend, answer, outcome, lost=lost)
 

@@ -362,3 +362,18 @@ async def test_destinations(make_nameless: MakeNameless, node: str) -> None:
             await asyncio.sleep(0.05)
     counted = await one.ask(Stats(f"{node}/c", ALICE))
     assert isinstance(counted, Counted) and (counted.waiting, counted.in_flight, counted.subscribers) == (3, 0, 0)
+
+
+async def test_one_looks_for_all(make_nameless: MakeNameless, node: str) -> None:
+    """R15: of many who wait in one process each hears soon of what another hands it, also when the one who looks has left."""
+    one, two = await make_nameless(), await make_nameless()
+    await declared(one, node)
+    jids = [await leased(one, node, 1) for _ in range(5)]
+    waits = {asyncio.create_task(fetched(two, node, jid, 20)) for jid in jids}
+    await asyncio.sleep(0.5)
+    for left in range(5, 0, -1):
+        began = time.monotonic()
+        await published(one, node, 1)
+        done, waits = await asyncio.wait(waits, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+        assert [len((await each).items) for each in done] == [1] and len(waits) == left - 1
+        assert time.monotonic() - began < 1

@@ -99,7 +99,18 @@ CONTRADICTIONS = [
     ),
     ("nobody may ask", "doors", ["rest.existingSecret.name="], "rest.enabled is true and nobody may ask"),
     ("two lists of passwords", "doors", ["rest.passwords=x"], "rest.passwords and rest.existingSecret.name are both"),
-    ("nobody may connect", "doors", ["amqp.existingSecret.name="], "amqp.enabled is true and nobody may connect"),
+    (
+        "nobody may connect",
+        "doors",
+        ["amqp.existingSecret.name=", "amqp.tls.clientCertificates=false"],
+        "amqp.enabled is true and nobody may connect",
+    ),
+    (
+        "clients' certificates of nobody",
+        "doors",
+        ["amqp.tls.existingSecret="],
+        "amqp.tls.clientCertificates is true and amqp.tls.existingSecret is not set",
+    ),
     ("two lists of them", "doors", ["amqp.passwords=x"], "amqp.passwords and amqp.existingSecret.name are both"),
     ("an Ingress without a host", "doors", ["rest.ingress.host="], "rest.ingress.host is not set"),
     (

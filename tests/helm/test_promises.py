@@ -312,6 +312,23 @@ def test_doors(everything: Everything) -> None:
         }
 
 
+def test_certificates(everything: Everything) -> None:
+    """The door of AMQP has its certificate, and the authority of clients, from the Secret that is named; no other has."""
+    objects = everything["helm4", "doors"]
+    for door in ("xmpp", "rest", "amqp"):
+        spec = the(objects, "Deployment", door)["spec"]["template"]["spec"]
+        variables = {each["name"]: each.get("value", "") for each in spec["containers"][0]["env"]}
+        files = [f"{name} {variables.get(f'STANZAQ_AMQP_{name}')}" for name in ("CERTIFICATE", "KEY", "CLIENT_CA")]
+        mounted = [each["mountPath"] for each in spec["containers"][0]["volumeMounts"] if each["name"] == "amqp-tls"]
+        secrets = [each["secret"]["secretName"] for each in spec["volumes"] if each["name"] == "amqp-tls"]
+        if door == "amqp":
+            (place,) = mounted
+            assert secrets == ["queue-amqp-tls"]
+            assert files == [f"CERTIFICATE {place}/tls.crt", f"KEY {place}/tls.key", f"CLIENT_CA {place}/ca.crt"]
+        else:
+            assert mounted == secrets == [] and files == ["CERTIFICATE None", "KEY None", "CLIENT_CA None"]
+
+
 def test_reports(everything: Everything) -> None:
     """Reports are CronJobs that share one claim, or applications of the Spark operator where the cluster knows them."""
     objects = everything["helm4", "report"]

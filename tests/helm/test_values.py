@@ -22,6 +22,9 @@ MADE_BY_THE_CHART = {
     "http_bind",
     "http_passwords",
     "amqp_bind",
+    "amqp_certificate",
+    "amqp_client_ca",
+    "amqp_key",
     "amqp_passwords",
     "traces",
 }

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
+from tests.doors.amqp.served import AmqpFrontend
+from tests.doors.frontend import HASH, PASSWORD
+from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN, Service
 
 pytestmark = pytest.mark.xdist_group("journeys")
 
 OUTSIDERS = Path(__file__).parent / "outsiders"
+QUEUEING_ENABLED = "{urn:xmpp:pubsub:queueing:0}enabled"
 TOOLS = Path(__file__).resolve().parents[2] / ".venv" / "tools"
 
 
@@ -74,4 +78,28 @@ async def test_xmpp_client(service: Service) -> None:
         "next": "i2",
         "reconfigured": "configuration",
         "deleted": ["delete", f"xmpp:{DOMAIN}?;node=other"],
+    }
+
+
+async def test_rhea(service: Service, join: Join) -> None:
+    """E2, E12, E13, E16, E22 to E24, E26 to E28: on npm, rhea sends, begins at an offset, resumes, steals, is refused, drains."""
+    owner = await join()
+    node = await owner.queue({QUEUEING_ENABLED: "0"})
+    with AmqpFrontend(service.redis.url, AMQP_PASSWORDS=f"{owner.bare}:{HASH}") as frontend:
+        place = (str(frontend.port), owner.bare, PASSWORD, node)
+        did = await told("node", OUTSIDERS / "with_rhea.mjs", TOOLS / "node_modules", *place)
+    annotations = [f"event-streams-{name}" for name in ("offset", "partition", "timestamp")]
+    assert did == {
+        "sent": ["accepted"] * 5,
+        "elsewhere": "amqp:not-found",
+        "begun": ["a", "b"],
+        "told": ["text/plain", 12, annotations],
+        "after": ["c", "d", "e"],
+        "from": ["b", "c", "d", "e"],
+        "keyed": ["e"],
+        "owned": ["a"],
+        "same_epoch": "amqp:resource-locked",
+        "stolen": ["amqp:link:stolen", 4, "a"],
+        "refused": ["amqp:not-found", "amqp:not-found", "amqp:invalid-field", "amqp:not-implemented"],
+        "drained": [["a", "b", "c", "d", "e"], 0],
     }

@@ -424,7 +424,8 @@ class Queue:
     def given_back(self, jid: str, item: str, token: Any = "", **more: Any) -> dict[str, Any]:
         """Make the row of an unlock."""
         hints = {
-            name: more.pop(name, default) for name, default in (("delay_ms", 0), ("reason", ""), ("dead_letter", ""))
+            name: more.pop(name, default)
+            for name, default in (("delay_ms", 0), ("reason", ""), ("dead_letter", ""), ("untried", ""))
         }
         return {**self.asked(jid, item, token, **more), **hints}
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker import codec
+from broker import codec, payloads
 from broker.model.items import Envelope
 from broker.redis_core.calls.call import subid
 from broker.redis_core.calls.workers import said
@@ -151,6 +151,14 @@ def test_delivery_count_and_properties(queue: Queue) -> None:
     answer = queue.unlock(RED, "one")
     assert answer.given + rest(queue, answer) == []
     assert publish(queue, "red", "two", key="k") == []
+
+
+def test_content_type(queue: Queue) -> None:
+    """Issue 10: a type is what its publisher gave, also of XML that is kept apart from elements."""
+    queue.subscribe(RED, 10, selector="p.content-type IN ('application/xml', 'text/xml')")
+    for item, kind in (("a", "application/xml"), ("b", "text/xml"), ("c", "application/xml; charset=utf-8")):
+        answer = queue.publish(item, body=codec.pack(payloads.kept(b"<a/>", kind, {})))
+        assert answer.given + rest(queue, answer) == ([(RED, item)] if item != "c" else [])
 
 
 def test_another_payload(queue: Queue) -> None:

@@ -89,6 +89,23 @@ def test_last_delivery(unopened: Queue) -> None:
     assert unopened.stats()["dying"] == 1
 
 
+def test_untried(unopened: Queue) -> None:
+    """What was no try counts as none: it may be given back for ever and goes to another first; it is an attempt all the same."""
+    unopened.open(max_deliveries=2)
+    unopened.publish("a")
+    unopened.subscribe(W1, 1)
+    unopened.subscribe(W2, 1)
+    for number, (holder, other) in enumerate(((W1, W2), (W2, W1)) * 3, 2):
+        (delivery,) = unopened.unlock(holder, "a", untried="1").deliveries
+        assert (delivery.jid, delivery.attempt) == (other, number)
+        assert unopened.fetch(other)[2][0][2::6] == [number, 1]
+    assert unopened.unlock(W1, "a").deliveries[0].attempt == 8
+    assert unopened.unlock(W2, "a", untried="1").deliveries[0].attempt == 9
+    (letter,) = unopened.unlock(W1, "a").handovers
+    assert (letter.attempts, letter.reason) == (9, "max-deliveries")
+    assert "history" not in unopened.kept()
+
+
 def test_parked_version_supersedes(unopened: Queue) -> None:
     """X1: what was given back is replaced by the version that waited behind it, which starts anew."""
     unopened.open(max_deliveries=1)

@@ -121,6 +121,7 @@ def _unlock_row(command: Unlock, record: NodeRecord) -> Values:
         "delay_ms": command.delay_ms,
         "reason": command.reason,
         "dead_letter": "1" if command.dead_letter else "",
+        "untried": "1" if command.untried else "",
     }
 
 

@@ -180,13 +180,13 @@ def _fetch_row(command: FetchPart, _record: NodeRecord) -> Values:
 def _fetched(command: FetchPart, reply: list[Any], record: NodeRecord) -> Fetched | Refused:
     if reply[0] != b"ok":
         return refused(reply[0], "the lease is over")
-    _code, until_ms, rows, more = reply
+    _code, until_ms, rows, more, stamp = reply
     partition = record.partition(command.partition)
     items = (
-        HeldItem(partition, item.decode(), token, attempt, ends, Jid(by.decode()), body, key.decode(), published)
-        for item, token, attempt, ends, by, body, key, published in rows
+        HeldItem(partition, item.decode(), token, attempt, ends, Jid(by.decode()), body, key.decode(), published, tries)
+        for item, token, attempt, ends, by, body, key, published, tries in rows
     )
-    return Fetched(tuple(items), until_ms, bool(more))
+    return Fetched(tuple(items), until_ms, bool(more), stamp)
 
 
 def _sit_row(command: Sit | Join, _record: NodeRecord) -> Values:

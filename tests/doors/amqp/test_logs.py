@@ -46,7 +46,7 @@ def test_from_now_on(alice: BlockingConnection, new_log: NewLog) -> None:
 
 
 def test_filters(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E2, E18, E22, E23, EX5, EX6: the filter's offset or time is where it begins, by name and by number; it is echoed."""
+    """E2, E18, E20, E22, E23, EX5, EX6: the filter's offset or time is where it begins, by name and by number; it is echoed."""
     log = new_log()
     sender = producer(alice, log)
     send(sender, "a", "b")
@@ -78,7 +78,7 @@ def test_filters(alice: BlockingConnection, new_log: NewLog) -> None:
 
 
 def test_sql_filters(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E22, E24, EX2, EX4: after an offset or from it on, and what has to be asked of each event, by name and by number."""
+    """E22, E24, EX2, EX4, EX9: after an offset or from it on, and what has to be asked of each event, by name and by number."""
     log = new_log()
     send(producer(alice, log), "a", "b", "c")
     found = [one(each) for each in [consumer(alice, log, annotations(offset=symbol("@earliest")))] for _ in range(3)]
@@ -97,7 +97,7 @@ def test_sql_filters(alice: BlockingConnection, new_log: NewLog) -> None:
 
 
 def test_partitions(alice: BlockingConnection, new_log: NewLog) -> None:
-    """E6 to E12, E14, EX1, EX10: a partition is asked for by the link or by the message, chosen by a key, and never another."""
+    """E5 to E12, E14, EX1, EX10: a partition is asked for by the link or by the message, chosen by a key, and never another."""
     log = new_log(4)
     receivers = [consumer(alice, log, With(partition=symbol(str(number)))) for number in range(4)]
     assert [told(each.link)["event-streams-partition"] for each in receivers] == ["0", "1", "2", "3"]

@@ -8,7 +8,7 @@ from broker.model import offsets
 from broker.model.names import Jid, Partition
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
-from frontends.amqp import filters
+from frontends.amqp import filters, messages, wire
 from frontends.amqp.filters import Filter, Start
 from frontends.amqp.words import ANNOTATIONS_FILTER, OFFSET, SQL_FILTER, TIMESTAMP
 
@@ -77,6 +77,28 @@ def test_sql_looks(text: str, begins: str, first: int | None) -> None:
     assert next((number for number, event in enumerate(events) if found.first(event)), None) == first
 
 
+def test_sql_annotations() -> None:
+    """E24, EX2: the annotations of a message are the one section's fields; what one has not is NULL."""
+    size = wire.mapped([wire.symbol("x-opt-size"), b"\x54\x0c", wire.symbol("x-opt-list"), b"\x45"])
+    body = wire.section(messages.DATA, wire.binary(b"x"))
+    plain = Event(OFFSETS[0], 1, "i", "", Jid("a@x"), messages.taken(body).envelope)
+    told = Event(
+        OFFSETS[1], 2, "i", "k", Jid("a@x"), messages.taken(wire.section(messages.MESSAGE, size) + body).envelope
+    )
+    for text, found in (
+        ("m.x-opt-size > 11", (False, True)),
+        ("11 < message_annotations.x-opt-size", (False, True)),
+        ("m.x-opt-size IS NULL", (True, False)),
+        ("m.x-opt-list IS NULL", (True, True)),
+        ("m.event-streams-group-key = 'k'", (False, True)),
+        ("m.event-streams-key IS NULL AND m.event-streams-timestamp = 1", (True, False)),
+        ("m.x-opt-size > '@earliest'", (False, False)),
+    ):
+        begin = filters.start({"f": Filter(SQL_FILTER[0], text)})
+        assert begin.begin == "@earliest" and begin.first is not None
+        assert (begin.first(plain), begin.first(told)) == found, text
+
+
 def test_none() -> None:
     """E3: without a filter it begins with what comes after."""
     assert filters.start({}) == Start("@latest")
@@ -94,6 +116,8 @@ def test_none() -> None:
         (SQL_FILTER[0], f"d.{TIMESTAMP} > 'a4c5'", Problem.OFFSET_INVALID),
         (SQL_FILTER[0], " AND ".join(["TRUE"] * 100), Problem.OFFSET_INVALID),
         (SQL_FILTER[0], "a.colour = 'red'", Problem.UNSUPPORTED),
+        (SQL_FILTER[0], "p.subject = 'red'", Problem.UNSUPPORTED),
+        (SQL_FILTER[0], "d.x-opt-size = 1", Problem.UNSUPPORTED),
     ],
 )
 def test_refused(descriptor: str | int, value: object, problem: Problem) -> None:

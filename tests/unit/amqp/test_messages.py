@@ -1,12 +1,15 @@
 """Messages, and the bytes they are made of: what is read is what was written, and nothing makes the readers fail otherwise."""
 
+import struct
 from contextlib import suppress
+from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker import codec
+from broker import codec, payloads
 from broker.model.items import XML, Envelope
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
@@ -53,14 +56,87 @@ def test_bodies(body: bytes, key: str) -> None:
     assert said[:4] == ["event-streams-partition", "3", "event-streams-offset", OFFSET]
 
 
-@pytest.mark.parametrize(("content_type", "stored"), [(XML, f"{XML};"), ("image/png", "image/png")])
-def test_content_types(content_type: str, stored: str) -> None:
-    """A type is kept; XML that came as bytes is not what other doors put into their documents."""
-    properties = wire.section(messages.PROPERTIES, wire.listed([b"\x40"] * 6 + [wire.symbol(content_type)]))
-    raw = properties + wire.section(messages.DATA, wire.binary(b"<a/>"))
+def _sent(content_type: str, body: bytes, *properties: bytes) -> bytes:
+    """Write a message with a type and application properties."""
+    parts = [wire.section(messages.PROPERTIES, wire.listed([b"\x40"] * 6 + [wire.symbol(content_type)]))]
+    if properties:
+        parts.append(wire.section(messages.APPLICATION, wire.mapped(list(properties))))
+    return b"".join([*parts, wire.section(messages.DATA, wire.binary(body))])
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "shown"),
+    [
+        (XML, b"<a xmlns='x'/>", b"<a xmlns='x'/>"),
+        ("text/xml", b"<?xml version='1.0'?>\n<a/>\n", b"<a xmlns=''/>"),
+        (XML, b"<a", None),
+        ("image/png", b"<a/>", None),
+        ("no type", b"<a/>", None),
+    ],
+)
+def test_content_types(content_type: str, body: bytes, shown: bytes | None) -> None:
+    """Issue 10: a message comes out as it went in; XML is an element at other doors, and what is no type is bytes there."""
+    raw = _sent(content_type, body)
     taken = messages.taken(raw)
-    assert codec.unpack(taken.envelope) == Envelope(b"<a/>", stored)
+    kept = codec.unpack(taken.envelope)
+    assert (kept.body, payloads.element(kept), dict(payloads.said(kept))) == (body, shown, {})
+    assert payloads.kind(kept) == (payloads.BYTES if content_type == "no type" else content_type)
     assert messages.Writer(0).message(event(taken.envelope), gap=False).endswith(raw)
+
+
+PARENT = f"00-{'1' * 32}-{'2' * 16}-01"
+
+
+def test_properties() -> None:
+    """Issue 10: properties of any plain type are headers for others, and as they were for AMQP; the service's come to them."""
+    identity = UUID(int=7)
+    plain = [
+        wire.string("s"),
+        wire.string("t"),
+        wire.string("i"),
+        b"\x54\xfb",
+        wire.string("b"),
+        b"\x41",
+        wire.string("f"),
+        b"\x42",
+    ]
+    plain += [wire.string("d"), b"\x82" + struct.pack(">d", 2.5), wire.string("when"), wire.timestamp(7)]
+    plain += [wire.string("u"), b"\x98" + identity.bytes, wire.string("y"), wire.symbol("z")]
+    odd = [wire.string("null"), b"\x40", wire.string("bin"), wire.binary(b"x"), wire.string("bell"), wire.string("\a")]
+    raw = _sent("image/png", b"x", *plain, *odd)
+    taken = messages.taken(raw)
+    told = {"s": "t", "i": "-5", "b": "true", "f": "false", "d": "2.5", "when": "7", "u": str(identity), "y": "z"}
+    kept = codec.unpack(taken.envelope)
+    assert dict(payloads.said(kept)) == told
+    assert messages.Writer(0).message(event(taken.envelope), gap=False).endswith(raw)
+    assert taken.body_bytes > len(raw) - 20
+    dead = codec.pack(replace(kept, headers={**kept.headers, "stanzaq-dead-reason": "expired"}))
+    more = _sent("image/png", b"x", *plain, *odd, wire.string("stanzaq-dead-reason"), wire.string("expired"))
+    assert messages.Writer(0).message(event(dead), gap=False).endswith(more)
+
+
+def test_traced() -> None:
+    """Issue 8: `traceparent` among the properties is what it is at every door; what is no trace is left to AMQP."""
+    for parent, kept in ((PARENT, {"traceparent": PARENT}), ("x", {})):
+        raw = _sent("a/b", b"x", wire.string("traceparent"), wire.string(parent))
+        taken = messages.taken(raw)
+        assert payloads.said(codec.unpack(taken.envelope)) == kept
+        assert messages.Writer(0).message(event(taken.envelope), gap=False).endswith(raw)
+    raw = _sent("a/b", b"x", wire.string("n"), b"\x54\x01", wire.string("traceparent"), wire.string(PARENT))
+    before = codec.unpack(messages.taken(raw).envelope)
+    later = replace(before, headers={**before.headers, "traceparent": PARENT.replace("2", "3")})
+    written = messages.Writer(0).message(event(codec.pack(later)), gap=False)
+    assert PARENT.encode() not in written and PARENT.replace("2", "3").encode() in written, "the next step's"
+
+
+@pytest.mark.parametrize(
+    "names", [["stanzaq-dead-reason"], ["Collection"], ["amqp"], [f"h{number}" for number in range(33)]]
+)
+def test_headers_of_the_service(names: list[str]) -> None:
+    """What the service alone gives, and more than an item may have, is refused here as at every door."""
+    with pytest.raises(MalformedRequest) as refused:
+        messages.taken(_sent("a/b", b"x", *(wire.string(each) for name in names for each in (name, "v"))))
+    assert refused.value.problem is Problem.PAYLOAD_INVALID
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,10 @@ def test_headers_go_with_it() -> None:
         ("<a/>" + _told("<header name='a'/>" * 2), Problem.PAYLOAD_INVALID),
         ("<a/>" + _told("<header name='a'><b/></header>"), Problem.PAYLOAD_INVALID),
         ("<a/>" + _told("<header name='Stanzaq-dead-node'>x</header>"), Problem.PAYLOAD_INVALID),
+        (f"<data xmlns='{ns.STANZAQ}'>no base64!</data>", Problem.PAYLOAD_INVALID),
+        (f"<data xmlns='{ns.STANZAQ}' type='no type'>AP8=</data>", Problem.PAYLOAD_INVALID),
+        (f"<data xmlns='{ns.STANZAQ}'>AP8=<a/></data>", Problem.PAYLOAD_INVALID),
+        ("<a/>" + _told("<header name='amqp'>data </header>"), Problem.PAYLOAD_INVALID),
         ("<a/>" + _told("".join(f"<header name='h{number}'/>" for number in range(33))), Problem.PAYLOAD_INVALID),
         (f"<a>{'x' * MAX_PAYLOAD_BYTES}</a>", Problem.PAYLOAD_TOO_BIG),
     ],
@@ -76,6 +80,24 @@ def test_shows_what_other_doors_brought(envelope: Envelope, tag: str, text: str)
     element = ET.fromstring(payloads.shown(codec.pack(envelope)))
     assert (element.tag, element.text) == (tag, text)
     assert element.get("type") in {None, envelope.content_type}
+
+
+@pytest.mark.parametrize(
+    ("inside", "kept"),
+    [
+        (f'<json xmlns=\'{ns.JSON}\'>{{"a": "é"}}</json>', Envelope('{"a": "é"}'.encode(), "application/json")),
+        (f"<data xmlns='{ns.STANZAQ}' type='image/png'>AP8=</data>", Envelope(b"\x00\xff", "image/png")),
+        (f"<data xmlns='{ns.STANZAQ}'>\n  A\tP8=\n</data>", Envelope(b"\x00\xff", "application/octet-stream")),
+        (f"<data xmlns='{ns.STANZAQ}' type='text/plain'/>", Envelope(b"", "text/plain")),
+        (f"<json xmlns='{ns.JSON}' a='b'>1</json>", Envelope(f"<json xmlns='{ns.JSON}' a='b'>1</json>".encode())),
+    ],
+)
+def test_takes_what_it_shows(inside: str, kept: Envelope) -> None:
+    """Issue 10: JSON (XEP-0335) and bytes are sent as they are shown, and are at other doors what they are."""
+    record, size = payloads.taken(_item(inside))
+    assert codec.unpack(record) == kept and size == len(kept.body)
+    again, _size = payloads.taken(_item(payloads.shown(record).decode()))
+    assert again == record
 
 
 def test_a_corrupt_record_is_not_shown() -> None:

@@ -105,8 +105,10 @@
 {{- if $v.amqp.enabled -}}
 {{- if and $v.amqp.passwords $v.amqp.existingSecret.name -}}
 {{- fail "amqp.passwords and amqp.existingSecret.name are both set: keep one of them" -}}
-{{- else if not (or $v.amqp.passwords $v.amqp.existingSecret.name $v.settings.amqp_anonymous) -}}
-{{- fail "amqp.enabled is true and nobody may connect: set amqp.passwords or amqp.existingSecret.name" -}}
+{{- else if and $v.amqp.tls.clientCertificates (not $v.amqp.tls.existingSecret) -}}
+{{- fail "amqp.tls.clientCertificates is true and amqp.tls.existingSecret is not set: name the Secret that has ca.crt" -}}
+{{- else if not (or $v.amqp.passwords $v.amqp.existingSecret.name $v.amqp.tls.clientCertificates $v.settings.amqp_anonymous) -}}
+{{- fail "amqp.enabled is true and nobody may connect: set amqp.passwords, amqp.existingSecret.name or amqp.tls.clientCertificates" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -99,6 +99,7 @@ checkov.io/skip2: CKV_K8S_43=the digest is known to who builds or mirrors the im
 {{- $root := index . 0 -}}
 {{- $door := index . 1 -}}
 {{- $values := index $root.Values $door -}}
+{{- $certificate := ternary $root.Values.amqp.tls.existingSecret "" (eq $door "amqp") -}}
 {{- $preStop := 3 -}}
 {{- $passwords := and (ne $door "xmpp") (or $values.passwords $values.existingSecret.name) -}}
 metadata:
@@ -148,6 +149,13 @@ spec:
         {{- end }}
         {{- else if eq $door "amqp" }}
         - {name: STANZAQ_AMQP_BIND, value: "0.0.0.0:5672"}
+        {{- if $values.tls.existingSecret }}
+        - {name: STANZAQ_AMQP_CERTIFICATE, value: /etc/stanzaq/amqp-tls/tls.crt}
+        - {name: STANZAQ_AMQP_KEY, value: /etc/stanzaq/amqp-tls/tls.key}
+        {{- if $values.tls.clientCertificates }}
+        - {name: STANZAQ_AMQP_CLIENT_CA, value: /etc/stanzaq/amqp-tls/ca.crt}
+        {{- end }}
+        {{- end }}
         {{- if $passwords }}
         - {name: STANZAQ_AMQP_PASSWORDS_FILE, value: /etc/stanzaq/secrets/amqp-passwords}
         {{- end }}
@@ -190,6 +198,15 @@ spec:
         {{- include "stanzaq.containerSecurity" $root | nindent 8 }}
       volumeMounts:
         {{- include "stanzaq.mounts" $root | nindent 8 }}
+        {{- with $certificate }}
+        - {name: amqp-tls, mountPath: /etc/stanzaq/amqp-tls, readOnly: true}
+        {{- end }}
   volumes:
     {{- include "stanzaq.volumes" (list $root $root.Values.xmpp.enabled (ternary $door "" (not (empty $passwords)))) | nindent 4 }}
+    {{- with $certificate }}
+    - name: amqp-tls
+      secret:
+        secretName: {{ . }}
+        defaultMode: 0440
+    {{- end }}
 {{- end -}}

@@ -1,0 +1,480 @@
+"""Queues over AMQP, by proton's blocking client: items are worked by link credit, outcomes are heard, nothing is held by two."""
+
+import asyncio
+import os
+import signal
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from proton import Condition, Delivery, Described, Message, Timeout, symbol, ulong
+from proton.reactor import AtMostOnce, Filter
+from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
+
+from broker.model.access import Affiliate, ListSubscribers, ManageSubscribers
+from broker.model.commands import Command, Declare, Delete, Stats
+from broker.model.names import Jid
+from broker.model.nodes import Affiliation
+from broker.model.oversight import Release
+from broker.model.results import Counted, Result, SubscriptionList
+from broker.model.subscriptions import Change
+from broker.redis_core.service import RedisCore
+from broker.settings import CommandSettings
+from frontends.amqp import wire
+from frontends.servers.redis import RedisServer, valkey_binary
+from tests.doors.amqp.conftest import NewLog, made
+from tests.doors.amqp.served import (
+    PATIENCE_SECONDS,
+    AmqpFrontend,
+    With,
+    arrived,
+    connected,
+    consumer,
+    producer,
+    send,
+    text,
+)
+from tests.doors.amqp.test_bad_input import frame, opened
+from tests.doors.frontend import ALICE, BOB
+
+
+@pytest.fixture
+def queue(new_log: NewLog) -> str:
+    """Make a queue that tries items twice."""
+    return new_log(queueing=True, stanzaq__max_deliveries="2", stanzaq__retention_items="0")
+
+
+def ask(redis: RedisServer, command: Command) -> Result:
+    """Ask what no consumer can."""
+
+    async def asked() -> Result:
+        core = RedisCore(CommandSettings(redis_url=redis.url), None)
+        try:
+            return await core.ask(command)
+        finally:
+            await core.stop()
+
+    return asyncio.run(asked())
+
+
+def counts(redis: RedisServer, queue: str) -> tuple[int, int]:
+    """Count what waits and what is locked."""
+    found = ask(redis, Stats(queue, Jid(ALICE)))
+    return (found.waiting, found.in_flight) if isinstance(found, Counted) else (0, 0)
+
+
+def come_to(found: Callable[[], object], wanted: object, seconds: float = 5.0) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while (last := found()) != wanted:
+        assert time.monotonic() < deadline, last
+        time.sleep(0.02)
+
+
+def worker(connection: BlockingConnection, queue: str, credit: int = 0, options: object = None) -> BlockingReceiver:
+    """Attach a receiver with so much credit and no more: a window of its own the client would renew as items come."""
+    receiver = consumer(connection, queue, options, credit=0)
+    if credit:
+        receiver.flow(credit)
+    return receiver
+
+
+def got(receiver: BlockingReceiver, count: int) -> list[str]:
+    """Receive so many and settle none."""
+    receiver.connection.wait(lambda: arrived(receiver) >= count, timeout=PATIENCE_SECONDS)
+    return [text(receiver.fetcher.pop()) for _ in range(count)] if receiver.fetcher else []
+
+
+def quiet(receiver: BlockingReceiver, seconds: float = 0.4) -> None:
+    """Hold that nothing comes for a while."""
+    with pytest.raises(Timeout):
+        receiver.connection.wait(lambda: arrived(receiver) > 0, timeout=seconds)
+
+
+def breathe(connection: BlockingConnection, seconds: float = 0.05) -> None:
+    """Let what was said go out."""
+    with pytest.raises(Timeout):
+        connection.wait(lambda: False, timeout=seconds)
+
+
+def settle(receiver: BlockingReceiver, state: int | None, count: int = 1) -> None:
+    """Settle the oldest ones."""
+    for _ in range(count):
+        receiver.settle(state)  # type: ignore[arg-type]
+    breathe(receiver.connection)
+
+
+def test_shared(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, new_log: NewLog) -> None:
+    """R1, R17: two links share a queue evenly, each item is one's, and none has more than it gave credit for, ever."""
+    queue = new_log(queueing=True)
+    send(producer(alice, queue), *(str(number) for number in range(40)))
+    assert counts(redis, queue) == (40, 0)
+    with connected(frontend, BOB) as bob:
+        first, second = worker(alice, queue, 5), worker(bob, queue, 5)
+        seen = got(first, 5) + got(second, 5)
+        quiet(first)
+        quiet(second)
+        assert counts(redis, queue) == (30, 10)
+        settle(first, Delivery.ACCEPTED, 5)
+        settle(second, Delivery.ACCEPTED, 2)
+        # Acknowledged without more credit: nothing takes their place.
+        come_to(lambda: counts(redis, queue), (30, 3))
+        quiet(first)
+        share: Counter[str] = Counter()
+        while len(seen) < 40:
+            for each in (first, second):
+                each.flow(1)
+                if len(seen) < 40:
+                    seen += got(each, 1)
+                    share[each.link.name] += 1
+                    settle(each, Delivery.ACCEPTED)
+        assert sorted(seen, key=int) == [str(number) for number in range(40)] and share[first.link.name] == 15
+        settle(second, Delivery.ACCEPTED, 3)
+    come_to(lambda: counts(redis, queue), (0, 0))
+
+
+def test_outcomes(redis: RedisServer, alice: BlockingConnection, queue: str) -> None:
+    """Q32, part 3 §3.4: accepted is done, released was no try, modified and failed was one, rejected is dead with its reason."""
+    send(producer(alice, queue), *"abcd")
+    one, other = worker(alice, queue, 4), worker(alice, queue)
+    assert got(one, 4) == list("abcd")
+    assert one.fetcher and other.fetcher
+    unsettled: deque[Any] = deque(one.fetcher.unsettled)
+    one.fetcher.unsettled = deque([unsettled.popleft(), unsettled.pop()])
+    settle(one, Delivery.ACCEPTED)
+    rejected = unsettled.popleft()
+    rejected.local.condition = Condition("app:broken", "line one\nline two")
+    rejected.update(Delivery.REJECTED)
+    rejected.settle()
+    failed = unsettled.popleft()
+    failed.local.failed = True
+    failed.update(Delivery.MODIFIED)
+    failed.settle()
+    other.flow(1)
+    (message,) = received(other, 1)
+    assert (text(message), message.delivery_count, message.first_acquirer) == ("c", 1, False)
+    come_to(lambda: counts(redis, f"{queue}/dead"), (1, 0))
+    letters = worker(alice, f"{queue}/dead", 2)
+    assert died(letters) == ("b", "line one line two")
+    # Over and over, and never a dead letter.
+    for _ in range(4):
+        settle(one, Delivery.RELEASED)
+        one.flow(1)
+        (message,) = received(one, 1)
+        assert (text(message), message.delivery_count, message.first_acquirer) == ("d", 0, False)
+    settle(other, None)
+    other.flow(1)
+    (message,) = received(other, 1)
+    assert (text(message), message.delivery_count) == ("c", 1)
+    other.fetcher.unsettled[0].local.failed = True
+    settle(other, Delivery.MODIFIED)
+    assert died(letters) == ("c", "max-deliveries")
+    assert counts(redis, queue) == (0, 1)
+
+
+def received(receiver: BlockingReceiver, count: int) -> list[Message]:
+    """Receive messages."""
+    receiver.connection.wait(lambda: arrived(receiver) >= count, timeout=PATIENCE_SECONDS)
+    return [receiver.fetcher.pop() for _ in range(count)] if receiver.fetcher else []
+
+
+def died(letters: BlockingReceiver) -> tuple[str, str]:
+    """Receive a dead letter; gives what it was and what it died of."""
+    (letter,) = received(letters, 1)
+    said: Any = letter.properties
+    return text(letter), said["stanzaq-dead-reason"]
+
+
+def test_elsewhere(alice: BlockingConnection, queue: str) -> None:
+    """Part 3 §3.4.5: what is undeliverable here goes to others, and not to this link again, were it the only one."""
+    send(producer(alice, queue), "a", "b")
+    one = worker(alice, queue, 1)
+    assert got(one, 1) == ["a"]
+    assert one.fetcher
+    one.fetcher.unsettled[0].local.undeliverable = True
+    settle(one, Delivery.MODIFIED)
+    one.flow(2)
+    assert got(one, 1) == ["b"]
+    quiet(one)
+    other = worker(alice, queue, 1)
+    (message,) = received(other, 1)
+    assert text(message) == "a" and message.delivery_count == 0
+
+
+def test_given_back(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, queue: str) -> None:
+    """R2, R14, Q33: what a link holds is given back at once when it, its session or its connection ends, in order or not."""
+    send(producer(alice, queue), "a")
+    waiting = worker(alice, queue, 2)
+    got(waiting, 1)
+    waiting.link.detach()
+    breathe(alice)
+    come_to(lambda: counts(redis, queue), (1, 0), 1)
+    with connected(frontend, BOB) as bob:
+        got(worker(bob, queue, 2), 1)
+        assert counts(redis, queue) == (0, 1)
+    come_to(lambda: counts(redis, queue)[1], 0, 1)
+    # The second try was its last.
+    send(producer(alice, queue), "b")
+    line = opened(frontend)
+    line.sendall(receiving("r", 0, queue) + flow(0, 3))
+    come_to(lambda: counts(redis, queue), (0, 1))
+    line.close()
+    come_to(lambda: counts(redis, queue), (1, 0), 1)
+
+
+def test_renewed(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -> None:
+    """Q35: a lock is renewed as long as its link lives, however short its time; one that is lost is not the worker's to end."""
+    queue = new_log(queueing=True, stanzaq__lock_seconds="1", stanzaq__retention_items="0")
+    send(producer(alice, queue), "a")
+    one, other = worker(alice, queue, 1), worker(alice, queue, 1)
+    holder, waits = (one, other) if arriving(one, other) is one else (other, one)
+    (message,) = received(holder, 1)
+    told = {str(name): value for name, value in (message.instructions or {}).items()}
+    assert told["x-opt-stanzaq-locked-until"] > told["x-opt-stanzaq-lock"] // 10**6
+    quiet(waits, 2.5)
+    assert isinstance(told["x-opt-stanzaq-item"], str)
+    ask(redis, Release(queue, Jid(ALICE), (told["x-opt-stanzaq-item"],)))
+    (again,) = received(waits, 1)
+    assert again.delivery_count == 1
+    # It comes too late, is refused where somebody waits to hear so, and changes nothing.
+    assert holder.fetcher and waits.fetcher
+    late: Any = holder.fetcher.unsettled[0]
+    breathe(alice, 1.2)
+    late.update(Delivery.ACCEPTED)
+    alice.wait(lambda: late.remote_state, timeout=5)
+    assert late.remote_state == Delivery.REJECTED and late.remote.condition.name == "amqp:link:stolen"
+    assert counts(redis, queue) == (0, 1)
+    done: Any = waits.fetcher.unsettled[0]
+    done.update(Delivery.ACCEPTED)
+    alice.wait(lambda: done.settled, timeout=5)
+    assert done.remote_state == Delivery.ACCEPTED and counts(redis, queue) == (0, 0)
+
+
+def arriving(*receivers: BlockingReceiver) -> BlockingReceiver:
+    """Wait for the one that gets something."""
+    receivers[0].connection.wait(lambda: any(map(arrived, receivers)), timeout=PATIENCE_SECONDS)
+    return next(filter(arrived, receivers))
+
+
+def test_drain(redis: RedisServer, alice: BlockingConnection, new_log: NewLog) -> None:
+    """Part 2 §2.6.7: drained credit is used for all there is, wherever it lies, and what is left is given back."""
+    for partitions in (1, 4):
+        queue = new_log(partitions, queueing=True)
+        send(producer(alice, queue), *"abcde")
+        receiver = worker(alice, queue)
+        for count, left in ((3, 2), (10, 0), (10, 0)):
+            before = arrived(receiver)
+            receiver.link.drain(count)
+            alice.wait(receiver.link.draining, timeout=5)
+            while receiver.link.draining():
+                breathe(alice)
+            assert arrived(receiver) - before == min(count, 5 - before) and receiver.link.credit == 0
+            assert counts(redis, queue) == (left, 5 - left)
+        receiver.link.drain_mode = False
+        got(receiver, 5)
+        settle(receiver, Delivery.ACCEPTED, 5)
+        send(producer(alice, queue), "f")
+        quiet(receiver)
+        assert counts(redis, queue) == (1, 0)
+        receiver.flow(1)
+        assert got(receiver, 1) == ["f"]
+
+
+def test_settled(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, queue: str) -> None:
+    """Part 2 §2.6.12: whoever wants items settled has each at most once: it is done before it is delivered."""
+    send(producer(alice, queue), *"abc")
+    with connected(frontend, BOB) as bob:
+        receiver = worker(bob, queue, 2, AtMostOnce())
+        assert got(receiver, 2) == ["a", "b"] and counts(redis, queue) == (1, 0)
+        quiet(receiver)
+    assert counts(redis, queue) == (1, 0)
+
+
+def test_many(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, new_log: NewLog) -> None:
+    """R1: whatever windows clients have, over partitions too, each item is worked once and none stays."""
+    count = 120
+    for partitions in (1, 4):
+        queue = new_log(partitions, queueing=True)
+        sender = producer(alice, queue)
+        seen: list[str] = []
+        with ExitStack() as stack:
+            receivers = []
+            for credit in (1, 7, 500):
+                who = stack.enter_context(connected(frontend, BOB))
+                receivers.append(who.create_receiver(queue, credit=credit, name=f"w{credit}"))
+            for number in range(count):
+                sender.link.send(Message(body=str(number)))
+            sender.send(Message(body="last"))
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while len(seen) <= count:
+                assert time.monotonic() < deadline, len(seen)
+                for each in receivers:
+                    try:
+                        seen.append(text(each.receive(timeout=0.01)))
+                    except Timeout:
+                        continue
+                    each.accept()
+            for each in receivers:
+                breathe(each.connection)
+        assert Counter(seen) == Counter([*(str(number) for number in range(count)), "last"])
+        assert counts(redis, queue) == (0, 0)
+
+
+def selecting(text: str, *, by_number: bool = False) -> Filter:
+    """Make the filter that selects."""
+    return Filter({symbol("s"): Described(ulong(0x468C_0000_0004) if by_number else NAMED, text)})
+
+
+NAMED = symbol("apache.org:selector-filter:string")
+
+
+def test_selector(alice: BlockingConnection, queue: str) -> None:
+    """A worker may select by properties of messages; a selector that cannot be read, and other filters, are refused."""
+    red = worker(alice, queue, 5, selecting("colour = 'red'"))
+    rest = worker(alice, queue, 5, selecting("colour <> 'red'", by_number=True))
+    for colour in ("red", "blue", "red"):
+        producer(alice, queue).send(Message(body=colour, properties={"colour": colour}))
+    assert got(red, 2) == ["red", "red"] and got(rest, 1) == ["blue"]
+    for condition, filters in (
+        ("invalid-field", selecting("colour =")),
+        ("invalid-field", Filter({symbol("s"): Described(NAMED, 5)})),
+        ("not-implemented", Filter({symbol("s"): Described(symbol("apache.org:no-local-filter:list"), [])})),
+    ):
+        with pytest.raises(LinkDetached, match=f"amqp:{condition}"):
+            worker(alice, queue, options=filters)
+
+
+def test_refused(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, queue: str) -> None:
+    """P5: who may not subscribe is refused by name; so is a partition or a group, which are of logs; nothing stays of it."""
+    for wish in (With(partition=symbol("0")), With(consumer_group="g")):
+        with pytest.raises(LinkDetached, match="amqp:not-implemented"):
+            worker(alice, queue, options=wish)
+    ask(redis, Affiliate(queue, Jid(ALICE), {Jid(BOB): Affiliation.OUTCAST.value}))
+    with connected(frontend, BOB) as bob, pytest.raises(LinkDetached, match="amqp:unauthorized-access"):
+        worker(bob, queue)
+    found = ask(redis, Stats(queue, Jid(ALICE)))
+    assert isinstance(found, Counted) and found.subscribers == 0
+
+
+def test_removed(redis: RedisServer, alice: BlockingConnection, queue: str) -> None:
+    """P26, P24: a link whose subscription the queue's owner ends, or whose queue, is detached and told so."""
+    worker(alice, queue, 1)
+    breathe(alice, 0.5)
+    listed = ask(redis, ListSubscribers(queue, Jid(ALICE)))
+    assert isinstance(listed, SubscriptionList)
+    (one,) = listed.subscriptions
+    assert one.jid.startswith(f"{ALICE}/lease-") and one.credit == 1
+    ask(redis, ManageSubscribers(queue, Jid(ALICE), (Change(one.jid, one.subid, "none"),)))
+    with pytest.raises(LinkDetached, match="amqp:link:detach-forced"):
+        breathe(alice, 5)
+    worker(alice, queue, 1)
+    ask(redis, Delete(queue, Jid(ALICE)))
+    with pytest.raises(LinkDetached, match="amqp:not-found"):
+        breathe(alice, 5)
+
+
+def test_bounded(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, new_log: NewLog) -> None:
+    """Bad input: of 2^31 credit 1,000 are used; what settles what is not there, or twice, changes nothing and costs nobody."""
+    queue = new_log(queueing=True)
+    sender = producer(alice, queue)
+    for number in range(1_100):
+        sender.link.send(Message(body=str(number)))
+    sender.send(Message(body="last"))
+    line = opened(frontend)
+    line.sendall(receiving("r", 0, queue) + flow(0, 0x7FFF_FFFF))
+    come_to(lambda: counts(redis, queue), (101, 1_000))
+    accepted = wire.section(0x24, wire.listed([]))
+    for first, last in ((5_000, 6_000), (0xFFFF_FFF0, 0xFFFF_FFFF), (0, 0), (0, 0), (0, 1)):
+        line.sendall(disposition(first, last, accepted))
+    come_to(lambda: counts(redis, queue), (99, 1_000))
+    # All that there are, and billions that there are not.
+    began = time.monotonic()
+    line.sendall(disposition(0, 0x7FFF_FFFF, wire.section(0x26, wire.listed([]))))
+    line.close()
+    come_to(lambda: counts(redis, queue), (1_099, 0))
+    send(sender, "still here")
+    assert time.monotonic() - began < 5
+
+
+def test_collection(redis: RedisServer, alice: BlockingConnection, queue: str, new_log: NewLog) -> None:
+    """H2: a receiver on a collection works all queues below it with one credit."""
+    top = f"top-{queue}"
+    other = new_log(queueing=True)
+    children = {"pubsub#node_type": ("collection",), "pubsub#children": (queue, other)}
+    ask(redis, Declare(top, Jid(ALICE), children))
+    send(producer(alice, queue), "a")
+    send(producer(alice, other), "b", "c")
+    receiver = worker(alice, top, 2)
+    seen = got(receiver, 2)
+    quiet(receiver)
+    settle(receiver, Delivery.ACCEPTED, 2)
+    receiver.flow(5)
+    assert sorted(seen + got(receiver, 1)) == ["a", "b", "c"]
+    settle(receiver, Delivery.ACCEPTED)
+    come_to(lambda: counts(redis, queue) + counts(redis, other), (0, 0, 0, 0))
+
+
+def test_killed(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, queue: str) -> None:
+    """R2, R11: what the links of a frontend held that was killed others have when the lease is over, and not before."""
+    send(producer(alice, queue), "a")
+    with AmqpFrontend(redis.url) as doomed:
+        there = doomed.connect()
+        got(worker(there, queue, 1), 1)
+        waits = worker(alice, queue, 1)
+        os.kill(doomed.process.pid, signal.SIGKILL)
+        began = time.monotonic()
+        (message,) = received(waits, 1)
+    assert message.delivery_count == 1 and 5 < time.monotonic() - began < 15
+
+
+def test_goes_in_order(redis: RedisServer, alice: BlockingConnection, queue: str) -> None:
+    """R14: a frontend that is told to go gives back at once what its links hold, and what was accepted is done."""
+    send(producer(alice, queue), "a", "b")
+    with AmqpFrontend(redis.url) as leaving:
+        there = leaving.connect()
+        receiver = worker(there, queue, 2)
+        got(receiver, 2)
+        settle(receiver, Delivery.ACCEPTED)
+        os.kill(leaving.process.pid, signal.SIGTERM)
+        assert leaving.process._child.wait(PATIENCE_SECONDS) == 0
+        assert counts(redis, queue) == (1, 0)
+
+
+def test_loses_redis() -> None:
+    """What was accepted while Redis was away is acknowledged when it is back, and the link goes on."""
+    with (
+        RedisServer(binary=valkey_binary()) as redis,
+        AmqpFrontend(redis.url, REDIS_TIMEOUT="0.5") as frontend,
+        connected(frontend) as alice,
+    ):
+        queue = made(redis.url, queueing=True)
+        send(producer(alice, queue), "a", "b")
+        receiver = worker(alice, queue, 1)
+        assert got(receiver, 1) == ["a"]
+        redis.process.pause()
+        settle(receiver, Delivery.ACCEPTED)
+        breathe(alice, 1.5)
+        redis.process.resume()
+        come_to(lambda: counts(redis, queue), (1, 0))
+        receiver.flow(1)
+        assert got(receiver, 1) == ["b"]
+
+
+def receiving(name: str, handle: int, node: str) -> bytes:
+    """Write the attach of a receiver."""
+    source, target = wire.section(0x28, wire.listed([wire.string(node)])), wire.section(0x29, wire.listed([]))
+    return frame(0x12, wire.string(name), b"\x52%c" % handle, b"\x41", b"\x50\x00", b"\x40", source, target)
+
+
+def flow(handle: int, credit: int) -> bytes:
+    """Write a flow that gives credit."""
+    window, given = b"\x70\x7f\xff\xff\xff", b"\x70" + credit.to_bytes(4)
+    return frame(0x13, b"\x43", window, b"\x43", window, b"\x52%c" % handle, b"\x43", given)
+
+
+def disposition(first: int, last: int, state: bytes) -> bytes:
+    """Write one that settles."""
+    return frame(0x15, b"\x41", b"\x70" + first.to_bytes(4), b"\x70" + last.to_bytes(4), b"\x41", state)

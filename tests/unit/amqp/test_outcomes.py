@@ -1,0 +1,106 @@
+"""What workers say of items, and what becomes of locks: outcomes to commands, ends that are repeated, locks that are renewed."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from broker import codec
+from broker.model.commands import Command, Renew, Retract, Unlock
+from broker.model.items import Envelope
+from broker.model.leases import HeldItem
+from broker.model.names import Jid, Partition
+from broker.model.problems import Problem
+from broker.model.results import Refused, Renewed, Result, Retracted
+from frontends.amqp import deliveries, messages, wire
+from frontends.amqp.holding import Holding
+from frontends.amqp.outcomes import Grip, Kind, Outcome
+
+WORKER = Jid("me@x/lease-0")
+GRIP = Grip(WORKER, Partition("jobs", "8e71964d", 3), "i", 7)
+
+
+class Core:
+    """Answers commands as it is told to, and keeps them."""
+
+    def __init__(self, *answers: Result) -> None:
+        """Give these answers, the last one for ever."""
+        self.answers = list(answers)
+        self.asked: list[Command] = []
+
+    def submit(self, command: Command, reply: Callable[[Result], None]) -> None:
+        """Take a command."""
+        self.asked.append(command)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        asyncio.get_running_loop().call_soon(reply, answer)
+
+    async def ask(self, command: Command) -> Result:
+        """Take one and wait; nobody here does."""
+        raise NotImplementedError(command)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "command"),
+    [
+        (Outcome(Kind.ACCEPTED), Retract("jobs", WORKER, "i", 7, partition=3)),
+        (Outcome(Kind.RELEASED), Unlock("jobs", WORKER, "i", 7, partition=3, untried=True)),
+        (Outcome(Kind.MODIFIED), Unlock("jobs", WORKER, "i", 7, partition=3, untried=True)),
+        (Outcome(Kind.MODIFIED, failed=True), Unlock("jobs", WORKER, "i", 7, partition=3)),
+        (
+            Outcome(Kind.REJECTED, "a\x00b\n" + "c" * 300),
+            Unlock("jobs", WORKER, "i", 7, reason="a b " + "c" * 196, dead_letter=True, partition=3),
+        ),
+    ],
+)
+def test_outcomes(outcome: Outcome, command: Command) -> None:
+    """Part 3 §3.4: each terminal state asks one thing of the core; what a peer gives as a reason is one line."""
+    assert GRIP.end(outcome) == command
+
+
+def test_header() -> None:
+    """§3.2.1: what the publisher said of its message stays; how often it was tried and who had it is this service's to say."""
+    sent = wire.section(messages.HEADER, wire.listed([b"\x41", b"\x50\x07", b"\x40", b"\x41", b"\x43"]))
+    envelope = messages.taken(sent + wire.section(messages.VALUE, wire.string("x"))).envelope
+    for raw, attempt, tries, expected in (
+        (envelope, 3, 2, [b"\x41", b"\x50\x07", b"\x40", b"\x42", b"\x70\x00\x00\x00\x01"]),
+        (codec.pack(Envelope(b"x")), 1, 1, [b"\x40"] * 3 + [b"\x41", b"\x70\x00\x00\x00\x00"]),
+    ):
+        item = HeldItem(GRIP.partition, "i", 7, attempt, 5, Jid("p@x"), raw, "k", 1, tries)
+        written = deliveries.message(item)
+        first, second, third, *_rest = messages.sections(written)
+        assert (first.code, second.code, third.code) == (messages.HEADER, messages.DELIVERY, messages.MESSAGE)
+        fields = [written[at : wire.after(written, at)] for at in wire.items(written, first.value)]
+        assert fields == expected
+
+
+async def test_repeated() -> None:
+    """Q27: an end is repeated while Redis is away; that the first try did it is no failure, unless it has to be certain."""
+    away, gone = Refused(Problem.TIMED_OUT), Refused(Problem.ITEM_NOT_FOUND)
+    for answers, certain, expected in (
+        ((away, Retracted(None)), False, None),
+        ((away, gone), False, None),
+        ((away, gone), True, gone),
+        ((gone,), False, gone),
+    ):
+        core, heard = Core(*answers), asyncio.get_running_loop().create_future()
+        Holding(core, lambda: None).end(GRIP.acknowledge(), heard.set_result, certain=certain)
+        assert await asyncio.wait_for(heard, 5) == expected and len(core.asked) == len(answers)
+
+
+async def test_renewed() -> None:
+    """Q35: a lock is renewed before its end, and again; one that is lost is held no more."""
+    ahead_ms = 10**12
+    deadline = int(time.monotonic() * 1000) + ahead_ms + 1_000
+    core, changes = Core(Refused(Problem.UNAVAILABLE), Renewed(7, deadline + 500), Refused(Problem.LOCK_LOST)), []
+    holding = Holding(core, lambda: changes.append(True))
+    holding.heard(int(time.monotonic() * 1000) + ahead_ms)
+    holding.add(1, GRIP, deadline)
+    assert 0 < holding.due_seconds < 0.5
+    ends = time.monotonic() + 5
+    while len(holding):
+        assert time.monotonic() < ends
+        await asyncio.sleep(min(0.5, max(0.01, holding.due_seconds)))
+        holding.renew()
+    assert core.asked == [Renew("jobs", WORKER, "i", 7, 3)] * 3 and len(changes) == 4
+    assert holding.pop(1) is None

@@ -1,0 +1,87 @@
+"""What payloads are taken for: the one rule of all doors."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker import payloads
+from broker.model.items import XML, Envelope
+
+IN_X = b"<a xmlns='urn:x'>"
+
+
+@pytest.mark.parametrize(
+    "content_type", ["", "text/plain", 'multipart/mixed; boundary="a b"', "application/vnd.x+json", XML, "text/xml"]
+)
+def test_types_stay(content_type: str) -> None:
+    """Issue 10: a type comes back as it was given, whatever is in the payload; none at all is bytes."""
+    for body in (b"x", b"<a/>", b"<a xmlns='urn:x'/>", b""):
+        kept = payloads.kept(body, content_type, {"h": "v"})
+        assert (payloads.kind(kept), kept.body) == (content_type or payloads.BYTES, body)
+        assert payloads.said(kept) == {"h": "v"}
+
+
+def _said(root: ET.Element) -> list[tuple[str, dict[str, str], str | None]]:
+    return [(each.tag, each.attrib, each.text) for each in root.iter()]
+
+
+@pytest.mark.parametrize("content_type", [XML, "Application/XML", "text/xml; charset=UTF-8", "application/atom+xml"])
+@pytest.mark.parametrize(
+    ("document", "element"),
+    [
+        ("<a xmlns='urn:x'>é<b/></a>", "<a xmlns='urn:x'>é<b/></a>"),
+        ("<?xml version='1.0' encoding='utf-8'?>\r\n<a xmlns='urn:x'/>\n", "<a xmlns='urn:x'/>"),
+        ("\ufeff<a xmlns='urn:x'><b xmlns=''/></a>", "<a xmlns='urn:x'><b xmlns=''/></a>"),
+        ("<a b='c'><d/></a>", "<a xmlns='' b='c'><d/></a>"),
+        ("<a/>", "<a xmlns=''/>"),
+        ("<x:a xmlns:x='urn:x'><b/></x:a>", "<x:a xmlns='' xmlns:x='urn:x'><b/></x:a>"),
+        ("<x:a xmlns:x='urn:x'/>", "<x:a xmlns:x='urn:x'/>"),
+    ],
+)
+def test_elements(content_type: str, document: str, element: str) -> None:
+    """Issue 10: XML of every such type is the element that it is, also in the midst of another document."""
+    kept = payloads.kept(document.encode(), content_type, {})
+    assert payloads.element(kept) == element.encode()
+    there = ET.fromstring(f"<item xmlns='urn:other'>{element}</item>")[0]
+    assert _said(there) == _said(ET.fromstring(document.encode()))
+
+
+@pytest.mark.parametrize(
+    ("content_type", "document"),
+    [
+        ("text/plain", b"<a xmlns='urn:x'/>"),
+        ("text/xml; charset=iso-8859-1", b"<a xmlns='urn:x'/>"),
+        (XML, b"<?xml version='1.0' encoding='iso-8859-1'?><a xmlns='urn:x'/>"),
+        (XML, b""),
+        (XML, IN_X),
+        (XML, b"<a xmlns='urn:x'/><b xmlns='urn:x'/>"),
+        (XML, b"<a xmlns='urn:x'/>text"),
+        (XML, b"<y:a xmlns='urn:x'/>"),
+        (XML, b"<a xmlns='urn:x'>\xff</a>"),
+        (XML, b"<a xmlns='urn:x'>&b;</a>"),
+        (XML, b"<!DOCTYPE a [<!ENTITY b 'bbbb'>]><a xmlns='urn:x'>&b;</a>"),
+        (XML, b"<a xmlns='urn:x'><!-- c --></a>"),
+        (XML, b"<?p i?><a xmlns='urn:x'/>"),
+        (XML, IN_X * 300 + b"</a>" * 300),
+        (XML, IN_X + b"<b/>" * 20_001 + b"</a>"),
+    ],
+)
+def test_what_is_no_element(content_type: str, document: bytes) -> None:
+    """Issue 10: what no stanza could hold, or is not well-formed, stays bytes of its type."""
+    kept = payloads.kept(document, content_type, {})
+    assert payloads.element(kept) is None and payloads.kind(kept) == content_type
+
+
+@given(st.binary(max_size=40) | st.text("<>/a&;='\"x:mlns ?!-\n[]", max_size=40).map(str.encode))
+def test_any_document(body: bytes) -> None:
+    """Whatever is said to be XML is an element that stands in a stanza, or is none."""
+    found = payloads.element(payloads.kept(body, XML, {}))
+    assert found is None or len(ET.fromstring(b"<m xmlns='jabber:client'>%b</m>" % found)) == 1
+
+
+def test_of_the_version_before() -> None:
+    """XML that an earlier version kept as bytes is that still, and is told without its mark."""
+    before = Envelope(b"<a/>", f"{XML};")
+    assert (payloads.kind(before), payloads.element(before)) == (XML, None)
