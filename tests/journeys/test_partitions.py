@@ -190,7 +190,7 @@ async def test_when_an_item_goes_out(join: Join) -> None:
     assert (await publish(client, node, "over", ttl="1")).error == ""
     assert (await publish(client, node, "urgent", hint=True, priority="9")).error == ""
     for wrong in ({"priority": "10"}, {"delay": "soon"}, {"delay": "5", "ttl": "5"}):
-        assert (await publish(client, node, "wrong", **wrong)).error == "modify bad-request"
+        assert (await publish(client, node, "wrong", hint=True, **wrong)).error == "modify bad-request"
     await asyncio.sleep(1.1)
     await client.subscribe(node, 5)
     assert [delivery.item for delivery in await taken(client, node, 3)] == ["urgent", "usual", "late"]
