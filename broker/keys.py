@@ -33,7 +33,7 @@ TABLE: Final = (
         "log",
         "stream",
         "partition",
-        "every payload, once: by, body, id, key, at",
+        "every payload, once: by, body, id, key, at, hints",
         "max_items and what retention keeps",
     ),
     Key("index", "hash", "partition", "publisher's item id -> position", "items with ids of their publishers"),
@@ -122,6 +122,14 @@ TABLE: Final = (
         "subids and positions of items that nobody with credit selects, or that came back for somebody; score is 0",
         "waiting items, and 1,000 for each who selects",
     ),
+    Key(
+        "ranked",
+        "zset",
+        "partition",
+        "padded positions of items of another priority; score is 9 less that, 10 more while they do not stand here",
+        "items",
+    ),
+    Key("ends", "zset", "partition", "positions that wait and perish; score is when in ms", "waiting items"),
     Key("owners", "hash", "partition", "group -> epoch, and until when it is kept without an owner", "1,000 groups"),
     Key(
         "bonds",

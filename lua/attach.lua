@@ -2,10 +2,10 @@
 -- Let subscribers own the partition for their groups, each under an epoch and a new fence (E27, E28, EX11 to EX15). Who
 -- owned it is told, and every lock from before ends. `expected`, when given, is the fence that must be in force; with `dry`
 -- the answer alone is wanted, and nothing is changed.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked owners readers reading outstanding leases selectors passed
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked owners readers reading outstanding leases selectors passed ranked ends
 -- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos group epoch expected reason dry
 -- RETURNS: ok stale gone deleted | ok stale partition-owned too-many-subscriptions
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked owners readers reading outstanding leases selectors passed
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked owners readers reading outstanding leases selectors passed ranked ends
 --- @include finish ownership enrol
 local refusal = partition.load()
 if refusal then return refusal end

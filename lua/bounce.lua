@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Deliveries came back: end their locks at once, count them, and end subscriptions that nothing reaches any more.
 -- What a receiver has confirmed does not come back.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed ranked ends
 -- ARGV: now revision frontend sent number retry wants max_bounces | sender subids position token gone stage
 -- RETURNS: ok stale gone deleted | ok lock-lost
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed ranked ends
 --- @include finish bounces jids
 local refusal = partition.load()
 if refusal then return refusal end

@@ -3,7 +3,7 @@
 -- `backwards` the last ones before `before`; cut at `max_bytes` of payload. Answers how many items there are, how far it has
 -- looked if not to the end, and the items in order. With `subids` it tells the
 -- subscriptions that go by them where a JID may have several.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines history handover heads keyed blocked subscribers selectors passed
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines history handover heads keyed blocked subscribers selectors passed ranked ends
 -- ARGV: now revision number limit max_bytes after before backwards subids | item
 -- RETURNS: ok stale gone deleted
 -- WRITES:

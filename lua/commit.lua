@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Readers say up to where they have what was handed to them, and get as much more.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
 -- ARGV: now revision frontend sent number retry wants | subids position
 -- RETURNS: ok stale gone deleted | ok not-subscribed offset-not-found
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
 --- @include finish
 local refusal = partition.load()
 if refusal then return refusal end

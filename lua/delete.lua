@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Close a partition for good and tell in bounded parts who was subscribed; with the last part everything is freed, but for a
 -- mark that keeps late frontends from opening it again.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent seen journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases leaves selectors passed bonds
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent seen journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases leaves selectors passed bonds ranked ends
 -- ARGV: scan grave_seconds
 -- RETURNS: ok
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent seen journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases leaves selectors passed bonds
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent seen journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases leaves selectors passed bonds ranked ends
 --- @include subscriptions
 redis.call('HSET', key.meta, 'state', 'deleted')
 local found, jids = redis.call('HSCAN', key.subscribers, arg.scan, 'COUNT', 200), {}

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Do what time asks for: try again what was not confirmed, end locks whose deadline has passed, an owner's lease, and what
 -- an attach has left locked; tell which subscriptions are over; hand out what may go, take up dead letters left half-way, let go what of the log is too old.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed ranked ends
 -- ARGV: now revision frontend sent number retry wants max_bounces
 -- RETURNS: ok stale gone deleted
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed ranked ends
 --- @include finish tries ownership leases pools
 local refusal = partition.load()
 if refusal then return refusal end

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- Tell what would become of a retract of items here: `held` by who asks, or why it would be refused.
--- KEYS: meta log index replaced parked ready delayed inflight history handover answers answers_old keyed selectors passed
+-- KEYS: meta log index replaced parked ready delayed inflight history handover answers answers_old keyed selectors passed ranked ends
 -- ARGV: now revision number | sender subids owner item token
 -- RETURNS: ok stale gone deleted | held waiting item-not-found forbidden locked-by-another lock-lost
 -- WRITES:

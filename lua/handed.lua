@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Dead letters have arrived at their node: forget them here.
--- KEYS: meta log index replaced parked ready delayed inflight history handover keyed selectors passed
+-- KEYS: meta log index replaced parked ready delayed inflight history handover keyed selectors passed ranked ends
 -- ARGV: now revision number | position
 -- RETURNS: ok stale gone deleted | ok
 -- WRITES: log replaced handover

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Drop items that wait, or all of a log, a bounded part per call; locked items are left to their holders (P25).
--- KEYS: meta log index replaced parked ready delayed inflight history handover heads keyed blocked selectors passed
+-- KEYS: meta log index replaced parked ready delayed inflight history handover heads keyed blocked selectors passed ranked ends journal
 -- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
--- WRITES: meta log index replaced ready delayed history heads keyed blocked selectors passed
---- @include waiting items ordering
+-- WRITES: meta log index replaced ready delayed history heads keyed blocked selectors passed ranked ends journal
+--- @include waiting items ordering times
 local refusal = partition.load()
 if refusal then return refusal end
 local CHUNK = 300
@@ -33,4 +33,4 @@ end
 writes.flush()
 partition.save()
 local more = #dropped == CHUNK or ordering.skipped >= ordering.MOST
-return {'ok', {#dropped}, {}, {}, {}, 0, more and 1 or 0, partition.token}
+return {'ok', {#dropped}, {}, times.perished > 0 and {{'perished', times.perished}} or {}, {}, 0, more and 1 or 0, partition.token}

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- End locks by an owner's word: those of the items named, or all that a subscriber holds, a bounded part of these per call.
 -- Answers how many have ended and how many of that subscriber's are left. Who held them is told, and is fenced out.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
 -- ARGV: now revision frontend sent number retry wants subid | item
 -- RETURNS: ok stale gone deleted
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
 --- @include finish names pools
 local refusal = partition.load()
 if refusal then return refusal end

@@ -3,7 +3,7 @@
 -- them. Readers go back to what they have committed. Scans the in-flight records, then the readers (cursors that begin with
 -- r), in bounded parts and answers the cursor for the next call, 0 when done, and the highest sequence in question: what the
 -- scan itself renumbers stands above it and is not met twice.
--- KEYS: meta log replaced delayed inflight deadlines subscribers handover sent unconfirmed retries readers reading outstanding
+-- KEYS: meta log replaced delayed inflight deadlines subscribers handover sent unconfirmed retries readers reading outstanding ends
 -- ARGV: now revision frontend number lapsed after upto scan
 -- RETURNS: ok stale gone deleted
 -- WRITES: meta inflight sent readers reading outstanding

@@ -3,7 +3,7 @@
 -- what it still holds. Answers what counts as its part, which is what it holds when that is more than its credit here, and
 -- whether it is; `forgive` makes it its credit then. One that comes through a collection names the pool that counts it;
 -- `several`: it is not its JID's first.
--- KEYS: meta inflight held subscribers turns resting sent readers reading outstanding shares owners selectors passed
+-- KEYS: meta inflight held subscribers turns resting sent readers reading outstanding shares owners selectors passed ranked ends delayed
 -- ARGV: now revision number | subid jid qos born forgive pool several selector
 -- RETURNS: ok stale gone deleted | ok superseded
 -- WRITES: meta subscribers turns resting readers reading outstanding shares owners selectors passed

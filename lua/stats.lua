@@ -1,10 +1,10 @@
 #!lua flags=no-writes
 -- Count what a partition holds.
--- KEYS: meta log replaced parked ready delayed inflight handover subscribers held turns resting blocked journal selectors passed
+-- KEYS: meta log replaced parked ready delayed inflight handover subscribers held turns resting blocked journal selectors passed ranked ends
 -- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
 -- WRITES:
---- @include partition positions entries credit passed
+--- @include partition positions entries credit passed hints
 local refusal = partition.load()
 if refusal then return refusal end
 local in_flight, dying = redis.call('HLEN', key.inflight), redis.call('HLEN', key.handover)
@@ -16,10 +16,16 @@ local waiting = math.max(0, stored - in_flight - dying)
 local oldest = redis.call('ZRANGE', key.ready, 0, 0)[1]
 local skipped = partition.selects and passed.after('', '', 1)[1]
 if skipped and not (oldest and positions.after(skipped, oldest)) then oldest = skipped end
--- A version of an item that stands elsewhere is nothing that waits here. Payloads come along, so it seldom looks at many.
+for rank = 0, partition.hinted and hints.LAST or -1 do
+  local padded = redis.call('ZRANGEBYSCORE', key.ranked, rank, rank, 'LIMIT', 0, 1)[1]
+  local position = padded and hints.unpadded(padded)
+  if position and not (oldest and positions.after(position, oldest)) then oldest = position end
+end
+-- What stands elsewhere, or rests, is nothing that waits here. Payloads come along, so it seldom looks at many.
 local function first(count)
   for _, raw in ipairs(redis.call('XRANGE', key.log, '(' .. partition.cursor, '+', 'COUNT', count)) do
-    if entries.read(raw).at == '' then return raw[1] end
+    local entry = entries.read(raw)
+    if entry.at == '' and not (hints.of(entry).rank or hints.rests(entry)) then return raw[1] end
   end
 end
 local new = first(1) or first(100)

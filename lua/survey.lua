@@ -2,11 +2,11 @@
 -- Look at items one by one with all that is known of each: those named by rows, or those after a position up to another in
 -- the order of the log, `limit` entries of it at most and about `max_bytes` of payload. Answers up to where it has come, too;
 -- empty at the end.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines subscribers history handover keyed blocked heads selectors passed
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines subscribers history handover keyed blocked heads selectors passed ranked ends
 -- ARGV: now revision number past till limit max_bytes | item
 -- RETURNS: ok stale gone deleted
 -- WRITES:
---- @include partition items flights subscriptions history ordering
+--- @include partition items flights subscriptions history ordering hints
 local refusal = partition.load()
 if refusal then return refusal end
 local limit, bytes, found, come = tonumber(arg.limit), 0, {}, arg.past
@@ -42,10 +42,11 @@ local function look(position, wanted)
   local entry, how, until_ms = state(position, flight)
   local name = entry and (flight and flight.item or items.name(position, entry))
   if not entry or (wanted and name ~= wanted) then return end
-  local past = history.of(position)
+  local past, asks = history.of(position), hints.of(entry)
   bytes = bytes + #entry.body
   found[#found + 1] = {position, name, how, entry.by, entry.key, tonumber((positions.split(entry.log_id))), entry.body,
-    flight and tonumber(flight.attempt) or past.attempts, until_ms, flight and lock(flight) or {}, holders(past)}
+    flight and tonumber(flight.attempt) or past.attempts, until_ms, flight and lock(flight) or {}, holders(past),
+    hints.LAST - (asks.rank or hints.USUAL), asks.ends}
 end
 
 if #rows > 0 then

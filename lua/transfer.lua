@@ -1,9 +1,9 @@
 #!lua
 -- Let items that wait leave for other nodes, each by its position and id: it is on its way (`handover`) until it has arrived.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
 -- ARGV: now revision frontend sent number retry wants | position item to
 -- RETURNS: ok stale gone deleted | ok item-not-found
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
 --- @include finish items passed
 local refusal = partition.load()
 if refusal then return refusal end

@@ -5,10 +5,10 @@
 -- With `born` it is part of that count of a pool, and belongs to no earlier one afterwards: nothing of the subscriber's lies here.
 -- With `lapsed` only if the lease is over still. With `kept` the epoch of what the subscriber owned outlasts it (EX11); with a
 -- `reason` it is told that it owns it no more.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed ranked ends
 -- ARGV: now revision frontend sent number retry wants | subid named which pool release kept reason lapsed born
 -- RETURNS: ok stale gone deleted | ok not-subscribed superseded subid-required subid-invalid
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed ranked ends
 --- @include finish leave leases counts chosen
 local refusal = partition.load()
 if refusal then return refusal end

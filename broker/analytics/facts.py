@@ -33,6 +33,7 @@ class Facts:
     burstiness: ByNode
     latency: ManyByNode
     work: ByNode
+    perished: ByNode
     subscribers: ManyByNode
     partitions: ManyByNode
     among_subscribers: ByNode
@@ -57,9 +58,10 @@ def measure(inputs: Inputs, step: Callable[[str], None]) -> Facts:
         widths = demand.windows({node: row.arrived for node, row in peaks.items()}, span)
         burstiness = _one(demand.burstiness(arrived, widths, span)) if widths else {}
     step(next(tell))
-    latencies = _many(latency.latency(attempts))
+    made, perished = ways.made(attempts), _one(ways.perished(attempts))
+    latencies = _many(latency.latency(made))
     step(next(tell))
-    with _kept(work.tally(attempts)) as tallied:
+    with _kept(work.tally(made)) as tallied:
         works = _one(work.work(tallied))
         subscribers, partitions = work.shares(tallied, "subscriber"), work.shares(tallied, "partition")
         foremost, parts = _many(work.foremost(subscribers, "subscriber")), _many(work.foremost(partitions, "partition"))
@@ -73,6 +75,7 @@ def measure(inputs: Inputs, step: Callable[[str], None]) -> Facts:
         burstiness=burstiness,
         latency=latencies,
         work=works,
+        perished=perished,
         subscribers=foremost,
         partitions=parts,
         among_subscribers=among,

@@ -73,7 +73,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Waste:
-    """What became of deliveries, and the worker-seconds that came to nothing."""
+    """What became of deliveries, the worker-seconds that came to nothing, and the items that nobody was handed in time."""
 
     attempts: int
     items: int
@@ -85,6 +85,7 @@ class Waste:
     redelivered: int
     lost_s: float
     lost_share: float
+    perished: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ class _Seen:
     peaks: Row
     steps: list[Row]
     work: Row | None
+    perished: int
     legs: dict[str, Row]
     present: Row | None
     burstiness: float | None
@@ -58,6 +59,7 @@ def _seen(facts: Facts, name: str, target_s: float) -> _Seen:
         peaks=peaks,
         steps=facts.steps[name],
         work=work,
+        perished=facts.perished[name].perished if name in facts.perished else 0,
         legs={row.leg: row for row in facts.latency.get(name, [])},
         present=facts.present.get(name),
         burstiness=burstiness,
@@ -159,7 +161,7 @@ def _backlog(seen: _Seen) -> figures.Backlog:
 def _waste(seen: _Seen) -> figures.Waste:
     work = seen.work
     if work is None:
-        return figures.Waste(0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
+        return figures.Waste(0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, seen.perished)
     lost = work.held_s - work.useful_s
     return figures.Waste(
         attempts=work.attempts,
@@ -172,6 +174,7 @@ def _waste(seen: _Seen) -> figures.Waste:
         redelivered=work.attempts - work.items,
         lost_s=lost,
         lost_share=lost / work.held_s if work.held_s else 0.0,
+        perished=seen.perished,
     )
 
 

@@ -20,6 +20,8 @@ class Kind(Enum):
     EXPIRED = "expired"
     BOUNCED = "bounced"
     DEAD_LETTERED = "dead-lettered"
+    PERISHED = "perished"
+    """No attempt: the item's time to live was over before there was one. In its place, it took no time and had nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ STORED: Final = ("type", "closed", "lock", "reason")
 VERSION: Final = "version"
 """A field that only records of another form than this one will have, with a number from 2 on: so today's cost nothing for it."""
 
-LOGGED: Final = {"by": "publisher", "body": "body", "id": "item", "key": "key", "at": "at"}
+LOGGED: Final = {"by": "publisher", "body": "body", "id": "item", "key": "key", "at": "at", "hints": "hints"}
 """The fields of the stream `log`, those that may lack last, each with what it is called here."""
 
 PARTITION_KEYS: Final = "sq:{*}:%s"

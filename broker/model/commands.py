@@ -18,6 +18,7 @@ from broker.model.access import (
     Subscriptions,
 )
 from broker.model.frontends import Disconnect, Frontends
+from broker.model.hints import NO_HINTS, Hints
 from broker.model.leases import Fetch
 from broker.model.names import Jid, Partition
 from broker.model.oversight import Overview, Release, Survey, Transfer
@@ -46,6 +47,7 @@ class Publish:
     partition: int | None = None
     key: str = ""
     options: Mapping[str, tuple[str, ...]] | None = None
+    hints: Hints = NO_HINTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from broker.model.hints import USUAL_PRIORITY
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.positions import Place
@@ -89,8 +90,8 @@ class Grip:
 class Seen:
     """An item as its node's owner sees it; `state` as in `Listed`, and `kept` in a log.
 
-    `attempts` are its deliveries so far. It waits until `until_ms` when it is delayed. `holders` are those who had it before,
-    the last one first, as far as they are still subscribed.
+    `attempts` are its deliveries so far. It waits until `until_ms` when it is delayed, and perishes at `ends_ms` if at all.
+    `holders` are those who had it before, the last one first, as far as they are still subscribed.
     """
 
     partition: int
@@ -105,6 +106,8 @@ class Seen:
     until_ms: int
     grip: Grip | None
     holders: tuple[Jid, ...]
+    priority: int = USUAL_PRIORITY
+    ends_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid
 
 
@@ -23,6 +24,7 @@ class Redeem:
     envelope: bytes
     body_bytes: int
     key: str = ""
+    hints: Hints = NO_HINTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import structlog
 
 from broker import codec, keys
 from broker.model.commands import Deliver, Hold, Publish
+from broker.model.hints import Hints
 from broker.model.names import Jid, bare, resource
 from broker.model.problems import Problem
 from broker.model.reservations import Redeem, Reserve, Reserved
@@ -51,7 +52,7 @@ _UNKNOWN = Refused(Problem.ITEM_NOT_FOUND, "nothing is held under this msgId: se
 class Held:
     """A publish in wait: `nonce digest body-bytes partition node-length item-length key-length node item key envelope`.
 
-    The partition is `-` when none is named.
+    The partition is `-` when none is named. Hints follow it with a stroke before each, if there are any.
     """
 
     nonce: str
@@ -62,7 +63,8 @@ class Held:
         """Write the record."""
         publish = self.publish
         names = [text.encode() for text in (publish.node, publish.item_id or "", publish.key)]
-        partition = "-" if publish.partition is None else publish.partition
+        partition = "-" if publish.partition is None else str(publish.partition)
+        partition = "/".join([partition, *str(publish.hints).split()])
         head = (
             f"{self.nonce} {self.digest} {publish.body_bytes} {partition} {' '.join(str(len(name)) for name in names)} "
         )
@@ -71,7 +73,8 @@ class Held:
     @staticmethod
     def unpack(sender: Jid, record: bytes) -> "Held":
         """Read the record; the publish has its ticket."""
-        nonce, digest, body_bytes, partition, node_length, item_length, key_length, rest = record.split(b" ", 7)
+        nonce, digest, body_bytes, told, node_length, item_length, key_length, rest = record.split(b" ", 7)
+        partition, _, hints = told.decode().partition("/")
         item_at = int(node_length)
         key_at = item_at + int(item_length)
         body_at = key_at + int(key_length)
@@ -83,8 +86,9 @@ class Held:
             int(body_bytes),
             # A zero byte: no publisher's item id, which stands in the same set, can be one.
             ticket=f"\0{nonce.decode()}",
-            partition=None if partition == b"-" else int(partition),
+            partition=None if partition == "-" else int(partition),
             key=rest[key_at:body_at].decode(),
+            hints=Hints.parse(hints.replace("/", " ")),
         )
         return Held(nonce.decode(), digest.decode(), publish)
 
@@ -93,7 +97,7 @@ def begun(command: Hold) -> Held:
     """Make the record of a message that comes in: its nonce makes its item id, and its ticket, one of their own."""
     publish = command.publish
     item = publish.item_id
-    place = f"{publish.node}\0{publish.partition}\0{publish.key}"
+    place = "\0".join([publish.node, str(publish.partition), publish.key, *str(publish.hints).split()])
     told = (place, command.stem if item is None else f"id {item}", codec.headless(publish.envelope))
     digest = hashlib.sha256(b"\0".join(part if isinstance(part, bytes) else part.encode() for part in told))
     nonce = secrets.token_hex(12)
@@ -175,7 +179,15 @@ class Assured:
     async def redeem(self, command: Redeem) -> Result:
         """Publish what was reserved; a body that the node would not take leaves the reservation as it is."""
         item_id = command.item_id
-        publish = Publish(command.node, command.sender, item_id, command.envelope, command.body_bytes, key=command.key)
+        publish = Publish(
+            command.node,
+            command.sender,
+            item_id,
+            command.envelope,
+            command.body_bytes,
+            key=command.key,
+            hints=command.hints,
+        )
         refused = await self._admits(publish)
         if refused is not None:
             return refused

@@ -16,7 +16,7 @@ import structlog
 
 from broker import keys
 from broker.model.items import LockEnded, NodeEvent
-from broker.model.names import Jid
+from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.oversight import Release
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
@@ -290,13 +290,14 @@ class Lane:
         if isinstance(outcome, Scanned) and outcome.scan != "0":
             self.submit(*self._search(after, outcome.upto, outcome.scan))
 
-    def _hand_out(self, record: NodeRecord, read: Reply) -> None:
-        partition = record.partition(self.number)
-        for kind, *values in read.notices:
+    def _tell(self, partition: Partition, notices: list[list[Any]]) -> None:
+        for kind, *values in notices:
             if kind == b"lost":
                 self._around.notify(ownership_lost(values, partition))
             elif kind == b"lapsed":
                 self._around.lapsed(self.node, Jid(values[0].decode()), values[1].decode())
+            elif kind == b"perished":
+                self._around.count("perished", values[0])
             elif kind == b"filled":
                 self._around.count("delivered", values[1])
                 self._around.filled(Jid(values[0].decode()))
@@ -306,6 +307,10 @@ class Lane:
                 self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token, *whose))
                 if kind == b"unlocked":
                     self._around.count("expired")
+
+    def _hand_out(self, record: NodeRecord, read: Reply) -> None:
+        partition = record.partition(self.number)
+        self._tell(partition, read.notices)
         for row in read.deliveries:
             made = delivery(row, partition, record.config)
             self._around.deliver(made)

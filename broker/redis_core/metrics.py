@@ -17,6 +17,7 @@ _COUNTERS = {
     "acknowledged": "Items acknowledged",
     "released": "Items given back",
     "expired": "Locks that expired",
+    "perished": "Items whose time to live was over",
     "bounced": "Deliveries that came back",
     "resent": "Deliveries taken over from a lapsed frontend or a lost reply",
     "dead_lettered": "Items sent to the dead letters",

@@ -26,6 +26,7 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
+from broker.model.hints import NO_HINTS
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord, unmet
 from broker.model.options import AccessModel, NodeState, PublishModel
@@ -50,6 +51,9 @@ _OWNERS_ONLY = Refused(Problem.FORBIDDEN, "only the node's owners may do this")
 
 
 _NO_WORK = Refused(Problem.UNSUPPORTED, "the node is a log: nothing of it is work")
+_NEVER_HANDED_OUT = Refused(
+    Problem.UNSUPPORTED, "the node is a log: its entries have no delay, priority or time to live"
+)
 _OF_LEAVES = {
     Publish: Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf"),
     Browse: Refused(Problem.ITEMS_UNSUPPORTED, "a collection holds no items: ask its leaves for theirs"),
@@ -137,6 +141,8 @@ def _publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> 
             Problem.PAYLOAD_TOO_BIG,
             f"the payload has {command.body_bytes} bytes, the node takes {record.config.max_payload_bytes}",
         )
+    if command.hints != NO_HINTS and not record.config.queueing:
+        return _NEVER_HANDED_OUT
     return None if command.options is None else _preconditions(command.options, record)
 
 

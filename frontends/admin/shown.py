@@ -88,6 +88,8 @@ def item(one: Seen) -> dict[str, Any]:
         "key": one.key,
         "attempts": one.attempts,
         "delayed_until": when(one.until_ms),
+        "priority": one.priority,
+        "ends": when(one.ends_ms),
         "lock": lock,
         "held_before_by": list(one.holders),
         "headers": dict(payloads.said(opened(one))),

@@ -77,7 +77,7 @@ class Bench:
 
     async def publish(self, items: list[str]) -> list[Any]:
         """Publish a batch; an empty id asks for one."""
-        row = {"by": "bench@localhost", "body": BODY, "key": "", "once": "", "subids": ""}
+        row = {"by": "bench@localhost", "body": BODY, "key": "", "once": "", "subids": "", "hints": ""}
         return await self.run("publish", {**_BASE, **_INTAKE}, [{"item": item, **row} for item in items])
 
     async def fill(self, count: int) -> None:

@@ -15,7 +15,7 @@ from frontends.rest.requests import Message
 MOST: Final = 200
 """Messages in a batch: as many as go to Redis in one call."""
 
-_FIELDS: Final = frozenset({"json", "text", "base64", "content_type", "group_key", "guid", "headers"})
+_FIELDS: Final = frozenset({"json", "text", "base64", "content_type", "group_key", "guid", "headers", *requests.HINTS})
 _PART_HEADER_BYTES: Final = 8_192
 
 
@@ -50,10 +50,11 @@ def _object(number: int, said: object) -> Message:
     if not isinstance(said, dict) or set(said) - _FIELDS or len(said.keys() & {"json", "text", "base64"}) != 1:
         raise MalformedRequest(
             Problem.BAD_REQUEST,
-            f"{where} has one of json, text and base64, and perhaps content_type, group_key, guid and headers",
+            f"{where} has one of json, text and base64, and perhaps content_type, group_key, guid, headers,"
+            " delay, priority and ttl",
         )
     for name, value in said.items():
-        if name not in {"json", "headers"} and not isinstance(value, str):
+        if name not in {"json", "headers", *requests.HINTS} and not isinstance(value, str):
             raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} is a text")
     told = said.get("headers", {})
     if not isinstance(told, dict) or not all(isinstance(text, str) for text in told.values()):
@@ -68,7 +69,8 @@ def _object(number: int, said: object) -> Message:
                 body, kind = b64decode(said["base64"], validate=True), ""
     except ValueError:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{where} cannot be read as bytes") from None
-    return Message(body, said.get("content_type", kind), said.get("group_key", ""), said.get("guid", ""), told)
+    asks = {name: said[name] for name in requests.HINTS if name in said}
+    return Message(body, said.get("content_type", kind), said.get("group_key", ""), said.get("guid", ""), told, asks)
 
 
 def _multipart(body: bytes, boundary: str) -> list[Message]:
@@ -118,4 +120,5 @@ def _part(number: int, piece: bytes) -> Message:
         headers.get(requests.GROUP_KEY, ""),
         headers.get(requests.GUID, "").strip('"'),
         requests.told(headers),
+        requests.asks(headers),
     )

@@ -10,7 +10,7 @@ from broker.model.nodes import Affiliation
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS, NodeState
 from broker.model.subscriptions import State
 from broker.model.tree import COLLECTION, NodeType
-from frontends.rest import batches, documents, errors, leases, media, orders
+from frontends.rest import batches, documents, errors, leases, media, orders, requests
 from frontends.rest.asked import Answer
 from frontends.rest.routes import PARAMETERS, ROUTES, Body, Operation, Shown
 
@@ -61,10 +61,11 @@ _SEEN: Final = _object(
         **dict.fromkeys(("id", "href", "content_href", "publisher", "group_key", "content_type"), _TEXT),
         "state": _STATES,
         "published": _MOMENT,
-        **dict.fromkeys(("partition", "attempts", "bytes"), _WHOLE),
+        **dict.fromkeys(("partition", "attempts", "bytes", "priority"), _WHOLE),
         "held_before_by": _array(_TEXT),
     },
     delayed_until=_MOMENT,
+    ends=_MOMENT,
     lock=_object({"holder": _TEXT, "since": _MOMENT, "until": _MOMENT, "frontend": _TEXT}),
     died=_object(dict.fromkeys(("reason", "node", "item", "attempts", "holder", "publisher"), _TEXT)),
 )
@@ -171,6 +172,7 @@ _PART: Final = {
         "group_key": _TEXT,
         "guid": _TEXT,
         "headers": {"type": "object", "additionalProperties": _TEXT},
+        **{name: dict(PARAMETERS[header].schema) for name, header in requests.HINTS.items()},
     },
 }
 

@@ -13,6 +13,7 @@ from broker.model.commands import (
     Declare,
     Publish,
 )
+from broker.model.hints import Hints
 from broker.model.names import ITEM_ID_BYTES
 from broker.model.nodes import configured
 from broker.model.options import NodeConfig
@@ -25,8 +26,13 @@ from frontends.rest.asked import Asked
 from frontends.rest.errors import Fault
 
 GROUP_KEY: Final = "group-key"
+HINTS: Final = {"delay": "Message-Delay", "priority": "Message-Priority", "ttl": "Message-TTL"}
+"""What a message may ask for, as JSON has it, each with its header."""
+
 ITEM: Final = "item-"
 GUID: Final = "idempotency-key"
+
+_DIGITS: Final = 12
 
 PAGE: Final = 50
 PAGE_MOST: Final = 500
@@ -45,6 +51,7 @@ class Message:
     key: str = ""
     guid: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    asks: Mapping[str, object] = field(default_factory=dict)
 
 
 def options(asked: Asked) -> dict[str, tuple[str, ...]]:
@@ -80,7 +87,8 @@ def configure(asked: Asked) -> Configure:
 def publish(asked: Asked, item_id: str | None, ticket: str = "") -> Publish:
     """Publish a body as it is."""
     kind, key = asked.headers.get("content-type", ""), asked.headers.get(GROUP_KEY, "")
-    return message(asked, Message(asked.body, kind, key, headers=told(asked.headers)), item_id, ticket)
+    sent = Message(asked.body, kind, key, headers=told(asked.headers), asks=asks(asked.headers))
+    return message(asked, sent, item_id, ticket)
 
 
 def message(asked: Asked, sent: Message, item_id: str | None, ticket: str) -> Publish:
@@ -95,7 +103,33 @@ def message(asked: Asked, sent: Message, item_id: str | None, ticket: str) -> Pu
     traced = trace.headers(asked.headers.get(trace.PARENT), asked.headers.get(trace.STATE))
     envelope = payloads.packed(sent.body, sent.content_type, {**said, **traced})
     size = len(sent.body) + headers.size(said)
-    return Publish(asked.place.node, asked.sender, item_id, envelope, size, ticket, key=sent.key)
+    return Publish(
+        asked.place.node, asked.sender, item_id, envelope, size, ticket, key=sent.key, hints=hints(sent.asks)
+    )
+
+
+def asks(fields: Mapping[str, str]) -> dict[str, object]:
+    """Read from a head what a message asks for."""
+    return {header: fields[header.lower()] for header in HINTS.values() if header.lower() in fields}
+
+
+def hints(said: Mapping[str, object]) -> Hints:
+    """Judge what a message asks for, by the names that its client knows: whole numbers, both times in seconds."""
+    delay, priority, ttl = (
+        next((_count(name, said[name]) for name in pair if name in said), None) for pair in HINTS.items()
+    )
+    try:
+        return Hints.judged(delay and delay * 1000, priority, None if ttl is None else ttl * 1000)
+    except MalformedRequest as wrong:
+        raise MalformedRequest(wrong.problem, f"{', '.join(said)}: {wrong.detail}") from None
+
+
+def _count(name: str, value: object) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _DIGITS:
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise MalformedRequest(Problem.BAD_REQUEST, f"{name} is a whole number")
 
 
 def told(fields: Mapping[str, str]) -> dict[str, str]:
@@ -131,7 +165,7 @@ def guid(asked: Asked) -> str:
 def redeem(asked: Asked) -> Redeem:
     """Send the body of a reserved message."""
     whole = publish(asked, asked.place.item)
-    return Redeem(whole.node, whole.sender, asked.place.item, whole.envelope, whole.body_bytes, whole.key)
+    return Redeem(whole.node, whole.sender, asked.place.item, whole.envelope, whole.body_bytes, whole.key, whole.hints)
 
 
 def browse(asked: Asked) -> Browse | None:

@@ -6,6 +6,7 @@ from enum import Enum
 from http import HTTPStatus
 from typing import Final
 
+from broker.model.hints import MOST_PRIORITY, MOST_SECONDS, USUAL_PRIORITY
 from frontends.rest import paths
 
 
@@ -69,6 +70,10 @@ class Parameter:
     schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
 
 
+def _seconds(least: int) -> Mapping[str, object]:
+    return {"type": "integer", "minimum": least, "maximum": MOST_SECONDS}
+
+
 PARAMETERS: Final = {
     "limit": Parameter("how many on a page", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
     "first": Parameter("the number of the first queue to show", {"type": "integer", "minimum": 0, "default": 0}),
@@ -81,6 +86,12 @@ PARAMETERS: Final = {
     "lock": Parameter("the lock of the message: from its subscription"),
     "queue": Parameter("the queue of the message, where the subscription is to several"),
     "Group-Key": Parameter("messages of one key are worked on in order where the queue is `stanzaq#ordered`"),
+    "Message-Delay": Parameter("seconds before which the message is not handed out", _seconds(0)),
+    "Message-Priority": Parameter(
+        "messages of a higher one are handed out first",
+        {"type": "integer", "minimum": 0, "maximum": MOST_PRIORITY, "default": USUAL_PRIORITY},
+    ),
+    "Message-TTL": Parameter("seconds after which the message is not handed out any more", _seconds(1)),
     "traceparent": Parameter("the trace that the message belongs to (W3C Trace Context)"),
     "tracestate": Parameter("what goes with it"),
 }
@@ -88,7 +99,7 @@ PARAMETERS: Final = {
 _LOCKED: Final = ("lock", "queue")
 _OK, _CREATED = HTTPStatus.OK, HTTPStatus.CREATED
 _TRACE: Final = ("traceparent", "tracestate")
-_KEYED: Final = ("Group-Key", *_TRACE)
+_KEYED: Final = ("Group-Key", "Message-Delay", "Message-Priority", "Message-TTL", *_TRACE)
 _ONCE: Final = ("Idempotency-Key", *_KEYED)
 
 ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {

@@ -105,12 +105,15 @@ def _item(node: str, one: Seen) -> dict[str, Any]:
         "partition": one.partition,
         "group_key": one.key,
         "attempts": one.attempts,
+        "priority": one.priority,
         "content_type": payloads.kind(envelope),
         "bytes": len(envelope.body),
         "held_before_by": list[Jid](one.holders),
     }
     if one.until_ms:
         said["delayed_until"] = moment(one.until_ms)
+    if one.ends_ms:
+        said["ends"] = moment(one.ends_ms)
     if one.grip:
         said["lock"] = {
             "holder": one.grip.holder,

@@ -6,6 +6,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model import trace
+from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare, prepared
 from broker.model.options import MAX_LOCK_SECONDS, MAX_PARTITIONS
 from broker.model.problems import MalformedRequest, Problem
@@ -79,6 +80,22 @@ def group_key(item: Element, hint: Element | None = None) -> str:
     if _longer(text, ITEM_ID_BYTES):
         raise MalformedRequest(Problem.BAD_REQUEST, f"a group key has at most {ITEM_ID_BYTES} bytes")
     return text
+
+
+def hints(item: Element, hint: Element | None = None) -> Hints:
+    """Read what a publisher asks for its item: a delay and a time to live, in seconds on the wire, and a priority."""
+    delay, priority, ttl = (_count(item, hint, name) for name in ("delay", "priority", "ttl"))
+    if delay is priority is ttl is None:
+        return NO_HINTS
+    return Hints.judged(delay and delay * 1000, priority, None if ttl is None else ttl * 1000)
+
+
+def _count(item: Element, hint: Element | None, name: str) -> int | None:
+    text = _ours(item, hint, name)
+    number = None if text is None else number_of(text)
+    if text is not None and number is None:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name} is a whole number")
+    return number
 
 
 def traced(item: Element, hint: Element | None = None) -> Mapping[str, str]:

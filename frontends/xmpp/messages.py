@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element
 
 from broker import codec
 from broker.model.commands import Publish
+from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import attributes, errors, payloads
@@ -45,11 +46,19 @@ class Sent:
     body_bytes: int
     partition: int | None = None
     key: str = ""
+    hints: Hints = NO_HINTS
 
     def publish(self, sender: Jid, item_id: str | None) -> Publish:
         """Make the publish of it under an item id, or under none."""
         return Publish(
-            self.node, sender, item_id, self.envelope, self.body_bytes, partition=self.partition, key=self.key
+            self.node,
+            sender,
+            item_id,
+            self.envelope,
+            self.body_bytes,
+            partition=self.partition,
+            key=self.key,
+            hints=self.hints,
         )
 
     def once(self, sender: Jid) -> Publish:
@@ -122,4 +131,5 @@ def _published(pubsub: Element, addressed: str, stem: str) -> Sent:
     name = None if item.get("id") is None else attributes.item_id(item)
     envelope, body_bytes = payloads.taken(item, attributes.traced(item, hint))
     place = attributes.partition(item, hint)
-    return Sent(node, name, stem, envelope, body_bytes, place, attributes.group_key(item, hint))
+    key, hints = attributes.group_key(item, hint), attributes.hints(item, hint)
+    return Sent(node, name, stem, envelope, body_bytes, place, key, hints)

@@ -102,6 +102,7 @@ def _publish(iq: Iq, pubsub: Element) -> Publish:
         partition=attributes.partition(item, hint),
         key=attributes.group_key(item, hint),
         options=options,
+        hints=attributes.hints(item, hint),
     )
 
 

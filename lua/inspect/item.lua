@@ -30,6 +30,7 @@ say('state', lock and 'locked' or dying and 'dying' or delayed and 'delayed' or 
 say('published', string.match(found.log_id, '^%d+'))
 say('publisher', found.by)
 if found.key then say('group key', found.key) end
+if found.hints then say('after, priority and end', found.hints) end
 if lock then
   local frontend, token, attempt, since, length, rest =
     string.match(lock, '^([^ ]+) [^ ]+ ([^ ]+) ([^ ]+) [^ ]+ [^ ]+ ([^ ]+) [^ ]+ ([^ ]+) (.*)$')

@@ -1,6 +1,6 @@
 -- Hands waiting items to subscribers with free credit; part of every script that can enable it.
 -- NEEDS: inflight deadlines held ready turns resting
---- @include partition writes positions flights credit waiting schedule ordering selectors selection matching caller pulling
+--- @include partition writes positions flights hints credit waiting schedule ordering selectors selection matching caller pulling
 -- Bounded by count and by bytes: a reply is held in memory here, in the frontend, and in the XMPP server.
 -- `filled` are the JIDs of those who come for what they got here, and how much that is.
 local dispatch = {LIMIT = 200, ROUND = 32, BYTES = 1048576, filled = {}}
@@ -24,6 +24,7 @@ local function lock(entry, subscriber, deliveries)
   local text = string.format('%d', token)
   local item = entry.item ~= '' and entry.item or positions.item_id(position)
   local pulled = subscriptions.pulls(subscriber)
+  if entry.hints ~= '' then hints.leave(position, entry) end
   writes.add('HSET', key.inflight, position, flights.line(pulled and flights.NOBODY or arg.frontend, text, text, attempt, subscriber.subid,
     entry.log_id, partition.stamp, #entry.body, subscriber.holder, item))
   writes.add('ZADD', key.deadlines, schedule.begin(position, subscriber.qos), position)
@@ -50,7 +51,7 @@ local function assign(items, queue, deliveries)
       lock(entry, subscriber, deliveries)
       if subscriber.held < subscriber.limit then queue[#queue + 1] = subscriber end
     else
-      writes.add('ZADD', key.ready, positions.place(entry.position), entry.position)
+      writes.add('ZADD', ordering.place(entry.position))
       all = false
     end
   end
@@ -103,7 +104,7 @@ function dispatch.run(hint)
     if not assign(items, queue, deliveries) then return deliveries, 0 end
     made = made + #items
     local empty = partition.cursor == partition.tail and redis.call('EXISTS', key.ready) == 0
-    if empty and not partition.selects then return deliveries, 0 end
+    if empty and not (partition.selects or partition.hinted) then return deliveries, 0 end
     hint = hint * 2
   end
   return deliveries, 1

@@ -1,6 +1,6 @@
--- When the partition next needs a visit: a lock's deadline, a delay's end, what to try or to hand over again, what of the
--- log gets too old, and the end of its owner's lease.
--- NEEDS: log deadlines delayed handover retries
+-- When the partition next needs a visit: a lock's deadline, a delay's end, an item's end, what to try or to hand over again,
+-- what of the log gets too old, and the end of its owner's lease.
+-- NEEDS: log deadlines delayed handover retries ends
 --- @include partition positions owner
 -- `retry_at` is when the first hand-over is to be taken up again; a script that has not looked says a whole time from now.
 local due = {RETRY_MS = 5000, GRAIN_MS = 60000}
@@ -17,6 +17,8 @@ function due.next()
   soonest = soonest and tonumber(soonest) or 0
   local delayed = redis.call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')[2]
   if delayed and (soonest == 0 or tonumber(delayed) < soonest) then soonest = tonumber(delayed) end
+  local over = partition.hinted and redis.call('ZRANGE', key.ends, 0, 0, 'WITHSCORES')[2]
+  if over and (soonest == 0 or tonumber(over) < soonest) then soonest = tonumber(over) end
   local again = partition.confirms and redis.call('ZRANGE', key.retries, 0, 0, 'WITHSCORES')[2]
   if again and (soonest == 0 or tonumber(again) < soonest) then soonest = tonumber(again) end
   if redis.call('EXISTS', key.handover) == 1 then

@@ -1,6 +1,6 @@
 -- How a lock ends: acknowledged, or given back (released, expired, bounced), which may make the item a dead letter.
 -- NEEDS: inflight deadlines held delayed ready history parked index
---- @include partition writes positions entries history flights credit items handover journal unconfirmed ordering
+--- @include partition writes positions entries history flights credit items handover journal unconfirmed ordering hints times
 local ending = {touched = {}, arrived = {}, freed = 0, ended = {}, owing = {}}
 
 local function unlock(flight)
@@ -27,10 +27,14 @@ local function finish(flight, successor, acknowledged)
     items.erase(flight.position, flight.log_id, name)
   end
   if flight.attempt ~= '1' then writes.add('HDEL', key.history, flight.position) end
+  if partition.hinted then hints.forget(flight.position) end
   ordering.done(flight.position)
   if successor then
     writes.add('HDEL', key.parked, flight.position)
-    writes.add('ZADD', key.ready, positions.place(successor), successor)
+    local entry = partition.hinted and entries.get(successor)
+    if not (entry and hints.enter(successor, entry)) then
+      writes.add('ZADD', key.ready, positions.place(successor), successor)
+    end
     writes.add('HSET', key.index, flight.item, successor)
   end
 end
@@ -42,25 +46,25 @@ function ending.acknowledge(flight)
   journal.closed('acknowledged', flight, '')
 end
 
--- `kind` is released, expired or bounced; `hints` may hold delay_ms, reason, dead_letter, and untried: it does not count.
-function ending.release(flight, kind, hints)
+-- `kind` is released, expired or bounced; `wish` may hold delay_ms, reason, dead_letter, and untried: it does not count.
+function ending.release(flight, kind, wish)
   unlock(flight)
   local successor = parked(flight)
   local attempt = tonumber(flight.attempt)
-  local tried = not hints.untried and history.tried(flight.position, attempt, partition.max_deliveries)
-  local reason = hints.reason or ''
+  local tried = not wish.untried and history.tried(flight.position, attempt, partition.max_deliveries)
+  local reason = wish.reason or ''
   if successor then
     finish(flight, successor, false)
-  elseif partition.dead_letters and (tried or hints.dead_letter) then
+  elseif partition.dead_letters and (tried or wish.dead_letter) then
     kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
     handover.start(flight.position, entries.get(flight.log_id), attempt, flight.jid, reason)
   else
-    history.add(flight.position, flight.attempt, flight.subid, hints.untried)
-    local delay = hints.delay_ms or 0
-    if delay > 0 then
+    history.add(flight.position, flight.attempt, flight.subid, wish.untried)
+    local delay, over = wish.delay_ms or 0, partition.hinted and times.back(flight, attempt)
+    if delay > 0 and not over then
       writes.add('ZADD', key.delayed, partition.now + delay, flight.position)
-    else
-      writes.add('ZADD', key.ready, positions.place(flight.position), flight.position)
+    elseif not over then
+      writes.add('ZADD', ordering.place(flight.position))
     end
   end
   journal.closed(kind, flight, reason)

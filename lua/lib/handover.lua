@@ -3,7 +3,7 @@
 -- jid-length jid reason`; of what is sent `>NODE` stands in the place of the JID, and no JID begins so.
 -- NEEDS: handover index history
 -- LAZY: where items go to another node
---- @include due partition writes positions entries ordering
+--- @include due partition writes positions entries ordering hints
 local handover = {made = {}}
 
 local function reply(position, entry, attempts, jid, reason)
@@ -17,6 +17,7 @@ function handover.start(position, entry, attempts, jid, reason)
     string.format('%d %d %d ', partition.now, attempts, #jid) .. jid .. ' ' .. reason)
   writes.add('HDEL', key.history, position)
   if entry.item ~= '' then writes.add('HDEL', key.index, entry.item) end
+  if partition.hinted then hints.forget(position) end
   ordering.done(position)
   reply(position, entry, attempts, jid, reason)
 end

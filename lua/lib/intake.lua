@@ -1,6 +1,6 @@
 -- How a published item enters: what a repeated id means (X1), whether there is room (P17, PX4), and where it goes.
--- NEEDS: log index replaced parked history subscribers ready
---- @include partition writes positions entries retention flights waiting items handover jids names once ordering passed
+-- NEEDS: log index replaced parked history subscribers
+--- @include partition writes positions entries retention flights waiting items handover jids names once ordering passed hints times
 local intake = {}
 
 function intake.prepare(rows)
@@ -55,7 +55,7 @@ function intake.room()
   if redis.call('XLEN', key.log) - partition.kept - versions < limit then return true end
   local dead_letter = arg.node_full == 'dead-letter-oldest'
   if arg.node_full == 'reject' or (dead_letter and not partition.dead_letters) then return false end
-  local oldest = waiting.take(1)[1]
+  local oldest = waiting.take(1, true)[1]
   if not oldest then return false end
   intake.known[items.name(oldest.position, oldest)] = nil
   if dead_letter then
@@ -70,6 +70,10 @@ end
 
 function intake.append(row)
   local position = entries.append(row, '')
+  if row.hints ~= '' then
+    partition.turn_on('hinted')
+    hints.enter(position, row)
+  end
   intake.count = intake.count + 1
   once.remember(row)
   if partition.log_only then
@@ -83,10 +87,15 @@ function intake.append(row)
   return row.item
 end
 
--- A waiting item is replaced in place and starts anew; a locked one gets a parked successor.
+-- A waiting item is replaced in place and starts anew, unless it goes where its new priority is; a locked one gets a parked successor.
 function intake.replace(row)
-  once.remember(row)
   local known = intake.known[row.item]
+  if row.hints ~= '' then partition.turn_on('hinted') end
+  if partition.hinted and not known.flight and not times.anew(known.position, row) then
+    intake.count = intake.count - 1
+    return intake.append(row)
+  end
+  once.remember(row)
   local beside = known.flight and key.parked or key.replaced
   local earlier = redis.call('HGET', beside, known.position)
   if earlier then redis.call('XDEL', key.log, earlier) end
@@ -98,7 +107,7 @@ function intake.replace(row)
     -- What was found of the payload before holds no more.
     if partition.selects and passed.stands(known.position) then
       passed.remove(known.position)
-      redis.call('ZADD', key.ready, positions.place(known.position), known.position)
+      redis.call('ZADD', ordering.place(known.position))
     end
   end
 end

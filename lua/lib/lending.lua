@@ -2,7 +2,7 @@
 -- who gives some of its own. `wants` lists those in need, the one longest in need first: their
 -- number, what is locked there, and the pool that they are numbered in (`-`: the node).
 -- NEEDS: turns ready log inflight
---- @include partition allotments ending owner pools matching
+--- @include partition allotments hints ending owner pools matching
 local lending = {gifts = {}}
 
 -- Before what was freed is used here: whoever has less gets some of it, and whoever has nothing gets the last of it, so that no
@@ -31,6 +31,7 @@ function lending.report()
   local wanted, who = 0, owner.get()
   -- While the partition is owned nobody else's credit is of use here, and none while it is paused.
   local waits = partition.cursor ~= partition.tail or redis.call('EXISTS', key.ready) == 1
+    or partition.hinted and hints.any(0, hints.LAST)
   -- Where subscriptions select, not everybody's credit is of use.
   local starved = #matching.whom > 0 or (not partition.selects and spare == 0 and waits)
   if starved and not (who or partition.paused) then

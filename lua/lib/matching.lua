@@ -1,7 +1,7 @@
 -- Who takes what in a partition where subscriptions select, and who would if it had credit here.
 -- NEEDS: ready turns subscribers
 -- LAZY: where somebody selects
---- @include partition waiting passed selectors selection owner pools
+--- @include partition waiting passed hints selectors selection owner pools
 local matching = {whom = {}}
 
 local function free(subscriber)
@@ -37,13 +37,21 @@ local function round(queue, count, taken)
   return #taken > before, hungry
 end
 
+-- Whether anything has its place before some of what was passed over.
+local function ahead()
+  return redis.call('EXISTS', key.ready) == 1
+    or partition.hinted and (hints.any(hints.first())
+      or passed.late() and (partition.cursor ~= partition.tail or hints.any(hints.last())))
+end
+
 -- Takes up to `count` items for those of the queue who select them: `to` is who gets it.
 function matching.take(count, queue)
   if passed.over() then return waiting.take(count) end
   local taken, got, hungry = {}, nil, nil
   -- What came back has its place among them.
-  while redis.call('EXISTS', key.ready) == 1 do
-    if not selection.pass() then return taken end
+  while ahead() do
+    -- It may be that what came does not go yet, or not any more.
+    if not selection.pass() and selection.more then return taken end
   end
   repeat
     got, hungry = round(queue, count, taken)

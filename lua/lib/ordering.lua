@@ -1,7 +1,7 @@
 -- Order within a group, for nodes that ask for it: of the items of one group key one is ahead (`heads`), in flight or on its way
 -- there, and those after it are `blocked` until it has left the queue. `keyed` says of both which group they belong to.
--- NEEDS: heads keyed blocked ready
---- @include partition positions
+-- NEEDS: heads keyed blocked ready ranked
+--- @include partition positions hints
 local ordering = {skipped = 0, MOST = 500}
 
 -- Members sort as the log does within a group; a zero byte ends the group's key.
@@ -32,6 +32,13 @@ function ordering.admits(position, group)
   return false
 end
 
+-- Where an item stands that may go out and is not for the cursor to bring, as ZADD takes it.
+function ordering.place(position)
+  local rank = partition.hinted and hints.rank(position)
+  if rank then return key.ranked, rank, positions.padded(position) end
+  return key.ready, positions.place(position), position
+end
+
 -- An item has left the queue: the next of its group is ready.
 function ordering.done(position)
   local group = partition.ordered and redis.call('HGET', key.keyed, position)
@@ -46,7 +53,7 @@ function ordering.done(position)
     redis.call('ZREM', key.blocked, following)
     redis.call('HSET', key.heads, group, position_of(following))
     -- At once: a later row of the same call may drop it again.
-    redis.call('ZADD', key.ready, positions.place(position_of(following)), position_of(following))
+    redis.call('ZADD', ordering.place(position_of(following)))
   else
     redis.call('HDEL', key.heads, group)
   end

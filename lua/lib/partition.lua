@@ -13,7 +13,7 @@ function partition.load()
   local meta = redis.call('HMGET', key.meta, 'revision', 'state', 'lock_ms', 'max_deliveries', 'dead_letters',
     'cursor', 'tail', 'token', 'journal_max', 'confirms', 'partitions', 'ordered', 'queueing', 'keep_ms', 'keep_items',
     'keep_bytes', 'kept', 'kept_bytes', 'trim', 'lost', 'streams',
-    'fence', 'owner', 'pools', 'paused', 'multi', 'selects')
+    'fence', 'owner', 'pools', 'paused', 'multi', 'selects', 'hinted')
   if meta[2] == 'deleted' then return {'deleted'} end
   if not meta[1] then return {'gone'} end
   if arg.revision ~= '' and arg.revision ~= meta[1] then return {'stale', meta[1]} end
@@ -33,8 +33,8 @@ function partition.load()
   partition.fence, partition.owner, partition.pools = tonumber(meta[22] or 0), meta[23], meta[24]
   -- Its owners want nothing handed out for now; what is held may be ended all the same.
   partition.paused = meta[25] == '1'
-  -- Somebody has had more than one subscription here; somebody selects.
-  partition.multi, partition.selects = meta[26] == '1', meta[27] == '1'
+  -- Somebody has had more than one subscription here; somebody selects; a publisher has asked for a delay, a priority or an end.
+  partition.multi, partition.selects, partition.hinted = meta[26] == '1', meta[27] == '1', meta[28] == '1'
   partition.before = meta[6] .. ' ' .. meta[7] .. ' ' .. meta[8]
   -- The log as a stream: what is kept of it (0: no limit of this kind), how much that is, up to where it was looked
   -- through for what may go, and the last that went.
@@ -49,7 +49,7 @@ function partition.load()
   return nil
 end
 
--- What a partition does from now on: `confirms`, `streams`, `multi` or `selects`. Until somebody asks for it, no script looks for it.
+-- What a partition does from now on: `confirms`, `streams`, `multi`, `selects` or `hinted`. Until somebody asks for it, no script looks for it.
 function partition.turn_on(what)
   if not partition[what] then redis.call('HSET', key.meta, what, '1') end
   partition[what] = true

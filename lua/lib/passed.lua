@@ -1,25 +1,28 @@
 -- Items that dispatch has passed over, for nobody with credit selects them: members `subid position` of one score, so in the
--- order of their texts. Each item stands here once with an empty subid; and again for a subscriber who selects it though its
--- mark is beyond it, because the item came back, or was found while there was no credit.
+-- order of their texts: what is of another priority has its rank before the position. Each item stands here once with an empty
+-- subid; and again for a subscriber who selects it though its mark is beyond it, because the item came back, is more urgent, or
+-- was found while there was no credit.
 -- NEEDS: passed selectors meta
 -- LAZY: where somebody selects
---- @include partition positions selectors
+--- @include partition positions hints selectors
 -- So many of these for a subscriber, and what was passed over is examined for it anew.
 local passed = {MOST = 1000}
 
+-- A text that sorts as items are to go out, by digits alone: a padded position begins with seven zeros and a digit that is none.
+function passed.place(position)
+  local rank, padded = partition.hinted and hints.rank(position), positions.padded(position)
+  if not rank then return padded end
+  return (rank < hints.USUAL and '00000000' or '') .. rank .. padded
+end
+
 function passed.member(subid, position)
-  return subid .. ' ' .. positions.padded(position)
+  return subid .. ' ' .. passed.place(position)
 end
 
-local function position_of(member)
-  local ms, seq = string.sub(member, -40, -21), string.sub(member, -20)
-  return string.match(ms, '^0*(%d+)$') .. '-' .. string.match(seq, '^0*(%d+)$')
-end
-
--- Up to `count` of a subid's after the padded position `mark`.
+-- Up to `count` of a subid's after the place `mark`.
 function passed.after(subid, mark, count)
   local found = redis.call('ZRANGEBYLEX', key.passed, '(' .. subid .. ' ' .. mark, '(' .. subid .. '!', 'LIMIT', 0, count)
-  for i, member in ipairs(found) do found[i] = position_of(member) end
+  for i, member in ipairs(found) do found[i] = hints.unpadded(member) end
   return found
 end
 
@@ -35,10 +38,10 @@ end
 -- Who has examined what comes after an item that came back has to be told of it.
 function passed.put(entry)
   passed.note('', entry.position)
-  local padded = positions.padded(entry.position)
+  local place = passed.place(entry.position)
   for _, subid in ipairs(selectors.all()) do
     local selector = selectors.get(subid)
-    if selector.mark >= padded and selectors.selects(selector, entry) then
+    if selector.mark >= place and selectors.selects(selector, entry) then
       passed.note(subid, entry.position)
       if redis.call('ZLEXCOUNT', key.passed, '[' .. subid .. ' ', '(' .. subid .. '!') > passed.MOST then
         forget(subid)
@@ -53,6 +56,11 @@ function passed.remove(position)
   local members = {passed.member('', position)}
   for i, subid in ipairs(selectors.all()) do members[i + 1] = passed.member(subid, position) end
   redis.call('ZREM', key.passed, unpack(members))
+end
+
+-- Whether anything less urgent than usual stands here.
+function passed.late()
+  return redis.call('ZLEXCOUNT', key.passed, '[ ' .. hints.USUAL, '(!') > 0
 end
 
 function passed.stands(position)

@@ -1,7 +1,7 @@
 -- What a caller that can send nothing hands out: items to those who come for them. Fairly: it stops at the first in turn who
 -- has to be sent to, so that a frontend goes on; when it is alone it passes over them, the first `MOST` of them.
 -- NEEDS: ready
---- @include partition subscriptions credit caller
+--- @include partition hints subscriptions credit caller
 local pulling = {MOST = 1000, owed = false}
 
 -- As `credit.candidates`; a queue that is `cut` has somebody behind it who has to be sent to, so that each gets one item.
@@ -28,5 +28,6 @@ end
 function pulling.due()
   if caller.sends or caller.alone then return false end
   local waits = partition.selects or partition.cursor ~= partition.tail or redis.call('EXISTS', key.ready) == 1
+    or partition.hinted and hints.any(0, hints.LAST)
   return partition.streams or (pulling.owed and waits)
 end

@@ -1,5 +1,5 @@
 -- What stays in the log when its work is done (the options of retention), and what of it has to go.
--- NEEDS: log ready delayed inflight handover keyed replaced parked passed
+-- NEEDS: log ready delayed inflight handover keyed replaced parked passed ranked
 -- LAZY: where the log is kept
 --- @include partition writes positions passed
 local retention = {}
@@ -29,6 +29,11 @@ function retention.done(places, ats)
     local members = {}
     for i, position in ipairs(places) do members[i] = passed.member('', position) end
     keep_out(done, members, 'ZMSCORE', key.passed)
+  end
+  if partition.hinted then
+    local members = {}
+    for i, position in ipairs(places) do members[i] = positions.padded(position) end
+    keep_out(done, members, 'ZMSCORE', key.ranked)
   end
   if partition.ordered then keep_out(done, places, 'HMGET', key.keyed) end
   return done

@@ -2,7 +2,7 @@
 -- is examined twice for the same one.
 -- NEEDS:
 -- LAZY: where somebody selects
---- @include partition waiting passed selectors entries history compare
+--- @include partition waiting passed selectors entries history compare times
 -- Bounded by instructions run; an item that is read counts as some, and its bytes.
 local selection = {WORK = 5000, ITEM = 20, CHUNK = 20, more = false, seen = {}}
 
@@ -22,6 +22,7 @@ local function entry_at(position)
     -- Nothing but a hand at redis-cli removes an entry that waits.
     if not entry then return passed.remove(position) end
     entry.position, entry.past = position, history.of(position)
+    if entry.hints ~= '' and times.over(position, entry, entry.past.attempts) then return nil end
     see(entry)
   end
   return selection.seen[position]
@@ -48,7 +49,7 @@ local function search(subid, selector)
         found = entry
         break
       end
-      mark = positions.padded(place)
+      mark = passed.place(place)
       if worked() then break end
     end
   until found or #places == 0
@@ -73,6 +74,6 @@ function selection.finds(subid)
   local entry = search(subid, selector)
   if not entry then return false end
   passed.note(subid, entry.position)
-  selectors.mark(subid, selector, positions.padded(entry.position))
+  selectors.mark(subid, selector, passed.place(entry.position))
   return true
 end

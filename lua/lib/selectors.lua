@@ -1,5 +1,5 @@
 -- Selectors: which items a subscription takes. subid -> `mark length text program`: what was asked for in its own words,
--- and compiled. Up to its `mark`, a padded position, it is known which of the items passed over are for it.
+-- and compiled. Up to its `mark`, a padded place, it is known which of the items passed over are for it.
 -- NEEDS: selectors
 -- LAZY: where somebody selects
 --- @include partition positions headers program

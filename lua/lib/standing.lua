@@ -1,7 +1,7 @@
 -- The positions of a partition at which items stand, in order and a page of them at a time: those after a place, or the last
 -- ones before one. A place is `partition-ms-sequence`; of equal positions that of the lower partition comes first.
--- NEEDS: log ready delayed deadlines handover
---- @include partition positions ordering passed
+-- NEEDS: log ready delayed deadlines handover ranked
+--- @include partition positions ordering passed hints
 local standing = {back = arg.backwards == '1', MOST = 5000}
 
 -- The end of a range of the log: the position of the place, or what lies beyond it; with that position.
@@ -46,6 +46,9 @@ local function elsewhere(count)
     partition.selects and passed.after('', '', standing.MOST) or {}}
   local dying = redis.call('HSCAN', key.handover, 0, 'COUNT', standing.MOST)[2]
   for i = 1, #dying, 2 do found[5][#found[5] + 1] = dying[i] end
+  local ranked = partition.hinted and redis.call('ZRANGE', key.ranked, 0, standing.MOST - 1) or {}
+  for i, padded in ipairs(ranked) do ranked[i] = hints.unpadded(padded) end
+  found[#found + 1] = ranked
   return found
 end
 
@@ -56,7 +59,8 @@ function standing.page(count)
   local found, started = {}, standing.after and positions.after(standing.after, partition.cursor)
   for _, places in ipairs(elsewhere(count)) do
     for _, position in ipairs(places) do
-      if within(position) then found[#found + 1] = position end
+      -- Past the cursor all that stands is found in the log.
+      if within(position) and not positions.after(position, partition.cursor) then found[#found + 1] = position end
     end
   end
   for _, position in ipairs(log(started and standing.from or '(' .. partition.cursor, count)) do

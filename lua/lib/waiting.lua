@@ -1,33 +1,40 @@
--- What waits, in order: `ready` (left FIFO order and may go out), then the log from the cursor on.
+-- What waits, in order: what is more urgent than usual (`ranked`), `ready` (left FIFO order and may go out), the log from the
+-- cursor on, and at its end what is less urgent.
 -- NEEDS: ready delayed log
---- @include partition writes positions entries history ordering passed
-local waiting = {}
+--- @include partition writes entries history ordering passed hints times
+local waiting = {DUE = 200}
 
--- Moves what is due from `delayed` to `ready`; bounded, the rest follows with the next script.
+-- Moves what is due out of `delayed`, to where it may go out; bounded, the rest follows with the next script.
 function waiting.promote()
-  local due = redis.call('ZRANGEBYSCORE', key.delayed, '-inf', partition.now, 'LIMIT', 0, 200)
-  for _, position in ipairs(due) do writes.add('ZADD', key.ready, positions.place(position), position) end
-  if #due > 0 then redis.call('ZREM', key.delayed, unpack(due)) end
+  if partition.hinted then times.sweep() end
+  local due, moved = redis.call('ZRANGEBYSCORE', key.delayed, '-inf', partition.now, 'LIMIT', 0, waiting.DUE), 0
+  while moved < #due and times.bytes < times.BYTES do
+    moved = moved + 1
+    if not (partition.hinted and times.comes(due[moved])) then writes.add('ZADD', ordering.place(due[moved])) end
+  end
+  if moved > 0 then redis.call('ZREM', key.delayed, unpack(due, 1, moved)) end
   writes.flush()
 end
 
-local function from_ready(count, taken)
+-- From `ready`, or from `ranked` those of some ranks.
+local function from_ready(count, taken, first, last)
   while count > 0 and ordering.skipped < ordering.MOST do
-    local out = redis.call('ZRANGE', key.ready, 0, count - 1)
-    local last = #out < count
+    local out = first and hints.draw(count, first, last) or redis.call('ZRANGE', key.ready, 0, count - 1)
+    local over = #out < count
     for _, position in ipairs(out) do
-      local entry = entries.current(position)
+      local entry, past = entries.current(position), history.of(position)
       -- Its group is its first version's.
-      local first = partition.ordered and entry and entry.log_id ~= position and entries.get(position) or entry
+      local earliest = partition.ordered and entry and entry.log_id ~= position and entries.get(position) or entry
+      local admits = entry and entry.hints ~= '' and times.admits or ordering.admits
       -- Nothing but a hand at redis-cli removes an entry that waits: such an item is passed over.
-      if entry and ordering.admits(position, first.key) then
-        entry.position, entry.past = position, history.of(position)
+      if entry and admits(position, earliest.key, entry, past) then
+        entry.position, entry.past = position, past
         taken[#taken + 1] = entry
         count = count - 1
       end
     end
-    if #out > 0 then redis.call('ZREM', key.ready, unpack(out)) end
-    if last then return end
+    if #out > 0 and not first then redis.call('ZREM', key.ready, unpack(out)) end
+    if over then return end
   end
 end
 
@@ -40,40 +47,46 @@ local function from_log(count, taken)
     for i = 1, #found do
       local entry, position = entries.read(found[i]), found[i][1]
       partition.cursor = position
-      -- A version: retention keeps those of items that are done as well, and there may be any number of them.
-      if entry.at ~= '' then
+      -- A version, or what stands in `ranked`: retention keeps those of items that are done as well, and there may be any number.
+      if entry.at ~= '' or (entry.hints ~= '' and hints.of(entry).rank) then
         ordering.skipped = ordering.skipped + 1
-      elseif ordering.admits(position, entry.key) then
-        local replacement = entries.replacement(position)
+      else
+        local replacement, group = entries.replacement(position), entry.key
         entry = replacement and entries.get(replacement) or entry
-        entry.position, entry.past = position, history.NONE
-        taken[#taken + 1] = entry
-        count = count - 1
-        if count == 0 then break end
+        local admits = entry.hints ~= '' and times.admits or ordering.admits
+        if admits(position, group, entry, history.NONE) then
+          entry.position, entry.past = position, history.NONE
+          taken[#taken + 1] = entry
+          count = count - 1
+          if count == 0 then break end
+        end
       end
     end
   end
 end
 
--- Takes up to `count` items out of the waiting, as entries with their `position` and their `past`, but for those passed over.
-function waiting.next(count)
+-- Takes up to `count` items out of the waiting, as entries with their `position` and their `past`, but for those passed over; with
+-- `yielding` those first that give way to others.
+function waiting.next(count, yielding)
   local taken = {}
-  from_ready(count, taken)
+  if partition.hinted then from_ready(count, taken, hints.first(yielding)) end
+  from_ready(count - #taken, taken)
   from_log(count - #taken, taken)
+  if partition.hinted and partition.cursor == partition.tail then from_ready(count - #taken, taken, hints.last(yielding)) end
   return taken
 end
 
 -- These too, and first; the caller gives each of them a lock.
-function waiting.take(count)
+function waiting.take(count, yielding)
   local taken = {}
   for _, position in ipairs(partition.selects and passed.after('', '', count) or {}) do
-    local entry = entries.current(position)
+    local entry, past = entries.current(position), history.of(position)
     passed.remove(position)
-    if entry then
-      entry.position, entry.past = position, history.of(position)
+    if entry and not (entry.hints ~= '' and times.over(position, entry, past.attempts)) then
+      entry.position, entry.past = position, past
       taken[#taken + 1] = entry
     end
   end
-  for _, entry in ipairs(waiting.next(count - #taken)) do taken[#taken + 1] = entry end
+  for _, entry in ipairs(waiting.next(count - #taken, yielding)) do taken[#taken + 1] = entry end
   return taken
 end

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from broker.analytics.measures.attempts import waiting_since, with_waits
+from broker.analytics.measures.attempts import made, perished, waiting_since, with_waits
+from broker.analytics.measures.timeline import timeline
+from broker.analytics.span import Span
 from tests.analytics import tables
 from tests.analytics.simulator import Attempt, Item
 
@@ -46,3 +48,17 @@ def test_what_waits(spark: SparkSession, tmp_path: Path) -> None:
     items = [Item("jobs", "8e71964d", 0, f"{T}-{number}", "job", T, 200) for number in (0, 1)]
     rows = waiting_since(tables.waiting(spark, tmp_path / "waiting.parquet", items), attempts).collect()
     assert {(row.ready - T, row.first) for row in rows} == {(300, False), (0, True)}
+
+
+def test_what_perished(spark: SparkSession, tmp_path: Path) -> None:
+    """An item that perished came and waited until then, and was in nobody's hands: it is counted apart."""
+    lost = replace(FIRST, type="perished", delivered=T + 800, closed=T + 800, subscriber="", reason="")
+    attempts = with_waits(tables.attempts(spark, tmp_path / "attempts.parquet", [lost]))
+    assert [(row.wait_ms, row.held_ms) for row in attempts.collect()] == [(800, 0)]
+    assert made(attempts).count() == 0
+    assert [(row.node, row.perished) for row in perished(attempts).collect()] == [("jobs", 1)]
+    nobody = waiting_since(tables.waiting(spark, tmp_path / "waiting.parquet", []), attempts)
+    steps = timeline(attempts, nobody, Span(T, T + 1_000)).collect()
+    assert [sum(getattr(row, name) for row in steps) for name in ("arrived", "delivered", "closed")] == [1, 0, 0]
+    lasted = [sum(getattr(row, name) * row.length_ms for row in steps) for name in ("waiting", "in_flight")]
+    assert lasted == pytest.approx([800, 0])

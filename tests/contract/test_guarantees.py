@@ -142,7 +142,8 @@ class QueueMachine(RuleBasedStateMachine):
             "node_full": self.options.node_full,
         }
         lines = [
-            {"item": name, "by": by, "body": body, "key": key, "once": "", "subids": ""} for name, by, body, key in rows
+            {"item": name, "by": by, "body": body, "key": key, "once": "", "subids": "", "hints": ""}
+            for name, by, body, key in rows
         ]
         answer = self.call(frontend, "publish", lines, fixed)
         self.judge(frontend, answer, self.model.publish(self.frontends[frontend], rows), lost=lost)

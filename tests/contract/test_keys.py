@@ -5,6 +5,7 @@
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -22,6 +23,7 @@ from broker.model.commands import (
     Unlock,
 )
 from broker.model.frontends import Disconnect
+from broker.model.hints import Hints
 from broker.model.items import Envelope, NodeEvent
 from broker.model.names import Jid, Partition
 from broker.model.qos import Qos
@@ -86,6 +88,7 @@ async def work(core: RedisCore, door: Door) -> None:
     await done(core, Unlock("jobs", WORKER, "job-3", held["job-3"].token, delay_ms=60_000, request="s"))
     await done(core, *(item("jobs", f"more-{number}") for number in range(9)))
     await done(core, item("jobs", "more-8"))
+    await done(core, replace(item("jobs", "urgent"), hints=Hints(priority=7, ttl_ms=60_000)))
 
 
 async def busy(core: RedisCore, door: Door) -> None:

@@ -179,3 +179,18 @@ async def test_growth_under_work(join: Join) -> None:
             assert (await owner.configure(node, {PARTITIONS: str(number // 5)})).error == ""
     done = await asyncio.wait_for(work, 60)
     assert sorted(delivery.item for delivery in done) == sorted(f"i{number}" for number in range(60))
+
+
+async def test_when_an_item_goes_out(join: Join) -> None:
+    """Q32: what is more urgent comes first, nothing before its time or after its end; who asks for nonsense is told."""
+    client = await join()
+    node = await client.queue()
+    assert (await publish(client, node, "usual")).error == ""
+    assert (await publish(client, node, "late", delay="2", ttl="60")).error == ""
+    assert (await publish(client, node, "over", ttl="1")).error == ""
+    assert (await publish(client, node, "urgent", hint=True, priority="9")).error == ""
+    for wrong in ({"priority": "10"}, {"delay": "soon"}, {"delay": "5", "ttl": "5"}):
+        assert (await publish(client, node, "wrong", hint=True, **wrong)).error == "modify bad-request"
+    await asyncio.sleep(1.1)
+    await client.subscribe(node, 5)
+    assert [delivery.item for delivery in await taken(client, node, 3)] == ["urgent", "usual", "late"]

@@ -31,7 +31,7 @@ PARTITIONED: Final = frozenset(
 )
 """Scripts that answer in the shape that `broker.redis_core.calls.call.Reply` reads."""
 
-NOTICES: Final = {"unlocked": 4, "ended": 4, "lost": 6, "lapsed": 3, "filled": 3}
+NOTICES: Final = {"unlocked": 4, "ended": 4, "lost": 6, "lapsed": 3, "filled": 3, "perished": 2}
 """How long each kind of notice is."""
 
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -271,7 +271,7 @@ class Queue:
 
     def publish(self, *items: str, by: str = "alice@x", body: str | bytes | None = None, **more: Any) -> Answer:
         """Publish items; a body says which item and when unless it is given."""
-        columns = {"once": "", "subids": "", "key": ""}
+        columns = {"once": "", "subids": "", "key": "", "hints": ""}
         columns |= {name: more.pop(name) for name in tuple(more) if name in columns}
         rows = [{"item": item, "by": by, "body": body or f"{item} at {self.now - T0}", **columns} for item in items]
         return self.run("publish", *rows, **more)

@@ -16,7 +16,8 @@ def ordered(unopened: Queue) -> Queue:
 
 def publish(queue: Queue, *pairs: tuple[str, str]) -> list[tuple[str, str]]:
     """Publish items with their group keys; gives what is handed out."""
-    rows = [{"item": item, "key": key, "by": "alice@x", "body": item, "once": "", "subids": ""} for item, key in pairs]
+    plain = {"by": "alice@x", "once": "", "subids": "", "hints": ""}
+    rows = [{"item": item, "key": key, "body": item, **plain} for item, key in pairs]
     return queue.run("publish", *rows).given
 
 

@@ -86,7 +86,8 @@ def test_overwrite_in_order(queue: Queue) -> None:
 def test_overwrite_twice_in_one_batch(queue: Queue) -> None:
     """X1: the last version of a batch stands, once."""
     answer = queue.run("publish", *(
-        {"item": "a", "by": ALICE, "body": body, "key": "", "once": "", "subids": ""} for body in ("one", "two", "three")
+        {"item": "a", "by": ALICE, "body": body, "key": "", "once": "", "subids": "", "hints": ""}
+        for body in ("one", "two", "three")
     ), dedupe="overwrite")  # fmt: skip
     assert answer.words == ["ok"] * 3
     assert [d.body for d in queue.subscribe(W1, 5).deliveries] == ["three"]
@@ -260,7 +261,7 @@ def test_more_than_one_script_hands_out(queue: Queue) -> None:
 @pytest.mark.parametrize("item", ["", "a"])
 def test_ticket(queue: Queue, item: str) -> None:
     """SX9: what comes under a name that was used takes no effect again, in the same batch or when the item is long gone."""
-    row = {"item": item, "by": ALICE, "body": "b", "key": "", "once": "\0n1", "subids": ""}
+    row = {"item": item, "by": ALICE, "body": "b", "key": "", "once": "\0n1", "subids": "", "hints": ""}
     answer = queue.run("publish", row, row)
     assert answer.words == ["ok", "duplicate"]
     queue.subscribe(W1, 1)
@@ -275,7 +276,7 @@ def test_ticket(queue: Queue, item: str) -> None:
 
 def test_ticket_of_a_replacement(queue: Queue) -> None:
     """X1: a publish that replaces a waiting item counts once as well: its repeat does not bring an old version back."""
-    row = {"item": "a", "by": ALICE, "body": "first", "key": "", "once": "\0n1", "subids": ""}
+    row = {"item": "a", "by": ALICE, "body": "first", "key": "", "once": "\0n1", "subids": "", "hints": ""}
     queue.publish("a", body="zeroth")
     assert queue.run("publish", row).words == ["ok"]
     queue.publish("a", body="second")

@@ -24,7 +24,7 @@ def test_every_state(queue: Queue) -> None:
     queue.unlock(W1, "d")
     rows = {row[1]: row[2:] for row in look(queue)}
     assert [row[0] for row in rows.values()] == ["locked", "delayed", "dying", "waiting", "locked"]
-    state, by, key, published, body, attempts, until_ms, lock, holders = rows["a"]
+    state, by, key, published, body, attempts, until_ms, lock, holders, *_asked = rows["a"]
     assert (state, by, key, published, body, attempts, until_ms, holders) == (
         "locked",
         ALICE,
@@ -36,8 +36,8 @@ def test_every_state(queue: Queue) -> None:
         [],
     )
     assert lock == [W1, lock[1], T0, T0 + 60_000, "f1"]
-    assert rows["b"][5:] == [1, T0 + 5_000, [], [W1]]
-    assert rows["d"][5:] == [1, 0, [], [W1]]
+    assert rows["b"][5:] == [1, T0 + 5_000, [], [W1], 4, 0]
+    assert rows["d"][5:] == [1, 0, [], [W1], 4, 0]
     # What is locked is shown as its holder has it, not as it will be.
     assert (rows["e"][0], rows["e"][4]) == ("locked", "e at 0")
 

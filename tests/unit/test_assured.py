@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from broker import codec
 from broker.model.commands import Hold, Publish
+from broker.model.hints import NO_HINTS, Hints
 from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.redis_core.assured import Held, begun, name, sender_of
@@ -20,8 +21,10 @@ def _hold(
     stem: str = "m1",
     key: str = "",
     partition: int | None = None,
+    hints: Hints = NO_HINTS,
 ) -> Hold:
-    return Hold(ALICE, "m1", Publish(node, ALICE, item, body, len(body), partition=partition, key=key), stem)
+    publish = Publish(node, ALICE, item, body, len(body), partition=partition, key=key, hints=hints)
+    return Hold(ALICE, "m1", publish, stem)
 
 
 @given(st.text(min_size=1), st.text(min_size=1), st.binary(), st.text(), st.none() | st.integers(0, 1023))
@@ -41,7 +44,19 @@ def test_digests() -> None:
     assert first.digest == copy.digest and first.nonce != copy.nonce
     assert first.publish.item_id == f"m1~{first.nonce}"
     others = (_hold("o"), _hold(item="m1"), _hold(body=b"c"), _hold(stem="m2"), _hold(key="k"), _hold(partition=0))
-    assert len({begun(other).digest for other in others} | {first.digest}) == 7
+    asking = (_hold(hints=Hints(1)), _hold(hints=Hints(priority=1)))
+    assert len({begun(other).digest for other in (*others, *asking)} | {first.digest}) == 9
+
+
+def test_hints() -> None:
+    """S9: what is held asks for the same when it is let go; a record without hints is as it always was."""
+    for partition in (None, 3):
+        held = begun(_hold(partition=partition, hints=Hints(5_000, 9, 60_000)))
+        read = Held.unpack(ALICE, held.pack()).publish
+        assert (read.hints, read.partition) == (Hints(5_000, 9, 60_000), partition)
+    before = b"n d 1 - 1 1 1 n i k b".replace(b"n i k b", b"nikb")
+    assert Held.unpack(ALICE, before).publish.hints == NO_HINTS
+    assert b"/" not in begun(_hold()).pack()
 
 
 def test_headers_are_no_part_of_a_message() -> None:

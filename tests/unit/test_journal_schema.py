@@ -20,8 +20,15 @@ def test_fields_are_distinct_and_told() -> None:
 
 
 def test_kinds() -> None:
-    """Design §5: an attempt ends in one of five ways."""
-    assert [kind.value for kind in Kind] == ["acknowledged", "released", "expired", "bounced", "dead-lettered"]
+    """Design §5: an attempt ends in one of five ways; an item without one perishes."""
+    assert [kind.value for kind in Kind] == [
+        "acknowledged",
+        "released",
+        "expired",
+        "bounced",
+        "dead-lettered",
+        "perished",
+    ]
 
 
 PLACES = st.builds(

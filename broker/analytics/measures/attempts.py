@@ -41,6 +41,16 @@ def with_waits(attempts: DataFrame) -> DataFrame:
     )
 
 
+def made(attempts: DataFrame) -> DataFrame:
+    """Leave out the records of items that perished: nobody was handed them."""
+    return attempts.where(F.col("type") != Kind.PERISHED.value)
+
+
+def perished(attempts: DataFrame) -> DataFrame:
+    """Count these per node."""
+    return attempts.where(F.col("type") == Kind.PERISHED.value).groupBy("node").agg(F.count("*").alias("perished"))
+
+
 def waiting_since(waiting: DataFrame, attempts: DataFrame) -> DataFrame:
     """Say of each item that waits since when it does, and whether it waits for its first delivery."""
     back = (

@@ -23,10 +23,12 @@ def timeline(attempts: DataFrame, waiting: DataFrame, span: Span) -> DataFrame:
     waited = F.col("ready").isNotNull().cast("int")
     first = (F.col("attempt") == 1).cast("int")
     well = (F.col("type") == Kind.ACKNOWLEDGED.value).cast("int")
+    # What perished came and waited, and was in nobody's hands: its record begins and ends in one moment.
+    made = (F.col("type") != Kind.PERISHED.value).cast("int")
     events = (
         _events(attempts, span, "ready", arrived=first, waiting=come),
-        _events(attempts, span, "delivered", delivered=come, waiting=-waited, in_flight=come),
-        _events(attempts, span, "closed", closed=come, acknowledged=well, in_flight=gone),
+        _events(attempts, span, "delivered", delivered=made, waiting=-waited, in_flight=come),
+        _events(attempts, span, "closed", closed=made, acknowledged=well, in_flight=gone),
         # Where it came back, its arrival is told by its first attempt.
         _events(waiting, span, "ready", arrived=F.col("first").cast("int"), waiting=come),
     )

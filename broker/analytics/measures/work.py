@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from broker.analytics.measures.attempts import acknowledged
 from broker.journal.schema import Kind
 
-_ENDS: Final = {kind.value: kind.value.replace("-", "_") for kind in Kind}
+_ENDS: Final = {kind.value: kind.value.replace("-", "_") for kind in Kind if kind is not Kind.PERISHED}
 _SUMS: Final = ("attempts", "items", "bytes", *_ENDS.values(), "waits", "wait_ms", "held_s", "useful_s", "squares")
 
 _SHOWN: Final = 100

@@ -87,6 +87,7 @@ def _waste(node: Node) -> Theme:
         ("bounced", number(waste.bounced)),
         ("dead-lettered", number(waste.dead_lettered)),
         ("redelivered", number(waste.redelivered)),
+        ("perished undelivered", number(waste.perished)),
         ("worker-seconds lost", f"{number(waste.lost_s)} ({share(waste.lost_share)})"),
     )
     return Theme("Waste", "What became of deliveries.", lines)

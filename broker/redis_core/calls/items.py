@@ -72,6 +72,7 @@ def _publish_row(command: Publish, record: NodeRecord) -> Values:
         "body": command.envelope,
         "once": command.ticket,
         "subids": subids(command.sender) if must_subscribe else "",
+        "hints": str(command.hints),
     }
 
 
@@ -97,6 +98,7 @@ def _dead_letter_row(command: DeadLetter, _record: NodeRecord) -> Values:
         "body": command.envelope,
         "once": command.item_id,
         "subids": "",
+        "hints": "",
     }
 
 

@@ -20,7 +20,7 @@ def _survey_arguments(command: SurveyPart, _record: NodeRecord) -> Values:
 
 
 def _seen(row: list[Any], partition: int) -> Seen:
-    position, item, state, by, key, published_ms, body, attempts, until_ms, lock, holders = row
+    position, item, state, by, key, published_ms, body, attempts, until_ms, lock, holders, priority, ends_ms = row
     grip = None
     if lock:
         jid, token, since_ms, deadline_ms, frontend = lock
@@ -38,6 +38,8 @@ def _seen(row: list[Any], partition: int) -> Seen:
         until_ms,
         grip,
         tuple(Jid(jid.decode()) for jid in holders),
+        priority,
+        ends_ms,
     )
 
 

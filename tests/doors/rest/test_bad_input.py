@@ -159,11 +159,18 @@ def test_coded_body(alice: httpx.Client, queue: str) -> None:
         {"params": {"guid": "a"}, "headers": {"Idempotency-Key": "b"}},
         {"params": {"guid": "0-99999999999999-0"}},
         {"headers": {"Group-Key": "a" * 1_024}, "content": b"x"},
+        {"headers": {"Message-Delay": "soon"}, "content": b"x"},
+        {"headers": {"Message-Priority": "10"}, "content": b"x"},
+        {"headers": {"Message-TTL": "0"}, "content": b"x"},
+        {"headers": {"Message-Delay": "60", "Message-TTL": "60"}, "content": b"x"},
     ],
 )
 def test_bad_ids(alice: httpx.Client, queue: str, given: dict[str, object]) -> None:
-    """An id or a key that cannot be one is named; so is one that the service may yet make itself."""
-    assert problem(alice.post(queue, **given))[0] == 400  # type: ignore[arg-type]
+    """An id, a key or a wish that cannot be one is named; so is an id that the service may yet make itself."""
+    answer = alice.post(queue, **given)  # type: ignore[arg-type]
+    assert problem(answer)[0] == 400
+    headers: dict[str, str] = given.get("headers", {})  # type: ignore[assignment]
+    assert all(name in answer.json()["detail"] for name in headers if name.startswith("Message-"))
 
 
 def test_nothing_is_left_of_it(frontend: RestFrontend, strict: RestFrontend) -> None:

@@ -146,6 +146,36 @@ def test_batch_in_json(alice: httpx.Client, queue: str) -> None:
     assert content(alice, results[2]["href"]).content == raw
 
 
+def test_hints(alice: httpx.Client, queue: str) -> None:
+    """A message asks when it is handed out, before which others and for how long; in whatever way it is sent."""
+    alice.post(queue, content=b"usual")
+    alice.post(queue, content=b"urgent", headers={"Message-Priority": "9"})
+    late = alice.post(queue, content=b"late", headers={"Message-Delay": "3600", "Message-TTL": "7200"})
+    reserved = alice.post(queue).headers["Location"]
+    assert alice.post(reserved, content=b"reserved", headers={"Message-Priority": "8"}).status_code == 200
+    batch = [{"text": "low", "priority": 0}, {"text": "soon over", "ttl": 1}, {"text": "wrong", "priority": "high"}]
+    answer = alice.post(queue.replace("/queues/", "/batches/"), json=[*batch, {"text": "wrong", "delay": -1}])
+    results = answer.json()["results"]
+    assert [each["status"] for each in results] == [201, 201, 400, 400] and "priority" in results[2]["detail"]
+    parts = b"--cut\r\nMessage-Priority: 7\r\n\r\nparted\r\n--cut--"
+    kind = {"Content-Type": "multipart/mixed; boundary=cut"}
+    assert alice.post(queue.replace("/queues/", "/batches/"), content=parts, headers=kind).status_code == 200
+    seen = {each["id"]: each for each in alice.get(queue.replace("/queues/", "/surveys/")).json()["items"]}
+    shown = seen[late.json()["id"]]
+    assert shown["state"] == "delayed" and shown["delayed_until"] < shown["ends"] and shown["priority"] == 4
+    assert seen[results[0]["id"]]["priority"] == 0 and "ends" not in seen[results[0]["id"]]
+    time.sleep(1.1)
+    lease = alice.post("/subscriptions", json={"destinations": queue.removeprefix("/queues/"), "prefetch": 10})
+    held = alice.get(lease.headers["Location"], headers={"Accept": "application/json"}).json()["messages"]
+    assert [content(alice, each["content_href"]).text for each in held] == [
+        "urgent",
+        "reserved",
+        "parted",
+        "usual",
+        "low",
+    ]
+
+
 def test_batch_of_parts(alice: httpx.Client, queue: str) -> None:
     """Parts of multipart/mixed stay as they are."""
     raw = b"\r\n--almost\r\n\0\xff" + os.urandom(1_000)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker.model.commands import Browse, Keep, Locks, Publish, Renew, Retract, Unlock
+from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid
 from broker.model.positions import Place
 from broker.model.problems import MalformedRequest, Problem
@@ -296,6 +297,32 @@ def test_places(read: Read, inside: str, partition: int | None, key: str) -> Non
         assert isinstance(asked, kind) and asked.partition == partition
     renewed = read(f"<renew xmlns='{ns.STANZAQ}' node='jobs'>{inside}</renew>").command
     assert isinstance(renewed, Renew) and renewed.partition == partition
+
+
+@pytest.mark.parametrize(
+    ("inside", "hints"),
+    [
+        ("<item delay='5' priority='9' ttl='60'><a/></item>", Hints(5_000, 9, 60_000)),
+        (f"<item xmlns:q='{ns.STANZAQ}' q:priority='0'><a/></item>", Hints(priority=0)),
+        (f"<item priority='5'><a/></item><hint xmlns='{ns.STANZAQ}' priority='1' ttl='1'/>", Hints(0, 5, 1_000)),
+        ("<item><a/></item>", NO_HINTS),
+    ],
+)
+def test_hints(read: Read, inside: str, hints: Hints) -> None:
+    """Q32: a delay and a time to live in seconds, and a priority, where a group key may stand as well."""
+    published = read(_publish(inside)).command
+    assert isinstance(published, Publish) and published.hints == hints
+
+
+@pytest.mark.parametrize(
+    "marks",
+    ["delay='-1'", "delay='1.5'", "delay='31622401'", "priority='10'", "priority='high'", "ttl='0'", "ttl='31622401'",
+     "delay='9' ttl='9'", f"ttl='{'9' * 100_000}'"],
+)  # fmt: skip
+def test_no_such_hints(fault: Fault, marks: str) -> None:
+    """Guarantee 7: what cannot be asked for is said, and so is a life that is over before its delay."""
+    wrong = fault(_publish(f"<item {marks}><a/></item>"))
+    assert wrong.problem is Problem.BAD_REQUEST and wrong.detail
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,47 @@
+"""What a publisher may ask for its item: when at the earliest, before or after which others, and for how long. Values only."""
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from broker.model.problems import MalformedRequest, Problem
+
+USUAL_PRIORITY: Final = 4
+"""As JMS and AMQP have it: 0 is the lowest, 9 the highest."""
+
+MOST_PRIORITY: Final = 9
+MOST_SECONDS: Final = 366 * 86_400
+"""The longest delay, and the longest time to live."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """Both times count from the publish; a time to live of 0 is none."""
+
+    delay_ms: int = 0
+    priority: int = USUAL_PRIORITY
+    ttl_ms: int = 0
+
+    @classmethod
+    def judged(cls, delay_ms: int | None, priority: int | None, ttl_ms: int | None) -> Self:
+        """Make them of what a client says, None of what it does not; raises MalformedRequest."""
+        delay, rank = delay_ms or 0, USUAL_PRIORITY if priority is None else priority
+        if not 0 <= rank <= MOST_PRIORITY:
+            raise MalformedRequest(Problem.BAD_REQUEST, f"a priority is 0 to {MOST_PRIORITY}")
+        if not 0 <= delay <= MOST_SECONDS * 1000:
+            raise MalformedRequest(Problem.BAD_REQUEST, f"a delay is 0 to {MOST_SECONDS} seconds")
+        if ttl_ms is not None and not delay < ttl_ms <= MOST_SECONDS * 1000:
+            said = f"a time to live is longer than the delay, and at most {MOST_SECONDS} seconds"
+            raise MalformedRequest(Problem.BAD_REQUEST, said)
+        return cls(delay, rank, ttl_ms or 0)
+
+    def __str__(self) -> str:
+        """Write them as scripts and records have them: three numbers, or nothing when nothing is asked for."""
+        return "" if self == NO_HINTS else f"{self.delay_ms} {self.priority} {self.ttl_ms}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what `str` wrote."""
+        return cls(*map(int, text.split(" "))) if text else cls()
+
+
+NO_HINTS: Final = Hints()

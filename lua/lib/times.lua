@@ -1,0 +1,97 @@
+-- What its time has not come for, and what its time to live is over for: that perishes, nobody is handed it any more. One in flight
+-- may still be acknowledged.
+-- NEEDS: delayed ready ends
+-- LAZY: where publishers ask for something
+--- @include partition writes positions entries items history journal flights ordering hints
+-- Bounded by count and by bytes: an entry is read with its payload. `perished` and `bytes` are how many and how much in this script.
+local times = {LIMIT = 200, BYTES = 1048576, perished = 0, bytes = 0}
+
+-- The record is as that of an attempt which took no time.
+local function perish(position, entry, attempts)
+  local line = flights.line(flights.NOBODY, '0', '0', string.format('%d', attempts + 1), '0', entry.log_id, partition.stamp,
+    #entry.body, flights.holder(''), items.name(position, entry))
+  journal.closed('perished', {line = line}, '')
+  items.drop(position, entry)
+  ordering.done(position)
+  times.perished = times.perished + 1
+end
+
+-- Whether an item that is next has perished instead; it goes with the next flush.
+function times.over(position, entry, attempts)
+  local at = hints.of(entry).ends
+  if at == 0 or at > partition.now then return false end
+  perish(position, entry, attempts)
+  return true
+end
+
+-- Whether an item that nobody has had done with perishes instead of waiting again.
+function times.back(flight, attempts)
+  local entry = entries.get(flight.log_id)
+  if times.over(flight.position, entry, attempts) then return true end
+  hints.stay(flight.position, entry)
+  return false
+end
+
+-- Lets those perish whose time is over; the rest follows with the next script.
+function times.sweep()
+  for _, position in ipairs(redis.call('ZRANGEBYSCORE', key.ends, '-inf', partition.now, 'LIMIT', 0, times.LIMIT)) do
+    if times.bytes >= times.BYTES then break end
+    local entry = entries.current(position)
+    if entry then
+      times.bytes = times.bytes + #entry.body
+      perish(position, entry, history.of(position).attempts)
+    else
+      -- A hand at redis-cli has removed it.
+      hints.forget(position)
+    end
+  end
+  writes.flush()
+end
+
+-- Whether the cursor is yet to bring an item: all but those of another priority, and versions that are items of their own.
+function times.comes(position)
+  if not positions.after(position, partition.cursor) then return false end
+  local first = entries.get(position)
+  times.bytes = times.bytes + (first and #first.body or 0)
+  return first and first.at == '' and not hints.of(first).rank
+end
+
+-- Whether an item that is next goes out: not when its time is over or has yet to come, nor while another of its group is ahead.
+function times.admits(position, group, entry, past)
+  -- What does not go counts as passed over, lest a script go through any number of them.
+  ordering.skipped = ordering.skipped + 1
+  -- It may be here before what is due has been moved.
+  if hints.of(entry).after > 0 then redis.call('ZREM', key.delayed, position) end
+  if times.over(position, entry, past.attempts) or not ordering.admits(position, group) then return false end
+  if hints.rests(entry) then
+    redis.call('ZADD', key.delayed, hints.of(entry).after, position)
+    return false
+  end
+  ordering.skipped = ordering.skipped - 1
+  return true
+end
+
+-- An item that waits begins anew with the hints of what replaces it; a delay that a worker asked for stays. Places are within a rank:
+-- with another one it goes, and false says so.
+function times.anew(position, row)
+  local before = entries.current(position)
+  if hints.rank(position) ~= hints.of(row).rank then
+    items.drop(position, before)
+    ordering.done(position)
+    writes.flush()
+    return false
+  end
+  local was = hints.of(before).after
+  hints.leave(position, before)
+  writes.flush()
+  hints.stay(position, row)
+  if hints.rests(row) then
+    redis.call('ZREM', key.ready, position)
+    hints.enter(position, row)
+  elseif was > partition.now and tonumber(redis.call('ZSCORE', key.delayed, position) or 0) == was then
+    redis.call('ZREM', key.delayed, position)
+    if not times.comes(position) then redis.call('ZADD', ordering.place(position)) end
+  end
+  writes.flush()
+  return true
+end
