@@ -81,6 +81,7 @@ class Attaching:
             node=where.node,
             sender=self.sender,
             partition=wish.partition,
+            queues=record.config.queueing,
         )
 
     def _replies(self, link: Outgoing) -> Answers:

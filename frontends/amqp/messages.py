@@ -13,13 +13,14 @@ from typing import Final
 from broker import codec, payloads
 from broker.model import headers
 from broker.model.headers import AMQP as CARRIED
+from broker.model.hints import MOST_PRIORITY, NO_HINTS, Hints
 from broker.model.items import Envelope
 from broker.model.names import ITEM_ID_BYTES
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from broker.payloads import BYTES
 from frontends.amqp import properties, wire
-from frontends.amqp.words import GAP, KEY, KEYS, OFFSET, PARTITION, PARTITIONS, TIMESTAMP
+from frontends.amqp.words import DELAY, GAP, KEY, KEYS, OFFSET, PARTITION, PARTITIONS, TIMESTAMP
 
 TEXT: Final = "text/plain;charset=utf-8"
 AMQP: Final = "application/vnd.amqp"
@@ -63,12 +64,16 @@ class Section:
 
 @dataclass(slots=True)
 class Message:
-    """What a producer sent; `partition` is the one that its annotation asks for, as it is written there."""
+    """What a producer sent; `partition` is the one that its annotation asks for, as it is written there.
+
+    What its header says of priority and time to live, and an annotation of a delay, are the `hints`.
+    """
 
     envelope: bytes = b""
     body_bytes: int = 0
     key: str = ""
     partition: str | None = None
+    hints: Hints = NO_HINTS
 
 
 def sections(raw: bytes) -> list[Section]:
@@ -116,6 +121,9 @@ class _Taken:
     body: list[Section] = field(default_factory=list)
     properties: Section | None = None
     simple: bool = True
+    priority: int | None = None
+    ttl_ms: int | None = None
+    delay_ms: int | None = None
 
     def carry(self, raw: bytes, section: Section) -> None:
         """Keep a section as it is, under the short form of its name."""
@@ -145,11 +153,15 @@ def taken(raw: bytes) -> Message:
     if form != "data" or carried:
         told[CARRIED] = f"{form} {b64encode(carried).decode()}"
     into.message.envelope = codec.pack(payloads.kept(body, kind, told))
+    into.message.hints = Hints.judged(into.delay_ms, into.priority, into.ttl_ms)
     return into.message
 
 
 def _section(raw: bytes, each: Section, into: _Taken) -> None:
     match each.code:
+        case 0x70 if raw[each.value] != 0x45:
+            _header(raw, each, into)
+            into.carry(raw, each)
         case 0x71:
             into.message.partition = _partition(raw, each)
         case 0x72:
@@ -179,6 +191,13 @@ def _bodied(raw: bytes, into: _Taken) -> tuple[bytes, str, str]:
     return raw[first.start : into.body[-1].end], "sections", AMQP
 
 
+def _header(raw: bytes, section: Section, into: _Taken) -> None:
+    """Read priority and time to live (§3.2.1): of 256 priorities ten are told apart, and a time of 0 is none."""
+    said = [wire.integer(raw, at) for at in wire.items(raw, section.value)] + [None] * 3
+    into.priority = None if said[1] is None else min(max(said[1], 0), MOST_PRIORITY)
+    into.ttl_ms = said[2] or None
+
+
 def _partition(raw: bytes, annotations: Section) -> str | None:
     for key, value in wire.pairs(raw, annotations.value):
         if wire.text(raw, key) in PARTITIONS and raw[value] != 0x40:
@@ -201,6 +220,8 @@ def _annotations(raw: bytes, annotations: Section, into: _Taken) -> None:
                 )
             into.message.key = said
         elif name not in PARTITIONS:
+            if name == DELAY:
+                into.delay_ms = wire.integer(raw, value)
             rest += [raw[key : wire.after(raw, key)], raw[value : wire.after(raw, value)]]
     if rest:
         into.carried.append(wire.section(MESSAGE, wire.mapped(rest)))

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from broker.model.commands import Publish
 from broker.model.core import Core
+from broker.model.hints import Hints
 from broker.model.names import Jid
 from broker.model.options import MAX_PAYLOAD_BYTES
 from broker.model.problems import MalformedRequest
@@ -39,8 +40,9 @@ class Intake:
         node: str,
         sender: Jid,
         partition: int | None,
+        queues: bool,
     ) -> None:
-        """Take messages for a node, or for a partition of it."""
+        """Take messages for a node, or for a partition of it, which `queues` items or is a log."""
         self.link = link
         self._core = core
         self._tides = tides
@@ -49,6 +51,7 @@ class Intake:
         self._node = node
         self._sender = sender
         self._partition = partition
+        self._queues = queues
 
     def start(self) -> None:
         """Let the peer send."""
@@ -87,9 +90,12 @@ class Intake:
             if number is not None and asked != number:
                 raise Fault(NOT_ALLOWED, f"the link is of partition {number}, the message for another")
             number = asked
-        return Publish(
-            self._node, self._sender, None, message.envelope, message.body_bytes, partition=number, key=message.key
-        )
+        hints = message.hints
+        if not self._queues:
+            # What every client may say in a header means nothing in a log; a delay is asked for, and refused.
+            hints = Hints(hints.delay_ms)
+        told = (message.envelope, message.body_bytes)
+        return Publish(self._node, self._sender, None, *told, partition=number, key=message.key, hints=hints)
 
     def _answered(self, delivery: Any, size: int, result: Result, *, settled: bool) -> None:  # noqa: ANN401
         self._held(-size)

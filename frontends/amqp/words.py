@@ -17,6 +17,9 @@ KEYS: Final = frozenset({KEY, "event-streams-key"})
 
 OFFSET: Final = "event-streams-offset"
 TIMESTAMP: Final = "event-streams-timestamp"
+DELAY: Final = "x-opt-delivery-delay"
+"""The annotation by which other brokers' producers ask for one, in ms."""
+
 GAP: Final = "event-streams-gap"
 """Ours: what lay before went with the retention (EX7)."""
 

@@ -82,7 +82,7 @@ async def test_xmpp_client(service: Service) -> None:
 
 
 async def test_rhea(service: Service, join: Join) -> None:
-    """E2, E12, E13, E16, E22 to E24, E26 to E28: on npm, rhea sends, begins at an offset, resumes, steals, is refused, drains, and works a queue."""
+    """E2, E12, E13, E16, E22 to E24, E26 to E28: npm's rhea sends, resumes, steals, is refused, drains, and works a queue."""
     owner = await join()
     node, queue = await owner.queue({QUEUEING_ENABLED: "0"}), await owner.queue({})
     with AmqpFrontend(service.redis.url, AMQP_PASSWORDS=f"{owner.bare}:{HASH}") as frontend:

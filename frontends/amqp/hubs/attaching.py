@@ -127,6 +127,7 @@ class HubAttaching(Attaching):
             node=where.node,
             sender=self.sender,
             partition=where.partition,
+            queues=record.config.queueing,
         )
 
     async def _consumer(self, link: Bond) -> Feed | None:

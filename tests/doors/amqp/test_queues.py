@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from proton import Condition, Delivery, Described, Message, Timeout, symbol, ulong
 from proton.reactor import AtMostOnce, Filter
-from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
+from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, SendException
 
 from broker.model.access import Affiliate, ListSubscribers, ManageSubscribers
 from broker.model.commands import Command, Declare, Delete, Publish, Stats
@@ -491,3 +491,25 @@ def test_unreadable(redis: RedisServer, alice: BlockingConnection, new_log: NewL
     settle(receiver, Delivery.ACCEPTED)
     come_to(lambda: counts(redis, f"{queue}/dead"), (1, 0))
     assert counts(redis, queue) == (0, 0)
+
+
+def test_hints(redis: RedisServer, alice: BlockingConnection, queue: str, new_log: NewLog) -> None:
+    """Part 3 §3.2.1: the more urgent comes first, what is over is not handed out, what is delayed later; logs know no delay."""
+    sender = producer(alice, queue)
+    sender.send(Message(body="usual"))
+    sender.send(Message(body="low", priority=0))
+    sender.send(Message(body="over", ttl=0.05))
+    sender.send(Message(body="late", annotations={symbol("x-opt-delivery-delay"): 1_500}))
+    sender.send(Message(body="urgent", priority=9, ttl=60.0))
+    time.sleep(0.1)
+    receiver = worker(alice, queue, 5)
+    assert got(receiver, 3) == ["urgent", "usual", "low"]
+    quiet(receiver)
+    assert got(receiver, 1) == ["late"]
+    settle(receiver, Delivery.ACCEPTED, 4)
+    come_to(lambda: counts(redis, queue), (0, 0))
+    log = new_log()
+    consumer(alice, log)
+    producer(alice, log).send(Message(body="any", priority=9, ttl=60.0))
+    with pytest.raises(SendException):
+        producer(alice, log).send(Message(body="x", annotations={symbol("x-opt-delivery-delay"): 1_500}))

@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker import codec, payloads
+from broker.model.hints import NO_HINTS, Hints
 from broker.model.items import XML, Envelope
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from frontends.amqp import messages, sasl, wire
 from frontends.amqp.errors import CONDITION
-from frontends.amqp.words import KEY
+from frontends.amqp.words import DELAY, KEY
 
 OFFSET = "0" * 52
 
@@ -85,6 +86,39 @@ def test_content_types(content_type: str, body: bytes, shown: bytes | None) -> N
 
 
 PARENT = f"00-{'1' * 32}-{'2' * 16}-01"
+
+
+@pytest.mark.parametrize(
+    ("header", "delay", "found"),
+    [
+        ([], None, NO_HINTS),
+        ([b"\x41"], None, NO_HINTS),
+        ([b"\x40", b"\x50\x09"], None, Hints(priority=9)),
+        ([b"\x40", b"\x50\xff"], None, Hints(priority=9)),
+        ([b"\x40", b"\x40", b"\x70\0\0\x10\0"], None, Hints(ttl_ms=4096)),
+        ([b"\x40", b"\x40", b"\x43"], None, NO_HINTS),
+        ([], 5000, Hints(delay_ms=5000)),
+        ([b"\x40", b"\x50\0", b"\x70\0\0\x20\0"], 5000, Hints(5000, 0, 8192)),
+    ],
+)
+def test_hints(header: list[bytes], delay: int | None, found: Hints) -> None:
+    """Part 3 §3.2.1: priority and time to live of a header, and a delay, are hints; they are carried along all the same."""
+    raw = wire.section(0x70, wire.listed(header)) if header else b""
+    if delay is not None:
+        raw += wire.section(0x72, wire.mapped([wire.symbol(DELAY), struct.pack(">BI", 0x70, delay)]))
+    raw += wire.section(0x75, wire.binary(b"x"))
+    taken = messages.taken(raw)
+    assert taken.hints == found
+    assert messages.Writer(0).message(event(taken.envelope), gap=False).endswith(wire.section(0x75, wire.binary(b"x")))
+
+
+@pytest.mark.parametrize(("ttl", "delay"), [(1, 1), (1000, 2**40), (0, -1)])
+def test_no_hints(ttl: int, delay: int) -> None:
+    """A time to live that is over before the delay is, and a delay without measure, are refused."""
+    raw = wire.section(0x70, wire.listed([b"\x40", b"\x40", struct.pack(">BI", 0x70, ttl)]))
+    raw += wire.section(0x72, wire.mapped([wire.symbol(DELAY), struct.pack(">Bq", 0x81, delay)]))
+    with pytest.raises(MalformedRequest):
+        messages.taken(raw + wire.section(0x75, wire.binary(b"x")))
 
 
 def test_properties() -> None:
