@@ -54,7 +54,10 @@ def _object(number: int, said: object) -> Message:
             " delay, priority and ttl",
         )
     for name, value in said.items():
-        if name not in {"json", "headers", *requests.HINTS} and not isinstance(value, str):
+        if name in requests.HINTS:
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} is a whole number")
+        elif name not in {"json", "headers"} and not isinstance(value, str):
             raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} is a text")
     told = said.get("headers", {})
     if not isinstance(told, dict) or not all(isinstance(text, str) for text in told.values()):

@@ -51,7 +51,7 @@ class Message:
     key: str = ""
     guid: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
-    asks: Mapping[str, object] = field(default_factory=dict)
+    asks: Mapping[str, str | int] = field(default_factory=dict)
 
 
 def options(asked: Asked) -> dict[str, tuple[str, ...]]:
@@ -108,12 +108,12 @@ def message(asked: Asked, sent: Message, item_id: str | None, ticket: str) -> Pu
     )
 
 
-def asks(fields: Mapping[str, str]) -> dict[str, object]:
+def asks(fields: Mapping[str, str]) -> dict[str, str | int]:
     """Read from a head what a message asks for."""
     return {header: fields[header.lower()] for header in HINTS.values() if header.lower() in fields}
 
 
-def hints(said: Mapping[str, object]) -> Hints:
+def hints(said: Mapping[str, str | int]) -> Hints:
     """Judge what a message asks for, by the names that its client knows: whole numbers, both times in seconds."""
     delay, priority, ttl = (
         next((_count(name, said[name]) for name in pair if name in said), None) for pair in HINTS.items()
@@ -124,11 +124,11 @@ def hints(said: Mapping[str, object]) -> Hints:
         raise MalformedRequest(wrong.problem, f"{', '.join(said)}: {wrong.detail}") from None
 
 
-def _count(name: str, value: object) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _DIGITS:
-        return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
+def _count(name: str, value: str | int) -> int:
+    if isinstance(value, int):
         return value
+    if value.isascii() and value.isdigit() and len(value) <= _DIGITS:
+        return int(value)
     raise MalformedRequest(Problem.BAD_REQUEST, f"{name} is a whole number")
 
 

@@ -153,7 +153,7 @@ def test_hints(alice: httpx.Client, queue: str) -> None:
     late = alice.post(queue, content=b"late", headers={"Message-Delay": "3600", "Message-TTL": "7200"})
     reserved = alice.post(queue).headers["Location"]
     assert alice.post(reserved, content=b"reserved", headers={"Message-Priority": "8"}).status_code == 200
-    batch = [{"text": "low", "priority": 0}, {"text": "soon over", "ttl": 1}, {"text": "wrong", "priority": "high"}]
+    batch = [{"text": "low", "priority": 0}, {"text": "soon over", "ttl": 1}, {"text": "wrong", "priority": 10}]
     answer = alice.post(queue.replace("/queues/", "/batches/"), json=[*batch, {"text": "wrong", "delay": -1}])
     results = answer.json()["results"]
     assert [each["status"] for each in results] == [201, 201, 400, 400] and "priority" in results[2]["detail"]
@@ -200,6 +200,8 @@ def test_batch_of_parts(alice: httpx.Client, queue: str) -> None:
         (b"{}", "application/json", (400, "bad-request")),
         (b"[{}]", "application/json", (400, "bad-request")),
         (b'[{"text":1}]', "application/json", (400, "bad-request")),
+        (b'[{"text":"", "delay":"1"}]', "application/json", (400, "bad-request")),
+        (b'[{"text":"", "priority":true}]', "application/json", (400, "bad-request")),
         (b'[{"base64":"*"}]', "application/json", (400, "bad-request")),
         (b'[{"text":"\\ud800"}]', "application/json", (400, "bad-request")),
         (b"[" * 100_000, "application/json", (400, "bad-request")),
