@@ -1,19 +1,15 @@
 """Delay, priority and time to live of a published item: several scripts together."""
 
 import random
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from broker.selectors.text import read
-from broker.selectors.values import selects
 from tests.lua.driver import T0, Answer, Queue
+from tests.lua.play import Play, Worker
 from tests.lua.test_selection import IS_BLUE, IS_RED, packed
 from tests.lua.worded import ALICE, W1, W2
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 USUAL = 4
 
@@ -298,26 +294,12 @@ class Asked:
     worker_delay: bool = False
 
 
-@dataclass
-class Worker:
-    """One who takes part."""
-
-    credit: int
-    selector: str = ""
-    held: dict[str, int] = field(default_factory=dict)
-
-    def takes(self, color: str) -> bool:
-        """Tell whether it selects items of a color."""
-        return not self.selector or selects(read(self.selector), {"a.color": color})
-
-
-class Play:
-    """A queue, and what is to be true of it."""
+class Urgencies(Play):
+    """A queue of items that ask for something, and what is to be true of it."""
 
     def __init__(self, queue: Queue, dice: random.Random, selectors: tuple[str, ...]) -> None:
         """Begin with nobody."""
-        self.queue, self.dice, self.selectors = queue, dice, selectors
-        self.workers: dict[str, Worker] = {}
+        super().__init__(queue, dice, selectors)
         self.items: dict[str, Asked] = {}
         self.waiting: set[str] = set()
         self.tried: set[str] = set()
@@ -400,18 +382,6 @@ class Play:
         self.items[item] = Asked(9 - priority, now + delay if delay else 0, now + ttl if ttl else 0, self.count, color)
         self.waiting.add(item)
 
-    def step(self) -> None:
-        """Do one thing by chance."""
-        acts: list[Callable[[], Answer]] = [self.publish] * 4 + [self.subscribe, self.leave, self.pass_time]
-        held = [(jid, item) for jid, worker in self.workers.items() for item in worker.held]
-        if held:
-            jid, item = self.dice.choice(held)
-            acts += [lambda: self.end(jid, item)] * 3
-        if self.waiting:
-            acts += [self.drop, self.replace]
-        self.queue.now += 1
-        self.take(self.dice.choice(acts)())
-
     def publish(self) -> Answer:
         """Publish a few."""
         hints, color = self.hints(), self.dice.choice(("red", "blue", "green"))
@@ -434,37 +404,6 @@ class Play:
         self.tried.add(item)
         return self.queue.publish(item, body=packed(color=color), hints=asked(*hints))
 
-    def subscribe(self) -> Answer:
-        """Let somebody come, or want something else."""
-        jid = f"w{self.dice.randrange(3)}@x/a"
-        known = self.workers.get(jid)
-        credit = max(self.dice.randint(1, 4), len(known.held) if known else 0)
-        self.workers[jid] = Worker(credit, self.dice.choice(self.selectors), known.held if known else {})
-        return self.queue.subscribe(jid, credit, selector=self.workers[jid].selector)
-
-    def leave(self) -> Answer:
-        """Let somebody go, who gives back what it holds."""
-        if not self.workers:
-            return self.queue.expire()
-        jid = self.dice.choice(sorted(self.workers))
-        for item in self.workers.pop(jid).held:
-            self.came_back(item)
-        return self.queue.unsubscribe(jid, release="1")
-
-    def pass_time(self) -> Answer:
-        """Let time pass, so that locks and lives end."""
-        self.queue.now += self.dice.choice((100, 1_000, 61_000))
-        return self.queue.expire()
-
-    def end(self, jid: str, item: str) -> Answer:
-        """Acknowledge an item, or give it back for now or for a while."""
-        token = self.workers[jid].held.pop(item)
-        if self.dice.random() < 0.6:
-            return self.queue.retract(jid, item, token)
-        delay_ms = self.dice.choice((0, 0, 500))
-        self.came_back(item, delay_ms)
-        return self.queue.unlock(jid, item, token, delay_ms=delay_ms)
-
     def drop(self) -> Answer:
         """Delete what waits."""
         item = self.dice.choice(sorted(self.waiting))
@@ -478,7 +417,7 @@ class Play:
 def test_play(unopened: Queue, kind: str, seed: int) -> None:
     """Nothing before its time nor after its end, the more urgent first, each once, nothing lost; in the end nothing is left."""
     unopened.open(max_deliveries=0, keep_items=1_000 if kind == "kept" else 0)
-    play = Play(unopened, random.Random(seed), ("", IS_RED, IS_BLUE) if kind == "selecting" else ("",))
+    play = Urgencies(unopened, random.Random(seed), ("", IS_RED, IS_BLUE) if kind == "selecting" else ("",))
     for _ in range(150):
         play.step()
     unopened.now += 100_000

@@ -2,8 +2,7 @@
 
 import random
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,17 +14,15 @@ from broker.redis_core.calls.call import subid
 from broker.redis_core.calls.workers import said
 from broker.scripts.source import expanded
 from broker.selectors.program import program
-from broker.selectors.text import read
 from broker.selectors.tree import Predicate
 from broker.selectors.values import Value, selects
 from tests.chosen import trees, values
 from tests.lua.driver import FOLDER, Answer, Delivered, Queue, Runner
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.lua.play import Play, Worker
 
 RED, BLUE, ANY = "red@x/a", "blue@x/a", "any@x/a"
 IS_RED, IS_BLUE = "color = 'red'", "color = 'blue'"
+SELECTORS = ("", IS_RED, IS_BLUE, "color IN ('red', 'green')", "color > 'c'", "color IS NULL")
 
 
 def packed(**headers: str) -> bytes:
@@ -273,28 +270,12 @@ def test_bomb(queue: Queue) -> None:
     assert answer.given == []
 
 
-@dataclass
-class Worker:
-    """One who takes part in the play."""
-
-    credit: int
-    selector: str
-    held: dict[str, int] = field(default_factory=dict)
-
-    def takes(self, color: str) -> bool:
-        """Tell whether it selects items of a color."""
-        return not self.selector or selects(read(self.selector), {"a.color": color})
-
-
-class Play:
-    """A queue and what is to be true of it."""
-
-    SELECTORS = ("", IS_RED, IS_BLUE, "color IN ('red', 'green')", "color > 'c'", "color IS NULL")
+class Colors(Play):
+    """A queue of items of colors, and what is to be true of it."""
 
     def __init__(self, queue: Queue, dice: random.Random) -> None:
         """Begin with nobody."""
-        self.queue, self.dice = queue, dice
-        self.workers: dict[str, Worker] = {}
+        super().__init__(queue, dice, SELECTORS)
         self.waiting: dict[str, str] = {}
         self.delayed: dict[str, int] = {}
         self.tried: set[str] = set()
@@ -336,18 +317,6 @@ class Play:
         self.tried.add(item)
         self.delayed[item] = self.queue.now + delay_ms
 
-    def step(self) -> None:
-        """Do one thing by chance."""
-        acts: list[Callable[[], Answer]] = [self.publish] * 3 + [self.subscribe, self.leave, self.pass_time]
-        held = [(jid, item) for jid, worker in self.workers.items() for item in worker.held]
-        if held:
-            jid, item = self.dice.choice(held)
-            acts += [lambda: self.end(jid, item)] * 3
-        if self.waiting:
-            acts += [self.drop, self.replace]
-        self.queue.now += 1
-        self.take(self.dice.choice(acts)())
-
     def publish(self) -> Answer:
         """Publish a few."""
         color = self.dice.choice(("red", "blue", "green", ""))
@@ -355,38 +324,6 @@ class Play:
         self.colors |= dict.fromkeys(names, color)
         self.waiting |= dict.fromkeys(names, "")
         return self.queue.publish(*names, body=packed(color=color))
-
-    def subscribe(self) -> Answer:
-        """Let somebody come, or want something else."""
-        jid = f"w{self.dice.randrange(4)}@x/a"
-        known = self.workers.get(jid)
-        worker = Worker(max(self.dice.randint(1, 4), len(known.held) if known else 0), self.dice.choice(self.SELECTORS))
-        worker.held = known.held if known else worker.held
-        self.workers[jid] = worker
-        return self.queue.subscribe(jid, worker.credit, selector=worker.selector)
-
-    def leave(self) -> Answer:
-        """Let somebody go, who gives back what it holds."""
-        if not self.workers:
-            return self.queue.expire()
-        jid = self.dice.choice(list(self.workers))
-        for item in self.workers.pop(jid).held:
-            self.came_back(item)
-        return self.queue.unsubscribe(jid, release="1")
-
-    def pass_time(self) -> Answer:
-        """Let time pass, so that locks end."""
-        self.queue.now += self.dice.choice((100, 1_000, 61_000))
-        return self.queue.expire()
-
-    def end(self, jid: str, item: str) -> Answer:
-        """Acknowledge an item, or give it back for now or for a while."""
-        token = self.workers[jid].held.pop(item)
-        if self.dice.random() < 0.5:
-            return self.queue.retract(jid, item, token)
-        delay_ms = self.dice.choice((0, 0, 500))
-        self.came_back(item, delay_ms)
-        return self.queue.unlock(jid, item, token, delay_ms=delay_ms)
 
     def drop(self) -> Answer:
         """Delete what waits."""
@@ -408,7 +345,7 @@ class Play:
 def test_play(unopened: Queue, seed: int) -> None:
     """Nobody is handed what it does not select, nothing is lost, each has its order, and no credit stands idle before work."""
     unopened.open(max_deliveries=0)
-    play = Play(unopened, random.Random(seed))
+    play = Colors(unopened, random.Random(seed))
     for _ in range(150):
         play.step()
     states = unopened.browse(limit=1000)
