@@ -180,8 +180,13 @@ class Pulse:
     ) -> tuple[int, list[bytes], list[bytes], int, list[bytes], bytes, int]:
         rows: list[dict[str, Value]] = [{"kind": "due", "name": name, "at": at} for name, at in owed.items()]
         rows += [{"kind": "rescued", "name": name, "at": 0} for name in rescued]
-        fixed: dict[str, Value] = {"now": "", "frontend": self._frontend, "lapse_ms": LAPSE_MS, "most": most}
-        fixed |= {"beaten": self._beaten_at}
+        fixed: dict[str, Value] = {
+            "now": "",
+            "frontend": self._frontend,
+            "lapse_ms": LAPSE_MS,
+            "most": most,
+            "beaten": self._beaten_at,
+        }
         names = [keys.of_service(name) for name in ("frontends", "due", "notices", "disconnected")]
         _code, now, lapsed, due, before, notices, by, alive = await self._server.run(
             self._server.arguments("heartbeat", names, fixed, rows)

@@ -66,10 +66,7 @@ class Attaching:
             return Questions(
                 link, core=self.core, answers=self.answers, flush=self.flush, node=where.node, sender=self.sender
             )
-        if record.config.collects:
-            raise fault(Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf"))
-        if wish.partition is not None and wish.partition >= record.config.partitions:
-            raise fault(Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition"))
+        publishable(record, wish.partition)
         told = {} if wish.partition is None else {PARTITION: symbol(str(wish.partition))}
         link.accept(told, most_bytes=MESSAGE_BYTES)
         return Intake(
@@ -203,3 +200,18 @@ class Attaching:
             raise fault(outcome)
         assert isinstance(outcome, kind), f"{type(outcome).__name__} is no answer to {type(command).__name__}"
         return outcome
+
+
+def publishable(record: NodeRecord, partition: int | None) -> None:
+    """Judge whether a node takes messages, and has the partition if one is asked for; raises Fault."""
+    if record.config.collects:
+        raise fault(Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf"))
+    if partition is not None:
+        within(record, partition)
+
+
+def within(record: NodeRecord, partition: int) -> int:
+    """Give a partition that the node has; raises Fault."""
+    if partition >= record.config.partitions:
+        raise fault(Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition"))
+    return partition

@@ -3,6 +3,7 @@
 Must not know how a link is attached, nor how an answer is written.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -56,7 +57,40 @@ class Answers:
         self.stir()
 
 
-class Questions:
+class Mailbox(ABC):
+    """A link over which a peer asks."""
+
+    def __init__(self, link: Incoming) -> None:
+        """Begin closed."""
+        self.link = link
+
+    def start(self) -> None:
+        """Let the peer ask."""
+        self.link.grant(WINDOW)
+
+    def stir(self) -> None:
+        """Take what has arrived."""
+        try:
+            for delivery, raw, _settled in self.link.messages(QUESTION_BYTES, 0):
+                try:
+                    self._take(delivery, raw)
+                except wire.Malformed as wrong:
+                    self.link.settle(delivery, Fault(DECODE, str(wrong)))
+        except Fault as refusal:
+            self.link.end(refusal)
+        else:
+            self.link.grant(WINDOW)
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Answer no more."""
+
+    @abstractmethod
+    def _take(self, delivery: Any, raw: bytes) -> None:  # noqa: ANN401  (as the link gives it)
+        """Take a question; raises Malformed."""
+
+
+class Questions(Mailbox):
     """A link over which a node's information is asked for; `answers` are those of its connection, by their addresses."""
 
     def __init__(  # noqa: PLR0913  (its link, its place, and what it works with)
@@ -70,36 +104,18 @@ class Questions:
         sender: Jid,
     ) -> None:
         """Take questions about a node."""
-        self.link = link
+        super().__init__(link)
         self._core = core
         self._answers = answers
         self._flush = flush
         self._node = node
         self._sender = sender
 
-    def start(self) -> None:
-        """Let the peer ask."""
-        self.link.grant(WINDOW)
-
     def stop(self) -> None:
         """Nothing is left to be done."""
 
-    def stir(self) -> None:
-        """Take what has arrived."""
-        try:
-            for delivery, raw, _settled in self.link.messages(QUESTION_BYTES, 0):
-                self._take(delivery, raw)
-        except Fault as refusal:
-            self.link.end(refusal)
-        else:
-            self.link.grant(WINDOW)
-
     def _take(self, delivery: Any, raw: bytes) -> None:  # noqa: ANN401  (as the link gives it)
-        try:
-            asked = info.request(raw)
-        except wire.Malformed as wrong:
-            self.link.settle(delivery, Fault(DECODE, str(wrong)))
-            return
+        asked = info.request(raw)
         answers = self._answers.get(asked.reply_to)
         if answers is None:
             self.link.settle(delivery, Fault(NOT_FOUND, "no link of this connection receives at that address"))

@@ -15,7 +15,7 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.reading import Bind, Bound, Read
 from broker.model.results import Refused, Replay
 from frontends.amqp import links
-from frontends.amqp.attaching import Attaching, Part
+from frontends.amqp.attaching import Attaching, Part, publishable, within
 from frontends.amqp.bonds import Bond, Incoming, Outgoing
 from frontends.amqp.errors import (
     DELETED,
@@ -111,10 +111,7 @@ class HubAttaching(Attaching):
         record = await self._described(where.node)
         if not link.alive:
             return None
-        if record.config.collects:
-            raise fault(Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf"))
-        if where.partition is not None:
-            _within(record, where.partition)
+        publishable(record, where.partition)
         link.accept({}, most_bytes=MESSAGE_BYTES)
         return HubIntake(
             link,
@@ -135,7 +132,7 @@ class HubAttaching(Attaching):
         where, start, epoch = addresses.source(link.address), filters.start(link.filters), _epoch(link.properties)
         record = await self._log(where.node)
         assert where.partition is not None, "a source names one"
-        number = _within(record, where.partition)
+        number = within(record, where.partition)
         if not record.config.admits(where.group):
             raise fault(Refused(Problem.GROUP_NOT_FOUND, f"the node has no group {where.group}"))
         # Without an epoch a partition is read for a group as long as nobody has one; judged before anybody is put out.
@@ -229,16 +226,10 @@ class HubAttaching(Attaching):
                 record = await self._log(name)
                 return _OK, "OK", requests.hub(name, record.created_ms, record.config.partitions)
             case "com.microsoft:partition":
-                number = _within(await self._log(name), links.partition(asked.said.get("partition", "")))
+                number = within(await self._log(name), links.partition(asked.said.get("partition", "")))
                 found = await self._asked(Read(name, self.sender, number, offsets.LATEST, 0), Replay)
                 return _OK, "OK", requests.partition(name, found)
         raise MalformedRequest(Problem.BAD_REQUEST, f"the type is {HUB} or {PARTITION}")
-
-
-def _within(record: NodeRecord, number: int) -> int:
-    if number >= record.config.partitions:
-        raise fault(Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition"))
-    return number
 
 
 def _epoch(properties: dict[str, Any]) -> int | None:

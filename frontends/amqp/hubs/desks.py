@@ -7,16 +7,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from frontends.amqp import wire
 from frontends.amqp.bonds import Incoming
-from frontends.amqp.errors import DECODE, LIMIT, NOT_FOUND, Fault
+from frontends.amqp.errors import LIMIT, NOT_FOUND, Fault
 from frontends.amqp.hubs import requests
-from frontends.amqp.queries import QUESTION_BYTES, WINDOW, Answers
+from frontends.amqp.queries import Answers, Mailbox
 
 _AT_ONCE: Final = 10
 
 
-class Desk:
+class Desk(Mailbox):
     """A link over which a peer asks; `answers` finds the link that it is to be answered on."""
 
     def __init__(
@@ -27,37 +26,19 @@ class Desk:
         flush: Callable[[], None],
     ) -> None:
         """Take requests, which `ask` answers whatever they are."""
-        self.link = link
+        super().__init__(link)
         self._ask = ask
         self._answers = answers
         self._flush = flush
         self._tasks: set[asyncio.Task[None]] = set()
-
-    def start(self) -> None:
-        """Let the peer ask."""
-        self.link.grant(WINDOW)
 
     def stop(self) -> None:
         """Answer no more."""
         for task in self._tasks:
             task.cancel()
 
-    def stir(self) -> None:
-        """Take what has arrived."""
-        try:
-            for delivery, raw, _settled in self.link.messages(QUESTION_BYTES, 0):
-                self._take(delivery, raw)
-        except Fault as refusal:
-            self.link.end(refusal)
-        else:
-            self.link.grant(WINDOW)
-
     def _take(self, delivery: Any, raw: bytes) -> None:  # noqa: ANN401  (as the link gives it)
-        try:
-            asked = requests.request(raw)
-        except wire.Malformed as wrong:
-            self.link.settle(delivery, Fault(DECODE, str(wrong)))
-            return
+        asked = requests.request(raw)
         answers = self._answers(asked.reply_to)
         if answers is None:
             self.link.settle(delivery, Fault(NOT_FOUND, "no link of this session receives the answers"))
