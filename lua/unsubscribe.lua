@@ -2,7 +2,8 @@
 -- Remove subscribers; with `release` give back what they hold, a bounded part per call (the row answers how much is left).
 -- `which`: of a JID's subscriptions the one that is `named`, or else the only one; `this` very one; or `all` of them, in a `pool`
 -- if that is given. The row answers too whether there are others, and the names of those that have ended.
--- With `born` it is part of that count of a pool, and belongs to no earlier one afterwards: nothing of the subscriber's lies here.
+-- With `born` it is part of that count, and of a pool belongs to no earlier one afterwards: nothing of the subscriber's lies
+-- here. Who owns the partition came after it, for to be counted ends what is owned, and stays.
 -- With `lapsed` only if the lease is over still. With `kept` the epoch of what the subscriber owned outlasts it (EX11); with a
 -- `reason` it is told that it owns it no more.
 -- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed ranked ends
@@ -34,7 +35,9 @@ end
 
 local function superseded(row)
   if row.lapsed == '1' and subscriptions.get(row.subid) and not leases.ended(row.subid) then return true end
-  return row.born ~= '' and not counts.join({subid = row.subid, pool = ''}, row.born)
+  if row.born == '' then return false end
+  local who = owner.get()
+  return who and who.subid == row.subid or not counts.join({subid = row.subid, pool = ''}, row.born)
 end
 
 local function go(row, those)
@@ -47,7 +50,7 @@ local function go(row, those)
     end
     left = left + credit.held(subid)
     -- A count that it was out of is the last that it was in.
-    if row.born ~= '' then shares.write({subid = subid, pool = ''}, {born = row.born}) end
+    if row.born ~= '' and row.pool ~= '' then shares.write({subid = subid, pool = ''}, {born = row.born}) end
   end
   return {#ended > 0 and 'ok' or 'not-subscribed', left, others(row, those), ended}
 end

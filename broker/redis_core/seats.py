@@ -129,8 +129,8 @@ class Seats:
                 await self._all(owing, [replace(sit, forgive=True)] * len(owing))
             return seat
         if isinstance(settled, Refused) and settled.problem is Problem.NOT_SUBSCRIBED:
-            # It ended while it was counted: no partition may go on knowing it.
-            await self._all(others, [Leave(node, seat.jid, subid=seat.subid)] * len(others))
+            # It ended while it was counted: no partition may go on knowing it, but as the owner that it has become since.
+            await self._all(others, [Leave(node, seat.jid, subid=seat.subid, born=begun.born)] * len(others))
         return seat if isinstance(settled, Refused) and settled.problem is Problem.SUPERSEDED else settled
 
     async def _recall(self, node: str, whose: str, excess: int, parts: Mapping[int, Sat]) -> None:

@@ -127,3 +127,19 @@ def test_what_the_bank_holds_counts_too(parts: Parts) -> None:
     bank.publish("a", "b", "c")
     assert len(bank.locks(W1)) == 3
     assert lowered(parts, 3) == [["ok", 2]]
+
+
+def test_put_out_by_a_count_that_failed(parts: Parts) -> None:
+    """E28: who has left while it was counted is known nowhere; what it has become the owner of since, it keeps."""
+    bank, one, two = parts
+    born = str(bank.subscribe(W1, 3).rows[0][3])
+    bank.unsubscribe(W1, kept="1")
+    assert lent(parts, born) == 0
+    assert one.attach(W1).words == ["ok"]
+    assert bank.settle(W1, born, 0).words == ["not-subscribed"]
+    assert one.unsubscribe(W1, release="1", kept="1", born=born).words == ["superseded"]
+    assert two.unsubscribe(W1, release="1", kept="1", born=born).words == ["ok"]
+    assert one.publish("a").given == [(W1, "a")]
+    assert not two.client.hexists(two.key("shares"), subid(W1)) and not two.client.hexists(
+        two.key("subscribers"), subid(W1)
+    )
