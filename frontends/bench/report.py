@@ -6,9 +6,14 @@ import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
+
+_WHOLE: Final = 1_000
+"""From here on a figure has no decimals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +69,22 @@ def show(rows: Sequence[Row], *, as_json: bool) -> int:
     """Print the rows as a table; as JSON on the standard output if asked for, the table beside it. 1 when a target is missed."""
     if as_json:
         print(json.dumps({"machine": machine(), "rows": [asdict(row) for row in rows]}))  # noqa: T201  (its purpose)
-    table = Table("what", "value", "unit", "ceiling", "ratio", "target", "holds")
+    # Without lines between the columns and without digits that are noise, it fits 80 columns.
+    table = Table("what", "value", "unit", "ceiling", "ratio", "target", "holds", box=box.SIMPLE_HEAD)
     table.columns[0].no_wrap = True
     for row in rows:
         table.add_row(
             row.name,
-            f"{row.value:,}",
+            _figure(row.value),
             row.unit,
-            "" if row.ceiling is None else f"{row.ceiling:,}",
+            "" if row.ceiling is None else _figure(row.ceiling),
             f"{row.ratio}",
             row.target,
             "yes" if row.holds else "[red]no[/red]",
         )
     Console(stderr=as_json).print(table)
     return 0 if all(row.holds for row in rows) else 1
+
+
+def _figure(value: float) -> str:
+    return f"{round(value):,}" if value >= _WHOLE else f"{value:,}"
