@@ -8,19 +8,19 @@ function credit.held(subid)
   return redis.call('ZCOUNT', key.held, subid, subid)
 end
 
--- Puts a subscriber where its free credit belongs, keeping its turn; gives whether it has any, nil when it is not there.
+-- Puts a subscriber where its free credit belongs, keeping its turn; gives how much more it could take, nil when it is not there.
 function credit.settle(subid, reached)
   local subscriber = subscriptions.get(subid)
   if not subscriber then return end
   if reached then subscriptions.reached(subscriber) end
-  local free = credit.held(subid) < subscriber.limit
-  local from, to = free and key.resting or key.turns, free and key.turns or key.resting
+  local room = subscriber.limit - credit.held(subid)
+  local from, to = room > 0 and key.resting or key.turns, room > 0 and key.turns or key.resting
   local served = redis.call('ZSCORE', from, subid)
   if served then
     redis.call('ZREM', from, subid)
     redis.call('ZADD', to, served, subid)
   end
-  return free
+  return room
 end
 
 -- While the partition is owned, nobody else is next (E28).

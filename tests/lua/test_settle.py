@@ -143,3 +143,20 @@ def test_put_out_by_a_count_that_failed(parts: Parts) -> None:
     assert not two.client.hexists(two.key("shares"), subid(W1)) and not two.client.hexists(
         two.key("subscribers"), subid(W1)
     )
+
+
+def test_locks_that_end_together(parts: Parts) -> None:
+    """Guarantee 3: who held more than its credit is counted anew, also where so much ends at once that it has room again."""
+    bank, one, _ = parts
+    born = seated(parts, W1, 4)
+    one.deposit(W1, born, bank.withdraw(2, W1)[0][2])
+    bank.publish("a", "b")
+    one.publish("c", "d")
+    assert len(bank.locks(W1)) == len(one.locks(W1)) == 2
+    assert lowered(parts, 3) == [["ok", 1]] and bank.credit(W1) == 1
+    answer = bank.run("retract", bank.asked(W1, "a"), bank.asked(W1, "b"))
+    assert answer.lending[5] == [[subid(W1), ""]]
+    # Within its credit an end has nothing to tell.
+    bank.publish("e")
+    assert len(bank.locks(W1)) == 1
+    assert bank.run("retract", bank.asked(W1, "e")).lending[5] == []
