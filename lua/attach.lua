@@ -22,7 +22,7 @@ local function seat(row)
   enrol.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = row.qos}, new)
   -- An owner takes whatever comes: nobody else may.
   passed.choose(row.subid, '')
-  ending.touched[row.subid] = true
+  ending.touched[row.subid] = ending.touched[row.subid] or 0
 end
 
 local function attach(row)

@@ -17,7 +17,7 @@ for i, row in ipairs(rows) do
   else
     window.commit(reader, row.position)
     window.settle(reader)
-    ending.touched[reader.subid], ending.arrived[reader.subid] = true, true
+    ending.touched[reader.subid], ending.arrived[reader.subid] = ending.touched[reader.subid] or 0, true
     results[i] = {'ok'}
   end
 end

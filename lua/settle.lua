@@ -15,7 +15,7 @@ for i, row in ipairs(rows) do
   if not subscriber then
     results[i] = {'not-subscribed'}
   elseif excess then
-    ending.touched[row.subid] = true
+    ending.touched[row.subid] = ending.touched[row.subid] or 0
     results[i] = {'ok', excess}
   else
     results[i] = {'superseded'}

@@ -49,7 +49,7 @@ local function work(row, subscriber, owned)
   end
   enrol.put(subscriber, new)
   if row.selector ~= '=' then passed.choose(row.subid, row.selector) end
-  ending.touched[row.subid] = true
+  ending.touched[row.subid] = ending.touched[row.subid] or 0
   local said = selectors.said(row.subid)
   return {'ok', total, subscriber.qos, born, subscriber.jid, leases.put(row.subid, row.lease), row.subid,
     scope or said and '', said}

@@ -2,7 +2,6 @@
 -- NEEDS: inflight deadlines held delayed ready history parked index
 --- @include partition writes positions entries history flights credit items handover journal unconfirmed ordering hints times
 local ending = {touched = {}, arrived = {}, freed = 0, ended = {}, owing = {}}
-local freed_of = {}
 
 local function unlock(flight)
   writes.add('HDEL', key.inflight, flight.position)
@@ -10,8 +9,7 @@ local function unlock(flight)
   writes.add('ZREM', key.held, flight.position)
   -- Asked here: this runs for each acknowledgement, and a call costs more than the question.
   if partition.confirms then unconfirmed.forget(flight.position) end
-  ending.touched[flight.subid] = true
-  freed_of[flight.subid] = (freed_of[flight.subid] or 0) + 1
+  ending.touched[flight.subid] = (ending.touched[flight.subid] or 0) + 1
   ending.freed = ending.freed + 1
 end
 
@@ -72,11 +70,11 @@ function ending.release(flight, kind, wish)
   journal.closed(kind, flight, reason)
 end
 
--- Gives those whose locks ended their turns back; who had less than no room before held more than its credit here.
+-- Gives turns back to those `touched`, by so many ends of locks; who had less than no room before held more than its credit.
 function ending.settle()
   writes.flush()
-  for subid in pairs(ending.touched) do
-    local room, freed = credit.settle(subid, ending.arrived[subid]), freed_of[subid]
-    if room and freed and room < freed then ending.owing[#ending.owing + 1] = subid end
+  for subid, freed in pairs(ending.touched) do
+    local room = credit.settle(subid, ending.arrived[subid])
+    if room and freed > 0 and room < freed then ending.owing[#ending.owing + 1] = subid end
   end
 end
