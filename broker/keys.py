@@ -3,6 +3,7 @@
 Everything that names a key asks here; scripts receive keys and never build one. Must not know how a key is used.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
@@ -12,7 +13,7 @@ from broker.model.names import Partition
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One row of the table; `holder` is `partition`, `life`, `node`, `jid`, `service` or `qos` and decides the hash tag."""
+    """One row of the table; `holder` is `partition`, `node`, `jid`, `service` or `qos` and decides the hash tag."""
 
     name: str
     type: str
@@ -26,8 +27,8 @@ TABLE: Final = (
         "meta",
         "hash",
         "partition",
-        "revision, options that scripts read, cursor, tail, token, what is kept",
-        "two dozen fields",
+        "revision, options that scripts read, cursor, tail, token, what is kept; session/FRONTEND, of one that has lost replies",
+        "three dozen fields, live frontends",
     ),
     Key(
         "log",
@@ -51,7 +52,9 @@ TABLE: Final = (
     Key("delayed", "zset", "partition", "positions that wait for a time; score is that time in ms", "waiting items"),
     Key("inflight", "hash", "partition", "position -> record of the lock, one readable line", "sum of credit"),
     Key("deadlines", "zset", "partition", "positions of locked items; score is the deadline in ms", "sum of credit"),
-    Key("held", "zset", "partition", "positions of locked items; score is the holder's subid", "sum of credit"),
+    Key(
+        "held", "zset", "partition", "token and position of locked items; score is the holder's subid", "sum of credit"
+    ),
     Key("subscribers", "hash", "partition", "subid -> credit, bounces, qos, jid, pool", "100,000 subscribers"),
     Key("turns", "zset", "partition", "subids with free credit; score is when last served", "100,000 subscribers"),
     Key("resting", "zset", "partition", "subids without free credit; score is when last served", "100,000 subscribers"),
@@ -69,10 +72,23 @@ TABLE: Final = (
         "position -> dead letter, or item that is sent elsewhere, on its way",
         "drained by hand-over",
     ),
+    Key(
+        "tried",
+        "zset",
+        "partition",
+        "positions in `handover`; score is when somebody was last told to bring the item, in ms",
+        "drained by hand-over",
+    ),
     Key("answers", "hash", "partition", "answers given to retract and unlock", "5,000 answers or a minute"),
     Key("answers_old", "hash", "partition", "the generation of answers before", "5,000 answers or a minute"),
     Key("sent", "hash", "partition", "frontend -> sequence up to which its deliveries are sent", "live frontends"),
-    Key("seen", "zset", "partition", "item ids whose repeats are ignored; score is until when in ms", "dedupe window"),
+    Key(
+        "seen",
+        "zset",
+        "partition",
+        "item ids whose repeats are ignored, tickets of publishes and of items handed over; score is until when in ms",
+        "dedupe window, QOS_WINDOW_SECONDS",
+    ),
     Key("journal", "stream", "partition", "one record per closed delivery attempt", "JOURNAL_RECORDS, a week"),
     Key("unconfirmed", "hash", "partition", "position -> stage and tries of a delivery to confirm", "sum of credit"),
     Key("retries", "zset", "partition", "positions of these; score is when to try again, in ms", "sum of credit"),
@@ -92,11 +108,46 @@ TABLE: Final = (
         "sum of readers' credit",
     ),
     Key(
-        "shares",
+        "grants",
         "hash",
         "partition",
-        "subid -> its count of credit; in the first partition also total, lent, 1 while it is counted, and a scope",
+        "subid -> number of the last grant of credit that was taken here",
         "100,000 subscribers",
+    ),
+    Key(
+        "usage",
+        "hash",
+        "partition",
+        "of a coordinator: subid -> credit that other partitions use, registration under way, scope",
+        "100,000 subscribers",
+    ),
+    Key(
+        "ledger",
+        "hash",
+        "partition",
+        "of a coordinator: subid and partition -> held, version, last grant, amount due, 1 if unknown there, turn before",
+        "sum of credit",
+    ),
+    Key(
+        "unsettled",
+        "zset",
+        "partition",
+        "of a coordinator: subids and partitions with a grant on its way; score is when it was sent last in ms",
+        "sum of credit",
+    ),
+    Key(
+        "demand",
+        "zset",
+        "partition",
+        "of a coordinator: numbers of partitions that want credit; score is their turn",
+        "1,024 partitions",
+    ),
+    Key(
+        "wanted",
+        "hash",
+        "partition",
+        "of a coordinator: number of a partition -> version, how much credit it wants, and of whom",
+        "1,024 partitions",
     ),
     Key(
         "leases",
@@ -104,6 +155,13 @@ TABLE: Final = (
         "partition",
         "subids whose subscription has an end; score is when in ms",
         "100,000 subscribers",
+    ),
+    Key(
+        "leaving",
+        "hash",
+        "partition",
+        "subid that has left and gives back what it held -> up to which token, how, why, and its pool",
+        "drained by visits",
     ),
     Key("heads", "hash", "partition", "group key -> position of the item that is ahead", "waiting items"),
     Key("keyed", "hash", "partition", "position -> group key of an item that is ahead or blocked", "waiting items"),
@@ -145,9 +203,14 @@ TABLE: Final = (
         "of a collection: partition below it -> its number in the pool",
         "1,024 partitions",
     ),
-    Key("hungry", "hash", "life", "partition -> since when it wants credit, last heard of, locked there", "10 s"),
     Key("node", "hash", "node", "incarnation, revision, created, creator, parent and its incarnation", "six fields"),
-    Key("options", "hash", "node", "configuration fields that differ from the default", "a dozen fields"),
+    Key(
+        "options",
+        "hash",
+        "node",
+        "configuration fields that differ from the default, and earlier numbers of partitions",
+        "a dozen fields",
+    ),
     Key("affiliations", "hash", "node", "bare JID -> affiliation", "10,000 entries"),
     Key(
         "pending",
@@ -170,17 +233,35 @@ TABLE: Final = (
         "names of a collection's children, and of what has ceased to be; score is since when in ms",
         "500 entries",
     ),
-    Key("resources", "set", "jid", "resources of a bare JID that are here", "1,000; an hour without subscriptions"),
-    Key("nodes", "set", "jid", "resource and node of each subscription", "1,000 entries"),
-    Key("asked", "set", "jid", "resource and node of each subscription that waits for approval", "1,000 entries"),
+    Key(
+        "resources",
+        "zset",
+        "jid",
+        "resources of a bare JID that are here; score is when last heard of, in ms",
+        "1,000; an hour without subscriptions",
+    ),
+    Key(
+        "nodes",
+        "zset",
+        "jid",
+        "resource and node of each subscription; score is when it was so in ms, negative: noted before it is so",
+        "1,000 entries",
+    ),
+    Key(
+        "asked",
+        "zset",
+        "jid",
+        "resource and node of each subscription that waits for approval; score as of `nodes`",
+        "1,000 entries",
+    ),
     Key(
         "affiliated",
         "zset",
         "jid",
-        "nodes that have given a bare JID an affiliation; score is when in ms",
+        "nodes that have given a bare JID an affiliation; score as of `nodes`",
         "1,000 entries",
     ),
-    Key("owned", "set", "jid", "nodes that a bare JID has created", "NODE_QUOTA"),
+    Key("owned", "zset", "jid", "nodes that a bare JID has created; score as of `nodes`", "NODE_QUOTA"),
     Key(
         "frontends",
         "zset",
@@ -196,6 +277,13 @@ TABLE: Final = (
         "1,000 entries of a day",
     ),
     Key("due", "zset", "service", "partitions; score is when they next need a visit, in ms", "partitions"),
+    Key(
+        "changed",
+        "zset",
+        "service",
+        "nodes that something has happened to; score is when it was told, in ms",
+        "nodes",
+    ),
     Key(
         "notices",
         "list",
@@ -253,9 +341,10 @@ def of_partition(name: str, partition: Partition) -> str:
     return f"sq:{{{escaped(str(partition))}}}:{name}"
 
 
-def of_life(name: str, node: str, incarnation: str) -> str:
-    """Name a key of one life of a node: `sq:{NODE@INCARNATION}:name`."""
-    return f"sq:{{{escaped(f'{node}@{incarnation}')}}}:{name}"
+def all_of_partition(names: Iterable[str], partition: Partition) -> list[str]:
+    """Name several keys of a partition."""
+    prefix = of_partition("", partition)
+    return [prefix + name for name in names]
 
 
 def of_node(name: str, node: str) -> str:

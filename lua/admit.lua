@@ -1,27 +1,29 @@
 #!lua
--- Take in items that come from other nodes, each once by its ticket (`once`). An item keeps its id unless another has it here
--- or may get it: then the ticket is its id, so that both stay.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent seen journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
--- ARGV: now revision frontend sent number retry wants dedupe dedupe_ms once_ms max_items node_full | item key by body once
+-- Take in items that come from other nodes, each once by its `ticket`, which is remembered for `once_ms` or until `arrived` says
+-- that the old node knows. An item keeps its id unless another has it here or may get it: then it gets one that the service
+-- makes, so that both stay. With `former` its partition follows from an earlier number of them: it has to be found there.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent seen journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
+-- ARGV: now revision frontend sent number retry dedupe dedupe_ms once_ms max_items node_full | item key by body ticket former
 -- RETURNS: ok stale gone deleted | ok duplicate node-full
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover sent seen journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
---- @include finish intake
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover tried sent seen journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
+--- @include budget finish intake former
 local refusal = partition.load()
 if refusal then return refusal end
 intake.prepare(rows)
-local results, added = {}, 0
+local added = 0
 
 local function admit(row)
-  row.hints = ''
-  if once.seen(row.once) then return {'duplicate', row.item} end
-  if intake.known[row.item] or intake.foretells(row) then
-    row.item = row.once
-    if redis.call('HEXISTS', key.index, row.item) == 1 then return {'duplicate', row.item} end
-  end
+  row.hints, row.once = '', ''
+  -- That an item of its id is there says nothing: anybody may have published that.
+  if remembered.has(remembered.HANDED, row.ticket) then return {'duplicate', row.item} end
+  if intake.knows(row.item) or intake.foretells(row) then row.item = '' end
   if not intake.room() then return {'node-full'} end
   added = added + 1
-  return {'ok', intake.append(row)}
+  remembered.keep(remembered.HANDED, row.ticket, tonumber(arg.once_ms))
+  local tail, item = partition.tail, intake.append(row)
+  if row.former == '1' then former.stay(tail) end
+  return {'ok', item}
 end
 
-for i, row in ipairs(rows) do results[i] = admit(row) end
+local results = budget.each(rows, admit)
 return finish.reply(results, {}, added)

@@ -1,10 +1,12 @@
 #!lua
 -- Change affiliations of a node; refused as a whole when no owner would be left (P2) or the list would grow past its bound.
 -- KEYS: node affiliations
--- ARGV: incarnation most | jid affiliation
+-- ARGV: now incarnation most | jid affiliation
 -- RETURNS: ok stale no-owner too-many
 -- WRITES: node affiliations
-if redis.call('HGET', key.node, 'incarnation') ~= arg.incarnation then return {'stale'} end
+--- @include revisions
+local node = redis.call('HMGET', key.node, 'incarnation', 'revision')
+if node[1] ~= arg.incarnation then return {'stale'} end
 local after, owners, count = {}, 0, 0
 local now = redis.call('HGETALL', key.affiliations)
 for i = 1, #now, 2 do after[now[i]] = now[i + 1] end
@@ -22,5 +24,5 @@ for _, row in ipairs(rows) do
     redis.call('HSET', key.affiliations, row.jid, row.affiliation)
   end
 end
-redis.call('HINCRBY', key.node, 'revision', 1)
+revisions.raise(node[2])
 return {'ok'}

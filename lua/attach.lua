@@ -2,10 +2,10 @@
 -- Let subscribers own the partition for their groups, each under an epoch and a new fence (E27, E28, EX11 to EX15). Who
 -- owned it is told, and every lock from before ends. `expected`, when given, is the fence that must be in force; with `dry`
 -- the answer alone is wanted, and nothing is changed.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked owners readers reading outstanding leases selectors passed ranked ends
--- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos group epoch expected reason dry
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries heads keyed blocked owners readers reading outstanding leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
+-- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit qos group epoch expected reason dry
 -- RETURNS: ok stale gone deleted | ok stale partition-owned too-many-subscriptions
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries shares heads keyed blocked owners readers reading outstanding leases selectors passed ranked ends
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries heads keyed blocked owners readers reading outstanding leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
 --- @include finish ownership enrol
 local refusal = partition.load()
 if refusal then return refusal end
@@ -22,7 +22,7 @@ local function seat(row)
   enrol.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = row.qos}, new)
   -- An owner takes whatever comes: nobody else may.
   passed.choose(row.subid, '')
-  ending.touched[row.subid] = ending.touched[row.subid] or 0
+  ending.touch(row.subid)
 end
 
 local function attach(row)
@@ -45,8 +45,7 @@ local function attach(row)
     owner.renew(who)
     return answer(who)
   end
-  partition.token = partition.token + 1
-  partition.fence, reason = partition.token, why
+  partition.fence, reason = partition.next_number(), why
   redis.call('HSET', key.meta, 'fence', string.format('%d', partition.fence))
   epochs.put(row.group, epoch, 0)
   owner.put({subid = row.subid, lease = partition.deadline, clearing = true, group = row.group})

@@ -29,8 +29,7 @@ local function bound(row)
   local epoch = bonds.granted(known, row.epoch, row.equal ~= '')
   if not epoch then return {'partition-owned', known and known.epoch or ''} end
   if not bonds.room(row.group) then return {'too-many-subscriptions'} end
-  partition.token = partition.token + 1
-  known = {epoch = epoch, fence = partition.token, ends = partition.deadline, active = true}
+  known = {epoch = epoch, fence = partition.next_number(), ends = partition.deadline, active = true}
   bonds.put(row.group, known)
   return told(known)
 end

@@ -1,14 +1,13 @@
 #!lua flags=allow-oom
 -- Deliveries came back: end their locks at once, count them, and end subscriptions that nothing reaches any more.
 -- What a receiver has confirmed does not come back.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed ranked ends
--- ARGV: now revision frontend sent number retry wants max_bounces | sender subids position token gone stage
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
+-- ARGV: now revision frontend sent number retry max_bounces | sender subids position token gone stage
 -- RETURNS: ok stale gone deleted | ok lock-lost
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed ranked ends
---- @include finish bounces jids
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
+--- @include budget finish bounces jids
 local refusal = partition.load()
 if refusal then return refusal end
-local results = {}
 
 -- An entry that did not reach its reader comes again with all since its last commit.
 local function come_back(reader, gone)
@@ -17,19 +16,20 @@ local function come_back(reader, gone)
   bounces.count(reader.subid, gone)
 end
 
-for i, row in ipairs(rows) do
+local results = budget.each(rows, function(row)
   local reader = (row.stage == 'stream' or row.stage == 'gap') and readers.of(row.subids)
   local flight = flights.at({row.position})[1]
   -- Whoever forges an error message gives back at most what it holds itself.
   if reader and window.holds(reader, row.position) then
     come_back(reader, row.gone == '1')
-    results[i] = {'ok'}
+    return {'ok'}
   elseif flight and row.token == flight.token and jids.covers(flight.jid, row.sender)
     and row.stage == unconfirmed.of(row.position) then
     bounces.take(flight, '', row.gone == '1')
-    results[i] = {'ok'}
-  else
-    results[i] = {'lock-lost'}
+    return {'ok'}
   end
-end
-return finish.reply(results, disown.notices, math.max(ending.freed, 1))
+  return {'lock-lost'}
+end)
+local reply = finish.reply(results, disown.notices, math.max(ending.freed, 1))
+if leave.more then reply[7] = 1 end
+return reply

@@ -21,6 +21,7 @@ if #rows > 0 then
 else
   local limit = tonumber(arg.limit)
   places = standing.page(limit + 1)
+  if standing.cut and #places > 0 then more, reached = 1, positions.item_id(places[#places]) end
   while #places > limit do
     places[#places], more, reached = nil, 1, places[limit] and positions.item_id(places[limit]) or ''
   end

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Readers say up to where they have what was handed to them, and get as much more.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
--- ARGV: now revision frontend sent number retry wants | subids position
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
+-- ARGV: now revision frontend sent number retry | subids position
 -- RETURNS: ok stale gone deleted | ok not-subscribed offset-not-found
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
 --- @include finish
 local refusal = partition.load()
 if refusal then return refusal end
@@ -17,7 +17,8 @@ for i, row in ipairs(rows) do
   else
     window.commit(reader, row.position)
     window.settle(reader)
-    ending.touched[reader.subid], ending.arrived[reader.subid] = ending.touched[reader.subid] or 0, true
+    ending.touch(reader.subid)
+    ending.arrived[reader.subid] = true
     results[i] = {'ok'}
   end
 end

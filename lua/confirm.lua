@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- The holders of locks have confirmed what was sent to them (urn:xmpp:qos): an assured delivery goes on to `deliver`, with
 -- which its lock's time begins, and any other is done. What is late, repeated or not the holder's changes nothing.
--- KEYS: meta log replaced inflight deadlines subscribers delayed handover sent unconfirmed retries ends
+-- KEYS: meta log replaced inflight deadlines subscribers delayed tried sent unconfirmed retries ends
 -- ARGV: now revision frontend sent number retry | sender position token stage
 -- RETURNS: ok stale gone deleted | ok replayed lock-lost
 -- WRITES: meta inflight deadlines subscribers sent unconfirmed retries

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Close a partition for good and tell in bounded parts who was subscribed; with the last part everything is freed, but for a
 -- mark that keeps late frontends from opening it again.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent seen journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases leaves selectors passed bonds ranked ends
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried answers answers_old sent seen journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving leaves selectors passed bonds ranked ends grants usage ledger unsettled demand wanted
 -- ARGV: scan grave_seconds
 -- RETURNS: ok
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover answers answers_old sent seen journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases leaves selectors passed bonds ranked ends
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried answers answers_old sent seen journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving leaves selectors passed bonds ranked ends grants usage ledger unsettled demand wanted
 --- @include subscriptions
 redis.call('HSET', key.meta, 'state', 'deleted')
 local found, jids = redis.call('HSCAN', key.subscribers, arg.scan, 'COUNT', 200), {}

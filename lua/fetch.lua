@@ -1,35 +1,49 @@
 #!lua flags=allow-oom
 -- Read what subscribers hold who come for it, the oldest locks first: those after the token `after`, cut at `limit` items each
 -- and `max_bytes` of payload in all. With a `lease`, which the first partition knows of, one has to last still, and lasts for
--- so many ms from now on; `0` leaves it. Answers until when, the items, whether there are others, and the last token of all: as
--- long as that is the same, nobody has been handed anything.
--- KEYS: meta log replaced inflight deadlines held subscribers leases history
--- ARGV: now revision number limit max_bytes | subid lease after
+-- so many ms from now on; `0` leaves it. Answers until when, the items, whether there are others, the last token of all: as
+-- long as that is the same, nobody has been handed anything; and 1 when the subscriber was absent and is handed items from now on.
+-- Who only looks is given nothing; who `comes` is: the lock of an item begins with its first fetch.
+-- KEYS: meta log replaced inflight deadlines held subscribers turns resting leases history grants usage
+-- ARGV: now revision number limit max_bytes | subid lease after comes
 -- RETURNS: ok stale gone deleted | ok lease-over
--- WRITES: leases
---- @include partition flights entries names leases history
+-- WRITES: meta inflight deadlines subscribers turns resting leases
+--- @include budget partition flights entries holdings names leases history credit grants
 local refusal = partition.load()
 if refusal then return refusal end
-local bytes, next_due = 0, 0
+-- Of those who are back, coordinators of their credit are to hear.
+local bytes, next_due, given, more_at_once, back = 0, 0, 0, 0, {}
 
-local function told(flight, entry)
+-- Gives the deadline of a lock.
+local function deadline(flight, comes)
+  if not (comes and flights.unfetched(flight)) then
+    return tonumber(redis.call('ZSCORE', key.deadlines, flight.position) or 0)
+  end
+  flights.fetch(flight, partition.stamp)
+  redis.call('ZADD', key.deadlines, partition.deadline_text, flight.position)
+  given = given + 1
+  return partition.deadline
+end
+
+local function told(flight, entry, comes)
   local attempt = tonumber(flight.attempt)
-  return {flight.item, tonumber(flight.token), attempt,
-    tonumber(redis.call('ZSCORE', key.deadlines, flight.position) or 0), entry.by, entry.body, entry.key,
+  return {flight.item, tonumber(flight.token), attempt, deadline(flight, comes), entry.by, entry.body, entry.key,
     tonumber((positions.split(entry.log_id))), history.tries(flight.position, attempt)}
 end
 
-local function held(row)
+local function held(row, subids)
   local places, found, after = {}, {}, tonumber(row.after)
-  for _, subid in ipairs(names.all(row.subid)) do
-    for _, position in ipairs(redis.call('ZRANGEBYSCORE', key.held, subid, subid, 'LIMIT', 0, 1000)) do
-      places[#places + 1] = position
-    end
+  for _, subid in ipairs(subids) do
+    for _, position in ipairs(holdings.after(subid, after, tonumber(arg.limit) + 1)) do places[#places + 1] = position end
   end
   for _, flight in ipairs(flights.at(places)) do
-    if flight and tonumber(flight.token) > after then found[#found + 1] = flight end
+    if flight then
+      flight.number = tonumber(flight.token)
+      found[#found + 1] = flight
+    end
   end
-  table.sort(found, function(a, b) return tonumber(a.token) < tonumber(b.token) end)
+  budget.spent = budget.spent + 0.6 * #found
+  table.sort(found, function(a, b) return a.number < b.number end)
   return found
 end
 
@@ -42,21 +56,40 @@ local function lasts(row)
   return true
 end
 
-local results = {}
-for i, row in ipairs(rows) do
-  results[i] = {'lease-over'}
-  if lasts(row) then
-    local found, more = {}, 0
-    for _, flight in ipairs(held(row)) do
-      local entry = bytes < tonumber(arg.max_bytes) and #found < tonumber(arg.limit) and entries.get(flight.log_id)
-      if not entry then
-        more = 1
-        break
-      end
-      bytes = bytes + #entry.body
-      found[#found + 1] = told(flight, entry)
+-- Gives 1 when somebody was absent that has come now.
+local function returned(subids)
+  local any = 0
+  for i, line in ipairs(redis.call('HMGET', key.subscribers, unpack(subids))) do
+    local subscriber = line and subscriptions.read(subids[i], line)
+    if subscriber and subscriptions.absent(subscriber) then
+      subscriptions.reached(subscriber)
+      credit.settle(subids[i])
+      any, more_at_once = 1, 1
+      back[#back + 1] = {subids[i], credit.held(subids[i]), grants.last(subids[i]), subscriber.pool or '', 0}
     end
-    results[i] = {'ok', leases.of(row.subid), found, more, partition.token}
   end
+  return any
 end
-return {'ok', results, {}, {}, {}, next_due, 0, partition.token}
+
+local results = budget.each(rows, function(row)
+  if not lasts(row) then return {'lease-over'} end
+  local found, more, subids = {}, 0, names.all(row.subid)
+  -- Who says that it has seen more than there is comes for nothing.
+  local comes = row.comes == '1' and tonumber(row.after) <= partition.token
+  for _, flight in ipairs(held(row, subids)) do
+    local entry = bytes < tonumber(arg.max_bytes) and #found < tonumber(arg.limit) and entries.get(flight.log_id)
+    if not entry then
+      more = 1
+      break
+    end
+    bytes = bytes + #entry.body
+    found[#found + 1] = told(flight, entry, comes)
+  end
+  return {'ok', leases.of(row.subid), found, more, partition.token, comes and returned(subids) or 0}
+end)
+local told_of = {}
+if back[1] and (partition.several or partition.pools) then
+  told_of = {partition.next_number(), 0, '', 'A', back, '', {}}
+  partition.save()
+end
+return {'ok', results, {}, given > 0 and {{'fetched', given}} or {}, {}, next_due, more_at_once, partition.token, told_of}

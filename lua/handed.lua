@@ -1,19 +1,25 @@
 #!lua flags=allow-oom
--- Dead letters have arrived at their node: forget them here.
--- KEYS: meta log index replaced parked ready delayed inflight history handover keyed selectors passed ranked ends
--- ARGV: now revision number | position
+-- Tell how hand-overs have turned out: an item that has arrived at its other node (`arrived`) is forgotten here; one that was
+-- refused there is surely not there, so that it may be brought elsewhere. Answers how many are on their way still.
+-- KEYS: meta log index replaced parked ready delayed inflight history handover tried keyed selectors passed ranked ends
+-- ARGV: now revision number | position arrived
 -- RETURNS: ok stale gone deleted | ok
--- WRITES: log replaced handover
---- @include partition items
+-- WRITES: log replaced handover tried
+--- @include budget partition items letter
 local refusal = partition.load()
 if refusal then return refusal end
-local results = {}
-for i, row in ipairs(rows) do
-  if redis.call('HDEL', key.handover, row.position) == 1 then
+local results = budget.each(rows, function(row)
+  local line = redis.call('HGET', key.handover, row.position)
+  if line and row.arrived == '1' then
+    redis.call('HDEL', key.handover, row.position)
+    redis.call('ZREM', key.tried, row.position)
     local entry = entries.current(row.position)
     if entry then items.erase(row.position, entry.log_id, '') end
+  elseif line then
+    local attempts, jid, _, reason = letter.read(line)
+    redis.call('HSET', key.handover, row.position, letter.write(attempts, jid, '', reason))
   end
-  results[i] = {'ok'}
-end
+  return {'ok', redis.call('HLEN', key.handover)}
+end)
 writes.flush()
 return {'ok', results, {}, {}, {}, 0, 0, partition.token}

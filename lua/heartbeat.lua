@@ -6,10 +6,11 @@
 -- cannot send, with how many live. One that is to end is given nothing to do and does not count as heard; but what it hands out
 -- until it has ended is to be made up for. One without a name cannot send: it leaves all that to the frontends, and what is due
 -- as long as any lives. `beaten` is when this one beat last, as far as it knows: whoever is disconnected no longer stands there.
--- KEYS: frontends due notices disconnected
+-- Nodes that something has happened to are noted for those who measure them.
+-- KEYS: frontends due notices disconnected changed
 -- ARGV: now frontend lapse_ms most beaten | kind name at
 -- RETURNS: ok
--- WRITES: frontends due notices
+-- WRITES: frontends due notices changed
 --- @include clock
 local now = clock.now()
 local before = redis.call('ZSCORE', key.frontends, arg.frontend)
@@ -24,6 +25,8 @@ for _, row in ipairs(rows) do
   if row.kind == 'due' then
     local known = redis.call('ZSCORE', key.due, row.name)
     if not known or tonumber(row.at) < tonumber(known) then redis.call('ZADD', key.due, row.at, row.name) end
+  elseif row.kind == 'changed' then
+    redis.call('ZADD', key.changed, now, row.name)
   elseif row.kind == 'rescued' then
     local seen = redis.call('ZSCORE', key.frontends, row.name)
     if seen == '0' then

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- An owner says that it is there: start its lease anew (EX16).
--- KEYS: meta subscribers deadlines delayed handover retries owners log ends
+-- KEYS: meta subscribers deadlines delayed tried retries owners log ends
 -- ARGV: now revision number | subids
 -- RETURNS: ok stale gone deleted | ok not-subscribed
 -- WRITES: meta

@@ -4,16 +4,13 @@
 -- ARGV: now revision | subids
 -- RETURNS: ok stale gone deleted | ok
 -- WRITES:
---- @include partition flights names
+--- @include budget partition flights holdings names
 local refusal = partition.load()
 if refusal then return refusal end
-local results = {}
-for i, row in ipairs(rows) do
+local results = budget.each(rows, function(row)
   local places = {}
   for _, subid in ipairs(names.all(row.subids)) do
-    for _, position in ipairs(redis.call('ZRANGEBYSCORE', key.held, subid, subid, 'LIMIT', 0, 1000)) do
-      places[#places + 1] = position
-    end
+    for _, position in ipairs(holdings.of(subid, 1000)) do places[#places + 1] = position end
   end
   local held = {}
   for i, flight in ipairs(flights.at(places)) do
@@ -21,6 +18,7 @@ for i, row in ipairs(rows) do
       tonumber(redis.call('ZSCORE', key.deadlines, places[i]))}
   end
   table.sort(held, function(a, b) return a[4] < b[4] or (a[4] == b[4] and a[2] < b[2]) end)
-  results[i] = {'ok', held}
-end
+  budget.spent = budget.spent + 0.6 * #held
+  return {'ok', held}
+end)
 return {'ok', results, {}, {}, {}, 0, 0, partition.token}

@@ -1,10 +1,10 @@
 #!lua flags=no-writes
 -- Read what subscriptions were granted: credit, quality of service, until when, and of a collection their scope.
--- KEYS: meta subscribers shares leases selectors
+-- KEYS: meta subscribers leases selectors usage
 -- ARGV: now revision number | subid named
 -- RETURNS: ok stale gone deleted | ok not-subscribed subid-required subid-invalid
 -- WRITES:
---- @include partition subscriptions shares leases chosen selectors
+--- @include partition subscriptions usage leases chosen selectors
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
@@ -13,9 +13,9 @@ for i, row in ipairs(rows) do
   results[i] = refused
   if subid then
     local subscriber = subscriptions.get(subid)
-    local share, said = shares.read(subscriber), selectors.said(subid)
-    results[i] = {'ok', share.total, subscriber.qos, leases.of(subid), subid,
-      (share.scope ~= '' or said) and share.scope or nil, said}
+    local scope, said = usage.read(subid).scope, selectors.said(subid)
+    results[i] = {'ok', subscriber.limit, subscriber.qos, leases.of(subid), subid,
+      (scope ~= '' or said) and scope or nil, said}
   end
 end
 return {'ok', results, {}, {}, {}, 0, 0, partition.token}

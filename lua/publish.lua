@@ -1,31 +1,29 @@
 #!lua
--- Append items to the log, or replace those with the same ids, and hand out what there is credit for.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent seen journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
--- ARGV: now revision frontend sent number retry wants dedupe dedupe_ms once_ms max_items node_full | item key by body once subids hints
--- RETURNS: ok stale gone deleted | ok duplicate node-full forbidden item-id-invalid
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover sent seen journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
---- @include finish intake hints
+-- Append items to the log, or replace those with the same ids, and hand out what there is credit for. With `if_known` only what
+-- is known here is published, where it stood before the node grew; of the rest it is answered whether anything of that kind is left.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent seen journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
+-- ARGV: now revision frontend sent number retry dedupe dedupe_ms once_ms max_items node_full if_known | item key by body once subids hints
+-- RETURNS: ok stale gone deleted | ok duplicate node-full forbidden item-id-invalid item-not-found
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover tried sent seen journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
+--- @include budget finish intake hints former
 local refusal = partition.load()
 if refusal then return refusal end
 
 intake.prepare(rows)
-local results, added = {}, 0
-for i, row in ipairs(rows) do
+local added, tail = 0, partition.tail
+local results = budget.each(rows, function(row)
   if row.hints ~= '' then hints.begin(row) end
-  if not intake.admits(row) then
-    results[i] = {'forbidden'}
-  elseif intake.repeats(row) then
-    results[i] = {'duplicate', row.item}
-  elseif intake.known[row.item] and not partition.log_only then
+  if not intake.admits(row) then return {'forbidden'} end
+  if intake.repeats(row) then return {'duplicate', row.item} end
+  if not partition.log_only and intake.knows(row.item) then
     intake.replace(row)
-    results[i] = {'ok', row.item}
-  elseif intake.foretells(row) then
-    results[i] = {'item-id-invalid'}
-  elseif not intake.room() then
-    results[i] = {'node-full'}
-  else
-    results[i] = {'ok', intake.append(row)}
-    added = added + 1
+    return {'ok', row.item}
   end
-end
+  if arg.if_known ~= '' then return {'item-not-found', former.over(tail)} end
+  if intake.foretells(row) then return {'item-id-invalid'} end
+  if not intake.room() then return {'node-full'} end
+  added = added + 1
+  return {'ok', intake.append(row)}
+end)
+if arg.if_known ~= '' then former.stay(tail) end
 return finish.reply(results, {}, added)

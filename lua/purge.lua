@@ -4,22 +4,27 @@
 -- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
 -- WRITES: meta log index replaced ready delayed history heads keyed blocked selectors passed ranked ends journal
---- @include waiting items ordering times
+--- @include budget waiting items ordering times
 local refusal = partition.load()
 if refusal then return refusal end
 local CHUNK = 300
 local dropped = waiting.take(CHUNK)
 if partition.log_only then
-  for i, raw in ipairs(redis.call('XRANGE', key.log, '-', '+', 'COUNT', CHUNK)) do
-    dropped[i] = entries.read(raw)
-    dropped[i].position = raw[1]
+  local after, ended = '-', false
+  while #dropped < CHUNK and not (ended or budget.over()) do
+    local found
+    found, ended = entries.range(after, '+', CHUNK - #dropped)
+    for _, entry in ipairs(found) do
+      entry.position, after = entry.log_id, '(' .. entry.log_id
+      dropped[#dropped + 1] = entry
+    end
   end
 end
 local left = CHUNK - #dropped
 -- A range that ends at -1 would be all of it.
 for _, places in ipairs({left > 0 and redis.call('ZRANGE', key.delayed, 0, left - 1) or {}, ordering.waiting(left)}) do
   for _, position in ipairs(places) do
-    local entry = #dropped < CHUNK and entries.current(position)
+    local entry = #dropped < CHUNK and not budget.over() and entries.current(position)
     if entry then
       entry.position = position
       dropped[#dropped + 1] = entry
@@ -32,5 +37,5 @@ for _, entry in ipairs(dropped) do
 end
 writes.flush()
 partition.save()
-local more = #dropped == CHUNK or ordering.skipped >= ordering.MOST
+local more = #dropped == CHUNK or budget.over() or ordering.skipped >= ordering.MOST
 return {'ok', {#dropped}, {}, times.perished > 0 and {{'perished', times.perished}} or {}, {}, 0, more and 1 or 0, partition.token}

@@ -1,6 +1,6 @@
 #!lua
--- Note in the bank of a pool the partitions that its credit may lie in, each under a number that no other has; those that are
--- gone for good are forgotten. Answers all that are noted.
+-- Note with the coordinator of a collection the partitions below it, each under a number that no other ever has, also when Redis
+-- has lost its last second; those that are gone for good are forgotten. Answers all that are noted.
 -- KEYS: meta leaves
 -- ARGV: now revision most | partition gone
 -- RETURNS: ok stale gone deleted
@@ -13,8 +13,9 @@ for _, row in ipairs(rows) do
   if row.gone ~= '' then
     room = room + redis.call('HDEL', key.leaves, row.partition)
   elseif room > 0 and redis.call('HEXISTS', key.leaves, row.partition) == 0 then
-    redis.call('HSET', key.leaves, row.partition, redis.call('HINCRBY', key.meta, 'reached', 1))
+    redis.call('HSET', key.leaves, row.partition, string.format('%d', partition.next_number()))
     room = room - 1
   end
 end
+partition.save()
 return {'ok', redis.call('HGETALL', key.leaves), {}, {}, {}, 0, 0, partition.token}

@@ -19,9 +19,8 @@ local position, gap = start.resolve(arg.start)
 local limit, bytes, found, more, full = tonumber(arg.limit), 0, {}, 0, false
 -- In short rounds: what is read past the bound of bytes is read in vain.
 while position and not full do
-  local raw = redis.call('XRANGE', key.log, '(' .. position, '+', 'COUNT', math.min(20, limit - #found + 1))
-  for i = 1, #raw do
-    local entry = entries.read(raw[i])
+  local read, ended = entries.range('(' .. position, '+', math.min(20, limit - #found + 1))
+  for _, entry in ipairs(read) do
     bytes = bytes + #entry.body
     if #found == limit or (bytes > tonumber(arg.max_bytes) and #found > 0) then
       more, full = 1, true
@@ -31,7 +30,7 @@ while position and not full do
     found[#found + 1] = {position, entry.item ~= '' and entry.item or positions.item_id(position), entry.key, entry.by,
       entry.body}
   end
-  full = full or #raw == 0
+  full = full or ended
 end
 local first = redis.call('XRANGE', key.log, '-', '+', 'COUNT', 1)[1]
 local told = position and {gap, first and first[1] or '', partition.tail, position, found} or {}

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- End locks by an owner's word: those of the items named, or all that a subscriber holds, a bounded part of these per call.
 -- Answers how many have ended and how many of that subscriber's are left. Who held them is told, and is fenced out.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
--- ARGV: now revision frontend sent number retry wants subid | item
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
+-- ARGV: now revision frontend sent number retry subid | item
 -- RETURNS: ok stale gone deleted
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
---- @include finish names pools
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
+--- @include budget finish holdings names pools
 local refusal = partition.load()
 if refusal then return refusal end
 local CHUNK, ids, notices, wanted = 300, {}, {}, {}
@@ -16,14 +16,15 @@ end
 local places = {}
 if arg.subid ~= '' then
   for _, subid in ipairs(holders) do
-    for _, position in ipairs(redis.call('ZRANGEBYSCORE', key.held, subid, subid, 'LIMIT', 0, CHUNK - #places)) do
-      places[#places + 1] = position
-    end
+    for _, position in ipairs(holdings.of(subid, CHUNK - #places)) do places[#places + 1] = position end
   end
 else
   for _, position in ipairs(items.find(ids)) do places[#places + 1] = position or nil end
 end
+local tried = 0
 for _, flight in ipairs(flights.at(places)) do
+  if tried > 0 and budget.exhausted() then break end
+  tried = tried + 1
   -- Once each, whatever ids were said twice.
   if flight and (arg.subid ~= '' or wanted[flight.item]) then
     wanted[flight.item] = nil
@@ -32,6 +33,6 @@ for _, flight in ipairs(flights.at(places)) do
   end
 end
 writes.flush()
-local left = 0
+local left = arg.subid == '' and #places - tried or 0
 for _, subid in ipairs(holders) do left = left + credit.held(subid) end
 return finish.reply({ending.freed, left}, notices, ending.freed)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Start the lock time of held items anew, or give them `lock_ms` from now on.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines history handover answers answers_old retries keyed selectors passed ranked ends
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines history handover tried answers answers_old retries keyed selectors passed ranked ends
 -- ARGV: now revision number | sender subids owner item token lock_ms
 -- RETURNS: ok stale gone deleted | ok item-not-found forbidden locked-by-another lock-lost
 -- WRITES: meta deadlines

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- Count what a partition holds.
--- KEYS: meta log replaced parked ready delayed inflight handover subscribers held turns resting blocked journal selectors passed ranked ends
+-- KEYS: meta log replaced parked ready delayed inflight handover subscribers held turns resting blocked journal selectors passed ranked ends usage
 -- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
 -- WRITES:
@@ -23,9 +23,8 @@ for rank = 0, partition.hinted and hints.LAST or -1 do
 end
 -- What stands elsewhere, or rests, is nothing that waits here. Payloads come along, so it seldom looks at many.
 local function first(count)
-  for _, raw in ipairs(redis.call('XRANGE', key.log, '(' .. partition.cursor, '+', 'COUNT', count)) do
-    local entry = entries.read(raw)
-    if entry.at == '' and not (hints.of(entry).rank or hints.rests(entry)) then return raw[1] end
+  for _, entry in ipairs((entries.range('(' .. partition.cursor, '+', count))) do
+    if entry.at == '' and not (hints.of(entry).rank or hints.rests(entry)) then return entry.log_id end
   end
 end
 local new = first(1) or first(100)
@@ -44,7 +43,7 @@ local published = added(key.log)
 local finished = published - redis.call('XLEN', key.log) + partition.kept
 
 -- Exact up to 500 subscribers with free credit; beyond that a lower bound.
-local _, room = credit.candidates(500)
+local _, room = credit.free(500)
 return {'ok', {waiting, math.max(0, waiting - delayed - redis.call('ZCARD', key.blocked)), delayed, in_flight, dying, age,
   redis.call('HLEN', key.subscribers), room, partition.kept, partition.kept_bytes, published, finished,
   added(key.journal)}, {}, {}, {}, 0, 0, partition.token}

@@ -1,13 +1,13 @@
 #!lua
 -- Add subscribers or change what they asked for; `must` says that the subscription has to exist already, and may leave
 -- `qos` as it is: a reader, then, reads on. With `several` a JID may have more than one, and gets a new one. Who begins to share the node owns nothing any more. In a node of several
--- partitions, and of a collection, this is the bank's script, and begins a count: an
--- empty `credit` is for that alone. A `selector` of `=` leaves that as it is.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed ranked ends
--- ARGV: now revision frontend sent number retry wants max_subscribers | subid jid credit qos must lease scope named several selector
+-- partitions, and of a collection, this is the coordinator's script. It answers the number of a registration where the other
+-- partitions have to hear of it, else `0`; an empty `credit` asks for that alone. A `selector` of `=` leaves that as it is.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases selectors passed ranked ends grants usage ledger unsettled demand wanted
+-- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit qos must lease scope named several selector
 -- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions options-invalid lease-over subid-required subid-invalid
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed ranked ends
---- @include finish enrol counts disown leases chosen passed selectors
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases selectors passed ranked ends grants usage ledger unsettled demand wanted
+--- @include finish enrol grants ledger usage disown leases chosen passed selectors
 local refusal = partition.load()
 if refusal then return refusal end
 
@@ -34,24 +34,38 @@ local function read_on(row, subscriber)
   return {'ok', subscriber.limit, subscriber.qos, '0', subscriber.jid, leases.put(row.subid, row.lease), row.subid}
 end
 
+-- What the other partitions have to hear of: one who is new, whose locks from before are not known yet and who may use nothing until
+-- they are; who selects something else or is sent to otherwise; and less credit, for grants on their way are void then. Gives the
+-- number of the registration and the scope.
+local function register(row, before, subscriber, owned)
+  local known = usage.read(row.subid)
+  if row.scope ~= '' then known.scope = row.scope end
+  local chooses = row.selector ~= '=' and (selectors.said(row.subid) or '') ~= row.selector
+  local new = not before.jid or owned or known.registering ~= '0'
+  local told = new or chooses or row.credit == '' or row.scope ~= '' or subscriber.qos ~= before.qos
+    or subscriber.limit < before.limit
+  local registration = told and string.format('%d', partition.next_number()) or '0'
+  if new then known.registering = registration end
+  usage.write(row.subid, known)
+  if told then
+    grants.take(row.subid, registration)
+    ledger.settle(row.subid, tonumber(registration))
+  end
+  return registration, known.scope ~= '' and known.scope or nil
+end
+
 -- An owner's credit ends with what it owns: whoever was one begins anew.
 local function work(row, subscriber, owned)
-  local new = not subscriber
-  local total = tonumber(row.credit)
-  subscriber = {subid = row.subid, jid = new and row.jid or subscriber.jid, limit = subscriber and subscriber.limit or total,
-    bounces = total and 0 or subscriber.bounces, qos = row.qos ~= '' and row.qos or subscriber.qos}
-  local born, scope = '0', nil
-  if partition.several then
-    local share = counts.begin(subscriber, total, new or owned, row.scope)
-    born, total, scope = share.born, share.total, share.scope ~= '' and share.scope or nil
-  else
-    subscriber.limit = total
-  end
-  enrol.put(subscriber, new)
+  local before, total = subscriber or {}, tonumber(row.credit)
+  subscriber = {subid = row.subid, jid = before.jid or row.jid, limit = total or before.limit,
+    bounces = total and 0 or before.bounces, qos = row.qos ~= '' and row.qos or before.qos}
+  local registration, scope = '0', nil
+  if partition.several then registration, scope = register(row, before, subscriber, owned) end
+  enrol.put(subscriber, not before.jid)
   if row.selector ~= '=' then passed.choose(row.subid, row.selector) end
-  ending.touched[row.subid] = ending.touched[row.subid] or 0
+  ending.touch(row.subid)
   local said = selectors.said(row.subid)
-  return {'ok', total, subscriber.qos, born, subscriber.jid, leases.put(row.subid, row.lease), row.subid,
+  return {'ok', subscriber.limit, subscriber.qos, registration, subscriber.jid, leases.put(row.subid, row.lease), row.subid,
     scope or said and '', said}
 end
 
@@ -63,7 +77,7 @@ for i, row in ipairs(rows) do
   local owns = who and who.subid == subid
   if refused then
     results[i] = refused
-  -- The bank knows nothing of an owner's credit, which lies where it owns.
+  -- The coordinator knows nothing of an owner's credit, which lies where it owns.
   elseif row.must == '1' and owns and partition.several then
     results[i] = {'not-subscribed'}
   elseif not known and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then

@@ -1,13 +1,12 @@
 #!lua
 -- Let items that wait leave for other nodes, each by its position and id: it is on its way (`handover`) until it has arrived.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
--- ARGV: now revision frontend sent number retry wants | position item to
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
+-- ARGV: now revision frontend sent number retry | position item to
 -- RETURNS: ok stale gone deleted | ok item-not-found
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked selectors passed ranked ends
---- @include finish items passed
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
+--- @include budget finish items passed
 local refusal = partition.load()
 if refusal then return refusal end
-local results = {}
 
 -- No JID begins with this mark: in a record of `handover` it tells a node from the last holder of a dead letter.
 local function leave(row, entry)
@@ -26,9 +25,9 @@ local function leave(row, entry)
   writes.flush()
 end
 
-for i, row in ipairs(rows) do
+local results = budget.each(rows, function(row)
   local entry = not flights.at({row.position})[1] and items.waiting(row.position, row.item)
   if entry then leave(row, entry) end
-  results[i] = {entry and 'ok' or 'item-not-found'}
-end
+  return {entry and 'ok' or 'item-not-found'}
+end)
 return finish.reply(results, {}, 0)

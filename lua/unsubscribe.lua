@@ -2,15 +2,14 @@
 -- Remove subscribers; with `release` give back what they hold, a bounded part per call (the row answers how much is left).
 -- `which`: of a JID's subscriptions the one that is `named`, or else the only one; `this` very one; or `all` of them, in a `pool`
 -- if that is given. The row answers too whether there are others, and the names of those that have ended.
--- With `born` it is part of that count, and of a pool belongs to no earlier one afterwards: nothing of the subscriber's lies
--- here. Who owns the partition came after it, for to be counted ends what is owned, and stays.
+-- With `born` it is as of that registration: one that came later stays, and so does who owns the partition.
 -- With `lapsed` only if the lease is over still. With `kept` the epoch of what the subscriber owned outlasts it (EX11); with a
 -- `reason` it is told that it owns it no more.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed ranked ends
--- ARGV: now revision frontend sent number retry wants | subid named which pool release kept reason lapsed born
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
+-- ARGV: now revision frontend sent number retry | subid named which pool release kept reason lapsed born
 -- RETURNS: ok stale gone deleted | ok not-subscribed superseded subid-required subid-invalid
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding shares heads keyed blocked owners leases selectors passed ranked ends
---- @include finish leave leases counts chosen
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
+--- @include budget finish leave leases grants chosen
 local refusal = partition.load()
 if refusal then return refusal end
 
@@ -37,27 +36,29 @@ local function superseded(row)
   if row.lapsed == '1' and subscriptions.get(row.subid) and not leases.ended(row.subid) then return true end
   if row.born == '' then return false end
   local who = owner.get()
-  return who and who.subid == row.subid or not counts.join({subid = row.subid, pool = ''}, row.born)
+  return who and who.subid == row.subid or grants.last(row.subid) > tonumber(row.born)
 end
 
 local function go(row, those)
   local ended, left, room = {}, 0, leave.CHUNK
   for _, subid in ipairs(those) do
+    if row.pool ~= '' then ending.pools[subid] = row.pool end
     if leave.remove(subid, row.kept ~= '', row.reason ~= '' and row.reason) then ended[#ended + 1] = subid end
     if row.release == '1' then
       local _, gone_back = leave.release(subid, 'released', row.lapsed == '1' and 'lapsed' or 'unavailable', room)
       room = room - gone_back
     end
     left = left + credit.held(subid)
-    -- A count that it was out of is the last that it was in.
-    if row.born ~= '' and row.pool ~= '' then shares.write({subid = subid, pool = ''}, {born = row.born}) end
+    -- A registration from before must not seat it again.
+    if row.born ~= '' and row.pool ~= '' then grants.take(subid, row.born) end
   end
   return {#ended > 0 and 'ok' or 'not-subscribed', left, others(row, those), ended}
 end
 
-local results = {}
-for i, row in ipairs(rows) do
+local results = budget.each(rows, function(row)
   local those, refused = meant(row)
-  results[i] = refused or superseded(row) and {'superseded'} or go(row, those)
-end
-return finish.reply(results, disown.notices, math.max(ending.freed, 1))
+  return refused or superseded(row) and {'superseded'} or go(row, those)
+end)
+local reply = finish.reply(results, disown.notices, math.max(ending.freed, 1))
+if leave.more then reply[7] = 1 end
+return reply

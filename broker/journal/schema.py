@@ -42,7 +42,12 @@ FIELDS: Final = (
     Field("closed", "integer", "ms since 1970", "when the lock ended"),
     Field("attempt", "integer", "", "the how-many-th delivery of the item it was"),
     Field("subscriber", "text", "", "the JID that held the lock"),
-    Field("frontend", "text", "", "the frontend that was to send the delivery; `-` when it died and had sent it"),
+    Field(
+        "frontend",
+        "text",
+        "",
+        "the frontend that was to send the delivery; `-` when it died and had sent it, or the item was fetched; `*` before that",
+    ),
     Field("bytes", "integer", "bytes", "size of the stored payload"),
     Field("token", "integer", "", "the lock's token: unique and rising within a partition"),
     Field("reason", "text", "", "what the worker or the queue gave as reason; empty when none"),

@@ -63,10 +63,12 @@ class HeldItem:
 class Fetched:
     """What a lease holds, the oldest locks first; it ends at `until_ms` of Redis's clock. `more`: a limit cut the list.
 
-    As long as the `stamp` is the same, nobody has been handed anything there.
+    As long as the `stamp` is the same, nobody has been handed anything there. A lease that `returned` had let items run out
+    without fetching them, and is handed items again from now on.
     """
 
     items: tuple[HeldItem, ...]
     until_ms: int
     more: bool = False
     stamp: int = 0
+    returned: bool = False

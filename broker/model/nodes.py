@@ -111,7 +111,8 @@ def _refusal(option: Option) -> MalformedRequest:
 class NodeRecord:
     """A node as the service keeps it; `revision` grows with every change and is what scripts check callers' knowledge by.
 
-    It is a child of the collection `parent` while that has the life `parent_life`, else of the root.
+    It is a child of the collection `parent` while that has the life `parent_life`, else of the root. `former` are the numbers
+    of partitions that it had before.
     """
 
     name: str
@@ -123,6 +124,7 @@ class NodeRecord:
     creator: Jid | None = None
     parent: str = ""
     parent_life: str = ""
+    former: tuple[int, ...] = ()
 
     def partition(self, number: int) -> Partition:
         """Give one of its partitions."""

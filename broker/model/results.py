@@ -287,7 +287,7 @@ class Transferred:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """So many locks were ended; `left`: the holder has so many more that were too much for one script."""
+    """So many locks were ended; `left`: so many more were too much for one script."""
 
     count: int
     left: int = 0

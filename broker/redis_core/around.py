@@ -1,16 +1,19 @@
 """What a lane needs of what is around it: interfaces only."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
+from broker.redis_core.credit import CreditReport
 
 
 class Surroundings(Protocol):
     """What a lane needs of the core around it."""
 
     frontend: str
+    sends: bool
+    lost_replies: int
     once_ms: int
     retry: str
 
@@ -32,21 +35,24 @@ class Surroundings(Protocol):
     def lapsed(self, node: str, jid: Jid, subid: str) -> None:
         """End a subscription whose lease is over."""
 
+    def gone(self, node: str, jid: Jid) -> None:
+        """Hear that a subscription has ended by itself: nothing reached its subscriber."""
+
     def filled(self, jid: Jid) -> None:
         """Hear that one who comes for its items has got some."""
 
-    def hand_over(self, record: NodeRecord, partition: int, letter: list[Any]) -> None:
-        """Bring a dead letter of a partition to its node."""
+    def hand_over(self, record: NodeRecord, partition: int, told: list[list[bytes]]) -> None:
+        """Bring items of a partition to their other nodes."""
+
+    def changed(self, partition: Partition) -> None:
+        """Hear that what a partition holds may be something else now."""
 
     def count(self, what: str, amount: int = 1) -> None:
         """Count for the metrics."""
 
 
 class Neighbours(Protocol):
-    """What a lane needs to know of other partitions, and tells of its own."""
+    """Whom a lane tells of credit that its partition shares with others."""
 
-    def wants(self, partition: Partition) -> str:
-        """Name the partitions in need of credit."""
-
-    def learned(self, partition: Partition, partitions: int, report: list[Any]) -> None:
+    def heard(self, partition: Partition, partitions: int, report: CreditReport) -> None:
         """Hear what a script says of credit."""

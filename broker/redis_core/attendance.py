@@ -7,7 +7,7 @@ not know how either step is carried out.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from broker.model.commands import Presence, Subscribe, Unsubscribe
@@ -18,7 +18,10 @@ from broker.model.results import Done, Refused, Result, Subscribed, Unsubscribed
 from broker.model.subscriptions import Subscription
 from broker.redis_core.calls.call import subid
 from broker.redis_core.directory import Directory, Seat
+from broker.redis_core.indexes import Entry, Truth
 from broker.redis_core.internal import Ask, Leave, Left
+
+_AT_ONCE: Final = 1_000
 
 
 class Attendance:
@@ -27,17 +30,21 @@ class Attendance:
     def __init__(
         self,
         directory: Directory,
+        occupied: Truth,
         ask: Ask,
         gone: Callable[[str, Jid], Awaitable[bool]],
         notify: Callable[[Notice], None],
     ) -> None:
-        """Change subscriptions by `ask`.
+        """Change subscriptions by `ask`; `occupied` tells who is subscribed, or holds something still.
 
         `gone` lets others have what one who has left a node owned there, and tells whether it took part in a group.
         """
         self._notify = notify
         self._gone = gone
         self._directory = directory
+        self._index = directory.subscribed
+        self._occupied = occupied
+        self._ended: set[Entry] = set()
         self._ask = ask
         # Each call has a connection of its own: without a queue, coming and going of one JID could change places. One for
         # all JIDs would add up their waits when Redis hangs.
@@ -46,18 +53,22 @@ class Attendance:
 
     async def subscribe(self, command: Subscribe, outcome: asyncio.Future[Any]) -> Result:
         """Finish a subscription whose step in the partition is under way."""
-        seats = await self._attend("subscribed", command.jid, command.node)
+        seat = Seat(command.node, command.jid).entry
+        async with self._queue(command.jid):
+            (noted,) = await self._index.note([seat], self._occupied)
         result: Result = await outcome
         if isinstance(result, Subscribed) and not result.group:
             # Whoever shares the node is no member of a group any more.
             await self._gone(command.node, command.jid)
-        if isinstance(result, Subscribed) and seats is None:
+        if isinstance(result, Subscribed) and noted is None:
             await self._ask(Leave(command.node, command.jid, subid=result.subid))
             await self._gone(command.node, command.jid)
             return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "you are subscribed to as many nodes as you may")
         # A refusal says nothing of an earlier subscription of the same JID, and one that may pass nothing of this one.
-        if isinstance(result, Refused) and not (result.problem.retryable or seats):
-            await self._attend("left", command.jid, command.node)
+        if isinstance(result, Subscribed) or (noted and noted.known):
+            await self._index.settle([seat])
+        elif noted and isinstance(result, Refused) and not result.problem.retryable:
+            await self._index.strike([seat], noted.at_ms)
         return result
 
     async def unsubscribe(self, command: Unsubscribe, outcome: asyncio.Future[Any]) -> Result:
@@ -72,15 +83,16 @@ class Attendance:
         subscribed = await self._gone(command.node, command.jid) or result.ended
         # Locks outlive the subscription (Q34): presence must find whoever still holds some.
         if result.held == 0 and not result.others:
-            await self._attend("left", command.jid, command.node)
+            await self._left(command.node, command.jid)
         if not subscribed:
             return Refused(Problem.NOT_SUBSCRIBED, "there is no such subscription")
         return Unsubscribed(command.jid, next(iter(result.ended), subid(command.jid)))
 
     async def presence(self, command: Presence) -> Result:
         """Note who came or went, and end what went with it (Q33)."""
-        kind = "available" if command.available else "unavailable"
-        for seat in await self._attend(kind, command.sender) or ():
+        async with self._queue(command.sender):
+            seats = await self._directory.attend(command.sender, here=command.available)
+        for seat in seats:
             await self.remove(seat.node, seat.jid)
         return Done()
 
@@ -104,13 +116,30 @@ class Attendance:
             left = await self._ask(leave)
         if isinstance(left, Left) or (isinstance(left, Refused) and left.problem is Problem.NODE_NOT_FOUND):
             if not (isinstance(left, Left) and left.others):
-                await self._attend("left", jid, node)
+                await self._left(node, jid)
             # A member that owns nothing just now is known to no partition.
             was = await self._gone(node, jid)
             ended = ended or ((subid(jid),) if was else ())
         return ended
 
-    async def _attend(self, kind: str, jid: Jid, node: str = "") -> tuple[Seat, ...] | None:
-        queue = self._queues.setdefault(bare(jid), asyncio.Lock())
-        async with queue:
-            return await self._directory.attend(kind, jid, node)
+    def ended(self, node: str, jid: Jid) -> None:
+        """Hear that a subscription has ended by itself in some partition; `tidy` looks what is left of it."""
+        self._ended.add(Seat(node, jid).entry)
+
+    @property
+    def untidy(self) -> bool:
+        """There is something for `tidy` to look at."""
+        return bool(self._ended)
+
+    async def tidy(self) -> None:
+        """Strike off what has ended by itself since the last time."""
+        ended, self._ended = list(self._ended), set()
+        for first in range(0, len(ended), _AT_ONCE):
+            await self._index.check(ended[first : first + _AT_ONCE], self._occupied)
+
+    async def _left(self, node: str, jid: Jid) -> None:
+        async with self._queue(jid):
+            await self._index.strike([Seat(node, jid).entry])
+
+    def _queue(self, jid: Jid) -> asyncio.Lock:
+        return self._queues.setdefault(bare(jid), asyncio.Lock())

@@ -1,6 +1,11 @@
-"""How credit moves and is counted among partitions: commands that the core gives itself, and how they turn out."""
+"""How the credit of a subscriber is shared by several partitions: commands that the core gives itself, and how they turn out.
+
+One partition coordinates: the first of a node that has several, and a collection's own. It grants credit to partitions that
+have items for it; scripts tell what becomes of that (`CreditReport`).
+"""
 
 from dataclasses import dataclass
+from typing import Any
 
 from broker.model.names import Jid, Partition
 from broker.model.qos import Qos
@@ -8,49 +13,53 @@ from broker.model.tree import Scope
 
 
 @dataclass(frozen=True, slots=True)
-class Recount:
-    """Count anew what a subscriber has in the partitions of a node, so that credit lost on its way comes back."""
+class Reregister:
+    """Make a subscription known anew in all partitions, also in those that have come since."""
 
     node: str
     subid: str
 
 
 @dataclass(frozen=True, slots=True)
-class Sit:
-    """Let a partition know a subscription, as part of the count `born`; it answers what credit lies there.
+class Register:
+    """Let a partition know a subscription, under the number of this registration: grants from before it are void.
 
-    With `forgive` what is held beyond that is credit again. `several`: it is not its JID's first.
+    `several`: it is not its JID's first.
     """
 
     node: str
     subid: str
     jid: Jid
     qos: Qos
-    born: str
+    registration: str
     several: bool
-    forgive: bool = False
     scope: Scope | None = None
     selector: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Let a leaf's partition know a subscriber that comes through a collection, as `Sit` does; judged like a subscription.
-
-    `several`: it is not its JID's first.
-    """
+    """Let a leaf's partition know one who comes through a collection, as `Register` does; judged like a subscription."""
 
     node: str
     sender: Jid
     subid: str
     jid: Jid
     qos: Qos
-    born: str
-    forgive: bool
+    registration: str
     pool: str
     several: bool
     incarnation: str
     selector: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """So much is held in a partition, as of the number `version`; `shut`: the subscriber may not work there."""
+
+    held: int
+    version: int
+    shut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,76 +72,142 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
-    """End the count `born` in the bank: the other partitions have `lent`."""
+class Reached:
+    """The partitions below a collection, by their numbers there."""
 
-    node: str
-    subid: str
-    born: str
-    lent: int
+    partitions: dict[int, Partition]
+
+
+SHUT, UNUSED = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Withdraw:
-    """Take free credit out of a partition: of anyone when `subid` is empty; with `recall` what is in use ends with its locks.
+class Holding:
+    """What a subscriber holds in a partition as of the number `version`, and the number of the last grant taken there.
 
-    With a `pool` it is of those who come through that collection. With `whom` it is of the subids named, where `*` is all who
-    take whatever comes.
+    `state` is `SHUT` where it may be granted nothing there, and `UNUSED` when the grant was of no use. `full`: it was asked for,
+    and counts also where nothing is known yet.
+    """
+
+    number: int
+    subid: str
+    version: int
+    held: int
+    last: int
+    state: int = 0
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A partition wants so much credit; `whom` is `A` and whom to avoid for the first items, or `W` and whose is of use."""
+
+    number: int
+    version: int
+    wanted: int
+    whom: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrantCredit:
+    """Tell a coordinator what partitions hold and want, and let it grant credit to those that want some.
+
+    `registered`, a subid and a number, ends that registration; `gone` are partitions, with a subid each, that are no more.
     """
 
     node: str
-    subid: str
-    most: int
-    recall: bool = False
-    pool: str = ""
-    incarnation: str = ""
-    whom: tuple[str, ...] = ()
+    holdings: tuple[Holding, ...] = ()
+    demand: Demand | None = None
+    registered: tuple[str, str] | None = None
+    gone: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Deposit:
-    """Put credit that was taken out elsewhere into a partition."""
+class Granted:
+    """So much has been granted to the partition that wanted it."""
+
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Credit of a subscriber for the partition `number`, once under the number `grant`."""
+
+    number: int
+    subid: str
+    grant: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class HandOut:
+    """Hand items out with credit that was granted; through a collection if of a `pool`."""
 
     node: str
     subid: str
-    born: str
+    grant: int
     amount: int
+    pool: str = ""
     incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Sat:
-    """So much of a subscriber's credit lies in a partition, or is held there beyond it when it `owes`."""
+class ListHoldings:
+    """Ask a partition what these subscribers hold there, or all from the subid `past` on."""
 
-    credit: int
-    owes: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """A count has ended; the other partitions have `excess` more than the subscriber may hold beside what it has in the bank."""
-
-    excess: int
+    node: str
+    subids: tuple[str, ...] = ()
+    past: str = ""
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Gift:
-    """Credit of one subscriber on its way between partitions; it belongs to the count `born`."""
+class Holdings:
+    """What is held, by subid: how much, the last grant taken, and the pool; the page ends at `past`, empty at the end."""
 
-    subid: str
-    born: str
-    amount: int
-
-
-@dataclass(frozen=True, slots=True)
-class Withdrawn:
-    """What was taken out."""
-
-    gifts: tuple[Gift, ...]
+    rows: tuple[tuple[str, int, int, str], ...]
+    past: str
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """The partitions that a pool's credit may lie in, by their numbers there."""
+class ListUsage:
+    """Ask a coordinator who it believes to hold something where, from a scan cursor on."""
 
-    partitions: dict[int, Partition]
+    node: str
+    scan: str = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Subids with the numbers of partitions, and whether they are not known there; `scan` is `0` at the end."""
+
+    scan: str
+    pairs: tuple[tuple[str, int, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreditReport:
+    """What a script says of shared credit as of `version`: how much is `wanted`, since when and of whom, and what changed.
+
+    `whom` is the text of a `Demand`, or rows of a subid and a pool. Holdings are rows of subid, held, last grant, pool and
+    state; `pools` are those with subscribers there, told where something is wanted.
+    `grants` are a coordinator's.
+    """
+
+    version: int
+    wanted: int
+    since: bytes
+    whom: bytes | list[list[bytes]]
+    holdings: list[tuple[bytes, int, int, bytes, int]]
+    pools: bytes
+    grants: tuple[Grant, ...]
+
+    @staticmethod
+    def read(report: list[Any]) -> "CreditReport | None":
+        """Read the last part of a reply; None where no credit is shared."""
+        if not report:
+            return None
+        version, wanted, since, whom, holdings, pools, grants = report
+        made = tuple(Grant(int(number), subid.decode(), int(grant), amount) for number, subid, grant, amount in grants)
+        return CreditReport(version, wanted, since, whom, holdings, pools, made)

@@ -107,6 +107,9 @@ class Fetching:
             left = ends - time.monotonic()
             if isinstance(outcome, Fetched):
                 waiting.seen(one, outcome.stamp)
+            if isinstance(outcome, Fetched) and outcome.returned and not outcome.items:
+                # The visit that hands it what waits is under way already, before this look.
+                continue
             if _tells(outcome) or left <= 0:
                 return outcome  # type: ignore[return-value]  # nothing of the core's own is asked
             if self._closing:

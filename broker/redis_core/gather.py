@@ -23,7 +23,13 @@ def fetched(first: Fetched, others: Sequence[Fetched]) -> Fetched:
     """Join what a lease holds in several partitions; the `first` one knows until when it lasts."""
     found = sorted((item for part in (first, *others) for item in part.items), key=lambda item: item.deadline_ms)
     parts = (first, *others)
-    return Fetched(tuple(found), first.until_ms, any(part.more for part in parts), sum(part.stamp for part in parts))
+    return Fetched(
+        tuple(found),
+        first.until_ms,
+        any(part.more for part in parts),
+        sum(part.stamp for part in parts),
+        returned=any(part.returned for part in parts),
+    )
 
 
 def _counted(_command: Stats, outcomes: Sequence[Counted]) -> Counted:

@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Awaitable, Coroutine, Iterable, Iterator
 from typing import Any, TypeVar
 
+from broker.tasks import start
+
 T = TypeVar("T")
 
 
@@ -19,17 +21,11 @@ class Inquiry:
 
     def ask(self, questions: Iterable[Coroutine[Any, Any, T]]) -> Iterator[Awaitable[T]]:
         """Ask all; gives the answers to be awaited, the first that comes first."""
-        asked = [asyncio.ensure_future(question) for question in questions]
+        asked = [start(question) for question in questions]
         for task in asked:
             self._open.add(task)
-            task.add_done_callback(self._heard)
+            task.add_done_callback(self._open.discard)
         return asyncio.as_completed(asked)
-
-    def _heard(self, task: "asyncio.Task[Any]") -> None:
-        self._open.discard(task)
-        # Whoever asked may have heard enough before it failed.
-        if not task.cancelled():
-            task.exception()
 
     async def close(self) -> None:
         """Wait for who has not answered yet."""

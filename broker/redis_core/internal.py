@@ -14,27 +14,45 @@ from broker.model.qos import Qos
 from broker.model.results import Refused, Result, Subscribed
 from broker.model.tree import Scope
 from broker.redis_core.credit import (
-    Deposit,
+    GrantCredit,
+    Granted,
+    HandOut,
+    Holdings,
     Join,
+    ListHoldings,
+    ListUsage,
     Reach,
     Reached,
-    Recount,
-    Sat,
-    Settle,
-    Settled,
-    Sit,
-    Withdraw,
-    Withdrawn,
+    Register,
+    Registered,
+    Reregister,
+    Usage,
 )
-from broker.redis_core.parts import Admit, SurveyedPart, SurveyPart, TransferPart
+from broker.redis_core.parts import (
+    Admit,
+    Arrived,
+    Handed,
+    Letter,
+    Letters,
+    Remaining,
+    SurveyedPart,
+    SurveyPart,
+    TransferPart,
+    TransferredPart,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Do in a partition what time asks for."""
+    """Do in a partition what time asks for; in `passing` nothing says that there is anything to do.
+
+    Items on their way that were told of before `told_before_ms`, Redis's time, are told of again.
+    """
 
     node: str
     partition: int = 0
+    passing: bool = False
+    told_before_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +72,7 @@ class Leave:
     """Remove a subscription and, if it is to `release`, give back all that it holds; `lapsed`: only if its lease is over still.
 
     Without a `subid` it is all that the JID has. With a `pool` it is through a collection, of that life of the node; with
-    `born` it is out of that count of it.
+    `born` it is as of that registration: a later one stays.
     """
 
     node: str
@@ -65,27 +83,6 @@ class Leave:
     subid: str = ""
     born: str = ""
     incarnation: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """Publish an item into the node of dead letters, once however often it is asked."""
-
-    node: str
-    item_id: str
-    key: str
-    publisher: Jid
-    envelope: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Handed:
-    """Forget a dead letter that has arrived."""
-
-    node: str
-    incarnation: str
-    position: str
-    partition: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,15 +192,17 @@ Internal = (
     | Resend
     | Leave
     | Reach
-    | DeadLetter
-    | Handed
+    | Letters
     | Admit
+    | Handed
+    | Arrived
     | Find
-    | Recount
-    | Sit
-    | Settle
-    | Withdraw
-    | Deposit
+    | Reregister
+    | Register
+    | GrantCredit
+    | HandOut
+    | ListHoldings
+    | ListUsage
     | Subscribers
     | Detach
     | KeepOne
@@ -234,10 +233,10 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A subscription as its bank has it now, where the count `born` has begun."""
+    """A subscription as its coordinator has it now, which the other partitions have to hear of under this number."""
 
     subscribed: Subscribed
-    born: str
+    registration: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,12 +278,27 @@ LaneCommand = (
 )
 """What a partition's lane carries out by one script; a `Bounce` or a `Confirm` too, which name their partition in full."""
 
-Outcome = Result | Scanned | Left | Owned | Found | Begun | Sat | Settled | Withdrawn | Reached | SurveyedPart
+Outcome = (
+    Result
+    | Scanned
+    | Left
+    | Owned
+    | Found
+    | Begun
+    | Registered
+    | Granted
+    | Holdings
+    | Usage
+    | Reached
+    | SurveyedPart
+    | TransferredPart
+    | tuple[Letter, ...]
+    | Remaining
+)
 """How any of these turns out."""
 
 GONE: Final = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
-FAILED: Final = Refused(Problem.UNAVAILABLE, "the service could not carry this out")
-"""What is answered wherever it turns out that a node is not there, or that we are at fault."""
+"""What is answered wherever it turns out that a node is not there."""
 
 Ask = Callable[[LaneCommand], Awaitable[Outcome]]
 """Submits to a lane and waits."""

@@ -16,6 +16,7 @@ class Known:
         """Know nothing yet of `node`."""
         self.node = node
         self.record: NodeRecord | None = None
+        self._newest: NodeRecord | None = None
         self.directory = directory
         self._admins = admins
 
@@ -26,10 +27,26 @@ class Known:
     async def renew(self) -> NodeRecord | None:
         """Read the record anew."""
         found = await self.directory.read(self.node)
+        if found and self._newest and _went_back(self._newest, found):
+            # Either this was read before the newest, or Redis has lost what was changed last: the script can tell.
+            await self.directory.advance(found, self._newest.revision, self._newest.config.partitions)
+            found = await self.directory.read(self.node)
+        self._newest = found
         self.record = found and with_admins(found, self._admins)
         # As it was read: while others wait for Redis, somebody may have it forgotten.
         return self.record
 
+    def met(self, record: NodeRecord) -> None:
+        """Take the record as somebody has just read it."""
+        self.record = with_admins(record, self._admins)
+
     def forget(self) -> None:
         """Read it anew when it is next asked for."""
         self.record = None
+
+
+def _went_back(newest: NodeRecord, found: NodeRecord) -> bool:
+    """Tell whether a record is older than one of the same life that was read before; a node never has fewer partitions."""
+    if newest.incarnation != found.incarnation:
+        return False
+    return found.revision < newest.revision or found.config.partitions < newest.config.partitions

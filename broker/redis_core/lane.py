@@ -1,16 +1,16 @@
 """One partition's lane: gathers its commands, runs their scripts one call after another, and hands out what they answer.
 
 With a single call under way per partition, commands keep their order, what arrives meanwhile gathers into the next
-batch, and after a lost reply the lane knows exactly which deliveries it never saw. The node's record may be an old one and is
+batches, others get their turn at Redis between two calls, and after a lost reply the lane knows exactly which deliveries it
+never saw. The node's record may be an old one and is
 checked by every script (revision), so a lane holds nothing that another frontend does not.
 """
 
-import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import structlog
 
@@ -22,16 +22,22 @@ from broker.model.oversight import Release
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
 from broker.model.results import Refused
 from broker.redis_core.around import Neighbours, Surroundings
-from broker.redis_core.batches import Batch, Ticket, batched
+from broker.redis_core.batches import Batch, batched, postponed
 from broker.redis_core.calls import OF
-from broker.redis_core.calls.call import Reply, delivery, ownership_lost, subscription
+from broker.redis_core.calls.call import Reply, collection, delivery, ownership_lost, subscription
 from broker.redis_core.directory import Directory
-from broker.redis_core.internal import FAILED, GONE, DeadLetter, Expire, Internal, Outcome, Resend, Scanned, ignored
+from broker.redis_core.former import IF_KNOWN
+from broker.redis_core.internal import GONE, Expire, FetchPart, Internal, Outcome, Resend, Scanned, ignored
 from broker.redis_core.known import Known
 from broker.redis_core.marks import Marks
 from broker.redis_core.parts import Admit, TransferPart
+from broker.redis_core.places import Place, place
 from broker.redis_core.policy import refusal
 from broker.redis_core.server import Arguments, Server
+from broker.tasks import FAILED, STOPPED, Ticket, start
+
+if TYPE_CHECKING:
+    from asyncio import Task
 
 log = structlog.get_logger()
 
@@ -55,30 +61,38 @@ class Lane:
         *,
         number: int,
         neighbours: Neighbours,
+        submit: Callable[[Any, Callable[[Any], None]], None],
         server: Server,
         directory: Directory,
         around: Surroundings,
     ) -> None:
-        """Make an idle lane for the partition `number` of a node."""
+        """Make an idle lane for the partition `number` of a node; what belongs to another one goes to `submit`."""
         self.node = known.node
         self.number = number
         self._known = known
         self._neighbours = neighbours
+        self._submit = submit
         self._server = server
         self._directory = directory
         self._around = around
         self._pending: deque[Ticket] = deque()
-        self._running: asyncio.Task[None] | None = None
+        self._batches: deque[Batch] = deque()
+        self._running: Task[None] | None = None
         self._incarnation = ""
         self._marks = Marks()
         self._closing = False
-        self._doubts = 0
+        self._doubtful = False
+        self._session = around.lost_replies
+        self._began = False
 
     def submit(self, command: Any, reply: Callable[[Any], None]) -> None:
         """Take a command; all that is submitted in one loop turn goes together."""
-        self._pending.append((command, reply))
+        self._queue(Ticket(command, reply))
+
+    def _queue(self, ticket: Ticket) -> None:
+        self._pending.append(ticket)
         if self._running is None:
-            self._running = asyncio.get_running_loop().create_task(self._run())
+            self._running = start(self._run())
 
     def mark(self) -> None:
         """Visit the partition on the lane's own account: to tell what is sent, and to look for what was lost."""
@@ -91,7 +105,7 @@ class Lane:
 
     def resume(self) -> None:
         """Send again what is not surely sent: the stream broke behind it."""
-        self.submit(*self._search(self._marks.sent))
+        self._queue(self._search(self._marks.sent))
 
     @property
     def quiet(self) -> bool:
@@ -106,7 +120,7 @@ class Lane:
     @property
     def doubtful(self) -> bool:
         """A reply was lost, and deliveries made in it may still have to be looked for."""
-        return self._doubts > 0
+        return self._doubtful
 
     @property
     def unmarked(self) -> bool:
@@ -115,26 +129,65 @@ class Lane:
 
     @property
     def marked(self) -> bool:
-        """Deliveries have been handed out here: Redis may hold a mark of them."""
-        return self._marks.received > 0
+        """Redis may hold a mark of this frontend: of deliveries that were handed out here, or of a session."""
+        return self._marks.received > 0 or self._began
 
     async def _run(self) -> None:
         try:
-            while self._pending:
-                tickets = [self._pending.popleft() for _ in range(len(self._pending))]
-                for attempt in range(_RETRIES):
-                    tickets = await self._turn(tickets, last=attempt == _RETRIES - 1)
-                    if not tickets:
-                        break
+            while self._pending or self._batches:
+                if not self._batches:
+                    self._batches.extend(batched(self._pending))
+                    self._pending.clear()
+                if self._doubtful:
+                    self._doubtful = False
+                    # Before anything else is handed out. One that cannot send was handed nothing: who comes for items finds them.
+                    if self._around.sends:
+                        self._batches.appendleft(Batch(Resend, [self._search(self._marks.received)]))
+                # One call a round trip: scripts that Redis has read already run one after another without a turn for others.
+                await self._carry_out(self._batches.popleft())
         finally:
             self._running = None
+            # There are some only when this task was cancelled.
+            self._answer(self._gathered(), STOPPED)
 
-    async def _turn(self, tickets: list[Ticket], *, last: bool) -> list[Ticket]:
-        """Carry out tickets; gives those that judged by an old record and have to go again."""
+    def _gathered(self) -> list[Ticket]:
+        """Take all that waits behind the present batch."""
+        tickets = [*(ticket for batch in self._batches for ticket in batch.tickets), *self._pending]
+        self._batches.clear()
+        self._pending.clear()
+        return tickets
+
+    async def _carry_out(self, batch: Batch) -> None:
+        """Run a batch's script, again if it was told an old record; whatever is raised, all have an answer, or still wait."""
+        tickets = batch.tickets
         try:
-            if self._doubts:
-                self._doubts -= 1
-                tickets = [self._search(self._marks.received), *tickets]
+            for attempt in range(_RETRIES):
+                if not batch.tickets:
+                    break
+                batch = await self._turn(batch, last=attempt == _RETRIES - 1)
+        except Exception:
+            # Ours or a record's fault: the lane goes on.
+            log.exception("lane failed", node=self.node, partition=self.number, command=batch.kind.__name__)
+            self._lost()
+        finally:
+            left = [ticket for ticket in tickets if not ticket.answered]
+            if left:
+                # What the script had no time for goes again.
+                waiting = {id(ticket) for ticket in self._pending}
+                self._answer((ticket for ticket in left if id(ticket) not in waiting), FAILED)
+
+    def _lost(self) -> None:
+        """Take note that a reply was lost: the script may have run, or run late."""
+        # The next call begins a session: once it has run, none of an earlier one does, however late it comes to Redis.
+        self._around.lost_replies += 1
+        self._session = self._around.lost_replies
+        self._doubtful = True
+        self._marks.untold()
+
+    async def _turn(self, batch: Batch, *, last: bool) -> Batch:
+        """Carry out a batch; gives what of it judged by an old record and has to go again."""
+        tickets = batch.tickets
+        try:
             cached = self._known.record
             record = self._met(await self._known.read())
             allowed, refused = self._judged(record, tickets)
@@ -145,39 +198,31 @@ class Lane:
             # From here on only those are owed an answer whom the policy has not refused.
             tickets = allowed
             for ticket, reason in refused:
-                self._reply(ticket, reason)
+                ticket(reason)
             if record is None:
-                return []
-            calls = [(batch, self._arguments(record, batch)) for batch in batched(tickets)]
-            replies = await self._server.run_all([call for _batch, call in calls])
+                return Batch(batch.kind)
+            tickets = self._placed(record, tickets)
+            if not tickets:
+                return Batch(batch.kind)
+            batch = Batch(batch.kind, tickets)
+            reply = (await self._server.run_all([self._arguments(record, batch)]))[0]
         except CoreUnavailable as error:
-            # Any of the scripts may have run, and run late: what it handed out is looked for twice.
-            self._doubts = 2
-            self._marks.untold()
+            self._lost()
             # Whoever came during the call has waited for Redis too, and would else wait for it twice as long as is set.
-            waited = [*tickets, *self._pending]
-            self._pending.clear()
-            self._answer(waited, Refused(error.problem, str(error)))
-            return []
-        except Exception:
-            # Ours or a record's fault: whoever asked gets an answer all the same, and the lane goes on.
-            log.exception("lane failed", node=self.node, partition=self.number)
-            self._answer(tickets, FAILED)
-            return []
-        again: list[Ticket] = []
-        for (batch, _call), reply in zip(calls, replies, strict=True):
-            again += self._settle(record, batch, reply)
+            self._answer([*tickets, *self._gathered()], Refused(error.problem, str(error)))
+            return Batch(batch.kind)
+        again = self._settle(record, batch, reply)
         hindrance = await self._renewed(record) if again else None
         if hindrance is not None or last:
             self._answer(again, hindrance or _CHANGING)
             again = []
-        return again
+        return Batch(batch.kind, again)
 
     def _met(self, record: NodeRecord | None) -> NodeRecord | None:
         """Begin anew when the node is another of the same name."""
         if record is not None and record.incarnation != self._incarnation:
             self._incarnation = record.incarnation
-            self._marks, self._doubts = Marks(), 0
+            self._marks, self._doubtful = Marks(), False
         return record
 
     async def _renewed(self, old: NodeRecord) -> Refused | None:
@@ -206,12 +251,12 @@ class Lane:
             return [], [(ticket, GONE) for ticket in tickets]
         allowed, refused = [], []
         for ticket in tickets:
-            command = ticket[0]
+            command = ticket.command
             reason = None if isinstance(command, _INTERNAL) else refusal(command, record)
             if getattr(command, "incarnation", "") not in {"", record.incarnation}:
                 # Of another life of the node.
                 reason = GONE
-            if isinstance(command, DeadLetter | Admit) and record.config.collects:
+            if isinstance(command, Admit) and record.config.collects:
                 reason = _COLLECTS
             if reason is None:
                 allowed.append(ticket)
@@ -219,31 +264,45 @@ class Lane:
                 refused.append((ticket, reason))
         return allowed, refused
 
+    def _placed(self, record: NodeRecord, tickets: list[Ticket]) -> list[Ticket]:
+        """Send on what has another partition since the node grew: nothing new may come in where it is not looked for."""
+        if not record.former:
+            return tickets
+        here = {self.number, Place.ANY}
+        count = record.config.partitions
+        staying = [type(each.command) not in IF_KNOWN or place(each.command, count) in here for each in tickets]
+        for ticket, stays in zip(tickets, staying, strict=True):
+            if not stays:
+                ticket.pass_on(self._submit)
+        return [ticket for ticket, stays in zip(tickets, staying, strict=True) if stays]
+
     def _arguments(self, record: NodeRecord, batch: Batch) -> Arguments:
         call = OF[batch.kind]
         header = self._server.header(call.script)
-        first = batch.tickets[0][0]
+        first = batch.tickets[0].command
         shared: dict[str, Any] = {
             "now": "",
             "revision": record.revision,
-            "frontend": self._around.frontend,
+            "frontend": self._caller,
             "sent": self._mark() if "sent" in header.arguments else None,
             "number": self.number,
             "once_ms": self._around.once_ms,
             "retry": self._around.retry,
-            "wants": self._neighbours.wants(record.partition(self.number)) if "wants" in header.arguments else None,
         }
         fixed = {name: value for name, value in shared.items() if name in header.arguments} | dict(
             call.fixed(first, record)
         )
         if call.row is not None:
-            rows = [call.row(command, record) for command, _reply in batch.tickets]
+            rows = [call.row(ticket.command, record) for ticket in batch.tickets]
         else:
             rows = call.rows(first, record) if call.rows else []
         partition = record.partition(self.number)
-        return self._server.arguments(
-            call.script, [keys.of_partition(name, partition) for name in header.keys], fixed, rows
-        )
+        return self._server.arguments(call.script, keys.all_of_partition(header.keys, partition), fixed, rows)
+
+    @property
+    def _caller(self) -> str:
+        name = self._around.frontend
+        return f"{name}/{self._session}" if self._session and self._around.sends else name
 
     def _mark(self) -> int | str:
         if self._around.flushed():
@@ -265,17 +324,18 @@ class Lane:
         if reply[0] != b"ok":
             return batch.tickets
         call = OF[batch.kind]
-        try:
-            read = Reply.read(reply)
-            parts = [read] if call.row is None else read.rows
-            results = [call.result(ticket[0], part, record) for ticket, part in zip(batch.tickets, parts, strict=True)]
-        except Exception:
-            # What cannot be read is a defect of ours: the rest of the round trip is settled all the same.
-            log.exception("reply not understood", node=self.node, partition=self.number, command=batch.kind.__name__)
-            self._answer(batch.tickets, FAILED)
-            return []
-        for ticket, result in zip(batch.tickets, results, strict=True):
-            self._reply(ticket, result)
+        read = Reply.read(reply)
+        parts = [read] if call.row is None else read.rows
+        # A script answers its rows in order and may stop after the first (lua/lib/budget.lua).
+        tickets = batch.tickets[: max(1, len(parts))]
+        results = [call.result(ticket.command, part, record) for ticket, part in zip(tickets, parts, strict=True)]
+        for ticket, result in zip(tickets, results, strict=True):
+            ticket(result)
+        rest = batch.tickets[len(tickets) :]
+        if rest:
+            self._pending.extendleft(reversed(postponed(rest, self._batches)))
+        if self._server.header(call.script).writes and not _in_vain(tickets, read):
+            self._around.changed(record.partition(self.number))
         self._hand_out(record, read)
         # A door that has much to write is left alone: the pulse visits again, since what was handed out is not marked yet.
         if read.more and (call.row is not None or batch.kind in _HANDING_OUT) and not self._around.congested():
@@ -284,11 +344,17 @@ class Lane:
 
     def _search(self, after: int, upto: int | None = None, scan: str = "0") -> Ticket:
         """Look for deliveries of this frontend's own that it has not seen or not written: all that come after `after`."""
-        return Resend(self.node, self._around.frontend, after, upto, scan, self.number), partial(self._searched, after)
+        # With it the session begins, in this partition.
+        self._began |= self._session > 0
+        command = Resend(self.node, self._around.frontend, after, upto, scan, self.number)
+        return Ticket(command, partial(self._searched, after))
 
     def _searched(self, after: int, outcome: Outcome) -> None:
-        if isinstance(outcome, Scanned) and outcome.scan != "0":
-            self.submit(*self._search(after, outcome.upto, outcome.scan))
+        if isinstance(outcome, Scanned):
+            if outcome.scan != "0":
+                self._queue(self._search(after, outcome.upto, outcome.scan))
+        elif isinstance(outcome, Refused) and outcome.problem.retryable:
+            self._doubtful = True
 
     def _tell(self, partition: Partition, notices: list[list[Any]]) -> None:
         for kind, *values in notices:
@@ -296,11 +362,15 @@ class Lane:
                 self._around.notify(ownership_lost(values, partition))
             elif kind == b"lapsed":
                 self._around.lapsed(self.node, Jid(values[0].decode()), values[1].decode())
+            elif kind == b"unsubscribed":
+                jid, pool = values
+                self._around.gone(collection(pool) or self.node, Jid(jid.decode()))
             elif kind == b"perished":
                 self._around.count("perished", values[0])
             elif kind == b"filled":
-                self._around.count("delivered", values[1])
                 self._around.filled(Jid(values[0].decode()))
+            elif kind == b"fetched":
+                self._around.count("delivered", values[0])
             else:
                 jid, item, token, *told = values
                 whose = subscription(*told)
@@ -313,22 +383,26 @@ class Lane:
         self._tell(partition, read.notices)
         for row in read.deliveries:
             made = delivery(row, partition, record.config)
-            self._around.deliver(made)
             self._marks.received = max(self._marks.received, made.sequence)
-        if read.lending:
-            self._neighbours.learned(partition, record.config.partitions, read.lending)
-        for letter in read.handovers:
-            self._around.hand_over(record, self.number, letter)
+            try:
+                self._around.deliver(made)
+            except Exception:
+                # The others of the reply are sent; the lock of this one runs out.
+                log.exception("a delivery could not be sent", node=self.node, item=made.item_id)
+        if read.credit is not None:
+            self._neighbours.heard(partition, record.config.partitions, read.credit)
+        if read.handovers:
+            self._around.hand_over(record, self.number, read.handovers)
         if read.due_ms:
             self._around.announce(partition, read.due_ms)
 
-    def _answer(self, tickets: list[Ticket], result: Any) -> None:
+    def _answer(self, tickets: Iterable[Ticket], result: Any) -> None:
         for ticket in tickets:
-            self._reply(ticket, result)
+            ticket(result)
 
-    def _reply(self, ticket: Ticket, result: Any) -> None:
-        try:
-            ticket[1](result)
-        except Exception:
-            # The lane serves many senders: one whose answer cannot be worded must not stop the others.
-            log.exception("an answer could not be given", node=self.node, command=type(ticket[0]).__name__)
+
+def _in_vain(tickets: list[Ticket], read: Reply) -> bool:
+    """Tell whether a script that may write has surely changed nothing that is measured."""
+    command = tickets[0].command
+    quiet = isinstance(command, FetchPart) or (isinstance(command, Expire) and command.passing)
+    return quiet and not (read.deliveries or read.notices or read.handovers)

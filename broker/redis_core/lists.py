@@ -5,7 +5,7 @@ Must not know what may be done about any of it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from broker import keys
 from broker.model.access import Affiliations, ListSubscribers, Subscriptions
@@ -14,9 +14,11 @@ from broker.model.nodes import MAX_SUBSCRIBERS, Affiliation, NodeRecord
 from broker.model.pages import Page
 from broker.model.results import AffiliationList, Refused, Result, SubscriptionList
 from broker.model.subscriptions import State, Subscription
-from broker.redis_core.calls.call import family, subid
+from broker.redis_core.calls.call import family, reach, subid
 from broker.redis_core.directory import Directory, Seat
+from broker.redis_core.indexes import Entry
 from broker.redis_core.internal import GONE, Ask, Scanned, Subscribers
+from broker.redis_core.master import Line
 from broker.redis_core.nodes import with_admins
 from broker.redis_core.pending import PendingList
 from broker.redis_core.policy import refusal
@@ -25,6 +27,8 @@ from broker.redis_core.server import Server
 
 SHOWN: Final = 1_000
 """Subscribers of one node that an owner is shown at once."""
+
+_AT_ONCE: Final = 1_000
 
 
 class Lists:
@@ -112,6 +116,25 @@ class Lists:
 
         return {seat.jid: tuple(taken.get(seat, ())) or other(seat) for seat in seats}
 
+    async def occupied(self, entries: Sequence[Entry]) -> set[Entry]:
+        """Tell which JIDs are subscribed where an index says so, or hold something there still (Q34)."""
+        seats = {Seat.of(entry): entry for entry in entries}
+        taken = await self._taken(list(seats))
+        rest = [seat for seat in seats if seat not in taken]
+        partitions: dict[str, list[Partition]] = {seat.node: [] for seat in rest}
+        for partition in await self._directory.partitions(list(partitions)):
+            partitions[partition.node].append(partition)
+        held = [(seat, each) for seat in rest for each in partitions[seat.node]]
+        asked = [("ZCOUNT", keys.of_partition("held", each), *reach(subid(seat.jid))) for seat, each in held]
+        holding = {seat for (seat, _), count in zip(held, await self._commands(asked), strict=True) if count}
+        return {entry for seat, entry in seats.items() if seat in taken or seat in holding}
+
+    async def _commands(self, lines: Sequence[Line]) -> list[Any]:
+        replies: list[Any] = []
+        for first in range(0, len(lines), _AT_ONCE):
+            replies += await self._server.commands(lines[first : first + _AT_ONCE])
+        return replies
+
     async def _taken(self, seats: Sequence[Seat]) -> dict[Seat, list[Subscription]]:
         """Give the subscriptions of those of the seats that have one: members of groups, and whoever a partition knows."""
         nodes = list(dict.fromkeys(seat.node for seat in seats))
@@ -122,10 +145,12 @@ class Lists:
         members = await self._known(there, lambda seat: keys.of_node("members", seat.node), _first)
         found = await self._shared(there, lambda seat: partitions[seat.node][0])
         # Who shares a node or reads it is known in all of its partitions; who owns some of them, in those alone.
-        for seat in there:
-            others = partitions[seat.node][1:] if not (members[seat] or found[seat]) else ()
-            asked = [("HEXISTS", keys.of_partition("subscribers", each), subid(seat.jid)) for each in others]
-            if any(await self._server.commands(asked)):
+        others = [
+            (seat, each) for seat in there if not (members[seat] or found[seat]) for each in partitions[seat.node][1:]
+        ]
+        asked = [("HEXISTS", keys.of_partition("subscribers", each), subid(seat.jid)) for seat, each in others]
+        for (seat, _), known in zip(others, await self._commands(asked), strict=True):
+            if known:
                 members[seat] = _first(seat)
         names = {seat: members[seat] or found[seat] for seat in there}
         return {
@@ -134,13 +159,15 @@ class Lists:
             if theirs
         }
 
-    async def _shared(self, seats: Sequence[Seat], bank: Callable[[Seat], Partition]) -> dict[Seat, Sequence[str]]:
+    async def _shared(
+        self, seats: Sequence[Seat], coordinator: Callable[[Seat], Partition]
+    ) -> dict[Seat, Sequence[str]]:
         """Name the subscriptions that a node's first partition knows; more than one of a JID only where that has happened."""
-        asked = [("HGET", keys.of_partition("meta", bank(seat)), "multi") for seat in seats]
-        several = {seat for seat, multi in zip(seats, await self._server.commands(asked), strict=True) if multi}
+        asked = [("HGET", keys.of_partition("meta", coordinator(seat)), "multi") for seat in seats]
+        several = {seat for seat, multi in zip(seats, await self._commands(asked), strict=True) if multi}
         return await self._known(
             seats,
-            lambda seat: keys.of_partition("subscribers", bank(seat)),
+            lambda seat: keys.of_partition("subscribers", coordinator(seat)),
             lambda seat: family(seat.jid) if seat in several else _first(seat),
         )
 
@@ -148,7 +175,7 @@ class Lists:
         self, seats: Sequence[Seat], key: Callable[[Seat], str], names: Callable[[Seat], Sequence[str]]
     ) -> dict[Seat, Sequence[str]]:
         """Give those of the names of each seat that a key has."""
-        lines = await self._server.commands([("HMGET", key(seat), *names(seat)) for seat in seats])
+        lines = await self._commands([("HMGET", key(seat), *names(seat)) for seat in seats])
         return {
             seat: [name for name, line in zip(names(seat), theirs, strict=True) if line is not None]
             for seat, theirs in zip(seats, lines, strict=True)

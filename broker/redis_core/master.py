@@ -1,8 +1,11 @@
 """One Redis process that takes writes: sends it commands, each once, and says whether what failed may have run.
 
-Nothing is sent again here: what timed out may have run. Must not know of other processes, nor what any command means.
+Nothing is sent again here but scripts that Redis did not know: what timed out may have run. Must not know of other processes,
+nor what any command means.
 """
 
+import asyncio
+import hashlib
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
@@ -26,6 +29,7 @@ from redis.maint_notifications import MaintNotificationsConfig
 
 from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
 from broker.redis_url import Address
+from broker.tasks import start
 
 Value = str | int | bytes
 Line = Sequence[Value]
@@ -35,6 +39,19 @@ ALONE: Final = "Redis"
 """What the only process is called where several would be told apart by their addresses."""
 
 _CONNECTIONS: Final = 64
+_LOADS: Final = 3
+"""So often the scripts of one round trip are loaded anew: somebody might have Redis forget them again and again."""
+
+PATIENCE: Final = 2
+"""For so many times the time-out of an answer is it waited that commands are sent and answered: there may be no connection yet,
+or scripts to load."""
+
+_UNKNOWN: Final = -1
+
+_FEW: Final = 8
+_TOGETHER: Final = 100
+_TOGETHER_BYTES: Final = 262_144
+"""Scripts of many callers that share a round trip, and about how much of arguments; who has more than a few goes alone."""
 
 _AWAY: Final = (
     "LOADING",
@@ -51,12 +68,32 @@ _AWAY: Final = (
 )
 
 
+_FORGOTTEN: Final = CoreUnavailable("Redis has forgotten the script, and a later one has run")
+
+
 class Unsent(CoreUnavailable):
     """There was no connection, or Redis was still loading its data: nothing of it has run."""
 
 
-class _Packing:
-    """A connection that writes commands by hiredis: redis-py does so for its blocking connections only, else in Python."""
+class _Connection:
+    """A connection that writes commands by hiredis: redis-py does so for its blocking connections only, else in Python.
+
+    `loads` is how often the scripts of its master had been loaded when they were last known to be there.
+    """
+
+    loads = _UNKNOWN
+    _writer: asyncio.StreamWriter | None
+
+    async def on_connect_check_health(self, check_health: bool = True) -> None:  # noqa: FBT001, FBT002  (redis-py's)
+        # A connection that was closed may lead to a Redis that was started anew, or to another.
+        self.loads = _UNKNOWN
+        await super().on_connect_check_health(check_health=check_health)  # type: ignore[misc]
+
+    async def disconnect(self, *args: Any, **how: Any) -> None:
+        # What was not written is for nobody any more: else it would stay in memory until a Redis that stands reads it.
+        if self._writer is not None:
+            self._writer.transport.abort()
+        await super().disconnect(*args, **how)  # type: ignore[misc]
 
     def pack_command(self, *parts: Value) -> list[bytes]:
         # redis-py names some of its own commands in two words.
@@ -131,38 +168,92 @@ class Master:
             maint_notifications_config=MaintNotificationsConfig(enabled=False),
             **{**options, **place},
         )
-        self._pool.connection_class = type("Connection", (_Packing, self._pool.connection_class), {})
+        self._pool.connection_class = type("Connection", (_Connection, self._pool.connection_class), {})
         self._retired = False
-        self._load: list[Line] = [("MULTI",), *(("SCRIPT LOAD", text) for text in scripts), ("EXEC",)]
+        self._gathered: list[tuple[Sequence[Line], asyncio.Future[list[Any]]]] = []
+        self._timeout = timeout
+        self._scripts = {_sha(text): text for text in scripts}
+        self._loads = 0
+        self._loading = asyncio.Lock()
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
         """Send commands in one round trip; what Redis refused stands as its error among the replies.
 
         Raises Unsent when none has run, another CoreUnavailable when any of them may have run.
         """
-        replies = await self._exchange(lines)
-        missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
-        if missing:
-            # A script that Redis does not know has not run: run just those once more. All are loaded at once, so that
-            # Redis knows all or none and no script overtakes an earlier one of its round trip.
+        if len(lines) <= _FEW and all(map(_is_script, lines)):
+            return await self._send_together(lines)
+        return (await self._send([lines]))[0]
+
+    async def _send_together(self, lines: Sequence[Line]) -> list[Any]:
+        """Send scripts with those that others ask for in the same turn of the loop: a round trip costs more than a script."""
+        loop = asyncio.get_running_loop()
+        if not self._gathered:
+            loop.call_soon(self._depart)
+        answered: asyncio.Future[list[Any]] = loop.create_future()
+        self._gathered.append((lines, answered))
+        return await answered
+
+    def _depart(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        part: list[tuple[Sequence[Line], asyncio.Future[list[Any]]]] = []
+        count = size = 0
+        for lines, answered in gathered:
+            more = sum(_size(line) for line in lines)
+            if part and (count + len(lines) > _TOGETHER or size + more > _TOGETHER_BYTES):
+                start(self._carry(part))
+                part, count, size = [], 0, 0
+            part.append((lines, answered))
+            count, size = count + len(lines), size + more
+        start(self._carry(part))
+
+    async def _carry(self, part: list[tuple[Sequence[Line], asyncio.Future[list[Any]]]]) -> None:
+        try:
+            replies = await self._send([lines for lines, _answered in part])
+        except BaseException as error:
+            # Nobody is left without an answer; whoever has gone does not need one.
+            for _lines, answered in part:
+                if not answered.done():
+                    answered.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        for (_lines, answered), each in zip(part, replies, strict=True):
+            if not answered.done():
+                answered.set_result(each)
+
+    async def _send(self, parts: Sequence[Sequence[Line]]) -> list[list[Any]]:
+        """Send the commands of several callers in one round trip; gives each one's replies."""
+        replies = _parted(await self._exchange([line for lines in parts for line in lines]), parts)
+        for _ in range(_LOADS):
+            unrun = [lines[_unrun(lines, found) :] for lines, found in zip(parts, replies, strict=True)]
+            if not any(unrun):
+                break
+            # Redis has forgotten its scripts since this connection last looked, and none of these has run.
             try:
-                await self._exchange(self._load)
-                again = await self._exchange([lines[i] for i in missing])
+                again = _parted(await self._exchange([line for lines in unrun for line in lines]), unrun)
             except Unsent as error:
                 # Of the others something may have run.
                 raise CoreUnavailable(str(error), error.problem) from error
-            for i, reply in zip(missing, again, strict=True):
-                replies[i] = reply
-        return replies
+            for found, anew in zip(replies, again, strict=True):
+                found[len(found) - len(anew) :] = anew
+        # Something that its caller sent later has run: nothing is to run after it that was sent before.
+        return [[_FORGOTTEN if isinstance(reply, NoScriptError) else reply for reply in found] for found in replies]
 
     async def _exchange(self, lines: Sequence[Line]) -> list[Any]:
+        ends = asyncio.get_running_loop().time() + PATIENCE * self._timeout
         try:
             connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
         except (RedisError, OSError, TimeoutError) as error:
             raise _unsent(error) from error
         try:
-            await connection.send_packed_command(connection.pack_commands(lines), check_health=False)
-            return [await _reply(connection) for _line in lines]
+            if self._scripts and connection.loads != self._loads and any(map(_is_script, lines)):
+                await self._know_scripts(connection, ends)
+            loads = self._loads
+            if asyncio.get_running_loop().time() > ends:
+                # Whoever asked has given up: nothing of it is to run any more.
+                raise _unsent(TimeoutError())
+            replies = await _replies(connection, lines)
         except BusyLoadingError as error:
             if len(lines) == 1:
                 raise _unsent(error) from error
@@ -173,6 +264,36 @@ class Master:
             if self._retired:
                 await connection.disconnect()
             await self._pool.release(connection)
+        if loads == self._loads and any(isinstance(reply, NoScriptError) for reply in replies):
+            # Every connection looks before it is used again.
+            self._loads += 1
+        return replies
+
+    async def _know_scripts(self, connection: Any, ends: float) -> None:
+        """Load those scripts that Redis does not know; raises Unsent when that cannot be done.
+
+        All of them are known to be there before any is run: else one that is known could overtake one that is not.
+        """
+        loads = self._loads
+        try:
+            if await self._missing(connection):
+                # One loads for all: 64 connections would send it everything 64 times.
+                async with asyncio.timeout_at(ends):
+                    await self._loading.acquire()
+                try:
+                    missing = await self._missing(connection)
+                    # Not in a transaction: others have their turn between two scripts.
+                    _demand(await _replies(connection, [("SCRIPT LOAD", self._scripts[sha]) for sha in missing]))
+                finally:
+                    self._loading.release()
+        except (RedisError, OSError, TimeoutError) as error:
+            raise _unsent(error) from error
+        connection.loads = loads
+
+    async def _missing(self, connection: Any) -> list[str]:
+        replies = await _replies(connection, [("SCRIPT EXISTS", *self._scripts)])
+        _demand(replies)
+        return [sha for sha, known in zip(self._scripts, replies[0], strict=True) if not known]
 
     async def everywhere(self, line: Line) -> dict[str, Any]:
         """Ask each master there is: this one."""
@@ -188,6 +309,48 @@ class Master:
         """Close all connections."""
         self._retired = True
         await self._pool.aclose()
+
+
+def _size(line: Line) -> int:
+    # Keys are short.
+    return sum(len(word) for word in line if isinstance(word, bytes)) + 32 * len(line)
+
+
+async def _replies(connection: Any, lines: Sequence[Line]) -> list[Any]:
+    await connection.send_packed_command(connection.pack_commands(lines), check_health=False)
+    return [await _reply(connection) for _line in lines]
+
+
+def _parted(replies: Sequence[Any], parts: Sequence[Sequence[Line]]) -> list[list[Any]]:
+    """Part replies as the commands are parted."""
+    left = iter(replies)
+    return [[next(left) for _line in lines] for lines in parts]
+
+
+def _demand(replies: Sequence[Any]) -> None:
+    """Raise the first error among replies."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def _unrun(lines: Sequence[Line], replies: Sequence[Any]) -> int:
+    """Find where those scripts begin that Redis did not know, with nothing behind them that has run."""
+    first = missing = len(lines)
+    while first and (isinstance(replies[first - 1], NoScriptError) or not _is_script(lines[first - 1])):
+        first -= 1
+        if _is_script(lines[first]):
+            # ASKING is for the script after it, and is sent again with that.
+            missing = first if not first or _is_script(lines[first - 1]) else first - 1
+    return missing
+
+
+def _is_script(line: Line) -> bool:
+    return line[0] == "EVALSHA"
 
 
 async def _reply(connection: AbstractConnection) -> Any:

@@ -17,6 +17,7 @@ from broker.model.problems import CoreUnavailable
 from broker.redis_core.master import Line, Master, Unsent, fault
 from broker.redis_core.trouble import Trouble
 from broker.redis_url import Address
+from broker.tasks import start
 
 Found = list[tuple[int, int, Address]]
 """Who serves what: first slot, last slot, master."""
@@ -167,7 +168,7 @@ class Masters:
     def _doubt(self) -> None:
         """Learn anew who serves what."""
         if self._learning is None:
-            self._learning = asyncio.ensure_future(self._learn())
+            self._learning = start(self._learn())
 
     async def _learnt(self, ends: float) -> None:
         """Wait until what is in doubt is learnt, but not for longer than the commands have."""

@@ -1,6 +1,7 @@
 """What the core counts, as Prometheus metrics. Must not know how they are served."""
 
 import math
+import time
 from collections.abc import Collection, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -55,7 +56,7 @@ class Metrics:
             name: Gauge(f"stanzaq_node_{name}", text, ["node"], registry=self.registry)
             for name, text in _GAUGES.items()
         }
-        self._measured: set[str] = set()
+        self._measured: dict[str, tuple[Counted, float]] = {}
         self._memory = {
             name: Gauge(f"stanzaq_redis_{name}_bytes", text, registry=self.registry) for name, text in _MEMORY.items()
         }
@@ -89,16 +90,28 @@ class Metrics:
 
     def gauge(self, node: str, counted: Counted) -> None:
         """Set the gauges of a node."""
-        self._measured.add(node)
+        self._measured[node] = counted, time.monotonic()
         for name, gauge in self._gauges.items():
             gauge.labels(node).set(getattr(counted, name))
 
     def keep(self, nodes: Collection[str]) -> None:
         """Drop the gauges of all nodes but these: the others are gone."""
-        for gone in self._measured - set(nodes):
+        for gone in self._measured.keys() - set(nodes):
             for gauge in self._gauges.values():
                 gauge.remove(gone)
-        self._measured &= set(nodes)
+            del self._measured[gone]
+
+    @property
+    def measured(self) -> Collection[str]:
+        """The nodes that have gauges."""
+        return self._measured.keys()
+
+    def age(self) -> None:
+        """Let what waits grow older where nothing else has happened since the node was measured."""
+        now = time.monotonic()
+        for node, (counted, at) in self._measured.items():
+            if counted.eligible or counted.oldest_ms:
+                self._gauges["oldest_ms"].labels(node).set(counted.oldest_ms + int((now - at) * 1000))
 
     def memory(self, reports: Iterable[bytes]) -> None:
         """Set the gauges of Redis's memory from what each master says of its own (INFO memory)."""

@@ -1,6 +1,6 @@
-"""What a change of a node means above it in the tree: pools count anew, and who wants news of nodes is told (XEP-0248 §4.3.2).
+"""What a change of a node means above it in the tree: who is subscribed there is registered anew, and told (XEP-0248 §4.3.2).
 
-Must not know what has changed, or how credit is counted.
+Must not know what has changed, or how credit is shared.
 """
 
 from collections import Counter
@@ -23,25 +23,25 @@ class News:
         tree: Tree,
         read: Callable[[str], Awaitable[NodeRecord | None]],
         ask: Callable[[Any], Awaitable[Any]],
-        recount: Callable[[str], Awaitable[None]],
+        register_all: Callable[[str], Awaitable[None]],
         notify: Callable[[Notice], None],
     ) -> None:
-        """Have the credit of a collection's subscribers counted by `recount`, and tell them by `notify`."""
+        """Have a collection's subscriptions registered in its leaves by `register_all`, and tell subscribers by `notify`."""
         self._tree = tree
         self._read = read
         self._ask = ask
-        self._recount = recount
+        self._register_all = register_all
         self._notify = notify
 
-    async def recount(self, *records: NodeRecord) -> None:
-        """Let the pools of collections above have what has become of a node: now it may be a part of them, or none any more."""
+    async def register_above(self, *records: NodeRecord) -> None:
+        """Let the collections above have what has become of a node: now it may be a part of them, or none any more."""
         above = {each.name: each for record in records for each in await self._tree.above(record)}
-        await self.recount_all(tuple(above.values()))
+        await self.register_in(tuple(above.values()))
 
-    async def recount_all(self, collections: Sequence[NodeRecord]) -> None:
-        """Count the credit of all who are subscribed to these."""
+    async def register_in(self, collections: Sequence[NodeRecord]) -> None:
+        """Register all who are subscribed to these in what is below them now."""
         for each in collections:
-            await self._recount(each.name)
+            await self._register_all(each.name)
 
     async def tell(self, record: NodeRecord, *, came: bool) -> None:
         """Tell those who want news of the collections above that a node came there or went."""

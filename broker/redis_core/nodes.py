@@ -56,12 +56,12 @@ class NodeWork:
         rules: Rules,
         ask: Callable[[Any], Awaitable[Any]],
         changed: Callable[[str], None],
-        recount: Callable[[str], Awaitable[None]],
+        register_all: Callable[[str], Awaitable[None]],
         notify: Callable[[Notice], None],
         remove: Callable[[str, Jid], Awaitable[tuple[str, ...]]],
         pending: Pending,
     ) -> None:
-        """Ask lanes by `ask`; `changed` hears of a node whose record is another now, `recount` of one with more partitions.
+        """Ask lanes by `ask`; `changed` hears of a node whose record is another now, `register_all` of one with other partitions.
 
         `remove` ends a JID's subscriptions and gives their names; what waits for approval hears by `pending` of what may decide
         it.
@@ -73,9 +73,9 @@ class NodeWork:
         self._terms = Terms(rules, self._read)
         self._ask = ask
         self._changed = changed
-        self._recount = recount
+        self._register_all = register_all
         self._notify = notify
-        self._news = News(tree, self._read, ask, recount, notify)
+        self._news = News(tree, self._read, ask, register_all, notify)
         self._remove = remove
         self._pending = pending
 
@@ -116,7 +116,7 @@ class NodeWork:
             return Refused(Problem.NODE_EXISTS, "a node of this name exists")
         await self._directory.open(record)
         self._changed(node)
-        await self._news.recount(record)
+        await self._news.register_above(record)
         await self._news.tell(record, came=True)
         return Declared(node)
 
@@ -181,7 +181,7 @@ class NodeWork:
             for each in (record, renewed)
         }
         if len(places) > 1:
-            await self._news.recount(record, renewed)
+            await self._news.register_above(record, renewed)
         if (record.parent, record.parent_life) != (renewed.parent, renewed.parent_life):
             await self._news.tell(record, came=False)
             await self._news.tell(renewed, came=True)
@@ -192,7 +192,7 @@ class NodeWork:
         await self._directory.open(record)
         self._changed(record.name)
         if config.partitions > before.partitions:
-            await self._recount(record.name)
+            await self._register_all(record.name)
         if before.state is NodeState.PAUSED and config.state is not NodeState.PAUSED:
             await self._visit(record)
         if config.access_model is not before.access_model:
@@ -231,7 +231,7 @@ class NodeWork:
             await self._directory.open(renewed)
             seats = [seat for jid in changes for seat in await self._directory.seats_of(jid, node)]
             await self._expel(renewed, seats)
-            await self._news.recount(renewed)
+            await self._news.register_above(renewed)
             await self._pending.settle(node)
         return None
 
@@ -262,11 +262,8 @@ class NodeWork:
         if record.parent:
             await self._tree.abandon(record.parent, record.name)
         await self.placement.orphan(record, children)
-        await self._news.recount_all(above)
+        await self._news.register_in(above)
         await self._news.tell(record, came=False)
-        for jid, affiliation in record.affiliations.items():
-            if affiliation is Affiliation.OWNER:
-                await self._directory.disown(jid, command.node)
         self._changed(command.node)
         if record.config.notify_delete:
             for jid in jids:
@@ -294,21 +291,28 @@ class NodeWork:
         if len(command.item_ids) > _MOST_RELEASED:
             return Refused(Problem.BAD_REQUEST, f"name at most {_MOST_RELEASED} items at once")
         if command.holder is None:
-            outcome = await self._ask(command)
+            outcome = await self._released(command)
             if isinstance(outcome, Released) and not outcome.count:
                 return Refused(Problem.ITEM_NOT_FOUND, "nobody holds an item of this id")
-            return outcome  # type: ignore[no-any-return]
+            return outcome
         # A bare JID stands for all of its resources.
         seats = () if resource(command.holder) else await self._directory.seats_of(command.holder, command.node)
         count = 0
         for jid in dict.fromkeys((command.holder, *seats)):
-            outcome = await self._ask(replace(command, holder=jid))
-            while isinstance(outcome, Released) and outcome.left:
-                count += outcome.count
-                outcome = await self._ask(replace(command, holder=jid))
+            outcome = await self._released(replace(command, holder=jid))
+            if not isinstance(outcome, Released):
+                return outcome
+            count += outcome.count
+        return Released(count)
+
+    async def _released(self, command: Release) -> Result:
+        """End the locks that one command names, as many calls as that takes."""
+        count, left = 0, 1
+        while left:
+            outcome = await self._ask(command)
             if not isinstance(outcome, Released):
                 return outcome  # type: ignore[no-any-return]
-            count += outcome.count
+            count, left = count + outcome.count, outcome.left
         return Released(count)
 
     async def _tell_all(self, node: str, notice: Callable[[Jid], Notice]) -> None:

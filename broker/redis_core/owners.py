@@ -27,6 +27,7 @@ from broker.redis_core.moves import Move, handing_over, moves
 from broker.redis_core.nodes import with_admins
 from broker.redis_core.policy import refusal
 from broker.redis_core.roster import Member, Roster, Standing
+from broker.tasks import start
 
 _ROUNDS = 10
 """How often a spread is computed anew at most when others change it meanwhile; the rest is left to the next visit."""
@@ -86,7 +87,7 @@ class Owners:
 
         Its seat is taken by `attend`, once nothing hinders it.
         """
-        return await self.hindrance(command) or await attend(command, asyncio.ensure_future(self._attach(command)))
+        return await self.hindrance(command) or await attend(command, start(self._attach(command)))
 
     async def _attach(self, command: Subscribe) -> Result:
         record = await self._read(command.node)
@@ -109,7 +110,7 @@ class Owners:
         return Kept(await self._kept(record, command.sender, subids(command.sender).split()))
 
     async def options(self, command: Options, outcome: asyncio.Future[Any]) -> Result:
-        """Tell what a subscription owns; `outcome` is what the bank knows of it, which is nothing unless it shares the node."""
+        """Tell what a subscription owns; `outcome` is what the coordinator knows, nothing unless it shares the node."""
         record = await self._read(command.node)
         known: Result = await outcome
         if record is None or (isinstance(known, Refused) and known.problem is not Problem.NOT_SUBSCRIBED):
@@ -161,7 +162,7 @@ class Owners:
         """
         awaited = self._awaited.get(node)
         if awaited is None:
-            awaited = self._awaited[node] = asyncio.create_task(self._settle_next(node))
+            awaited = self._awaited[node] = start(self._settle_next(node))
         await asyncio.shield(awaited)
 
     async def _settle_next(self, node: str) -> None:

@@ -38,12 +38,76 @@ class TransferPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Admit:
-    """Take in an item that comes from another node, once by its ticket."""
+class TransferredPart:
+    """Of the first so many departures, `count` have left; the others are to be asked for again."""
+
+    count: int
+    tried: int
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """Read items that are on their way to another node, up to `max_bytes` of payload, and `note` where they are brought."""
 
     node: str
+    incarnation: str
+    partition: int
+    positions: tuple[str, ...]
+    note: str
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """An item that is on its way; of one that is sent, `>NODE` stands in the place of its last holder."""
+
+    position: str
+    item_id: str
+    publisher: Jid
+    envelope: bytes
+    attempts: int
+    holder: bytes
+    reason: str
+    key: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Take in an item that comes from another node, once by its ticket; of `count` partitions it goes to this one."""
+
+    node: str
+    partition: int
+    count: int
     item_id: str
     ticket: str
     key: str
     publisher: Jid
     envelope: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """Forget an item that has arrived elsewhere, or hear that it has surely not."""
+
+    node: str
+    incarnation: str
+    position: str
+    partition: int
+    arrived: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """How many items of a partition are on their way still."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Let a ticket be forgotten: the item's old node knows that it has arrived."""
+
+    node: str
+    ticket: str
+    partition: int

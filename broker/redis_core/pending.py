@@ -17,7 +17,9 @@ from broker.model.problems import Problem
 from broker.model.qos import Qos
 from broker.model.results import Refused
 from broker.model.tree import Scope
-from broker.redis_core.directory import MOST_PER_JID, Directory, Seat
+from broker.redis_core import indexes
+from broker.redis_core.directory import Directory, Seat
+from broker.redis_core.indexes import Entry
 from broker.redis_core.server import Server, Value
 
 MOST = 1_000
@@ -30,7 +32,6 @@ LATE_MS = 5_000
 """How long whoever makes an approved subscription may take before another frontend does."""
 
 _FULL = Refused(Problem.TOO_MANY_SUBSCRIPTIONS, f"{MOST} subscriptions wait for approval here, the most that may")
-_FULL_OF_ONE = Refused(Problem.TOO_MANY_SUBSCRIPTIONS, f"{MOST_PER_JID} subscriptions of yours wait for approval")
 _WAITS = Refused(Problem.PENDING_SUBSCRIPTION, "your subscription waits for an owner's approval")
 
 
@@ -84,13 +85,16 @@ class PendingList:
         """Ask `server`; the index is kept by `directory`."""
         self._server = server
         self._directory = directory
+        self._index = directory.asking
 
     async def apply(self, record: NodeRecord, command: Subscribe) -> Refused | bool:
         """Let a subscription wait; gives whether none of its bare JID's has waited there."""
-        if await self._directory.attend("asked", command.jid, record.name) is None:
-            await self._tidy(command.jid)
-            if await self._directory.attend("asked", command.jid, record.name) is None:
-                return _FULL_OF_ONE
+        entry = Seat(record.name, command.jid).entry
+        (noted,) = await self._index.note([entry], self._waiting)
+        if noted is None:
+            return Refused(
+                Problem.TOO_MANY_SUBSCRIPTIONS, f"{indexes.MOST_PER_JID} subscriptions of yours wait for approval"
+            )
         code, *found = await self._run(
             "apply",
             record.name,
@@ -103,12 +107,14 @@ class PendingList:
         )
         if code == b"ok":
             waited, evicted = found
+            await self._index.settle([entry])
             if evicted:
-                await self._directory.attend("answered", Jid(evicted.decode()), record.name)
+                await self._index.strike([Seat(record.name, Jid(evicted.decode())).entry])
             return not waited
         if code == b"pending-subscription":
+            await self._index.settle([entry])
             return _WAITS
-        await self._directory.attend("answered", command.jid, record.name)
+        await self._index.strike([entry], noted.at_ms)
         return _FULL if code == b"too-many" else Refused(Problem.NODE_NOT_FOUND)
 
     async def all(self, node: str) -> dict[Jid, Subscribe]:
@@ -127,11 +133,9 @@ class PendingList:
 
     async def of(self, jid: Jid) -> list[Seat]:
         """Give what waits of one bare JID, at all nodes."""
-        seats = await self._directory.seats(jid, "asked")
-        found = await self._server.commands(
-            [("HEXISTS", keys.of_node("pending", seat.node), seat.jid) for seat in seats]
-        )
-        return [seat for seat, there in zip(seats, found, strict=True) if there]
+        seats = await self._directory.seats(jid, self._index)
+        waiting = await self._waiting([seat.entry for seat in seats])
+        return [seat for seat in seats if seat.entry in waiting]
 
     async def take(self, node: str, jid: Jid) -> Taken | None:
         """Take one up to make the subscription; None when it waits no more, or another has taken it up."""
@@ -148,16 +152,14 @@ class PendingList:
         """
         code, *_ = await self._run("dismiss", node, jid=jid, stamp=stamp)
         if code == b"ok":
-            await self._directory.attend("answered", jid, node)
+            await self._index.strike([Seat(node, jid).entry])
             return True
         return None if code == b"waiting" else False
 
-    async def _tidy(self, jid: Jid) -> None:
-        """Take off the index what a node took with it, or a crash left there."""
-        waiting = set(await self.of(jid))
-        for seat in await self._directory.seats(jid, "asked"):
-            if seat not in waiting:
-                await self._directory.attend("answered", seat.jid, seat.node)
+    async def _waiting(self, entries: Sequence[Entry]) -> set[Entry]:
+        seats = [Seat.of(entry) for entry in entries]
+        asked = [("HEXISTS", keys.of_node("pending", seat.node), seat.jid) for seat in seats]
+        return {entry for entry, there in zip(entries, await self._server.commands(asked), strict=True) if there}
 
     async def _run(self, script: str, node: str, **fixed: Value) -> list[Any]:
         names = [keys.of_node(key, node) for key in self._server.header(script).keys]

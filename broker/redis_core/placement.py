@@ -97,13 +97,17 @@ class Placement:
         self, record: NodeRecord, config: NodeConfig, parent: NodeRecord | None
     ) -> NodeRecord | Refused | None:
         """Store a configuration and a place; None when the record has changed since it was read."""
-        renewed = moved(replace(record, config=config, revision=record.revision + 1), parent)
+        grows = config.partitions > record.config.partitions
+        former = (*record.former, record.config.partitions) if grows else record.former
+        renewed = moved(replace(record, config=config, former=former), parent)
         stays = (record.parent, record.parent_life) == (renewed.parent, renewed.parent_life)
         refused = None if stays or parent is None else await self._tree.adopt(parent, record.name)
         if refused is not None:
             return refused
-        if not await self._directory.configure(record, renewed):
+        revision = await self._directory.configure(record, renewed)
+        if revision is None:
             return None
+        renewed = replace(renewed, revision=revision)
         if record.parent and record.parent != renewed.parent:
             await self._tree.abandon(record.parent, record.name)
         await self._renewed(record, renewed)

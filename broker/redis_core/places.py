@@ -5,6 +5,7 @@ has neither a partition nor a group key of its publisher's; an item that has may
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -12,12 +13,13 @@ from zlib import crc32
 
 from broker.model.commands import Bounce, Confirm, Options, Publish, Renew, Retract, Unlock
 from broker.model.reading import Bind, Commit, Read, Unbind
-from broker.redis_core.credit import Reach
-from broker.redis_core.internal import Attach, DeadLetter, Detach, Expire, Find, Handed, KeepOne, Resend, Subscribers
-from broker.redis_core.parts import Admit, SurveyPart, TransferPart
+from broker.redis_core.credit import GrantCredit, ListUsage, Reach
+from broker.redis_core.former import IF_KNOWN
+from broker.redis_core.internal import Attach, Detach, Expire, Find, KeepOne, Resend, Subscribers
+from broker.redis_core.parts import Admit, Arrived, Handed, Letters, SurveyPart, TransferPart
 
-BANK = 0
-"""The partition that knows every subscription, and what of its credit lies elsewhere."""
+COORDINATOR = 0
+"""The partition that knows every subscription and its credit, and whose turn it is."""
 
 _MADE = re.compile(r"([0-9]{1,4})-[0-9]+-[0-9]+", re.ASCII)
 
@@ -26,7 +28,7 @@ class Place(Enum):
     """Where a command goes that concerns no one partition."""
 
     ALL = auto()
-    FREE = auto()
+    ANY = auto()
     NOWHERE = auto()
 
 
@@ -49,6 +51,11 @@ def home(item_id: str, count: int) -> int:
     return number if number < count else hashed(item_id, count)
 
 
+def arrival(item_id: str, key: str, count: int) -> int:
+    """Give the partition, of `count`, that takes an item from another node."""
+    return hashed(key, count) if key else home(item_id, count)
+
+
 def _of(item_id: str, count: int) -> int | Home:
     number = home(item_id, count)
     # A number that is not there may be that of a partition that the node has got since.
@@ -61,7 +68,7 @@ def place(command: Any, count: int) -> int | Home | Place:
         case Publish(partition=None):
             if command.key:
                 return hashed(command.key, count)
-            return home(command.item_id, count) if command.item_id else Place.FREE
+            return home(command.item_id, count) if command.item_id else Place.ANY
         case Retract(partition=None) | Unlock(partition=None) | Renew(partition=None):
             return _of(command.item_id, count)
         case (
@@ -69,7 +76,10 @@ def place(command: Any, count: int) -> int | Home | Place:
             | Retract(partition=int(number))
             | Unlock(partition=int(number))
             | Renew(partition=int(number))
+            | Letters(partition=number)
+            | Admit(partition=number)
             | Handed(partition=number)
+            | Arrived(partition=number)
             | Expire(partition=number)
             | Resend(partition=number)
             | Find(partition=number)
@@ -87,10 +97,16 @@ def place(command: Any, count: int) -> int | Home | Place:
             pass
         case Bounce() | Confirm():
             number = command.partition.number
-        case DeadLetter() | Admit():
-            number = hashed(command.key, count) if command.key else home(command.item_id, count)
-        case Options() | Reach():
-            number = BANK
+        case Options() | Reach() | GrantCredit() | ListUsage():
+            number = COORDINATOR
         case _:
             return Place.ALL
     return number if number < count else Place.NOWHERE
+
+
+def former_places(command: Any, former: Sequence[int], number: int) -> list[int]:
+    """Give the other partitions than `number` where an item went while its node had `former` numbers of them, the last first."""
+    if type(command) not in IF_KNOWN or not command.item_id:
+        return []
+    places = dict.fromkeys(place(command, count) for count in reversed(former))
+    return [each for each in places if isinstance(each, int) and each != number]

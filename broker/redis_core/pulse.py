@@ -26,7 +26,11 @@ TURN_SECONDS = 0.5
 LAPSE_MS = 3_000
 """A frontend unheard for so long has lapsed: with a turn and a rescue on top its deliveries are re-sent within 5 s."""
 
-DUE_AT_ONCE = 200
+DUE_AT_ONCE = 1_000
+"""Most visits that a frontend has under way: what is due beyond that is left to other frontends, or is taken soon after."""
+
+TOLD_SECONDS = 2.0
+"""Between two heartbeats that tell which nodes have changed: a busy one is told of once in so long."""
 
 RUNG_SECONDS = 0.02
 """Between a ring that is heard and listening again: what else comes in meanwhile is found by the same turn."""
@@ -40,7 +44,7 @@ class Visits:
 
     After a beat whose answer was lost it is `blind`: what that beat took from the list of due partitions, nobody knows. So it is
     when Redis does not know of the beat before: a replica has taken over that had not heard of it. It is `alone` while no
-    frontend lives.
+    frontend lives. It comes `early` where the beat before has left something that is due: then there is only that to do.
     """
 
     due: list[Partition] = field(default_factory=list)
@@ -49,6 +53,7 @@ class Visits:
     notices: list[bytes] = field(default_factory=list)
     disconnected_by: str = ""
     alone: bool = False
+    early: bool = False
 
 
 Act = Callable[[Visits], Awaitable[None]]
@@ -67,9 +72,16 @@ class Pulse:
         self._announced: dict[str, int] = {}
         self._owed: dict[str, int] = {}
         self._rescued: list[str] = []
+        self._changed: set[str] = set()
+        self._told_at = 0.0
         self._skew_ms = 0.0
         self._beaten_at = 0
         self._blind = False
+        self._hastened = False
+        self.room = DUE_AT_ONCE
+        """How many more visits may be begun: the next beat takes as many partitions that are due."""
+        self.full = False
+        """The last beat has taken as many as it might, so that more may be due."""
         self.beating = True
         self.last_turn = time.monotonic()
         self._trouble = Trouble("heartbeat failed")
@@ -96,16 +108,28 @@ class Pulse:
         """Tell with the next heartbeat that all of a lapsed frontend's deliveries are taken over."""
         self._rescued.append(frontend)
 
+    def changed(self, node: str) -> None:
+        """Tell with one of the next heartbeats that something has happened to a node."""
+        self._changed.add(node)
+
     async def run(self, act: Act) -> None:
         """Beat until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            if self._frontend:
-                group.create_task(self._listen())
-            while True:
-                # Spread, so that frontends do not beat together.
-                await self._pause(TURN_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311  (guards nothing)
-                if self.beating:
-                    await self.turn(act)
+        while True:
+            # Spread, so that frontends do not beat together.
+            await self._pause(TURN_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311  (guards nothing)
+            if self.beating:
+                await self.turn(act)
+
+    def hasten(self) -> None:
+        """Have the next beat come at once."""
+        self._hastened = True
+        self._rung.set()
+
+    async def living(self) -> list[str]:
+        """Name the frontends that have not lapsed, in an order that is the same for all."""
+        since = int(self.now_ms()) - LAPSE_MS
+        found = await self._server.command("ZRANGEBYSCORE", keys.of_service("frontends"), f"({since}", "+inf")
+        return sorted(name.decode() for name in found)
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -113,7 +137,8 @@ class Pulse:
                 await self._rung.wait()
         self._rung.clear()
 
-    async def _listen(self) -> None:
+    async def listen(self) -> None:
+        """Have the next beat at once when the bell rings, until cancelled."""
         while True:
             pause = TURN_SECONDS
             # One that does not beat leaves the bell to those who do.
@@ -151,15 +176,23 @@ class Pulse:
     async def _beat(self) -> Visits:
         owed, rescued = self._owed, self._rescued
         self._owed, self._rescued = {}, []
+        changed: set[str] = set()
+        if time.monotonic() - self._told_at > TOLD_SECONDS:
+            changed, self._changed = self._changed, set()
+        early, self._hastened = self._hastened, False
+        most = self.room
         try:
-            now, lapsed, due, before, notices, by, alive = await self._call(owed, rescued, DUE_AT_ONCE)
+            now, lapsed, due, before, notices, by, alive = await self._call(owed, rescued, changed, most)
         except (CoreUnavailable, ScriptDefect):
             self.blinded()
             # A Redis that comes back may have lost what it was told last: all that the visits find is told anew.
             self._announced = {}
             self._owed = owed | self._owed
             self._rescued += rescued
+            self._changed |= changed
             raise
+        if changed:
+            self._told_at = time.monotonic()
         self._skew_ms = now - time.monotonic() * 1000
         if self._frontend and before != self._beaten_at:
             self.blinded()
@@ -171,15 +204,19 @@ class Pulse:
         for name in list(self._announced):
             if self._announced[name] <= now:
                 del self._announced[name]
+        self.full = len(due) == most
         blind, self._blind = self._blind, False
         partitions = [Partition.parse(name.decode()) for name in due]
-        return Visits(partitions, [name.decode() for name in lapsed], blind, notices, by.decode(), alone=not alive)
+        return Visits(
+            partitions, [name.decode() for name in lapsed], blind, notices, by.decode(), alone=not alive, early=early
+        )
 
     async def _call(
-        self, owed: Mapping[str, int], rescued: Iterable[str], most: int
+        self, owed: Mapping[str, int], rescued: Iterable[str], changed: Iterable[str], most: int
     ) -> tuple[int, list[bytes], list[bytes], int, list[bytes], bytes, int]:
         rows: list[dict[str, Value]] = [{"kind": "due", "name": name, "at": at} for name, at in owed.items()]
         rows += [{"kind": "rescued", "name": name, "at": 0} for name in rescued]
+        rows += [{"kind": "changed", "name": name, "at": 0} for name in changed]
         fixed: dict[str, Value] = {
             "now": "",
             "frontend": self._frontend,
@@ -187,7 +224,7 @@ class Pulse:
             "most": most,
             "beaten": self._beaten_at,
         }
-        names = [keys.of_service(name) for name in ("frontends", "due", "notices", "disconnected")]
+        names = [keys.of_service(name) for name in ("frontends", "due", "notices", "disconnected", "changed")]
         _code, now, lapsed, due, before, notices, by, alive = await self._server.run(
             self._server.arguments("heartbeat", names, fixed, rows)
         )
@@ -195,7 +232,7 @@ class Pulse:
 
     async def resign(self) -> None:
         """Tell for the last time what will be due, and leave the list: nothing of this one is to be taken over."""
-        await self._call(self._owed, self._rescued, 0)
+        await self._call(self._owed, self._rescued, self._changed, 0)
         await self._server.commands(
             [
                 ("ZREM", keys.of_service("frontends"), self._frontend),

@@ -4,26 +4,27 @@ Commands wait here while the node's record is read, and keep their order. Must n
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
 from typing import Any, Protocol
 
 import structlog
 
 from broker.model.commands import Adjust, Renew, Retract, Subscribe, Unlock, Unsubscribe
 from broker.model.leases import Fetch, Fetched
-from broker.model.names import Partition
+from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.reading import Partitions
-from broker.model.results import Refused, Subscribed
+from broker.model.results import Refused
 from broker.redis_core import streams
 from broker.redis_core.around import Neighbours
+from broker.redis_core.balancer import Balancer
 from broker.redis_core.calls.call import subid
 from broker.redis_core.calls.workers import UNSELECTED
-from broker.redis_core.credit import Recount
+from broker.redis_core.credit import Reregister
 from broker.redis_core.gather import fetched, gathered
 from broker.redis_core.internal import (
-    FAILED,
     GONE,
     Begun,
     FetchPart,
@@ -37,11 +38,12 @@ from broker.redis_core.internal import (
 )
 from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
-from broker.redis_core.lending import Lending
-from broker.redis_core.places import BANK, Home, Place, place
-from broker.redis_core.pools import Gates, Pool, Vicinity, awaited
+from broker.redis_core.places import COORDINATOR, Home, Place, place
+from broker.redis_core.pools import CreditReports, Gates, Pool, awaited
+from broker.redis_core.repeats import Repeats
 from broker.redis_core.seats import Seats
 from broker.redis_core.tree import Tree
+from broker.tasks import FAILED, Reply, Tasks, start, then
 
 log = structlog.get_logger()
 
@@ -49,37 +51,34 @@ _NOWHERE = Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition"
 _ELSEWHERE = (Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN, Problem.LOCKED_BY_ANOTHER, Problem.LOCK_LOST)
 """Refusals after which an item is looked for in other partitions than its home."""
 
-Reply = Callable[[Any], None]
-
-# Coroutine functions, not coroutines: one whose task is cancelled before it begins was never made.
-Background = Callable[[Callable[[], Coroutine[Any, Any, Any]]], None]
-
 
 class MakeLane(Protocol):
     """How a lane is made."""
 
-    def __call__(self, *, number: int, neighbours: Neighbours) -> Lane:
+    def __call__(self, *, number: int, neighbours: Neighbours, submit: Callable[[Any, Reply], None]) -> Lane:
         """Make the lane of one partition."""
 
 
 class Routes:
     """The lanes of one node."""
 
-    def __init__(self, known: Known, make: MakeLane, background: Background, tree: Tree, gates: Gates) -> None:
-        """Make lanes by `make` when they are first needed; run by `background` what nobody waits for.
+    def __init__(self, known: Known, make: MakeLane, tasks: Tasks, tree: Tree, gates: Gates) -> None:
+        """Make lanes by `make` when they are first needed; `tasks` run what takes more than one script.
 
         What is below a node that is a collection is read from `tree`, and asked through the `gates` of other nodes.
         """
         self.known = known
         self._make = make
-        self._background = background
+        self._tasks = tasks
         self._gates = gates
         self._seats = Seats(self.ask, self._others)
-        self.lending = Lending(known.node, self.ask, self._order, self._board, background)
-        self.pool = Pool(known, tree, gates, background)
-        self._vicinity = Vicinity(self.lending, gates, lambda: self.pool.size if self._collects else None)
+        self.balancer = Balancer(known.node, self.ask)
+        self.pool = Pool(known, tree, gates, tasks.background)
+        self._reports = CreditReports(self.balancer, gates, tasks.background)
+        self._turns = count()
         self._collected = False
         self._lanes: dict[int, Lane] = {}
+        self._repeats = Repeats(self.lane, self.submit)
         self._queued: list[tuple[Any, Reply]] = []
         self._reading: asyncio.Task[None] | None = None
 
@@ -93,33 +92,39 @@ class Routes:
 
     def ask(self, number: int, command: Any) -> asyncio.Future[Any]:
         """Give a command to one partition, of a collection to one below it."""
-        if number != BANK and self._collects:
+        if number != COORDINATOR and self._collects:
             return self.pool.ask(number, command)
         return awaited(self.lane(number), command)
 
-    async def recount(self) -> None:
-        """Count the credit of all who are subscribed, a part of them at a time: what crashes have lost comes back."""
+    async def audit(self) -> None:
+        """Hold what the coordinator believes against what partitions say: credit that crashes have lost comes back."""
+        await self.known.read()
+        if self._count > 1 or self._collects:
+            for whose in await self.balancer.audit(await self._others(self._count)):
+                self.submit(Reregister(self.known.node, whose), ignored)
+
+    async def register_all(self) -> None:
+        """Make all subscriptions known in all partitions anew, a part of them at a time: some may have come, or be shut now."""
         scan = "0"
         while self._count > 1 or self._collects:
-            part = await self.ask(BANK, Subscribers(self.known.node, scan))
+            part = await self.ask(COORDINATOR, Subscribers(self.known.node, scan))
             if not isinstance(part, Scanned):
                 return
             await asyncio.gather(
-                *(self._seats.take(Recount(self.known.node, whose), self._count) for whose in part.subids if whose)
+                *(self._seats.take(Reregister(self.known.node, whose), self._count) for whose in part.subids if whose)
             )
             scan = part.scan
             if scan == "0":
                 return
 
-    async def recount_pool(self) -> None:
-        """Count the credit of those who are subscribed to a collection, and to nothing else."""
-        record = await self.known.read()
-        if record is not None and record.config.collects:
-            await self.recount()
-
     async def _others(self, partitions: int) -> Sequence[int]:
-        """Give the numbers of those partitions besides the bank that have a part in credit."""
-        return await self.pool.numbers() if self._collects else range(BANK + 1, max(partitions, self._count))
+        """Give the numbers of those partitions besides the coordinator that share its credit."""
+        return await self.pool.numbers() if self._collects else range(COORDINATOR + 1, max(partitions, self._count))
+
+    def ended(self, jid: Jid) -> None:
+        """Hear that a JID's subscription has ended in one partition: where there are others, it ends there too."""
+        if self.known.record is None or self._count > 1 or self._collects:
+            self.submit(Leave(self.known.node, jid), ignored)
 
     @property
     def _collects(self) -> bool:
@@ -137,7 +142,7 @@ class Routes:
         """Give the lane of a partition."""
         lane = self._lanes.get(number)
         if lane is None:
-            lane = self._lanes[number] = self._make(number=number, neighbours=self._vicinity)
+            lane = self._lanes[number] = self._make(number=number, neighbours=self._reports, submit=self.submit)
         return lane
 
     def lanes(self) -> list[Lane]:
@@ -151,55 +156,55 @@ class Routes:
     @property
     def quiet(self) -> bool:
         """Nothing is under way."""
-        return self._reading is None and self.lending.idle and all(lane.quiet for lane in self._lanes.values())
+        return self._reading is None and all(lane.quiet for lane in self._lanes.values())
 
     @property
     def idle(self) -> bool:
         """Nothing under way, nothing owed: it may be dropped."""
-        return self._reading is None and self.lending.idle and all(lane.idle for lane in self._lanes.values())
+        return self._reading is None and all(lane.idle for lane in self._lanes.values())
 
     def _queue(self, command: Any, reply: Reply) -> None:
         self._queued.append((command, reply))
         if self._reading is None:
-            self._reading = asyncio.get_running_loop().create_task(self._read())
+            self._reading = start(self._read())
 
     async def _read(self) -> None:
-        hindrance = None
+        hindrance: Refused | None = FAILED
         partitions = 0
         try:
             record = await self.known.read()
-            if record is None:
-                hindrance = GONE
-            else:
-                partitions = record.config.partitions
+            hindrance = GONE if record is None else None
+            partitions = 0 if record is None else record.config.partitions
         except CoreUnavailable as error:
             hindrance = Refused(error.problem, str(error))
         except Exception:
             log.exception("record not read", node=self.known.node)
-            hindrance = FAILED
-        self._reading = None
-        queued, self._queued = self._queued, []
-        for command, reply in queued:
-            try:
-                if hindrance is None:
-                    self._route(command, reply, partitions, cached=False)
-                else:
-                    reply(hindrance)
-            except Exception:
-                log.exception("an answer could not be given", node=self.known.node, command=type(command).__name__)
+        finally:
+            # Also when the task was cancelled.
+            self._reading = None
+            queued, self._queued = self._queued, []
+            for command, reply in queued:
+                then(reply, self._read_for, command, partitions)(hindrance)
+
+    def _read_for(self, command: Any, partitions: int, reply: Reply, hindrance: Refused | None) -> None:
+        if hindrance is None:
+            self._route(command, reply, partitions, cached=False)
+        else:
+            reply(hindrance)
 
     def _route(self, command: Any, reply: Reply, partitions: int, *, cached: bool) -> None:
         """Send a command on; by a cached record nothing is refused, for the node may have grown."""
         record = self.known.record
+        self._repeats.learn(record)
         if isinstance(command, Partitions):
             self._everywhere(command, reply, partitions)
         elif isinstance(command, Subscribe) and record is not None and streams.reads(command, record):
             if command.selector:
                 reply(Refused(Problem.OPTIONS_INVALID, UNSELECTED))
             else:
-                self._background(partial(self._answered, partial(self._followed, command), reply))
+                self._tasks.answer(self._followed(command), reply)
         elif isinstance(command, Fetch):
-            self._background(partial(self._answered, partial(self._fetched, command), reply))
+            self._tasks.answer(self._fetched(command), reply)
         else:
             where = place(command, partitions)
             if where is not Place.NOWHERE:
@@ -212,48 +217,46 @@ class Routes:
 
     def _place(self, command: Any, reply: Reply, partitions: int, where: int | Home | Place) -> None:
         if isinstance(where, int):
-            self.lane(where).submit(command, reply)
+            self._repeats.bring(command, reply, where)
         elif isinstance(where, Home):
-            self.lane(where.number).submit(command, partial(self._unless_elsewhere, command, where.number, reply))
-        elif where is Place.FREE:
-            self.lane(self.lending.freest(partitions)).submit(command, reply)
-        elif isinstance(command, Subscribe | Adjust | Recount):
+            self._repeats.bring(command, then(reply, self._unless_elsewhere, command, where.number), where.number)
+        elif where is Place.ANY:
+            self.lane(next(self._turns) % partitions).submit(command, reply)
+        elif isinstance(command, Subscribe | Adjust | Reregister):
             self._seat(command, reply, partitions)
         elif isinstance(command, Unsubscribe | Leave) and (partitions > 1 or self._collects):
-            self._background(partial(self._answered, partial(self._left, command, partitions), reply))
+            self._tasks.answer(self._left(command, partitions), reply)
         else:
             self._everywhere(command, reply, partitions)
 
-    def _seat(self, command: Subscribe | Adjust | Recount, reply: Reply, partitions: int) -> None:
+    def _seat(self, command: Subscribe | Adjust | Reregister, reply: Reply, partitions: int) -> None:
         if partitions > 1 or self._collects:
-            self._background(partial(self._answered, partial(self._seated, command, partitions), reply))
-            return
+            self._tasks.answer(self._seated(command, partitions), reply)
+        else:
+            self.lane(COORDINATOR).submit(command, then(reply, self._seat_told, command))
 
-        def told(outcome: Outcome) -> None:
-            if isinstance(outcome, Begun):
-                # The node has grown, and this is a seat in many partitions now.
-                self._seat(command, reply, self._count)
-            else:
-                reply(outcome)
-
-        self.lane(BANK).submit(command, told)
+    def _seat_told(self, command: Subscribe | Adjust | Reregister, reply: Reply, outcome: Outcome) -> None:
+        if isinstance(outcome, Begun):
+            # The node has grown, and this is a seat in many partitions now.
+            self._seat(command, reply, self._count)
+        else:
+            reply(outcome)
 
     def _everywhere(self, command: Any, reply: Reply, partitions: int, had: Sequence[Outcome] = ()) -> None:
         """Give each partition a command and answer with what their outcomes come to; `had` are those of the first ones."""
-
-        def told(outcomes: list[Outcome]) -> None:
-            known = [*had, *outcomes]
-            if len(known) < self._count:
-                # The node has grown, which the scripts have told.
-                self._everywhere(command, reply, self._count, known)
-            elif isinstance(command, Partitions):
-                reply(streams.extended(known))
-            else:
-                reply(gathered(command, known) if len(known) > 1 else known[0])
-
         first = len(had)
         asked = streams.extents(command, partitions) if isinstance(command, Partitions) else [command] * partitions
-        self._to_all(asked[first:], told, first)
+        self._to_all(asked[first:], then(reply, self._everywhere_told, command, had), first)
+
+    def _everywhere_told(self, command: Any, had: Sequence[Outcome], reply: Reply, outcomes: list[Outcome]) -> None:
+        known = [*had, *outcomes]
+        if len(known) < self._count:
+            # The node has grown, which the scripts have told.
+            self._everywhere(command, reply, self._count, known)
+        elif isinstance(command, Partitions):
+            reply(streams.extended(known))
+        else:
+            reply(gathered(command, known) if len(known) > 1 else known[0])
 
     def _to_all(self, commands: Sequence[Any], reply: Callable[[list[Outcome]], None], first: int = 0) -> None:
         """Give each partition from `first` on its command, and answer with all outcomes in their order."""
@@ -270,35 +273,32 @@ class Routes:
         for number, command in enumerate(commands):
             self.lane(first + number).submit(command, partial(taken, number))
 
-    async def _seated(self, command: Subscribe | Adjust | Recount, partitions: int) -> Outcome:
-        outcome = await self._seats.take(command, partitions)
-        shared = isinstance(outcome, Subscribed) and not (outcome.reads or self._collects)
-        # Below a collection credit goes where it is asked for.
-        if isinstance(outcome, Subscribed) and shared and not isinstance(command, Recount):
-            await self.lending.spread(outcome.subid, outcome.credit, max(partitions, self._count))
-        return outcome
+    async def _seated(self, command: Subscribe | Adjust | Reregister, partitions: int) -> Outcome:
+        return await self._seats.take(command, partitions)
 
     async def _fetched(self, command: Fetch) -> Outcome:
         """Ask whether a lease lasts, then what it holds: in the partitions of a queue, or of those below a collection."""
         record = await self.known.read()
         if record is None:
             return GONE
-        bank = record.partition(BANK)
-        asked = FetchPart(command.node, command.sender, command.jid, command.lease_ms, command.after.get(bank, 0))
-        first: Outcome = await self.ask(BANK, asked)
+        coordinator = record.partition(COORDINATOR)
+        asked = FetchPart(
+            command.node, command.sender, command.jid, command.lease_ms, command.after.get(coordinator, 0)
+        )
+        first: Outcome = await self.ask(COORDINATOR, asked)
         if not isinstance(first, Fetched) or (self._count == 1 and not self._collects):
             return first
 
         def part(of: Partition) -> asyncio.Future[Any]:
             after = command.after.get(of, 0)
             found = FetchPart(of.node, command.sender, command.jid, None, after, of.number, of.incarnation)
-            return awaited((self if of.node == bank.node else self._gates(of.node)).lane(of.number), found)
+            return awaited((self if of.node == coordinator.node else self._gates(of.node)).lane(of.number), found)
 
         before = set(self.pool.known)
-        others = await self.pool.partitions() if self._collects else record.partitions[BANK + 1 :]
+        others = await self.pool.partitions() if self._collects else record.partitions[COORDINATOR + 1 :]
         if record.config.destinations and not before.issuperset(others):
             # Nobody who makes a node knows whose destination it is: who comes for items has it seated there.
-            self.submit(Recount(command.node, subid(command.jid)), ignored)
+            self.submit(Reregister(command.node, subid(command.jid)), ignored)
         # What one cannot be asked now is not shown now: a leaf that is gone, or shut to the lease, holds nothing for it.
         parts = [found for found in await asyncio.gather(*map(part, others)) if isinstance(found, Fetched)]
         return fetched(first, parts)
@@ -311,20 +311,6 @@ class Routes:
         record = await self.known.renew()
         return GONE if record is None else await self._seats.follow(command, record.config.partitions)
 
-    async def _answered(self, work: Callable[[], Awaitable[Outcome]], reply: Reply) -> None:
-        outcome: Outcome = FAILED
-        try:
-            outcome = await work()
-        finally:
-            reply(outcome)
-
-    def _order(self, command: Any) -> None:
-        self.submit(command, ignored)
-
-    async def _board(self, rows: list[dict[str, Any]]) -> list[list[int]]:
-        record = self.known.record
-        return [] if record is None else await self.known.directory.hunger(record, rows)
-
     def _unless_elsewhere(self, command: Retract | Unlock | Renew, home: int, reply: Reply, outcome: Outcome) -> None:
         """Answer, unless the item may be in another partition: there it is looked for."""
         if self._count == 1 or not (isinstance(outcome, Refused) and outcome.problem in _ELSEWHERE):
@@ -333,10 +319,10 @@ class Routes:
         asked = [
             Find(command.node, command.sender, command.item_id, command.token, number) for number in range(self._count)
         ]
-        self._to_all(asked, partial(self._found, command, home, reply, outcome))
+        self._to_all(asked, then(reply, self._found, command, home, outcome))
 
     def _found(
-        self, command: Retract | Unlock | Renew, home: int, reply: Reply, outcome: Refused, finds: list[Outcome]
+        self, command: Retract | Unlock | Renew, home: int, outcome: Refused, reply: Reply, finds: list[Outcome]
     ) -> None:
         """Send a command to the partition where its sender holds the item, or else where the item is."""
         found = {number: find for number, find in enumerate(finds) if isinstance(find, Found) and number != home}

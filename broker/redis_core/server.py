@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from broker.model.problems import CoreUnavailable, ScriptDefect
+from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
 from broker.redis_core.cluster import Cluster
-from broker.redis_core.master import Line, Master, Value, fault
+from broker.redis_core.master import PATIENCE, Line, Master, Value, fault
 from broker.redis_core.masters import Masters
 from broker.redis_core.sentinels import Sentinels
 from broker.redis_url import Kind, read_url
 from broker.scripts.source import Script, operations, script
+from broker.tasks import start
 
 __all__ = ["Arguments", "Server", "Value"]
 
@@ -40,9 +41,10 @@ class Link(Protocol):
 class Server:
     """Redis, as scripts and a few plain reads; safe to share between tasks of one loop."""
 
-    def __init__(self, link: Link, scripts: Mapping[str, Script]) -> None:
-        """Serve scripts over a link."""
+    def __init__(self, link: Link, scripts: Mapping[str, Script], timeout: float) -> None:
+        """Serve scripts over a link, whose answers are due within `timeout` seconds."""
         self._link = link
+        self._patience = PATIENCE * timeout
         self._open: set[asyncio.Future[Any]] = set()
         self._closed = False
         self._scripts = scripts
@@ -51,7 +53,7 @@ class Server:
     def connect(cls, url: str, folder: Path, timeout: float) -> Self:
         """Make a server for a URL; connections are opened when first used, every answer is due within `timeout` seconds."""
         scripts = {name: script(folder, name) for name in operations(folder)}
-        return cls(_link(url, timeout, [found.text for found in scripts.values()]), scripts)
+        return cls(_link(url, timeout, [found.text for found in scripts.values()]), scripts, timeout)
 
     def arguments(
         self, name: str, keys: Sequence[str], fixed: Mapping[str, Value], rows: Iterable[Any] = ()
@@ -115,16 +117,15 @@ class Server:
             msg = "the connections to Redis are closed"
             raise CoreUnavailable(msg)
         # Shielded: a cancelled await would leave its reply for the next caller of the pooled connection (redis-py #2624).
-        task = asyncio.ensure_future(work)
+        task = start(work)
         self._open.add(task)
-        task.add_done_callback(self._heard)
-        return await asyncio.shield(task)
-
-    def _heard(self, task: "asyncio.Future[Any]") -> None:
-        self._open.discard(task)
-        # Whoever asked may be gone when it fails.
-        if not task.cancelled():
-            task.exception()
+        task.add_done_callback(self._open.discard)
+        try:
+            async with asyncio.timeout(self._patience):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            msg = "Redis did not answer in time"
+            raise CoreUnavailable(msg, Problem.TIMED_OUT) from None
 
     async def close(self) -> None:
         """Take no more, wait for what is under way, and close all connections: nothing is to open one again."""

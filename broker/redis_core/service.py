@@ -13,20 +13,21 @@ from typing import Any
 
 import structlog
 
-from broker.model.commands import Bounce, Command, Confirm
+from broker.model.commands import Bounce, Command, Confirm, Hold, Publish
 from broker.model.core import Outlet, Reply
 from broker.model.items import ApprovalAsked, Delivery, Notice, OwnershipLost, SubscriptionChanged
 from broker.model.leases import is_lease
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
-from broker.model.problems import CoreUnavailable
+from broker.model.problems import CoreUnavailable, Problem
 from broker.model.qos import Stage
+from broker.model.reservations import Redeem
 from broker.model.results import Refused, Result
 from broker.model.subscriptions import State, Subscription
 from broker.redis_core.bell import Bell
-from broker.redis_core.deadletters import DeadLetters
 from broker.redis_core.directory import Directory
-from broker.redis_core.internal import FAILED, LaneCommand, Outcome, fulfil
+from broker.redis_core.handovers import Handovers
+from broker.redis_core.internal import LaneCommand, Outcome, fulfil
 from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
 from broker.redis_core.memory import Memory
@@ -36,11 +37,11 @@ from broker.redis_core.pulse import TURN_SECONDS, Pulse, Visits
 from broker.redis_core.rounds import Rounds
 from broker.redis_core.routes import Routes
 from broker.redis_core.server import Server
-from broker.redis_core.transfers import MARK
 from broker.redis_core.tree import Tree
 from broker.redis_core.works import Calls, Works
 from broker.scripts.location import lua_directory
 from broker.settings import Settings
+from broker.tasks import FAILED, Answer, Tasks, keep_running
 
 log = structlog.get_logger()
 
@@ -48,6 +49,18 @@ LATE_SECONDS = 5.0
 IDLE_LANES = 10_000
 _START_PAUSE_SECONDS = 0.5
 _LOOK_SECONDS = 0.01
+
+WAITING_BYTES = 33_554_432
+"""Bytes of commands that may wait for Redis at once: what a Redis that stands still can cost a process in memory, three times
+over, since what is sent stands in the buffers of its connection too."""
+
+COMMAND_BYTES = 1_000
+"""What a command takes beside the item in it."""
+
+_SPARE_BYTES = 4_194_304
+"""So much more may wait of commands without an item, so that locks and leases can be ended."""
+
+_TOO_MUCH = Refused(Problem.OUT_OF_MEMORY, "too much waits for Redis already: ask again later")
 
 ALONE = "-"
 """What a core that cannot send is called in scripts while no frontend lives."""
@@ -63,6 +76,8 @@ class RedisCore:
         those who come for their items.
         """
         self.frontend = secrets.token_hex(4) if outlet else ""
+        self.sends = outlet is not None
+        self.lost_replies = 0
         self.admins = frozenset(settings.admins)
         self.once_ms = int(settings.qos_window_seconds * 1000)
         self.retry = settings.retry
@@ -76,15 +91,15 @@ class RedisCore:
         self._proxy = None if outlet else proxy
         self._directory = Directory(self._server, settings.journal_records, settings.node_quota)
         self._tree = Tree(self._server, self._directory)
-        calls = Calls(self._begin, self._ask, self.ask, self._changed, self._forget, self._recount)
+        calls = Calls(self._begin, self._ask, self.ask, self._changed, self._forget, self._register_all)
         self._works = Works(self._server, self._directory, self._tree, settings, self, calls, self._tell)
         self.owners, self.approvals = self._works.owners, self._works.approvals
-        self._letters = DeadLetters(self._directory, self._works.nodes, self._ask)
+        self._handovers = Handovers(self._directory, self._works.nodes, self._ask, self.background, self.metrics.count)
         self._pulse = Pulse(self._server, self.frontend, Bell(self._server, settings.redis_timeout))
         self._rounds = Rounds(self, self._directory, self._pulse, self._ask, self._works.assured.finish)
         self._routes: dict[str, Routes] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._carrying: set[tuple[str, int, bytes]] = set()
+        self._tasks = Tasks()
+        self._waiting_bytes = 0
         self._running: list[asyncio.Task[None]] = []
 
     # What the doors see.
@@ -92,15 +107,31 @@ class RedisCore:
     def submit(self, command: Command, reply: Reply) -> None:
         """Take a command; see `broker.model.core.Core`."""
         began = time.monotonic()
+        item_bytes = _item_bytes(command)
+        size = COMMAND_BYTES + item_bytes
+        if self._waiting_bytes + size > WAITING_BYTES + (0 if item_bytes else _SPARE_BYTES):
+            self.metrics.tally(command, _TOO_MUCH)
+            reply(_TOO_MUCH)
+            return
+        self._waiting_bytes += size
 
         def answer(result: Result) -> None:
+            self._waiting_bytes -= size
             self.metrics.turn.observe(time.monotonic() - began)
             self.metrics.tally(command, result)
             reply(result)
 
-        asked: Any = command
+        owed = Answer(answer)
+        try:
+            self._submit(command, owed)
+        except Exception:
+            log.exception("a command failed", command=type(command).__name__)
+            owed(FAILED)
+
+    def _submit(self, asked: Any, answer: Answer) -> None:
         if work := self._works.of.get(type(asked)):
-            self._spawn(work(asked), answer)
+            # What it has begun has its place among its sender's commands already.
+            self._tasks.answer(work(asked), answer)
         else:
             node = asked.partition.node if isinstance(asked, Bounce | Confirm) else asked.node
             self.routes(node).submit(asked, answer)
@@ -120,7 +151,9 @@ class RedisCore:
             if not self._pulse.failure:
                 break
             await asyncio.sleep(_START_PAUSE_SECONDS)
-        self._running = [asyncio.create_task(self._pulse.run(self._act))]
+        if self.sends:
+            self._running.append(keep_running(self._pulse.listen))
+        self._running.append(keep_running(partial(self._pulse.run, self._act)))
         if self.frontend:
             self.background(self._rounds.visit_all)
 
@@ -159,6 +192,8 @@ class RedisCore:
             task.cancel()
         try:
             async with asyncio.timeout(seconds):
+                # What the pulse had begun to hand out it notes for others as it ends.
+                await asyncio.gather(*self._running, return_exceptions=True)
                 await self._rest()
                 for lane in self.lanes():
                     if lane.marked:
@@ -179,8 +214,9 @@ class RedisCore:
 
     async def stop(self) -> None:
         """Leave the list of frontends and close the connection."""
-        for task in (*self._running, *self._tasks):
+        for task in self._running:
             task.cancel()
+        self._tasks.cancel()
         if not self._proxy and all(not lane.unmarked and lane.quiet for lane in self.lanes()):
             try:
                 await self._pulse.resign()
@@ -200,6 +236,7 @@ class RedisCore:
         """Hand a notice to the door; what an owner has lost is for others to have."""
         self._tell(notice)
         if isinstance(notice, OwnershipLost):
+            self._works.attendance.ended(notice.node, notice.subscriber)
             self.background(partial(self.owners.lost, notice))
 
     def congested(self) -> bool:
@@ -217,6 +254,13 @@ class RedisCore:
         else:
             self._pulse.announce(partition, due_ms)
 
+    def changed(self, partition: Partition) -> None:
+        """Note that a node is to be measured anew; a command of the shell, which has no heartbeat, has a frontend visit it."""
+        if self._proxy and not self._running:
+            self._proxy.announce(partition, 0)
+        else:
+            self._pulse.changed(partition.node)
+
     def count(self, what: str, amount: int = 1) -> None:
         """Count for the metrics."""
         self.metrics.count(what, amount)
@@ -225,16 +269,18 @@ class RedisCore:
         """End a subscription whose lease is over."""
         self.background(partial(self._works.lapse, Subscription(node, jid, subid, State.NONE)))
 
+    def gone(self, node: str, jid: Jid) -> None:
+        """Let a subscription that has ended by itself in one partition end in the others, and what it has left be looked for."""
+        self.routes(node).ended(jid)
+        self._works.attendance.ended(node, jid)
+
     def filled(self, jid: Jid) -> None:
         """Wake who waits for a lease's items."""
         self._works.fetching.filled(jid)
 
-    def hand_over(self, record: NodeRecord, partition: int, letter: list[Any]) -> None:
-        """Bring a dead letter to its node, unless it is on its way already."""
-        name = (record.name, partition, letter[0])
-        if name not in self._carrying:
-            self._carrying.add(name)
-            self.background(partial(self._carry, name, record, partition, letter))
+    def hand_over(self, record: NodeRecord, partition: int, told: list[list[bytes]]) -> None:
+        """Bring items to their other nodes."""
+        self._handovers.tell(record, partition, told)
 
     # Small change.
 
@@ -246,6 +292,8 @@ class RedisCore:
                 # Whom it passed over while nobody was there to send, a frontend has to hear of.
                 self.background(self._rounds.visit_all)
         await self._rounds.act(visits)
+        if self._works.attendance.untidy:
+            self.background(self._works.attendance.tidy)
 
     def _tell(self, notice: Notice) -> None:
         # Nobody is there to hear what a lease would be told.
@@ -262,22 +310,13 @@ class RedisCore:
         outcome: Outcome = await self._begin(command)
         return outcome
 
-    async def _carry(self, name: tuple[str, int, bytes], record: NodeRecord, partition: int, letter: list[Any]) -> None:
-        try:
-            if letter[5].startswith(MARK):
-                await self._works.transfers.carry(record, partition, letter)
-            elif await self._letters.carry(record, partition, letter):
-                self.metrics.count("dead_lettered")
-        finally:
-            self._carrying.discard(name)
-
     def routes(self, node: str) -> Routes:
         """Give the lanes of a node's partitions."""
         routes = self._routes.get(node)
         if routes is None:
             known = Known(node, self._directory, self.admins)
             lane = partial(Lane, known, server=self._server, directory=self._directory, around=self)
-            routes = self._routes[node] = Routes(known, lane, self.background, self._tree, self.routes)
+            routes = self._routes[node] = Routes(known, lane, self._tasks, self._tree, self.routes)
         return routes
 
     def every(self) -> list[Routes]:
@@ -300,44 +339,24 @@ class RedisCore:
         if node in self._routes:
             self._routes[node].forget()
 
-    async def _recount(self, node: str) -> None:
+    async def _register_all(self, node: str) -> None:
         routes = self.routes(node)
         await routes.known.read()
-        await routes.recount()
-
-    def _spawn(self, work: Coroutine[Any, Any, Result], answer: Callable[[Result], None]) -> None:
-        """Answer with what a work comes to; what it has begun has its place among its sender's commands already."""
-        task = self._task(partial(self._answered, work, answer))
-        # Nobody awaits it when the task is cancelled before it begins, and Python would warn of that.
-        task.add_done_callback(lambda _task: work.close())
-
-    async def _answered(self, work: Coroutine[Any, Any, Result], answer: Callable[[Result], None]) -> None:
-        try:
-            result = await work
-        except CoreUnavailable as error:
-            result = Refused(error.problem, str(error))
-        except Exception:
-            log.exception("a command failed")
-            result = FAILED
-        answer(result)
+        await routes.register_all()
+        await routes.audit()
 
     def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run something that nobody waits for; what goes wrong is logged. A core that stops may never begin it."""
-        self._task(work)
+        self._tasks.background(work)
 
-    def _task(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(self._guarded(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
-    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        try:
-            await work()
-        except CoreUnavailable as error:
-            log.warning("background work put off", error=str(error))
-        except Exception:
-            log.exception("background work failed")
+def _item_bytes(command: Command) -> int:
+    match command:
+        case Publish() | Redeem():
+            return len(command.envelope)
+        case Hold():
+            return len(command.publish.envelope)
+    return 0
 
 
 def _told(notice: Notice) -> Jid:

@@ -47,7 +47,7 @@ class Calls:
     """What works call upon: `begin` gives a command its place among its sender's now, `ask` awaits it as well.
 
     `submit` takes what a door might ask. `changed` hears of a node whose record is another now, `forget` of one whose record
-    is to be read anew, `recount` of one with more partitions.
+    is to be read anew, `register_all` of one with other partitions.
     """
 
     begin: Callable[[LaneCommand], asyncio.Future[Any]]
@@ -55,7 +55,7 @@ class Calls:
     submit: Callable[[Command], Awaitable[Result]]
     changed: Callable[[str], None]
     forget: Callable[[str], None]
-    recount: Callable[[str], Awaitable[None]]
+    register_all: Callable[[str], Awaitable[None]]
 
 
 class Works:
@@ -77,8 +77,8 @@ class Works:
         roster, pending = Roster(server), PendingList(server, directory)
         self._calls = calls
         self.owners = Owners(core, roster, directory, calls.ask, calls.forget)
-        self.attendance = Attendance(directory, calls.ask, self.owners.left, notify)
         lists = Lists(server, directory, roster, pending, admins=admins, ask=calls.ask)
+        self.attendance = Attendance(directory, lists.occupied, calls.ask, self.owners.left, notify)
         self.approvals = Approvals(
             directory,
             pending,
@@ -94,7 +94,7 @@ class Works:
             rules=rules,
             ask=calls.ask,
             changed=calls.changed,
-            recount=calls.recount,
+            register_all=calls.register_all,
             notify=notify,
             remove=self.attendance.remove,
             pending=self.approvals,

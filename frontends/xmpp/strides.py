@@ -8,17 +8,15 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
-
-import structlog
 
 from broker.model.core import Core, Reply
 from broker.model.names import Jid, bare
 from broker.model.oversight import Transfer
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Refused, Result, Transferred
-
-_log = structlog.get_logger("stanzaq.xmpp")
+from broker.model.results import Result, Transferred
+from broker.tasks import Tasks
 
 SECONDS: Final = 5.0
 """How long an answer is waited for; clients give up after thirty seconds at the earliest."""
@@ -37,7 +35,7 @@ class Strides:
     def __init__(self, stopping: Callable[[], bool]) -> None:
         """Answer early once `stopping` says so."""
         self._stopping = stopping
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._of: Counter[Jid] = Counter()
 
     def submit(self, core: Core, rate: int, command: Transfer, reply: Reply) -> None:
@@ -46,24 +44,13 @@ class Strides:
         if len(self._tasks) >= AT_ONCE or self._of[who] >= AT_ONCE_OF_ONE:
             raise MalformedRequest(Problem.TOO_MUCH_HELD, "too many transfers at once: go on with this one later")
         self._of[who] += 1
-        task = asyncio.get_running_loop().create_task(self._answered(core, rate, command, reply))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.answer(self._taken(core, rate, command), partial(self._left, who, reply))
 
-    async def _answered(self, core: Core, rate: int, command: Transfer, reply: Reply) -> None:
-        try:
-            outcome = await self._taken(core, rate, command)
-        except Exception:  # noqa: BLE001  (logged, and told to the asker, who waits for it)
-            _log.exception("a transfer failed", node=command.node)
-            outcome = Refused(Problem.UNAVAILABLE)
-        finally:
-            self._left(bare(command.sender))
-        reply(outcome)
-
-    def _left(self, who: Jid) -> None:
+    def _left(self, who: Jid, reply: Reply, outcome: Result) -> None:
         self._of[who] -= 1
         if not self._of[who]:
             del self._of[who]
+        reply(outcome)
 
     async def _taken(self, core: Core, rate: int, command: Transfer) -> Result:
         """Take steps until the end, or until the time is over; then `scan` is where to go on."""

@@ -12,8 +12,7 @@ function again.row(flight)
   local entry = stage == 'deliver' and again.NOTHING or entries.get(flight.log_id)
   if not (entry and deadline and deadline > partition.now) or owner.fenced(flight) then return nil end
   if stage == 'assured' then deadline = partition.deadline end
-  partition.token = partition.token + 1
-  flights.entrust(position, flight.line, arg.frontend, string.format('%d', partition.token))
+  flights.entrust(position, flight.line, arg.frontend, string.format('%d', partition.next_number()))
   return {flight.jid, position, flight.item, tonumber(flight.token), tonumber(flight.attempt), deadline, entry.by,
     entry.body, partition.token, stage, entry.key, pools.told(flight.subid)}
 end

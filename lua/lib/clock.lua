@@ -2,8 +2,13 @@
 -- NEEDS:
 local clock = {}
 
-function clock.now()
-  if arg.now ~= '' then return tonumber(arg.now) end
+function clock.micros()
+  if arg.now ~= '' then return tonumber(arg.now) * 1000 end
   local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+-- In ms.
+function clock.now()
+  return math.floor(clock.micros() / 1000)
 end

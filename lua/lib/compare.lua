@@ -1,19 +1,30 @@
 -- How values compare in a selector: texts, numbers and truth values; nil is UNKNOWN. broker/selectors/values.py says the same.
 -- NEEDS:
 -- LAZY: where somebody selects
-local compare = {work = 0, MOST_BYTES = 1024, MOST_DIGITS = 64}
+local compare = {work = 0, numbers = {}, MOST_BYTES = 1024, MOST_DIGITS = 64}
 
 -- Digits, with a point in or before them.
 local function whole(digits)
   return string.find(digits, '^%d+%.?%d*$') or string.find(digits, '^%.%d+$')
 end
 
-local function number(value)
-  if type(value) == 'number' then return value end
+local function parsed(value)
   if type(value) ~= 'string' or #value > compare.MOST_DIGITS then return nil end
   local digits, power = string.match(value, '^[+-]?([%d.]+)(.*)$')
   if not (digits and whole(digits)) or (power ~= '' and not string.find(power, '^[eE][+-]?%d+$')) then return nil end
   return tonumber(value)
+end
+
+-- Read once: many selectors may ask the same.
+local function number(value)
+  if type(value) == 'number' then return value end
+  if value == nil then return nil end
+  local known = compare.numbers[value]
+  if known == nil then
+    known = parsed(value) or false
+    compare.numbers[value] = known
+  end
+  return known or nil
 end
 
 -- A header says it in a word.

@@ -1,30 +1,44 @@
 -- Credit and turns: a subscriber stands in `turns` while it may take another item and in `resting` while not; the score is
--- when it was last served (a token). Credit is counted from the set of what it holds, never kept (guarantee 3).
+-- when it was last served (a token). Credit is counted from what is held, never kept (guarantee 3). In a node of several partitions
+-- the first one has the credit and the turns of all who share it (`coordinator`), and an owner those of what it owns.
 -- NEEDS: subscribers held turns resting
---- @include subscriptions flights owner
+--- @include partition subscriptions flights owner usage
 local credit = {}
 
 function credit.held(subid)
   return redis.call('ZCOUNT', key.held, subid, subid)
 end
 
--- Puts a subscriber where its free credit belongs, keeping its turn; gives how much more it could take, nil when it is not there.
+-- Whether this partition coordinates the credit of several.
+function credit.coordinates()
+  return partition.several and arg.number == '0'
+end
+
+-- How much more a subscriber could take.
+function credit.room(subscriber)
+  local room, who = subscriber.limit - credit.held(subscriber.subid), owner.get()
+  if not credit.coordinates() or (who and who.subid == subscriber.subid) then return room end
+  local known = usage.read(subscriber.subid)
+  -- Until all partitions have said what it holds from before.
+  return known.registering == '0' and room - known.used or 0
+end
+
+-- Puts a subscriber where its free credit belongs, keeping its turn. One that is absent rests, however much that is.
 function credit.settle(subid, reached)
   local subscriber = subscriptions.get(subid)
   if not subscriber then return end
-  if reached then subscriptions.reached(subscriber) end
-  local room = subscriber.limit - credit.held(subid)
-  local from, to = room > 0 and key.resting or key.turns, room > 0 and key.turns or key.resting
+  if reached and not subscriptions.pulls(subscriber) then subscriptions.reached(subscriber) end
+  local free = credit.room(subscriber) > 0 and not subscriptions.absent(subscriber)
+  local from, to = free and key.resting or key.turns, free and key.turns or key.resting
   local served = redis.call('ZSCORE', from, subid)
   if served then
     redis.call('ZREM', from, subid)
     redis.call('ZADD', to, served, subid)
   end
-  return room
 end
 
 -- While the partition is owned, nobody else is next (E28).
-local function next_in_turn(count, first)
+local function in_turn(count, first)
   local who = owner.get()
   if not who then return redis.call('ZRANGE', key.turns, first, first + count - 1) end
   return not who.clearing and redis.call('ZSCORE', key.turns, who.subid) and {who.subid} or {}
@@ -32,15 +46,21 @@ end
 
 -- Up to `count` subscribers with free credit, the least recently served first, and how much they can take together; without
 -- the `first` so many in turn.
-function credit.candidates(count, first)
-  local subids = next_in_turn(count, first or 0)
+function credit.free(count, first)
+  local subids = in_turn(count, first or 0)
   if #subids == 0 then return {}, 0 end
   local lines, found, room = redis.call('HMGET', key.subscribers, unpack(subids)), {}, 0
   for i, subid in ipairs(subids) do
     local subscriber = subscriptions.read(subid, lines[i])
     subscriber.held, subscriber.holder = credit.held(subid), flights.holder(subscriber.jid)
-    room = room + subscriber.limit - subscriber.held
+    room = room + (partition.several and credit.room(subscriber) or subscriber.limit - subscriber.held)
     found[i] = subscriber
   end
   return found, room
+end
+
+-- Those of them who may be handed items here without a grant.
+function credit.candidates(count, first)
+  if partition.several and not owner.get() then return {}, 0 end
+  return credit.free(count, first)
 end

@@ -1,9 +1,10 @@
 -- Hands waiting items to subscribers with free credit; part of every script that can enable it.
 -- NEEDS: inflight deadlines held ready turns resting
---- @include partition writes positions flights hints credit waiting schedule ordering selectors selection matching caller pulling
+--- @include budget holdings partition writes positions flights hints credit waiting schedule ordering selectors selection matching caller pulling
 -- Bounded by count and by bytes: a reply is held in memory here, in the frontend, and in the XMPP server.
--- `filled` are the JIDs of those who come for what they got here, and how much that is.
-local dispatch = {LIMIT = 200, ROUND = 32, BYTES = 1048576, filled = {}}
+-- `filled` are the JIDs of those who come for what was set aside for them here; `granted` are subscribers with credit that
+-- a coordinator has granted for this script.
+local dispatch = {LIMIT = 200, ROUND = 8, BYTES = 1048576, filled = {}, granted = {}}
 
 -- The next subscriber for an item: least recently served, but not the one that gave it back while another has credit (Q30).
 local function pick(queue, entry)
@@ -19,18 +20,18 @@ local function pick(queue, entry)
 end
 
 local function lock(entry, subscriber, deliveries)
-  local token, attempt, position = partition.token + 1, entry.past.attempts + 1, entry.position
-  partition.token = token
+  local token, attempt, position = partition.next_number(), entry.past.attempts + 1, entry.position
+  budget.spent = budget.spent + 1
   local text = string.format('%d', token)
   local item = entry.item ~= '' and entry.item or positions.item_id(position)
   local pulled = subscriptions.pulls(subscriber)
   if entry.hints ~= '' then hints.leave(position, entry) end
-  writes.add('HSET', key.inflight, position, flights.line(pulled and flights.NOBODY or arg.frontend, text, text, attempt, subscriber.subid,
+  writes.add('HSET', key.inflight, position, flights.line(pulled and flights.UNFETCHED or arg.frontend, text, text, attempt, subscriber.subid,
     entry.log_id, partition.stamp, #entry.body, subscriber.holder, item))
   writes.add('ZADD', key.deadlines, schedule.begin(position, subscriber.qos), position)
-  writes.add('ZADD', key.held, subscriber.subid, position)
+  writes.add('ZADD', key.held, subscriber.subid, holdings.member(text, position))
   if pulled then
-    dispatch.filled[subscriber.jid] = (dispatch.filled[subscriber.jid] or 0) + 1
+    dispatch.filled[subscriber.jid] = true
   else
     local row = {subscriber.jid, position, item, token, attempt, partition.deadline, entry.by, entry.body,
       token, subscriber.qos, entry.key, subscriber.pool}
@@ -58,7 +59,8 @@ local function assign(items, queue, deliveries)
   local served = {}
   for i = 1, #queue do
     local subscriber = queue[i]
-    if subscriber.served and not served[subscriber.subid] then
+    -- The turns of those with grants are the coordinator's.
+    if subscriber.served and not subscriber.granted and not served[subscriber.subid] then
       served[subscriber.subid] = true
       if subscriber.held < subscriber.limit then
         writes.add('ZADD', key.turns, subscriber.served, subscriber.subid)
@@ -79,10 +81,22 @@ local function most(made, bytes)
   return math.min(dispatch.LIMIT - made, math.ceil((dispatch.BYTES - bytes) * made / math.max(bytes, 1)))
 end
 
+-- Those who may have items: with credit of their own here, and by grants.
+local function candidates(count)
+  local queue, room = (caller.sends and credit.candidates or pulling.candidates)(count)
+  for _, subscriber in ipairs(dispatch.granted) do
+    if subscriber.held < subscriber.limit then
+      subscriber.taking = nil
+      queue[#queue + 1] = subscriber
+      room = room + subscriber.limit - subscriber.held
+    end
+  end
+  return queue, room
+end
+
 -- Takes items and gives them with those who may have them: nothing without credit.
 local function take(want)
   -- One candidate more than items, so that a releaser can be avoided; of those who select, all.
-  local candidates = caller.sends and credit.candidates or pulling.candidates
   local queue, room = candidates(want + 1 + (partition.selects and #selectors.all() or 0))
   local count = math.min(want, room)
   if room == 0 then return nil end
@@ -93,13 +107,14 @@ end
 -- `hint` is how many the caller expects: the first round reads so many candidates and no more.
 function dispatch.run(hint)
   local deliveries, made, bytes = {}, 0, 0
+  if budget.over() then return deliveries, 1 end
   waiting.promote()
   if partition.paused then return deliveries, 0 end
-  while made < dispatch.LIMIT and bytes < dispatch.BYTES do
+  while made < dispatch.LIMIT and bytes < dispatch.BYTES and not budget.over() do
     local want = math.min(math.max(hint, 1), most(made, bytes))
     local items, queue = take(want)
     if not items then return deliveries, 0 end
-    if #items == 0 then return deliveries, (selection.more or ordering.skipped >= ordering.MOST) and 1 or 0 end
+    if #items == 0 then return deliveries, (selection.more or ordering.skipped >= ordering.MOST or budget.over()) and 1 or 0 end
     for i = 1, #items do bytes = bytes + #items[i].body end
     if not assign(items, queue, deliveries) then return deliveries, 0 end
     made = made + #items

@@ -1,8 +1,7 @@
 -- When the partition next needs a visit: a lock's deadline, a delay's end, an item's end, what to try or to hand over again,
 -- what of the log gets too old, and the end of its owner's lease.
--- NEEDS: log deadlines delayed handover retries ends
+-- NEEDS: log deadlines delayed tried retries ends
 --- @include partition positions owner
--- `retry_at` is when the first hand-over is to be taken up again; a script that has not looked says a whole time from now.
 local due = {RETRY_MS = 5000, GRAIN_MS = 60000}
 
 -- When what is kept longest of the log gets too old. Coarsely: a visit for each entry would be a busy loop.
@@ -21,10 +20,9 @@ function due.next()
   if over and (soonest == 0 or tonumber(over) < soonest) then soonest = tonumber(over) end
   local again = partition.confirms and redis.call('ZRANGE', key.retries, 0, 0, 'WITHSCORES')[2]
   if again and (soonest == 0 or tonumber(again) < soonest) then soonest = tonumber(again) end
-  if redis.call('EXISTS', key.handover) == 1 then
-    local retry = due.retry_at or partition.now + due.RETRY_MS
-    if soonest == 0 or retry < soonest then soonest = retry end
-  end
+  local untold = redis.call('ZRANGE', key.tried, 0, 0, 'WITHSCORES')[2]
+  local retry = untold and untold + due.RETRY_MS
+  if retry and (soonest == 0 or retry < soonest) then soonest = retry end
   if partition.keep_ms > 0 and partition.kept > 0 then
     local old = aged()
     if soonest == 0 or old < soonest then soonest = old end

@@ -1,15 +1,22 @@
 -- How a lock ends: acknowledged, or given back (released, expired, bounced), which may make the item a dead letter.
 -- NEEDS: inflight deadlines held delayed ready history parked index
---- @include partition writes positions entries history flights credit items handover journal unconfirmed ordering hints times
-local ending = {touched = {}, arrived = {}, freed = 0, ended = {}, owing = {}}
+--- @include budget holdings partition writes positions entries history flights credit items handover journal unconfirmed ordering hints times
+-- `pools` are those of subscriptions that have ended in this script, by subid.
+local ending = {touched = {}, arrived = {}, freed = 0, ended = {}, pools = {}}
+
+-- Something has changed what a subscriber holds, or may hold.
+function ending.touch(subid)
+  ending.touched[subid] = true
+end
 
 local function unlock(flight)
+  budget.spent = budget.spent + 1.2
   writes.add('HDEL', key.inflight, flight.position)
   writes.add('ZREM', key.deadlines, flight.position)
-  writes.add('ZREM', key.held, flight.position)
+  writes.add('ZREM', key.held, holdings.member(flight.token, flight.position))
   -- Asked here: this runs for each acknowledgement, and a call costs more than the question.
   if partition.confirms then unconfirmed.forget(flight.position) end
-  ending.touched[flight.subid] = (ending.touched[flight.subid] or 0) + 1
+  ending.touched[flight.subid] = true
   ending.freed = ending.freed + 1
 end
 
@@ -47,11 +54,12 @@ function ending.acknowledge(flight)
 end
 
 -- `kind` is released, expired or bounced; `wish` may hold delay_ms, reason, dead_letter, and untried: it does not count.
+-- What nobody has fetched goes back as if it had never been set aside: nobody was given it, so there was no attempt.
 function ending.release(flight, kind, wish)
   unlock(flight)
-  local successor = parked(flight)
-  local attempt = tonumber(flight.attempt)
-  local tried = not wish.untried and history.tried(flight.position, attempt, partition.max_deliveries)
+  local successor, unfetched = parked(flight), flights.unfetched(flight)
+  local attempt = tonumber(flight.attempt) - (unfetched and 1 or 0)
+  local tried = not (wish.untried or unfetched) and history.tried(flight.position, attempt, partition.max_deliveries)
   local reason = wish.reason or ''
   if successor then
     finish(flight, successor, false)
@@ -59,7 +67,7 @@ function ending.release(flight, kind, wish)
     kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
     handover.start(flight.position, entries.get(flight.log_id), attempt, flight.jid, reason)
   else
-    history.add(flight.position, flight.attempt, flight.subid, wish.untried)
+    if not unfetched then history.add(flight.position, flight.attempt, flight.subid, wish.untried) end
     local delay, over = wish.delay_ms or 0, partition.hinted and times.back(flight, attempt)
     if delay > 0 and not over then
       writes.add('ZADD', key.delayed, partition.now + delay, flight.position)
@@ -67,14 +75,11 @@ function ending.release(flight, kind, wish)
       writes.add('ZADD', ordering.place(flight.position))
     end
   end
-  journal.closed(kind, flight, reason)
+  if kind == 'dead-lettered' or not unfetched then journal.closed(kind, flight, reason) end
 end
 
--- Gives turns back to those `touched`, by so many ends of locks; who had less than no room before held more than its credit.
+-- Gives turns back to those that were touched.
 function ending.settle()
   writes.flush()
-  for subid, freed in pairs(ending.touched) do
-    local room = credit.settle(subid, ending.arrived[subid])
-    if room and freed > 0 and room < freed then ending.owing[#ending.owing + 1] = subid end
-  end
+  for subid in pairs(ending.touched) do credit.settle(subid, ending.arrived[subid]) end
 end

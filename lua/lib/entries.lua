@@ -1,14 +1,16 @@
 -- Entries of the log: `by`, `body`, `id` unless the service made it, `key` when it belongs to a group, `hints` when its publisher
 -- asked for any, and `at` on a later version of an item: the position it belongs to. The FIFO cursor passes over entries with `at`.
 -- NEEDS: log replaced
---- @include partition positions
-local entries = {}
+--- @include partition positions budget
+local entries = {FIRST = 8, seen = 0, cost = 0}
 local PLAIN, NAMES = {}, {id = 'item', key = 'key', at = 'at', hints = 'hints'}
 
 function entries.read(raw)
   local values = raw[2]
   -- `by` and `body` always come first; the names stand in Redis for the SRE's eyes (and cost nothing: a stream stores
   -- repeated field names once).
+  local cost = 0.5 + #values[4] / budget.PAGE
+  budget.spent, entries.seen, entries.cost = budget.spent + cost, entries.seen + 1, entries.cost + cost
   local entry = {log_id = raw[1], by = values[2], body = values[4], item = '', key = '', at = '', hints = ''}
   for i = 5, #values, 2 do entry[NAMES[values[i]]] = values[i + 1] end
   return entry
@@ -42,8 +44,26 @@ local function optional(item, group, at, hints)
   return fields
 end
 
+-- How many of `count` entries to read at once: not many more than the budget has room for, by the size of those read before, since
+-- a body cannot be left out.
+function entries.fit(count)
+  local room = entries.FIRST
+  if entries.seen > 0 then room = math.floor((budget.WORK - budget.spent) * entries.seen / entries.cost) end
+  return math.min(count, math.max(room, 1))
+end
+
+-- Up to `count` entries from one place to another, the last ones first with `back`; gives whether there are no more, too.
+function entries.range(from, to, count, back)
+  local asked = entries.fit(count)
+  local found = back and redis.call('XREVRANGE', key.log, to, from, 'COUNT', asked)
+    or redis.call('XRANGE', key.log, from, to, 'COUNT', asked)
+  for i = 1, #found do found[i] = entries.read(found[i]) end
+  return found, #found < asked
+end
+
 -- `row` has `item`, `key`, `by`, `body` and `hints`; `at` is the position of the item that it is a later version of, or empty.
 function entries.append(row, at)
+  budget.spent = budget.spent + 0.5 + #row.body / budget.PAGE
   -- Never below the tail: XADD would refuse, and a clock that steps back must not stop a queue.
   local tail_ms = positions.split(partition.tail)
   local at_once = string.format('%d-*', math.max(partition.now, tail_ms))

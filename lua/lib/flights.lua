@@ -2,8 +2,10 @@
 -- an item, there only while the item is locked. First what a resend changes; then what an acknowledgement asks for; the
 -- rest is read from the journal alone, which is given the whole line.
 -- NEEDS: inflight
--- In the place of a frontend: nobody is to send it.
-local flights = {NOBODY = '-'}
+--- @include budget
+-- In the place of a frontend, NOBODY: no frontend is to send it; UNFETCHED: it is set aside for a subscriber that has yet to fetch
+-- it, so nobody has been given it.
+local flights = {NOBODY = '-', UNFETCHED = '*'}
 
 -- What follows is the order of the line; all are texts. Not by string.format, which would end a text at its first zero byte.
 function flights.line(frontend, sequence, token, attempt, subid, log_id, since, bytes, holder, item)
@@ -40,6 +42,16 @@ function flights.entrust(position, line, frontend, sequence)
   redis.call('HSET', key.inflight, position, frontend .. ' ' .. sequence .. string.match(line, '^[^ ]+ [^ ]+( .*)$'))
 end
 
+function flights.unfetched(flight)
+  return string.sub(flight.line, 1, 2) == '* '
+end
+
+-- Records that its subscriber has fetched it: its lock begins now.
+function flights.fetch(flight, since)
+  local before, after = string.match(flight.line, '^[^ ]+( [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ )[^ ]+( .*)$')
+  redis.call('HSET', key.inflight, flight.position, flights.NOBODY .. before .. since .. after)
+end
+
 -- The flights at these positions, in their order; false for what is not locked.
 function flights.at(places)
   local found = {}
@@ -48,6 +60,7 @@ function flights.at(places)
     local lines = redis.call('HMGET', key.inflight, unpack(places, first, last))
     for i = first, last do
       local line = lines[i - first + 1]
+      if line then budget.spent = budget.spent + 0.6 end
       found[i] = line and flights.read(places[i], line)
     end
   end

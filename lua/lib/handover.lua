@@ -1,40 +1,38 @@
 -- Items on their way to another node, dead letters and those that an owner sends: recorded here until `handed` says that they
--- have arrived there, so that a crash between the two steps repeats the hand-over and loses nothing. Record: `at attempts
--- jid-length jid reason`; of what is sent `>NODE` stands in the place of the JID, and no JID begins so.
--- NEEDS: handover index history
+-- have arrived there, so that a crash in between repeats the hand-over and loses nothing. `tried` says when each was last told
+-- of. What is told has no payload: who carries items asks `letters` for those that it is about to bring.
+-- NEEDS: handover tried index history
 -- LAZY: where items go to another node
---- @include due partition writes positions entries ordering hints
-local handover = {made = {}}
+--- @include due partition writes ordering hints letter
+local handover = {made = {}, LIMIT = 200}
 
-local function reply(position, entry, attempts, jid, reason)
-  handover.made[#handover.made + 1] = {position, entry.item ~= '' and entry.item or positions.item_id(position), entry.by,
-    entry.body, attempts, jid, reason, entry.key}
+local function tell(position, jid, note)
+  redis.call('ZADD', key.tried, partition.stamp, position)
+  handover.made[#handover.made + 1] = {position, string.sub(jid, 1, 1) == '>' and string.sub(jid, 2) or '', note}
 end
 
 -- The item leaves the queue: its id is free for a new item from now on.
 function handover.start(position, entry, attempts, jid, reason)
-  writes.add('HSET', key.handover, position,
-    string.format('%d %d %d ', partition.now, attempts, #jid) .. jid .. ' ' .. reason)
+  writes.add('HSET', key.handover, position, letter.write(attempts, jid, '', reason))
   writes.add('HDEL', key.history, position)
   if entry.item ~= '' then writes.add('HDEL', key.index, entry.item) end
   if partition.hinted then hints.forget(position) end
   ordering.done(position)
-  reply(position, entry, attempts, jid, reason)
+  tell(position, jid, '')
 end
 
--- Takes up those whose first hand-over nobody finished.
-function handover.resume()
-  local found = redis.call('HSCAN', key.handover, 0, 'COUNT', 50)[2]
-  for i = 1, #found, 2 do
-    local at, attempts, length, rest = string.match(found[i + 1], '^(%d+) (%d+) (%d+) (.*)$')
-    local entry, again = entries.current(found[i]), tonumber(at) + due.RETRY_MS
-    if not entry then
-      redis.call('HDEL', key.handover, found[i])
-    elseif again > partition.now then
-      due.retry_at = math.min(again, due.retry_at or again)
+-- Tells again of those that have not arrived, the longest untold first: those whose time has come, and all that were told of
+-- before `before` (ms), when something else has arrived since then.
+function handover.resume(before)
+  local upto = math.max(partition.now - due.RETRY_MS, before - 1)
+  local found = redis.call('ZRANGEBYSCORE', key.tried, '-inf', string.format('%.0f', upto), 'LIMIT', 0, handover.LIMIT)
+  local lines = #found > 0 and redis.call('HMGET', key.handover, unpack(found)) or {}
+  for i, position in ipairs(found) do
+    if lines[i] then
+      local _, jid, note = letter.read(lines[i])
+      tell(position, jid, note)
     else
-      reply(found[i], entry, tonumber(attempts), string.sub(rest, 1, tonumber(length)),
-        string.sub(rest, tonumber(length) + 2))
+      redis.call('ZREM', key.tried, position)
     end
   end
 end

@@ -15,15 +15,6 @@ function history.of(position)
   return history.read(redis.call('HGET', key.history, position))
 end
 
--- Whether one of these was a holder; names are digits, so none is in another between blanks.
-function history.knows(past, subids)
-  local among = ' ' .. table.concat(subids, ' ') .. ' '
-  for _, subid in ipairs(past.holders) do
-    if string.find(among, ' ' .. subid .. ' ', 1, true) then return true end
-  end
-  return false
-end
-
 -- Bounded: the last eight different holders tell Q23, Q24 and Q25 apart well enough for an item tried a thousand times.
 function history.add(position, attempts, holder, untried)
   local kept, past = {holder}, history.of(position)

@@ -20,10 +20,20 @@ function intake.prepare(rows)
     local id, position, flight = named[i], places[i], flying[i]
     if flight and flight.item == id then
       intake.known[id] = {position = position, flight = flight}
-    elseif not flight and items.waiting(position, id) then
-      intake.known[id] = {position = position}
+    elseif not flight then
+      intake.known[id] = {position = position, asked = true}
     end
   end
+end
+
+-- What stands under an id. Looked at when its row comes: whether an item waits is read with its payload.
+function intake.knows(id)
+  local known = intake.known[id]
+  if known and known.asked then
+    known.asked = nil
+    if not items.waiting(known.position, id) then intake.known[id] = nil end
+  end
+  return intake.known[id]
 end
 
 -- A row that gives subids may publish only while one of them is subscribed (publish model `subscribers`).
@@ -38,7 +48,7 @@ function intake.admits(row)
 end
 
 function intake.repeats(row)
-  return once.seen(row.once) or (once.ignores(row) and (intake.known[row.item] ~= nil or once.seen(row.item)))
+  return once.seen(row) or (once.ignores(row) and intake.knows(row.item) ~= nil)
 end
 
 -- The service will give this id to an item that is yet to come: two items of one name could not be told apart (P33).

@@ -1,6 +1,6 @@
 -- The decision table of requirements §1.7 (rows 4 to 11; the rows before it need no item and are judged by the frontend).
 -- NEEDS:
---- @include writes entries flights history items answers jids owner names
+--- @include budget writes entries flights history items answers jids owner names
 local judge = {}
 
 -- Looks up what a batch of rows names with one call per key.
@@ -23,7 +23,10 @@ function judge.prepare(rows)
 end
 
 local function was_holder(row)
-  return history.knows(history.of(row.position), names.all(row.subids))
+  for _, subid in ipairs(history.of(row.position).holders) do
+    if names.covers(row.subids, subid) then return true end
+  end
+  return false
 end
 
 -- Gives a word: `held`, `waiting` (not locked, and the requester may delete it), `replayed`, or the problem's code.
@@ -55,16 +58,14 @@ end
 -- Judges each row in order and lets `act(row, verdict)` change things and give the row's reply. A row that names an item
 -- of an earlier row sees what that row did.
 function judge.each(rows, act)
-  local results, met = {}, {}
+  local met = {}
   judge.prepare(rows)
-  for i = 1, #rows do
-    local row = rows[i]
+  return budget.each(rows, function(row)
     if met[row.item] then
       writes.flush()
       judge.prepare({row})
     end
     met[row.item] = true
-    results[i] = act(row, judge.verdict(row))
-  end
-  return results
+    return act(row, judge.verdict(row))
+  end)
 end

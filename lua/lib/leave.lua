@@ -1,12 +1,14 @@
 -- How a subscriber leaves, and how all that it holds is given back at once.
--- NEEDS: subscribers turns resting held shares leases
---- @include writes flights credit ending window disown pools passed
-local leave = {CHUNK = 300}
+-- NEEDS: subscribers turns resting leases leaving
+--- @include budget holdings partition writes flights credit ending window disown pools passed grants usage
+-- `more`: there is something to go on with at once.
+local leave = {CHUNK = 300, more = false}
 
 function leave.stop_working(subid)
   redis.call('ZREM', key.turns, subid)
   redis.call('ZREM', key.resting, subid)
-  redis.call('HDEL', key.shares, subid)
+  grants.forget(subid)
+  if credit.coordinates() then usage.leave(subid) end
   passed.choose(subid, '')
 end
 
@@ -16,17 +18,58 @@ function leave.remove(subid, kept, reason)
   leave.stop_working(subid)
   window.forget(subid)
   local pool = pools.of(subid)
-  if pool then pools.seat(pool, -1) end
+  if pool then
+    pools.seat(pool, -1)
+    ending.pools[subid] = pool
+  end
   redis.call('ZREM', key.leases, subid)
   return redis.call('HDEL', key.subscribers, subid) == 1
 end
 
--- Gives back up to `CHUNK` items, or fewer, and tells how many are left: one script must not run for long.
+-- Gives back up to `CHUNK` items, or fewer, and tells how many are left: one script must not run for long. What is left is noted
+-- in `leaving`, up to which token it was handed out and through which pool, and visits go on with it whatever becomes of the caller.
 function leave.release(subid, kind, reason, most)
-  local places = redis.call('ZRANGEBYSCORE', key.held, subid, subid, 'LIMIT', 0, most or leave.CHUNK)
+  local places = holdings.of(subid, most or leave.CHUNK)
+  local ended = 0
   for _, flight in ipairs(flights.at(places)) do
+    if ended > 0 and budget.exhausted() then break end
     if flight then ending.release(flight, kind, {reason = reason}) end
+    ended = ended + 1
   end
   writes.flush()
-  return credit.held(subid), #places
+  local left = credit.held(subid)
+  if left > 0 then
+    leave.more = true
+    local pool = ending.pools[subid]
+    redis.call('HSET', key.leaving, subid,
+      string.format('%d ', partition.token) .. kind .. ' ' .. reason .. (pool and ' ' .. pool or ''))
+  end
+  return left, ended
+end
+
+-- Goes on with one of those that have left: gives how many more it may give back in this script. What the same name was handed
+-- since, for it may have subscribed again, is its own.
+local function go_on(subid, note, room)
+  local token, kind, reason, pool = string.match(note, '^(%d+) (%S+) (%S+) ?(.*)$')
+  if pool ~= '' then ending.pools[subid] = pool end
+  for _, flight in ipairs(flights.at(holdings.of(subid, room + 1))) do
+    if flight and tonumber(flight.token) > tonumber(token) then break end
+    if flight then
+      if room == 0 or budget.exhausted() then return 0 end
+      ending.release(flight, kind, {reason = reason})
+      room = room - 1
+    end
+  end
+  redis.call('HDEL', key.leaving, subid)
+  return room
+end
+
+-- Gives back what those still hold who have left, in a visit.
+function leave.resume()
+  local noted, room = redis.call('HSCAN', key.leaving, 0, 'COUNT', 20)[2], leave.CHUNK
+  for i = 1, #noted, 2 do
+    if room > 0 then room = go_on(noted[i], noted[i + 1], room) end
+  end
+  writes.flush()
+  if #noted > 0 then leave.more = redis.call('EXISTS', key.leaving) == 1 end
 end

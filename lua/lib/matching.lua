@@ -63,10 +63,12 @@ end
 function matching.seek()
   if not (partition.selects and (partition.several or partition.pools)) or partition.paused or owner.get() then return 0 end
   local lacking, fed
+  -- In a node of several partitions the turns are the coordinator's: nobody has credit here without a grant.
+  local local_turns = not partition.several
   repeat
     matching.whom, lacking, fed = {}, false, 0
     for _, subid in ipairs(selectors.all()) do
-      if redis.call('ZSCORE', key.turns, subid) then
+      if local_turns and redis.call('ZSCORE', key.turns, subid) then
         fed = fed + 1
       elseif selection.finds(subid) then
         matching.whom[#matching.whom + 1] = {subid, pools.of(subid) or ''}
@@ -74,7 +76,8 @@ function matching.seek()
         lacking = true
       end
     end
-    local others = redis.call('HLEN', key.subscribers) > #selectors.all() and redis.call('ZCARD', key.turns) == fed
+    local others = redis.call('HLEN', key.subscribers) > #selectors.all() 
+      and (not local_turns or redis.call('ZCARD', key.turns) == fed)
     if others and passed.after('', '', 1)[1] then
       for pool in string.gmatch('- ' .. (partition.pools or ''), '(%S+) %d*') do
         matching.whom[#matching.whom + 1] = {'*', pool == '-' and '' or pool}

@@ -1,6 +1,6 @@
 -- What a sender's subscriptions are called in a partition. `subids` are the two that it may have there directly.
 -- NEEDS:
---- @include partition
+--- @include budget partition
 local names = {MOST = 32}
 
 -- The names of the subscriptions that one JID may have, given one of them, directly or in a pool: they differ in the last
@@ -17,6 +17,22 @@ function names.family(subid, pool)
   return found
 end
 
+-- What the names of one JID's subscriptions have in common.
+local function kin(name)
+  return partition.multi and math.floor(name / names.MOST) or name
+end
+
+-- Whether a subscription goes by one of a sender's names, of which there may be thousands: asked backwards, for they need not be made.
+function names.covers(subids, subid)
+  local wanted = {}
+  for each in string.gmatch(subids, '%d+') do wanted[kin(tonumber(each))] = true end
+  if wanted[kin(tonumber(subid))] then return true end
+  for offset in string.gmatch(partition.pools or '', '(%d+):%S+ %d+') do
+    if wanted[kin((tonumber(subid) - tonumber(offset)) % 2 ^ 52)] then return true end
+  end
+  return false
+end
+
 -- Those that there may be, directly and through each pool (see `pools`).
 function names.all(subids)
   local found = {}
@@ -25,9 +41,12 @@ function names.all(subids)
       for _, each in ipairs(names.family(subid)) do found[#found + 1] = each end
     end
   end
+  -- Each of them is to be looked for.
+  budget.spent = budget.spent + #found / 8
   if not partition.pools then return found end
   local direct = #found
   for offset in string.gmatch(partition.pools, '(%d+):%S+ %d+') do
+    budget.spent = budget.spent + direct / 8
     for i = 1, direct do
       found[#found + 1] = string.format('%.0f', (tonumber(found[i]) + tonumber(offset)) % 2 ^ 52)
     end

@@ -1,10 +1,9 @@
 -- How ownership ends by its lease or by another's attach, and how the locks from before an attach end.
 -- NEEDS: held
---- @include owner leave flights ending writes disown
+--- @include holdings owner leave flights ending writes disown
 local ownership = {CHUNK = 300}
 
--- Frees a partition whose owner has not been heard of for the time of its lease (EX16). What is over a part of its locks
--- ends by its own deadline.
+-- Frees a partition whose owner has not been heard of for the time of its lease (EX16).
 function ownership.lapse()
   local who = owner.get()
   if not who or who.lease > partition.now then return end
@@ -18,8 +17,10 @@ end
 function ownership.clear(reason)
   local who, told = owner.get(), {}
   for _, lost in ipairs(disown.notices) do told[lost[2]] = true end
-  local places = redis.call('ZRANGE', key.held, 0, ownership.CHUNK - 1)
+  local members, places = redis.call('ZRANGE', key.held, 0, ownership.CHUNK - 1), {}
+  for i, member in ipairs(members) do places[i] = holdings.position(member) end
   for i, flight in ipairs(flights.at(places)) do
+    if i > 1 and budget.exhausted() then break end
     if flight then
       ending.release(flight, 'released', {reason = reason})
       if not told[flight.jid] then
@@ -27,7 +28,7 @@ function ownership.clear(reason)
           pools.told(flight.subid)}
       end
     else
-      writes.add('ZREM', key.held, places[i])
+      writes.add('ZREM', key.held, members[i])
     end
   end
   writes.flush()

@@ -7,17 +7,30 @@ local function logged()
   return string.format('%d %d ', partition.kept, partition.kept_bytes) .. partition.trim .. ' ' .. partition.lost
 end
 
+-- A frontend that has lost replies calls itself `NAME/SESSION`; 0 before that. It is `NAME` to everything else.
+local function session()
+  local slash = string.find(arg.frontend or '', '/', 1, true)
+  if not slash then return 0 end
+  local number = tonumber(string.sub(arg.frontend, slash + 1))
+  arg.frontend = string.sub(arg.frontend, 1, slash - 1)
+  return number
+end
+
 -- Gives nil when the caller may go on, else the reply that sends it away: `gone` (never opened), `deleted`, or `stale`
--- with the revision in force when the caller judged by another one.
+-- with the revision in force when the caller judged by another one. A call of a session that its caller has ended is stale too:
+-- it lost the replies of that session and has looked for what they said, so what runs late would be heard by nobody.
 function partition.load()
+  partition.session = session()
   local meta = redis.call('HMGET', key.meta, 'revision', 'state', 'lock_ms', 'max_deliveries', 'dead_letters',
     'cursor', 'tail', 'token', 'journal_max', 'confirms', 'partitions', 'ordered', 'queueing', 'keep_ms', 'keep_items',
     'keep_bytes', 'kept', 'kept_bytes', 'trim', 'lost', 'streams',
-    'fence', 'owner', 'pools', 'paused', 'multi', 'selects', 'hinted')
+    'fence', 'owner', 'pools', 'paused', 'multi', 'selects', 'hinted', 'session/' .. (arg.frontend or ''), 'wants_since')
   if meta[2] == 'deleted' then return {'deleted'} end
   if not meta[1] then return {'gone'} end
   if arg.revision ~= '' and arg.revision ~= meta[1] then return {'stale', meta[1]} end
-  partition.now = clock.now()
+  if meta[29] and partition.session < tonumber(meta[29]) then return {'stale', meta[1]} end
+  partition.micros = clock.micros()
+  partition.now = math.floor(partition.micros / 1000)
   partition.stamp = string.format('%d', partition.now)
   partition.lock_ms = tonumber(meta[3])
   partition.deadline = partition.now + partition.lock_ms
@@ -35,6 +48,7 @@ function partition.load()
   partition.paused = meta[25] == '1'
   -- Somebody has had more than one subscription here; somebody selects; a publisher has asked for a delay, a priority or an end.
   partition.multi, partition.selects, partition.hinted = meta[26] == '1', meta[27] == '1', meta[28] == '1'
+  partition.wants_since = meta[30]
   partition.before = meta[6] .. ' ' .. meta[7] .. ' ' .. meta[8]
   -- The log as a stream: what is kept of it (0: no limit of this kind), how much that is, up to where it was looked
   -- through for what may go, and the last that went.
@@ -53,6 +67,16 @@ end
 function partition.turn_on(what)
   if not partition[what] then redis.call('HSET', key.meta, what, '1') end
   partition[what] = true
+end
+
+-- The next number of the partition: for a token, a sequence, a fence or a count. No number is given twice, also when Redis has
+-- lost its last second (guarantee 10). A counter alone would go back with the data and give the lost numbers again. So the
+-- number is Redis's time in microseconds, or one more than the last number if that is larger. A script needs more than a
+-- microsecond for each number, so numbers are never ahead of the clock by more than those of one script. The time is below
+-- 2^53, and so exact in Lua, until the year 2255.
+function partition.next_number()
+  partition.token = math.max(partition.token + 1, partition.micros)
+  return partition.token
 end
 
 function partition.save()

@@ -1,11 +1,11 @@
--- Pools: one credit over all leaves below a collection. Its own partition is the bank; `meta` of a leaf's partition has in `pools`
+-- Pools: one credit over all leaves below a collection. Its own partition is the coordinator; `meta` of a leaf's partition has in `pools`
 -- an entry `pool count` for each pool that has so many subscribers there. A pool is `offset:collection@incarnation`: by the
--- offset a subscriber's name in the bank and its name in the leaf differ, so a direct subscription is another one.
+-- offset a subscriber's name in the coordinator and its name in the leaf differ, so a direct subscription is another one.
 -- NEEDS: meta
 --- @include partition subscriptions
 local pools = {}
 
--- The bank of a pool is elsewhere: here, one more or one less of its subscribers is seated.
+-- The coordinator of a pool is elsewhere: here, one more or one less of its subscribers is seated.
 function pools.seat(pool, by)
   local count, entries = by, {}
   for each, seated in string.gmatch(partition.pools or '', '(%S+) (%d+)') do

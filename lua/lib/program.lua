@@ -13,7 +13,9 @@ local function read(text)
     local said = string.sub(text, from, from + length - 1)
     local value = letter == 'n' and tonumber(said) or letter == 'i' and read(said) or said
     if letter == 't' then value = said == 'true' end
-    made[#made + 1], at = {letter, value}, from + length
+    -- Whether it is put on the stack, and whether it takes two from there, asked once.
+    made[#made + 1] = {letter, value, string.find('fsnt', letter, 1, true), string.find('&|=!<{>}', letter, 1, true)}
+    at = from + length
   end
   compare.work = compare.work + #made
   return made
@@ -60,12 +62,12 @@ function program.selects(text, value)
   compare.work = compare.work + #code
   for _, step in ipairs(code) do
     local letter, said = step[1], step[2]
-    if string.find('fsnt', letter, 1, true) then
+    if step[3] then
       top = top + 1
       if letter == 'f' then stack[top] = value(said) else stack[top] = said end
     else
       local made = result(letter, said, stack[top - 1], stack[top])
-      if string.find('&|=!<{>}', letter, 1, true) then top = top - 1 end
+      if step[4] then top = top - 1 end
       stack[top] = made
     end
   end

@@ -1,7 +1,7 @@
 -- When what is not confirmed is sent again: `retry` gives the first pause and the longest in ms, and how often.
 -- NEEDS: unconfirmed retries
 --- @include partition writes
-local schedule = {}
+local schedule = {ASIDE_MS = 5000}
 
 local function pause(tries)
   local first, longest = string.match(arg.retry, '^(%d+) (%d+) ')
@@ -19,9 +19,13 @@ function schedule.put(position, stage, tries)
 end
 
 -- Records the first try of what is to be confirmed and gives the lock's deadline. The time for an assured item starts when
--- its receiver may begin, so until then the deadline leaves room for every try.
+-- its receiver may begin, so until then the deadline leaves room for every try. A lock of an item that is to be fetched starts
+-- with the fetch; until then the item is set aside for `ASIDE_MS`, or as long as a lock lasts if that is less.
 function schedule.begin(position, stage)
-  if stage == 'unacknowledged' or stage == 'pulled' then return partition.deadline_text end
+  if stage == 'unacknowledged' then return partition.deadline_text end
+  if stage == 'pulled' then
+    return string.format('%d', math.min(partition.deadline, partition.now + schedule.ASIDE_MS))
+  end
   schedule.put(position, stage, 1)
   if stage == 'acknowledged' then return partition.deadline_text end
   local deadline = partition.deadline

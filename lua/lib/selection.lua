@@ -1,10 +1,10 @@
 -- What a subscriber selects of the items that dispatch has passed over. It looks through these in order, from its mark on: nothing
 -- is examined twice for the same one.
--- NEEDS:
+-- NEEDS: ready
 -- LAZY: where somebody selects
 --- @include partition waiting passed selectors entries history compare times
 -- Bounded by instructions run; an item that is read counts as some, and its bytes.
-local selection = {WORK = 5000, ITEM = 20, CHUNK = 20, more = false, seen = {}}
+local selection = {WORK = 8000, ITEM = 20, CHUNK = 20, more = false, seen = {}}
 
 local function worked()
   selection.more = selection.more or compare.work >= selection.WORK or ordering.skipped >= ordering.MOST
@@ -30,8 +30,9 @@ end
 
 -- Passes over what is next in the queue; false when there is nothing, or enough has been done.
 function selection.pass()
-  -- Each that selects may have to be asked of each item, before the work is counted again.
-  local items = worked() and {} or waiting.next(#selectors.all() > selection.CHUNK and 1 or selection.CHUNK)
+  -- Of what came back each that selects may have to be asked, before the work is counted again; of what is new none has come so far.
+  local back = partition.hinted or redis.call('EXISTS', key.ready) == 1
+  local items = worked() and {} or waiting.next(back and #selectors.all() > selection.CHUNK and 1 or selection.CHUNK)
   for _, entry in ipairs(items) do
     see(entry)
     passed.put(entry)

@@ -68,9 +68,13 @@ end
 
 -- The entry has its `position` and its `past`.
 function selectors.selects(selector, entry)
-  if not entry.headers then entry.headers, entry.kind = headers.read(entry.body) end
-  return program.selects(selector.program, function(name)
-    if string.sub(name, 1, 2) == 'a.' then return entry.headers[string.sub(name, 3)] end
-    return property(entry, name)
-  end)
+  if not entry.value then
+    entry.headers, entry.kind = headers.read(entry.body)
+    -- Made once: many may ask it.
+    function entry.value(name)
+      if string.sub(name, 1, 2) == 'a.' then return entry.headers[string.sub(name, 3)] end
+      return property(entry, name)
+    end
+  end
+  return program.selects(selector.program, entry.value)
 end

@@ -1,11 +1,12 @@
 -- Sent marks: up to which sequence a frontend's deliveries are surely sent. `-` takes the mark back: the frontend is about
 -- to resign, and what has left the list of frontends is never rescued.
 -- NEEDS: sent
+--- @include sessions
 local sent = {}
 
 function sent.mark()
   if arg.sent == '-' then
-    redis.call('HDEL', key.sent, arg.frontend)
+    sessions.forget(arg.frontend)
   elseif arg.sent ~= '' then
     redis.call('HSET', key.sent, arg.frontend, arg.sent)
   end

@@ -1,7 +1,7 @@
 -- The positions of a partition at which items stand, in order and a page of them at a time: those after a place, or the last
 -- ones before one. A place is `partition-ms-sequence`; of equal positions that of the lower partition comes first.
--- NEEDS: log ready delayed deadlines handover ranked
---- @include partition positions ordering passed hints
+-- NEEDS: ready delayed deadlines handover ranked
+--- @include partition entries positions ordering passed hints
 local standing = {back = arg.backwards == '1', MOST = 5000}
 
 -- The end of a range of the log: the position of the place, or what lies beyond it; with that position.
@@ -22,11 +22,19 @@ local function within(position)
     and (not before or positions.after(before, position) or (position == before and standing.to == before))
 end
 
+-- As far as the bound of bytes goes: what is read past it would be read in vain. Says by `cut` that it came no further.
 local function log(from, count)
-  local raws = standing.back and redis.call('XREVRANGE', key.log, standing.to, from, 'COUNT', count)
-    or redis.call('XRANGE', key.log, from, standing.to, 'COUNT', count)
-  for i, raw in ipairs(raws) do raws[i] = raw[1] end
-  return raws
+  local to, places, bytes, ended = standing.to, {}, 0, false
+  while #places < count and bytes <= tonumber(arg.max_bytes) and not ended do
+    local found
+    found, ended = entries.range(from, to, count - #places, standing.back)
+    for _, entry in ipairs(found) do
+      places[#places + 1], bytes = entry.log_id, bytes + #entry.body
+      if standing.back then to = '(' .. entry.log_id else from = '(' .. entry.log_id end
+    end
+  end
+  standing.cut = not ended and #places < count
+  return places
 end
 
 local function ready(count)
@@ -52,24 +60,40 @@ local function elsewhere(count)
   return found
 end
 
+local function sooner(a, b)
+  if standing.back then return positions.after(a, b) end
+  return positions.after(b, a)
+end
+
+-- Puts a position in its place among the first `count`.
+local function put(page, count, position)
+  if #page == count and not sooner(position, page[count]) then return end
+  local low, high = 1, #page + 1
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if sooner(position, page[middle]) then high = middle else low = middle + 1 end
+  end
+  table.insert(page, low, position)
+  page[count + 1] = nil
+end
+
 -- Up to `count`, in the direction in which they are looked for. As long as nothing is kept that is done, these are entries of
 -- the log. Else they are looked for where items stand, and past the cursor.
 function standing.page(count)
   if partition.kept == 0 or partition.log_only then return log(standing.from, count) end
-  local found, started = {}, standing.after and positions.after(standing.after, partition.cursor)
+  local started = standing.after and positions.after(standing.after, partition.cursor)
+  local page = log(started and standing.from or '(' .. partition.cursor, count)
+  -- What stands before the cursor comes after what was not read any more.
+  if standing.back and standing.cut then return page end
   for _, places in ipairs(elsewhere(count)) do
-    for _, position in ipairs(places) do
+    local first, last, step = 1, #places, 1
+    -- Many stand in order: those that are looked for come first, and the others are passed over by one question.
+    if standing.back then first, last, step = last, 1, -1 end
+    for i = first, last, step do
+      local position = places[i]
       -- Past the cursor all that stands is found in the log.
-      if within(position) and not positions.after(position, partition.cursor) then found[#found + 1] = position end
+      if within(position) and not positions.after(position, partition.cursor) then put(page, count, position) end
     end
   end
-  for _, position in ipairs(log(started and standing.from or '(' .. partition.cursor, count)) do
-    found[#found + 1] = position
-  end
-  table.sort(found, function(a, b)
-    if standing.back then return positions.after(a, b) end
-    return positions.after(b, a)
-  end)
-  for i = #found, count + 1, -1 do found[i] = nil end
-  return found
+  return page
 end

@@ -1,6 +1,6 @@
 -- Hands entries of the log to readers with room, in order and without consuming them; part of every script that can
 -- append entries or make room.
--- NEEDS: log reading
+-- NEEDS: reading
 -- LAZY: where somebody reads the log as a stream
 --- @include partition positions entries readers window caller
 -- Bounded by count and by bytes, as a dispatch is and for its reasons.
@@ -16,7 +16,7 @@ end
 -- Entries after a position; many readers stand at the same one.
 local function range(position, count)
   local name = position .. ' ' .. count
-  stream.ranges[name] = stream.ranges[name] or redis.call('XRANGE', key.log, '(' .. position, '+', 'COUNT', count)
+  stream.ranges[name] = stream.ranges[name] or (entries.range('(' .. position, '+', count))
   return stream.ranges[name]
 end
 
@@ -24,11 +24,11 @@ end
 local function row(reader, jid, entry)
   local stage = positions.after(partition.lost, reader.position) and not positions.after(partition.lost, entry.log_id)
     and 'gap' or 'stream'
-  partition.token = partition.token + 1
+  local sequence = partition.next_number()
   local item = entry.item ~= '' and entry.item or positions.item_id(entry.log_id)
   window.hand(reader, entry.log_id)
   stream.made, stream.bytes = stream.made + 1, stream.bytes + #entry.body
-  return {jid, entry.log_id, item, 0, 1, 0, entry.by, entry.body, partition.token, stage, entry.key}
+  return {jid, entry.log_id, item, 0, 1, 0, entry.by, entry.body, sequence, stage, entry.key}
 end
 
 -- Up to `share` entries for one reader; true when it lags and has room even then.
@@ -39,7 +39,7 @@ local function serve(reader, share, deliveries)
     local found = range(reader.position, math.min(count, stream.ROUND))
     for i = 1, #found do
       if stream.bytes >= stream.BYTES then break end
-      deliveries[#deliveries + 1] = row(reader, jid, entries.read(found[i]))
+      deliveries[#deliveries + 1] = row(reader, jid, found[i])
       count, room = count - 1, room - 1
     end
     if #found == 0 then reader.position = partition.tail end

@@ -20,6 +20,12 @@ function subscriptions.pulls(subscriber)
   return subscriber.qos == 'pulled'
 end
 
+-- Whether it has let items run out that were set aside for it, and has not come for items since. Such a one is handed nothing.
+-- Its bounces count that: what it does not fetch has not reached it.
+function subscriptions.absent(subscriber)
+  return subscriber.bounces > 0 and subscriptions.pulls(subscriber)
+end
+
 -- Whether its deliveries are to be confirmed by it.
 function subscriptions.confirms(subscriber)
   return subscriber.qos == 'acknowledged' or subscriber.qos == 'assured'
@@ -30,10 +36,18 @@ function subscriptions.get(subid)
   return line and subscriptions.read(subid, line) or nil
 end
 
--- One whom a delivery reached starts its bounces anew.
+-- One whom a delivery reached starts its bounces anew; one who comes for items does so when it fetches.
 function subscriptions.reached(subscriber)
   if subscriber.bounces == 0 then return end
   subscriber.bounces = 0
+  subscriptions.put(subscriber)
+end
+
+-- One that comes for items has let one run out.
+function subscriptions.missed(subid)
+  local subscriber = subscriptions.get(subid)
+  if not subscriber or subscriber.bounces > 0 then return end
+  subscriber.bounces = 1
   subscriptions.put(subscriber)
 end
 

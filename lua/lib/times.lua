@@ -4,7 +4,7 @@
 -- LAZY: where publishers ask for something
 --- @include partition writes positions entries items history journal flights ordering hints
 -- Bounded by count and by bytes: an entry is read with its payload. `perished` and `bytes` are how many and how much in this script.
-local times = {LIMIT = 200, BYTES = 1048576, perished = 0, bytes = 0}
+local times = {LIMIT = 200, BYTES = 1048576, perished = 0, bytes = 0, more = false}
 
 -- The record is as that of an attempt which took no time.
 local function perish(position, entry, attempts)
@@ -32,10 +32,15 @@ function times.back(flight, attempts)
   return false
 end
 
--- Lets those perish whose time is over; the rest follows with the next script.
+-- Lets those perish whose time is over; `more` says that a bound has left some of them.
 function times.sweep()
-  for _, position in ipairs(redis.call('ZRANGEBYSCORE', key.ends, '-inf', partition.now, 'LIMIT', 0, times.LIMIT)) do
-    if times.bytes >= times.BYTES then break end
+  local over = redis.call('ZRANGEBYSCORE', key.ends, '-inf', partition.now, 'LIMIT', 0, times.LIMIT)
+  times.more = #over == times.LIMIT
+  for _, position in ipairs(over) do
+    if times.bytes >= times.BYTES then
+      times.more = true
+      break
+    end
     local entry = entries.current(position)
     if entry then
       times.bytes = times.bytes + #entry.body

@@ -1,6 +1,6 @@
 -- The next try of what has not been confirmed in time; after the last one silence counts as a delivery that came back.
 -- NEEDS: retries
---- @include partition writes flights unconfirmed schedule again ending bounces caller
+--- @include budget partition writes flights unconfirmed schedule again ending bounces caller
 -- Bounded as a dispatch is, and for the same reason; what subscriptions that end give back counts too.
 local tries = {LIMIT = 200, BYTES = 1048576}
 
@@ -22,7 +22,7 @@ function tries.run()
     else
       unconfirmed.forget(position)
     end
-    if i < #due and (bytes >= tries.BYTES or ending.freed >= tries.LIMIT) then
+    if i < #due and (bytes >= tries.BYTES or ending.freed >= tries.LIMIT or budget.over()) then
       writes.flush()
       return made, true
     end

@@ -1,9 +1,9 @@
 -- How what is kept of the log goes: `trim` in meta moves from its head to the cursor, past what still waits.
--- NEEDS: log index
+-- NEEDS: index
 -- LAZY: where the log is kept
---- @include partition writes positions entries retention
+--- @include budget partition writes positions entries retention
 -- In short rounds: bodies are read with their entries.
-local trim = {LIMIT = 200, ROUND = 20, rounds = 0}
+local trim = {LIMIT = 200, ROUND = 20, passed = 0}
 
 local function drop(entry)
   retention.lose(entry.log_id, #entry.body)
@@ -16,28 +16,23 @@ end
 -- Whether the first entries, up to `ROUND`, were all passed and others may follow. Those of before `oldest` (ms) go by
 -- their age.
 local function pass_some(oldest)
-  local found = redis.call('XRANGE', key.log, '(' .. partition.trim, partition.cursor, 'COUNT', trim.ROUND)
+  local found, ended = entries.range('(' .. partition.trim, partition.cursor, math.min(trim.ROUND, trim.LIMIT - trim.passed))
   local places, ats = {}, {}
-  for i = 1, #found do
-    found[i] = entries.read(found[i])
-    places[i], ats[i] = found[i].log_id, found[i].at
-  end
+  for i = 1, #found do places[i], ats[i] = found[i].log_id, found[i].at end
   local done = #found > 0 and retention.done(places, ats)
   for i = 1, #found do
     if not retention.over() and positions.split(places[i]) >= oldest then return false end
-    partition.trim = places[i]
+    partition.trim, trim.passed = places[i], trim.passed + 1
     if done[i] then drop(found[i]) end
   end
-  return #found == trim.ROUND
+  return not ended
 end
 
 -- Gives 1 when there is more to do.
 function trim.run(oldest)
   if partition.kept == 0 then return 0 end
   local more = true
-  while more and trim.rounds < trim.LIMIT / trim.ROUND do
-    more, trim.rounds = pass_some(oldest), trim.rounds + 1
-  end
+  while more and trim.passed < trim.LIMIT and not (trim.passed > 0 and budget.over()) do more = pass_some(oldest) end
   writes.flush()
   return more and 1 or 0
 end

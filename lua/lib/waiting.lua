@@ -1,10 +1,11 @@
 -- What waits, in order: what is more urgent than usual (`ranked`), `ready` (left FIFO order and may go out), the log from the
 -- cursor on, and at its end what is less urgent.
--- NEEDS: ready delayed log
---- @include partition writes entries history ordering passed hints times
-local waiting = {DUE = 200}
+-- NEEDS: ready delayed
+--- @include budget partition writes entries history ordering passed hints times
+-- `more` says that a bound has left something that is due.
+local waiting = {DUE = 200, more = false}
 
--- Moves what is due out of `delayed`, to where it may go out; bounded, the rest follows with the next script.
+-- Lets perish what is over, and moves what is due out of `delayed`, to where it may go out.
 function waiting.promote()
   if partition.hinted then times.sweep() end
   local due, moved = redis.call('ZRANGEBYSCORE', key.delayed, '-inf', partition.now, 'LIMIT', 0, waiting.DUE), 0
@@ -12,15 +13,22 @@ function waiting.promote()
     moved = moved + 1
     if not (partition.hinted and times.comes(due[moved])) then writes.add('ZADD', ordering.place(due[moved])) end
   end
+  waiting.more = moved == waiting.DUE or moved < #due or times.more
   if moved > 0 then redis.call('ZREM', key.delayed, unpack(due, 1, moved)) end
   writes.flush()
 end
 
+-- Whether what was taken has used up the budget.
+local function spent(taken)
+  return #taken > 0 and budget.over()
+end
+
 -- From `ready`, or from `ranked` those of some ranks.
 local function from_ready(count, taken, first, last)
-  while count > 0 and ordering.skipped < ordering.MOST do
-    local out = first and hints.draw(count, first, last) or redis.call('ZRANGE', key.ready, 0, count - 1)
-    local over = #out < count
+  while count > 0 and ordering.skipped < ordering.MOST and not spent(taken) do
+    local most = entries.fit(count)
+    local out = first and hints.draw(most, first, last) or redis.call('ZRANGE', key.ready, 0, most - 1)
+    local over = #out < most
     for _, position in ipairs(out) do
       local entry, past = entries.current(position), history.of(position)
       -- Its group is its first version's.
@@ -39,13 +47,12 @@ local function from_ready(count, taken, first, last)
 end
 
 local function from_log(count, taken)
-  while count > 0 and partition.cursor ~= partition.tail and ordering.skipped < ordering.MOST do
-    -- Where many may be passed over, they are not read one by one.
-    local most = partition.ordered and math.max(count, 100) or count
-    local found = redis.call('XRANGE', key.log, '(' .. partition.cursor, '+', 'COUNT', most)
-    if #found == 0 then partition.cursor = partition.tail end
+  while count > 0 and partition.cursor ~= partition.tail and ordering.skipped < ordering.MOST and not spent(taken) do
+    -- Where many are passed over, they are not read one by one.
+    local found, ended = entries.range('(' .. partition.cursor, '+', math.max(count, ordering.skipped))
+    if #found == 0 and ended then partition.cursor = partition.tail end
     for i = 1, #found do
-      local entry, position = entries.read(found[i]), found[i][1]
+      local entry, position = found[i], found[i].log_id
       partition.cursor = position
       -- A version, or what stands in `ranked`: retention keeps those of items that are done as well, and there may be any number.
       if entry.at ~= '' or (entry.hints ~= '' and hints.of(entry).rank) then

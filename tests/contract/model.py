@@ -89,18 +89,8 @@ class Letter:
     reason: str
 
     def shown(self) -> tuple[object, ...]:
-        """Give what a script answers of it."""
-        version = self.item.version
-        return (
-            written(self.item.position),
-            self.item.name,
-            version.by,
-            version.body,
-            self.attempts,
-            self.jid,
-            self.reason,
-            version.key,
-        )
+        """Give what a script tells of it."""
+        return (written(self.item.position), "", "")
 
 
 @dataclass(slots=True)
@@ -256,7 +246,9 @@ class Model:
             self._outcome.notices.append(("unlocked", item.lock.jid, item.name, item.lock.token))
         for item in late:
             self._release(item, "expired")
-        self._outcome.letters += [letter.shown() for letter in before]
+        for letter in before:
+            letter.since = self.now
+            self._outcome.letters.append(letter.shown())
         if self.options.keep_ms:
             self._let_go(self.now - self.options.keep_ms)
         self._end(frontend)
@@ -341,6 +333,10 @@ class Model:
 
     # How.
 
+    def number(self) -> None:
+        """Take the next number: it never goes back, whatever of the data a crash has lost."""
+        self.token = max(self.token + 1, self.now * 1000)
+
     def _begin(self) -> None:
         self._outcome = Outcome()
         self._reached = set()
@@ -424,7 +420,7 @@ class Model:
         return free[0] if free else None
 
     def _hand_out(self, item: Item, chosen: Subscriber, frontend: str) -> None:
-        self.token += 1
+        self.number()
         chosen.served = self.token
         deadline = self.now + self.options.lock_ms
         item.state = "locked"
@@ -442,7 +438,7 @@ class Model:
         )  # fmt: skip
 
     def _sent_again(self, item: Item, lock: Lock, frontend: str) -> tuple[object, ...]:
-        self.token += 1
+        self.number()
         lock.frontend, lock.sequence = frontend, self.token
         deadline = self.now + self.options.lock_ms if lock.stage == "assured" else lock.deadline
         version = item.version

@@ -1,12 +1,21 @@
 """A network between a core and its Redis that can lose, delay and cut replies: a TCP proxy. Knows bytes only."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import Self
+
+
+@dataclass(slots=True)
+class _Keeping:
+    """Whether something of a connection was kept back."""
+
+    some: bool = False
 
 
 class LossyNetwork:
     """Forwards both ways; while `silent` what Redis answers is thrown away, though Redis did what was asked.
 
+    While it is `holding`, what a connection asks for is kept back until `release`, though the connection be closed meanwhile.
     Replies come `delay_seconds` late; of the next one after `cutting` is set half comes, and then the connection is cut.
     """
 
@@ -19,6 +28,10 @@ class LossyNetwork:
         self.delay_seconds = 0.0
         self.cutting = False
         self.answered = asyncio.Event()
+        self.holding = False
+        self.held = asyncio.Event()
+        self.late = asyncio.Event()
+        self._released = asyncio.Event()
 
     @property
     def port(self) -> int:
@@ -31,6 +44,10 @@ class LossyNetwork:
     def url(self) -> str:
         """The same as a core is told."""
         return f"redis://127.0.0.1:{self.port}/0"
+
+    def release(self) -> None:
+        """Let through what was kept back; `late` is set when Redis has answered it."""
+        self._released.set()
 
     async def __aenter__(self) -> Self:
         """Listen."""
@@ -53,11 +70,22 @@ class LossyNetwork:
             writer.close()
             return
         self._writers |= {writer, up_writer}
-        await asyncio.gather(self._pump(reader, up_writer, up=True), self._pump(up_reader, writer, up=False))
+        keeping = _Keeping()
+        await asyncio.gather(
+            self._pump(reader, up_writer, keeping, up=True), self._pump(up_reader, writer, keeping, up=False)
+        )
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, keeping: "_Keeping", *, up: bool
+    ) -> None:
         try:
             while data := await reader.read(65_536):
+                if up and self.holding:
+                    keeping.some = True
+                    self.held.set()
+                    await self._released.wait()
+                if not up and keeping.some:
+                    self.late.set()
                 if not up and self.silent:
                     self.answered.set()
                     continue
@@ -72,5 +100,9 @@ class LossyNetwork:
         except OSError:
             pass
         finally:
-            writer.close()
-            self._writers.discard(writer)
+            if up and keeping.some and not writer.is_closing():
+                # Whoever asked has gone; that Redis has answered is to be heard all the same.
+                writer.write_eof()
+            else:
+                writer.close()
+                self._writers.discard(writer)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 READ: Final = (
     "meta", "log", "index", "replaced", "parked", "ready", "delayed", "inflight", "deadlines", "held", "subscribers",
-    "turns", "resting", "history", "handover", "unconfirmed", "retries", "heads", "keyed", "blocked", "journal",
+    "turns", "resting", "history", "handover", "tried", "unconfirmed", "retries", "heads", "keyed", "blocked", "journal",
 )  # fmt: skip
 
 # One round trip and no write: the state machine asks after every step.
@@ -85,7 +85,9 @@ def expected(model: Model) -> dict[str, Any]:
         "delayed": {written(item.position): str(item.due) for item in items if item.state == "delayed"},
         "inflight": {written(item.position): _line(item) for item in locked},
         "deadlines": {written(item.position): str(item.lock.deadline) for item in locked if item.lock},
-        "held": {written(item.position): subid(item.lock.jid) for item in locked if item.lock},
+        "held": {
+            f"{item.lock.token:016d} {written(item.position)}": subid(item.lock.jid) for item in locked if item.lock
+        },
         "subscribers": {
             subid(one.jid): f"{one.credit} {one.bounces} {one.qos} {one.jid}" for one in model.subscribers.values()
         },
@@ -97,6 +99,7 @@ def expected(model: Model) -> dict[str, Any]:
             if item.holders
         },
         "handover": set(letters),
+        "tried": {place: str(letter.since) for place, letter in model.dying.items()},
         "heads": {group: written(item.position) for group, item in model.heads.items()},
         "keyed": {
             written(item.position): item.group

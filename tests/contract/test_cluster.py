@@ -21,8 +21,8 @@ from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Counted, Declared, Published, Refused, Retracted
 from broker.redis_core import cluster
-from broker.redis_core.internal import DeadLetter, Handed
 from broker.redis_core.masters import slot_of as slot_of_line
+from broker.redis_core.parts import Admit, Handed
 from broker.redis_core.server import Server
 from broker.redis_core.service import RedisCore
 from broker.redis_url import Address
@@ -295,7 +295,7 @@ async def test_one_slot(redis_cluster: RedisCluster, store: Store, name: str) ->
         assert slots == {slot_of_line(("GET", keys_of("meta")))}
 
 
-@pytest.mark.parametrize("step", [DeadLetter, Handed])
+@pytest.mark.parametrize("step", [Admit, Handed])
 async def test_dead_letters_between_masters(
     make_core: MakeCore, redis_cluster: RedisCluster, step: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,7 +304,7 @@ async def test_dead_letters_between_masters(
     here, there, *_ = redis_cluster.masters()
     target = await declared_at(core, redis_cluster, there)
     name = await declared_at(core, redis_cluster, here)
-    ask, taken = core._letters._ask, list[str]()
+    ask, taken = core._handovers._ask, list[str]()
 
     async def dies(command: Any) -> Any:
         if isinstance(command, step) and "died" not in taken:
@@ -313,21 +313,20 @@ async def test_dead_letters_between_masters(
         taken.append(type(command).__name__)
         return await ask(command)
 
-    monkeypatch.setattr(core._letters, "_ask", dies)
+    monkeypatch.setattr(core._handovers, "_ask", dies)
     await core.ask(Configure(name, ALICE, {"stanzaq#dead_letter_node": (target,)}))
     await core.ask(Subscribe(name, W1, W1, 1))
     await core.ask(item(name, "a"))
     await core.ask(Unlock(name, W1, "a"))
     async with asyncio.timeout(10):
-        while "died" not in taken or core._carrying:  # noqa: ASYNC110  (nothing tells when it is done)
+        while "died" not in taken or core._handovers.busy:  # noqa: ASYNC110  (nothing tells when it is done)
             await asyncio.sleep(0.005)
     record = await core._directory.read(name)
     assert record
-    handover = keys.of_partition("handover", Partition(name, record.incarnation))
-    # Five seconds later: the record of the hand-over is that much older.
-    for position, line in redis_cluster.ask(here, "HGETALL", handover).items():
-        at, _, rest = line.partition(" ")
-        redis_cluster.ask(here, "HSET", handover, position, f"{int(at) - 5_000} {rest}")
+    tried = keys.of_partition("tried", Partition(name, record.incarnation))
+    # Five seconds later: they were told of that much longer ago.
+    for position in redis_cluster.ask(here, "ZRANGE", tried, 0, -1):
+        redis_cluster.ask(here, "ZINCRBY", tried, -5_000, position)
     core.routes(name).lane().mark()
     async with asyncio.timeout(10):
         while True:
@@ -335,6 +334,7 @@ async def test_dead_letters_between_masters(
             if isinstance(counted, Counted) and counted.dying == 0:
                 break
             await asyncio.sleep(0.01)
-    assert taken == [*(["DeadLetter"] if step is Handed else []), "died", "DeadLetter", "Handed"]
+    whole = ["Letters", "Admit", "Handed", "Arrived"]
+    assert taken[: len(whole) + 3] == [*whole[: whole.index(step.__name__)], "died", *whole][: len(whole) + 3]
     counted = await core.ask(Stats(target, ALICE))
     assert isinstance(counted, Counted) and counted.waiting == 1

@@ -17,12 +17,14 @@ from broker.model.commands import (
     Subscribe,
     Unlock,
 )
+from broker.model.items import Delivery
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Counted, Published, Refused, Retracted, Subscribed
 from broker.redis_core import marks, pulse, rounds
 from broker.redis_core.server import Arguments
+from broker.tasks import FAILED
 from frontends.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore
 from tests.contract.proxy import LossyNetwork
@@ -73,6 +75,33 @@ async def test_lost_reply(make_core: MakeCore, valkey: RedisServer, node: str, c
         assert isinstance(await core.ask(Retract(node, W2, "i0")), Retracted)
 
 
+async def test_late_script(quick: None, make_core: MakeCore, valkey: RedisServer, node: str) -> None:
+    """X8, guarantee 4: a script that comes to Redis long after its time-out hands nothing out, for nobody would hear of it."""
+    async with await network_to(valkey) as network:
+        core, door = await make_core(network.url, redis_timeout=0.3)
+        await core.ask(Declare(node, ALICE, {}))
+        await core.ask(Subscribe(node, W1, W1, 100))
+        await core.ask(item(node, "a"))
+        network.holding = True
+        late = asyncio.create_task(core.ask(item(node, "late")))
+        await network.held.wait()
+        # Only what asks now is kept back; the heartbeat may have been the first.
+        assert isinstance(await late, Refused)
+        network.holding = False
+        async with asyncio.timeout(10):
+            while not isinstance(await core.ask(item(node, "b")), Published):  # noqa: ASYNC110  (asked, not told)
+                await asyncio.sleep(0.05)
+            # The lane has looked, as often as it wants to.
+            while any(lane.doubtful or not lane.quiet for lane in core.lanes()):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            network.release()
+            await network.late.wait()
+        await asyncio.sleep(0.2)
+        counted = await core.ask(Stats(node, ALICE))
+        assert isinstance(counted, Counted)
+        assert [each.item_id for each in door.deliveries] == ["a", "b"] and counted.in_flight == 2
+
+
 async def test_everyone_is_answered_once(make_core: MakeCore, valkey: RedisServer, node: str) -> None:
     """Q26: those whom the policy refused, those whose script was lost, and those after them: one answer each."""
     async with await network_to(valkey) as network:
@@ -88,6 +117,51 @@ async def test_everyone_is_answered_once(make_core: MakeCore, valkey: RedisServe
         again = Asked(core)
         again.submit(item(node), stranger)
         assert [type(result) for result in await again.settled()] == [Published, Refused]
+
+
+async def test_a_delivery_that_cannot_be_sent(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guarantee 8: a door that fails over one delivery is handed the others, and everybody who asked has an answer."""
+    core, door = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    await core.ask(Subscribe(node, W1, W1, 10))
+    deliver = door.deliver
+
+    def failing(delivery: Delivery) -> None:
+        if delivery.item_id == "bad":
+            msg = "not this one"
+            raise RuntimeError(msg)
+        deliver(delivery)
+
+    monkeypatch.setattr(core._outlet, "deliver", failing)
+    asked = Asked(core)
+    # Two scripts: what comes after the one that hands out is answered too.
+    asked.submit(item(node, "a"), item(node, "bad"), item(node, "b"), Stats(node, ALICE), Retract(node, W1, "none"))
+    assert [type(result) for result in await asked.settled()] == [Published] * 3 + [Counted, Refused]
+    assert [each.item_id for each in door.deliveries] == ["a", "b"]
+
+
+async def test_a_reply_that_is_not_understood(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guarantee 8: a reply that cannot be read is answered, and what it handed out is found and sent."""
+    core, door = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    await core.ask(Subscribe(node, W1, W1, 10))
+    server, lost = core._server, list[str]()
+    run_all = server.run_all
+
+    async def garbled(calls: Sequence[Arguments]) -> list[Any]:
+        replies = await run_all(calls)
+        for number, call in enumerate(calls):
+            if call[0] is server.header("publish") and not lost:
+                lost.append("publish")
+                replies[number] = [b"ok", b"nonsense"]
+        return replies
+
+    monkeypatch.setattr(server, "run_all", garbled)
+    asked = Asked(core)
+    asked.submit(item(node, "a"), Stats(node, ALICE))
+    refused, counted = await asked.settled()
+    assert refused == FAILED and isinstance(counted, Counted)
+    await door.until(lambda: [each.item_id for each in door.deliveries] == ["a"])
 
 
 async def test_dead_frontend(quick: None, make_core: MakeCore, node: str) -> None:

@@ -29,7 +29,7 @@ from broker.model.names import Jid, Partition, bare
 from broker.model.problems import Problem
 from broker.model.qos import Qos
 from broker.model.results import Counted, Declared, Done, Kept, Published, Refused, Retracted, Subscribed
-from broker.redis_core import directory, owners
+from broker.redis_core import indexes, owners
 from broker.redis_core.roster import Member
 from broker.redis_core.service import RedisCore
 from frontends.servers.redis import RedisServer
@@ -125,7 +125,7 @@ async def test_e28_steal_through_another_core(pair: Pair, node: str) -> None:
 
 
 async def test_options_of_an_owner(pair: Pair, node: str) -> None:
-    """P13, E11: the options of a subscription tell what it owns, also when the bank's partition is another's."""
+    """P13, E11: the options of a subscription tell what it owns, also when the coordinator's partition is another's."""
     (core, _), (other, _) = pair
     await declared(core, node)
     await attach(core, node, A, (1, 3), 7, credit=9)
@@ -461,7 +461,7 @@ async def test_a_node_that_closes(pair: Pair, node: str) -> None:
 async def test_too_many_nodes(pair: Pair, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """P6: who may not be subscribed to another node owns nothing in it, and is no member of its group."""
     (core, _), _ = pair
-    monkeypatch.setattr(directory, "MOST_PER_JID", 0)
+    monkeypatch.setattr(indexes, "MOST_PER_JID", 0)
     await declared(core, node)
     assert problem(await attach(core, node, A)) is Problem.TOO_MANY_SUBSCRIPTIONS
     await core.owners.settle(node)
@@ -567,7 +567,7 @@ async def test_shared_and_owned_at_once(pair: Pair) -> None:
             # What it owns began while it was counted, and one that is refused asks again.
             assert shared.problem is Problem.NOT_SUBSCRIBED
             assert isinstance(await one.ask(Subscribe(node, A, A, 2)), Subscribed)
-        await one.routes(node).recount()
+        await one.routes(node).audit()
         for number in range(3):
             for body in (b"a", b"b", b"c"):
                 await two.ask(Publish(node, ALICE, None, body, 1, partition=number))

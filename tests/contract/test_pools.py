@@ -10,6 +10,7 @@ from broker import codec
 from broker.model.access import Affiliate, Approve
 from broker.model.commands import (
     Adjust,
+    Bounce,
     Configure,
     Declare,
     Delete,
@@ -40,9 +41,7 @@ from broker.model.results import (
 )
 from broker.model.tree import Associate, Dissociate, Kind, Scope
 from broker.redis_core.calls.call import subid
-from broker.redis_core.credit import Deposit, Withdraw, Withdrawn
 from broker.redis_core.internal import Expire
-from broker.redis_core.places import BANK
 from broker.redis_core.pools import LOOK_SECONDS
 from broker.redis_core.service import RedisCore
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
@@ -265,6 +264,22 @@ async def test_collection_deleted(core: RedisCore, door: Door, tag: str) -> None
     assert door.deliveries[1].subscriber == W2
 
 
+async def test_nothing_reaches_it(core: RedisCore, door: Door, tag: str) -> None:
+    """P30, H7: who is not reached by what came through a collection is subscribed to that no more, in none of its leaves."""
+    top, (leaf, _other) = await tree(core, tag, 1, 1)
+    await core.ask(Subscribe(top, W1, W1, 1, scope=ALL))
+    await core.ask(item(leaf, "a"))
+    await door.until(lambda: len(door.deliveries) == 1)
+    sent = door.deliveries[0]
+    assert await core.ask(Bounce(W1, sent.partition, sent.position, sent.token, gone=True)) == Done()
+    async with asyncio.timeout(5):
+        while isinstance(await core.ask(Options(top, W1, W1, "")), Subscribed):  # noqa: ASYNC110  (nothing tells)
+            await asyncio.sleep(0.01)
+    for node in (top, leaf, _other):
+        counted = await core.ask(Stats(node, ALICE))
+        assert isinstance(counted, Counted) and (counted.subscribers, counted.in_flight) == (0, 0)
+
+
 async def test_leaf_deleted(core: RedisCore, door: Door, tag: str) -> None:
     """H7: credit that lay in a deleted leaf is of use in the others; a leaf of its name that comes later is another."""
     top, (one, two) = await tree(core, tag, 1, 1)
@@ -343,24 +358,30 @@ async def test_news_of_nodes(core: RedisCore, door: Door, tag: str) -> None:
 
 
 async def test_what_gets_lost_comes_back(make_core: MakeCore, tag: str) -> None:
-    """Guarantee 3: credit that a crash lost on its way is given back by a count, and what was under way is dropped."""
+    """Guarantee 3: what a frontend that died did not tell a collection is found by another, in passing."""
     (core, door), (other, _) = await make_core(), await make_core()
     top, (leaf,) = await tree(core, tag, 1)
     await core.ask(Subscribe(top, W1, W1, 3, scope=ALL))
-    lost = await core.routes(top).ask(BANK, Withdraw(top, "", 3))
-    assert isinstance(lost, Withdrawn) and [gift.amount for gift in lost.gifts] == [3]
-    await core.ask(item(leaf))
-    await asyncio.sleep(0.2)
-    assert not door.deliveries
-    await other.routes(top).recount_pool()
+    await core.ask(item(leaf, "a"))
+    await door.until(lambda: len(door.deliveries) == 1)
+    # It is told of the lock, and of its end no more.
+    await free(core, top, 2)
+    core.routes(top).balancer.tell = lambda *_told: asyncio.get_running_loop().create_future()  # type: ignore[method-assign]
+    await core.ask(Retract(leaf, W1, "a"))
+    await free(core, top, 2)
+    await other.routes(top).audit()
+    await free(core, top, 3)
+
+
+async def free(core: RedisCore, node: str, credit: int) -> None:
+    """Wait until so much credit of a collection is free."""
     async with asyncio.timeout(5):
-        while not (door.deliveries or other._outlet.deliveries):  # type: ignore[attr-defined]  # noqa: ASYNC110
+        while True:
+            counted = await core.ask(Stats(node, ALICE))
+            assert isinstance(counted, Counted)
+            if counted.credit_free == credit:
+                return
             await asyncio.sleep(0.01)
-    (gift,) = lost.gifts
-    late = await core.routes(top).ask(1, Deposit(top, gift.subid, gift.born, gift.amount))
-    assert isinstance(late, Refused) and late.problem is Problem.SUPERSEDED
-    counted = [await core.ask(Stats(node, ALICE)) for node in (top, leaf)]
-    assert sum(each.credit_free + each.in_flight for each in counted if isinstance(each, Counted)) == 3
 
 
 async def test_collection_lost(core: RedisCore, door: Door, tag: str) -> None:

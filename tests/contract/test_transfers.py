@@ -31,9 +31,10 @@ from broker.model.results import (
     Transferred,
     Unlocked,
 )
-from broker.redis_core.internal import FAILED, Handed
+from broker.redis_core.parts import Admit, Handed
 from broker.redis_core.service import RedisCore
 from broker.settings import CommandSettings
+from broker.tasks import FAILED
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 
 pytestmark = EVERYWHERE
@@ -209,18 +210,16 @@ async def test_cut_between_the_steps(make_core: MakeCore, store: Store, node: st
     names = [f"i{n}" for n in range(20)]
     await published(core, node, *names)
     command = administrator(store)
-    carried = 0
+    bring = command._handovers._ask
+    brought = 0
 
-    async def cut(*letter: Any) -> bool:
-        nonlocal carried
-        carried += 1
-        if carried > 10:
-            # It has come to nobody's ears what became of these.
-            return False
-        return await whole(*letter)
+    async def cut(what: Any) -> Any:
+        nonlocal brought
+        brought += isinstance(what, Admit)
+        # It has come to nobody's ears what became of these.
+        return FAILED if isinstance(what, Admit) and brought > 10 else await bring(what)
 
-    whole = command._works.transfers.carry
-    command._works.transfers.carry = cut  # type: ignore[method-assign, assignment]
+    command._handovers._ask = cut
     begun = await command.ask(Transfer(node, ALICE, f"{node}-2", (), "", 200))
     assert begun == Transferred(20, {}, "")
     await command.drain(5)
@@ -239,12 +238,12 @@ async def test_arrived_and_not_said(make_core: MakeCore, store: Store, node: str
     await published(core, node, "a")
     assert isinstance(await core.ask(Subscribe(f"{node}-2", W1, W1, 5)), Subscribed)
     command = administrator(store)
-    asked = command._works.transfers._ask
+    asked = command._handovers._ask
 
     async def dying(what: Any) -> Any:
         return FAILED if isinstance(what, Handed) else await asked(what)
 
-    command._works.transfers._ask = dying
+    command._handovers._ask = dying
     assert isinstance(await command.ask(Transfer(node, ALICE, f"{node}-2", (), "", 1)), Transferred)
     await command.drain(5)
     await command.stop()

@@ -45,12 +45,12 @@ def queue(unopened: Queue) -> Queue:
 
 @pytest.fixture
 def parts(runner: Runner) -> tuple[Queue, Queue, Queue]:
-    """Give the three open partitions of one node; the first is the bank."""
+    """Give the three open partitions of one node; the first is the coordinator."""
     life = secrets.token_hex(4)
-    bank, one, two = (Queue(runner, Partition("jobs", life, number)) for number in range(3))
-    for queue in (bank, one, two):
+    coordinator, one, two = (Queue(runner, Partition("jobs", life, number)) for number in range(3))
+    for queue in (coordinator, one, two):
         queue.open(partitions=3)
-    return bank, one, two
+    return coordinator, one, two
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ Knows what every reply has in common and holds each call to its header; must not
 # ruff: noqa: ANN401  (what Redis takes and answers has no types of its own)
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import redis
@@ -17,6 +17,7 @@ from broker.journal.schema import record
 from broker.model.names import Partition
 from broker.redis_core.calls.call import below, subid, subids
 from broker.redis_core.calls.workers import said
+from broker.redis_core.credit import Grant
 from broker.scripts.location import lua_directory
 from broker.scripts.source import Script, operations, script
 
@@ -27,11 +28,20 @@ FOLDER: Final = lua_directory()
 SCRIPTS: Final[Mapping[str, Script]] = {name: script(FOLDER, name) for name in operations(FOLDER)}
 
 PARTITIONED: Final = frozenset(
-    name for name, found in SCRIPTS.items() if "stale" in found.returns and "now" in found.arguments
+    name for name, found in SCRIPTS.items() if {"stale", "gone"} <= set(found.returns) and "now" in found.arguments
 )
 """Scripts that answer in the shape that `broker.redis_core.calls.call.Reply` reads."""
 
-NOTICES: Final = {"unlocked": 4, "ended": 4, "lost": 6, "lapsed": 3, "filled": 3, "perished": 2}
+NOTICES: Final = {
+    "unsubscribed": 3,
+    "unlocked": 4,
+    "ended": 4,
+    "lost": 6,
+    "lapsed": 3,
+    "filled": 2,
+    "fetched": 2,
+    "perished": 2,
+}
 """How long each kind of notice is."""
 
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -43,6 +53,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "once_ms": "7200000",
     "max_items": "1000",
     "node_full": "reject",
+    "if_known": "",
     "max_bounces": "3",
     "max_subscribers": "100000",
     "max_bytes": "262144",
@@ -60,7 +71,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "index": "0",
     "subids": "",
     "count": "100",
-    "wants": "",
+    "told_before": "0",
+    "note": "1 jobs/dead",
     "parent": "",
     "parent_life": "",
     "group": "",
@@ -113,7 +125,15 @@ class Delivered(NamedTuple):
 
 
 class Handover(NamedTuple):
-    """A dead letter as a script answers it."""
+    """An item that is to be brought to another node, as a script tells of it; a dead letter goes `to` nothing that is named."""
+
+    position: str
+    to: str
+    note: str
+
+
+class Letter(NamedTuple):
+    """The same as `letters` gives it."""
 
     position: str
     item: str
@@ -123,6 +143,28 @@ class Handover(NamedTuple):
     jid: str
     reason: str
     key: str
+    note: str
+
+
+class Report(NamedTuple):
+    """What a script says of credit that several partitions share; `whom` is a text, or rows of a subid and a pool."""
+
+    version: int
+    wanted: int
+    since: str
+    whom: Any
+    holdings: list[tuple[str, int, int, str, int]]
+    pools: str
+    grants: list[Grant]
+
+    @staticmethod
+    def read(told: list[Any]) -> "Report | None":
+        """Read the last part of a reply; None where no credit is shared."""
+        if not told:
+            return None
+        version, wanted, since, whom, holdings, pools, grants = told
+        made = [Grant(int(number), whose, int(grant), amount) for number, whose, grant, amount in grants]
+        return Report(version, wanted, since, whom, [tuple(row) for row in holdings], pools, made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +179,7 @@ class Answer:
     due: int = 0
     more: int = 0
     token: int = 0
-    lending: list[Any] = field(default_factory=list)
+    report: Report | None = None
 
     @property
     def words(self) -> list[str]:
@@ -223,7 +265,7 @@ class Queue:
         reply = self.runner.run(name, [self.key(key) for key in found.keys], wanted, rows)
         if name not in PARTITIONED or reply[0] != "ok":
             return Answer(reply[0], reply[1:])
-        code, results, deliveries, notices, handovers, due, more, token, *lending = reply
+        code, results, deliveries, notices, handovers, due, more, token, *told = reply
         answer = Answer(
             code,
             results,
@@ -233,14 +275,19 @@ class Queue:
             due,
             more,
             token,
-            lending[0] if lending else [],
+            Report.read(told[0]) if told else None,
         )
-        self._check(found, answer, len(rows))
+        self._check(found, answer)
+        if found.row_returns and len(answer.rows) < len(rows):
+            # What had no room in the budget goes again, as lanes do it.
+            assert answer.rows
+            rest = self.run(name, *rows[len(answer.rows) :], **fixed)
+            joined = ("rows", "deliveries", "notices", "handovers")
+            return replace(rest, **{part: getattr(answer, part) + getattr(rest, part) for part in joined})
         return answer
 
-    def _check(self, found: Script, answer: Answer, rows: int) -> None:
+    def _check(self, found: Script, answer: Answer) -> None:
         if found.row_returns:
-            assert len(answer.rows) == rows
             assert {row[0] for row in answer.rows} <= set(found.row_returns)
         for delivery in answer.deliveries:
             assert all(isinstance(delivery[i], int) for i in (3, 4, 5, 8)), delivery
@@ -254,7 +301,6 @@ class Queue:
         """Open the partition."""
         options = {
             "revision": 1,
-            "token": 0,
             "lock_ms": 60_000,
             "max_deliveries": 20,
             "dead_letters": "1",
@@ -275,6 +321,15 @@ class Queue:
         columns |= {name: more.pop(name) for name in tuple(more) if name in columns}
         rows = [{"item": item, "by": by, "body": body or f"{item} at {self.now - T0}", **columns} for item in items]
         return self.run("publish", *rows, **more)
+
+    def letters(self, answer: Answer, **fixed: Any) -> list[Letter]:
+        """Read the items that an answer tells of, as they are about to be brought to their nodes."""
+        rows = [{"position": told.position} for told in answer.handovers]
+        return [Letter(*row) for row in self.run("letters", *rows, **fixed).rows]
+
+    def handed(self, *positions: str, arrived: str = "1") -> Answer:
+        """Say how hand-overs have turned out."""
+        return self.run("handed", *({"position": position, "arrived": arrived} for position in positions))
 
     def subscribe(
         self,
@@ -330,46 +385,33 @@ class Queue:
         """Let an owner say that it is there."""
         return self.run("keep", {"subids": subids(jid)})
 
-    def recount(self, jid: str) -> str:
-        """Begin a count of a subscription in the bank; gives its name."""
+    def reregister(self, jid: str) -> str:
+        """Ask a coordinator for a registration of a subscription; gives its number."""
         row = dict.fromkeys(SCRIPTS["subscribe"].columns, "") | {"subid": subid(jid), "named": subid(jid), "must": "1"}
         row["selector"] = "="
         return str(self.run("subscribe", row).rows[0][3])
 
-    def sit(
-        self,
-        jid: str,
-        born: str,
-        qos: str = "unacknowledged",
-        *,
-        forgive: str = "",
-        pool: str = "",
-        selector: str = "",
+    def register(
+        self, jid: str, registration: Any, qos: str = "unacknowledged", *, pool: str = "", selector: str = ""
     ) -> list[Any]:
-        """Make a subscription known as part of a count, through a collection if of a `pool`; gives the answer."""
+        """Make a subscription known, through a collection if of a `pool`; gives the answer."""
         whose = below(pool, subid(jid)) if pool else subid(jid)
-        row = {"subid": whose, "jid": jid, "qos": qos, "born": born, "forgive": forgive, "pool": pool, "several": ""}
+        row = {"subid": whose, "jid": jid, "qos": qos, "registration": registration, "pool": pool, "several": ""}
         row["selector"] = said(selector)
-        found: list[Any] = self.run("sit", row).rows[0]
+        found: list[Any] = self.run("register", row).rows[0]
         return found
 
-    def settle(self, jid: str, born: str, lent: int) -> Answer:
-        """End a count."""
-        return self.run("settle", {"subid": subid(jid), "born": born, "lent": lent})
-
-    def withdraw(
-        self, most: int, jid: str = "", *, recall: str = "", pool: str = "", whom: str = ""
-    ) -> list[list[Any]]:
-        """Take credit out; gives whose, of which count and how much."""
-        row = {"subid": jid and subid(jid), "most": most, "recall": recall, "pool": pool}
-        row["whom"] = whom
-        return [gift[1:4] for gift in self.run("withdraw", row).rows[0][1]]
-
-    def deposit(self, jid: str, born: str, amount: int, **fixed: Any) -> Answer:
-        """Put credit in, of a `pool` if one is named."""
-        pool = fixed.pop("pool", "")
+    def hand_out(self, jid: str, grant: Any, amount: int, *, pool: str = "", **fixed: Any) -> Answer:
+        """Bring a grant."""
         whose = below(pool, subid(jid)) if pool else subid(jid)
-        return self.run("deposit", {"subid": whose, "born": born, "amount": amount}, **fixed)
+        return self.run("hand_out", {"subid": whose, "grant": grant, "amount": amount, "pool": pool}, **fixed)
+
+    def grant_credit(
+        self, holdings: str = "", *, wants: str = "", registered: str = "", gone: str = "", **fixed: Any
+    ) -> Answer:
+        """Tell a coordinator what partitions hold and want."""
+        row = {"holdings": holdings, "wants": wants, "registered": registered, "gone": gone}
+        return self.run("grant_credit", row, **fixed)
 
     def credit(self, jid: str) -> int:
         """Give what of a subscriber's credit lies here."""
@@ -434,11 +476,15 @@ class Queue:
         found: list[Any] = self.run("locks", {"subids": subids(jid)}).rows[0][1]
         return found
 
-    def fetch(self, jid: str, *, lease: Any = "", after: int = 0, **fixed: Any) -> list[Any]:
+    def fetch(self, jid: str, *, lease: Any = "", after: int = 0, comes: str = "1", **fixed: Any) -> list[Any]:
         """Read what one who comes for it holds; gives the answer's row."""
-        row = {"subid": subid(jid), "lease": lease, "after": after}
+        row = self.fetching(jid, lease=lease, after=after, comes=comes)
         found: list[Any] = self.run("fetch", row, **fixed).rows[0]
         return found
+
+    def fetching(self, jid: str, *, lease: Any = "", after: int = 0, comes: str = "1") -> dict[str, Any]:
+        """Make the row of a fetch."""
+        return {"subid": subid(jid), "lease": lease, "after": after, "comes": comes}
 
     def browse(self, *items: str, **fixed: Any) -> dict[str, str]:
         """Give the state of each item, in order."""

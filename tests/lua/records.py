@@ -6,7 +6,7 @@ import secrets
 from typing import Any
 
 from broker import keys
-from tests.lua.driver import DEFAULTS, SCRIPTS, Runner
+from tests.lua.driver import DEFAULTS, SCRIPTS, T0, Runner
 
 _NAMED = {"node": keys.of_node, "jid": keys.of_jid}
 
@@ -28,7 +28,7 @@ class Records:
     def run(self, name: str, /, *rows: dict[str, Any], **fixed: Any) -> list[Any]:
         """Run a script."""
         found = SCRIPTS[name]
-        known = {**DEFAULTS, **fixed}
+        known = {"now": T0, **DEFAULTS, **fixed}
         wanted = {argument: known[argument] for argument in found.arguments}
         reply: list[Any] = self._runner.run(name, [self.key(key) for key in found.keys], wanted, rows)
         return reply

@@ -1,19 +1,64 @@
-"""Subscriptions in several partitions of one node, made as the core makes them."""
+"""Subscriptions in several partitions of one node, made as the core makes them, and credit carried as frontends carry it."""
 
 from collections.abc import Sequence
 
-from tests.lua.driver import Queue
+from broker.redis_core.calls.call import subid
+from tests.lua.driver import Answer, Queue, Report
 
 
-def seated(parts: Sequence[Queue], jid: str, credit: int) -> str:
-    """Subscribe to a node: begin a count in the bank, sit down everywhere else, settle; gives the count's name."""
-    bank, *others = parts
-    born = str(bank.subscribe(jid, credit).rows[0][3])
-    lent = sum(queue.sit(jid, born)[1] for queue in others)
-    assert bank.settle(jid, born, lent).words == ["ok"]
-    return born
+def seated(parts: Sequence[Queue], jid: str, credit: int, selector: str = "") -> str:
+    """Subscribe to a node: with the coordinator, then in every other partition; gives the number of the registration."""
+    coordinator, *others = parts
+    registration = str(coordinator.subscribe(jid, credit, selector=selector).rows[0][3])
+    registered(parts, jid, registration, selector)
+    assert others
+    return registration
 
 
-def parted(parts: Sequence[Queue], jid: str) -> list[int]:
-    """Give what of a subscriber's credit lies in each partition."""
-    return [queue.credit(jid) for queue in parts]
+def registered(parts: Sequence[Queue], jid: str, registration: str, selector: str = "") -> Answer:
+    """Register a subscription in the partitions that are not the coordinator, and end the registration."""
+    coordinator, *others = parts
+    told = []
+    for queue in others:
+        code, held, version, shut = queue.register(jid, registration, selector=selector)
+        assert code == "ok"
+        told.append(f"{queue.partition.number} {subid(jid)} {version} {held} {registration} {shut} 1")
+    return coordinator.grant_credit(" ".join(told), registered=f"{subid(jid)} {registration}")
+
+
+def holdings(number: int, report: Report) -> str:
+    """Write what a partition says of holdings as the coordinator is told it."""
+    return " ".join(
+        f"{number} {whose} {report.version} {held} {last} {shut} 0"
+        for whose, held, last, _pool, shut in report.holdings
+    )
+
+
+def wants(number: int, report: Report) -> str:
+    """Write what a partition wants as the coordinator is told it."""
+    whom = report.whom if isinstance(report.whom, str) else "W " + " ".join(row[0] for row in report.whom)
+    return f"{number} {report.version} {report.wanted} {whom}" if report.wanted else ""
+
+
+def carried(parts: Sequence[Queue], at: Queue, answer: Answer) -> list[tuple[str, str]]:
+    """Carry reports and grants until there is nothing more to carry; gives who was handed what."""
+    given: list[tuple[str, str]] = []
+    todo = [(at, answer)]
+    for _ in range(200):
+        if not todo:
+            return given
+        at, answer = todo.pop(0)
+        given += answer.given
+        report = answer.report
+        if report is None:
+            continue
+        for grant in report.grants:
+            to = parts[grant.number]
+            row = {"subid": grant.subid, "grant": grant.grant, "amount": grant.amount, "pool": ""}
+            todo.append((to, to.run("hand_out", row)))
+        number = at.partition.number
+        if number and (report.holdings or report.wanted):
+            told = parts[0].grant_credit(holdings(number, report), wants=wants(number, report))
+            todo.append((parts[0], told))
+    msg = "credit is carried round and round"
+    raise AssertionError(msg)

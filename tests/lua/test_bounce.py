@@ -1,7 +1,12 @@
 """bounce: a delivery came back."""
 
-from tests.lua.driver import Queue
+from collections import Counter
+from typing import Any
+
+from broker.redis_core.calls.call import subid
+from tests.lua.driver import Answer, Queue
 from tests.lua.worded import W1, W2
+from tests.operations import EXAMPLES, shape
 
 
 def test_passes_on(queue: Queue) -> None:
@@ -71,3 +76,46 @@ def test_twice_in_one_batch(queue: Queue) -> None:
     }
     assert queue.run("bounce", row, row).words == ["ok", "lock-lost"]
     assert queue.client.hvals(queue.key("subscribers")) == [b"1 1 unacknowledged w@x"]
+
+
+def gone_with_many(queue: Queue, count: int) -> Answer:
+    """Let a worker hold so many items, and be found gone."""
+    queue.subscribe(W1, count)
+    for first in range(100, count, 100):
+        queue.publish(*(f"i{number}" for number in range(first, first + 100)))
+    return queue.bounce(W1, queue.publish(*(f"i{number}" for number in range(100))).deliveries[0], gone="1")
+
+
+def visit(queue: Queue) -> None:
+    """Visit the partition as long as it says that there is more to do."""
+    while queue.expire().more:
+        pass
+
+
+def test_gone_with_many(queue: Queue) -> None:
+    """A9: a worker found gone with more locks than one script may end keeps none: visits give back the rest at once."""
+    answer = gone_with_many(queue, 700)
+    assert answer.more == 1 and 0 < queue.stats()["in_flight"] < 700
+    note: Any = queue.client.hget(queue.key("leaving"), subid(W1))
+    assert shape(EXAMPLES["sq:{jobs@8e71964d/0}:leaving"]).fullmatch(f"{subid(W1)} → {note.decode()}")
+    visit(queue)
+    assert queue.stats()["in_flight"] == 0 and "leaving" not in queue.kept()
+    assert Counter((record["type"], record["reason"]) for record in queue.journal()) == {
+        ("bounced", ""): 1,
+        ("bounced", "gone"): 699,
+    }
+
+
+def test_back_again(queue: Queue) -> None:
+    """A9: one that subscribes again while its locks of before are given back keeps what it is handed from then on."""
+    gone_with_many(queue, 700)
+    queue.now += 1
+    queue.subscribe(W1, 750)
+    before = {row[0]: row[1] for row in queue.locks(W1)}
+    visit(queue)
+    after = {row[0]: row[1] for row in queue.locks(W1)}
+    assert len(after) == 700 and "leaving" not in queue.kept()
+    assert min(after.values()) > min(before.values())
+    # Each was handed out anew, and is handed out to it alone.
+    assert all(queue.renew(W1, item, token).words == ["ok"] for item, token in list(after.items())[:50])
+    assert queue.stats()["in_flight"] == 700

@@ -1,14 +1,17 @@
 """configure: a node's options change."""
 
+from tests.lua.driver import T0
 from tests.lua.records import Records
+
+FIRST = T0 * 1000
 
 
 def test_replaces_what_was_read(records: Records) -> None:
     """P23: the options that the caller read are replaced and the revision rises; on anything newer it is told `stale`."""
     records.run("declare", {"name": "x", "value": "1"}, incarnation="i1", owner="a@x", created=7)
-    assert records.run("configure", {"name": "y", "value": "2"}, incarnation="i1", revision=1) == ["ok"]
-    assert records.hash("options") == {"y": "2"} and records.hash("node")["revision"] == "2"
-    for stale in ({"incarnation": "i1", "revision": 1}, {"incarnation": "i2", "revision": 2}):
+    assert records.run("configure", {"name": "y", "value": "2"}, incarnation="i1", revision=1) == ["ok", str(FIRST)]
+    assert records.hash("options") == {"y": "2"} and records.hash("node")["revision"] == str(FIRST)
+    for stale in ({"incarnation": "i1", "revision": 1}, {"incarnation": "i2", "revision": FIRST}):
         assert records.run("configure", {"name": "z", "value": "3"}, **stale) == ["stale"]
     assert records.hash("options") == {"y": "2"}
 
@@ -24,7 +27,16 @@ def test_moves(records: Records) -> None:
     records.run("declare", incarnation="i1", owner="a@x", created=7)
     records.run("configure", incarnation="i1", revision=1, parent="all", parent_life="i7")
     assert records.hash("node") == {
-        "incarnation": "i1", "revision": "2", "created": "7", "creator": "a@x", "parent": "all", "parent_life": "i7",
+        "incarnation": "i1", "revision": str(FIRST), "created": "7", "creator": "a@x", "parent": "all", "parent_life": "i7",
     }  # fmt: skip
-    records.run("configure", incarnation="i1", revision=2)
-    assert records.hash("node") == {"incarnation": "i1", "revision": "3", "created": "7", "creator": "a@x"}
+    records.run("configure", incarnation="i1", revision=FIRST)
+    assert records.hash("node") == {"incarnation": "i1", "revision": str(FIRST + 1), "created": "7", "creator": "a@x"}
+
+
+def test_no_revision_twice(records: Records) -> None:
+    """Guarantee 1: two states of a record have two revisions, also when the first was lost with the last second."""
+    records.run("declare", incarnation="i1", owner="a@x", created=7)
+    lost = records.run("configure", {"name": "y", "value": "2"}, incarnation="i1", revision=1)[1]
+    records.client.hset(records.key("node"), "revision", 1)
+    found = records.run("configure", {"name": "y", "value": "3"}, incarnation="i1", revision=1, now=T0 + 1)[1]
+    assert int(found) > int(lost)

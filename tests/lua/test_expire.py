@@ -50,14 +50,14 @@ def test_last_delivery(unopened: Queue) -> None:
     unopened.publish("a", body="x")
     unopened.subscribe(W1, 1)
     unopened.now += 60_000
-    (letter,) = unopened.expire().handovers
+    (letter,) = unopened.letters(unopened.expire())
     assert (letter.item, letter.body, letter.attempts, letter.jid, letter.reason) == ("a", "x", 1, W1, "max-deliveries")
     assert unopened.expire().handovers == []
     unopened.now += 4_999
     assert unopened.expire().handovers == []
     unopened.now += 1
-    assert unopened.expire().handovers == [letter]
-    unopened.run("handed", {"position": letter.position})
+    assert unopened.letters(unopened.expire()) == [letter]
+    unopened.handed(letter.position)
     unopened.now += 5_000
     assert unopened.expire().handovers == []
     assert unopened.kept() == {"meta", "subscribers", "turns", "journal"}
@@ -78,7 +78,7 @@ def test_unfinished_hand_overs(unopened: Queue) -> None:
     assert unopened.expire().due == first.due
     unopened.now = first.due
     taken = unopened.expire()
-    assert [letter.item for letter in taken.handovers] == ["a"] and taken.due == first.due + 700
+    assert [letter.item for letter in unopened.letters(taken)] == ["a"] and taken.due == first.due + 700
 
 
 def test_delays_and_deadlines(queue: Queue) -> None:

@@ -9,17 +9,18 @@ def test_held(queue: Queue) -> None:
     """R15, R17: as many as the credit says stand there with body, lock and attempt, the oldest lock first; an end makes room."""
     queue.publish("a", "b", "c", key="k")
     queue.subscribe(W1, 2, "pulled", lease="+9000")
-    code, until, found, more, stamp = queue.fetch(W1)
-    assert (code, until, more) == ("ok", T0 + 9_000, 0)
+    code, until, found, more, stamp, returned = queue.fetch(W1)
+    assert (code, until, more, returned) == ("ok", T0 + 9_000, 0, 0)
+    first = T0 * 1000
     assert found == [
-        ["a", 1, 1, T0 + 60_000, "alice@x", "a at 0", "k", T0, 1],
-        ["b", 2, 1, T0 + 60_000, "alice@x", "b at 0", "k", T0, 1],
+        ["a", first, 1, T0 + 60_000, "alice@x", "a at 0", "k", T0, 1],
+        ["b", first + 1, 1, T0 + 60_000, "alice@x", "b at 0", "k", T0, 1],
     ]
     assert queue.fetch(W1)[4] == stamp
-    queue.retract(W1, "a", 1)
+    queue.retract(W1, "a", first)
     assert queue.fetch(W1)[4] > stamp
     assert [row[0] for row in queue.fetch(W1)[2]] == ["b", "c"]
-    assert [row[0] for row in queue.fetch(W1, after=2)[2]] == ["c"]
+    assert [row[0] for row in queue.fetch(W1, after=first + 1)[2]] == ["c"]
 
 
 def test_replaced(queue: Queue) -> None:

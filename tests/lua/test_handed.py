@@ -1,6 +1,6 @@
 """handed: a dead letter has arrived."""
 
-from tests.lua.driver import Queue
+from tests.lua.driver import Queue, text
 from tests.lua.worded import W1
 
 
@@ -9,10 +9,10 @@ def test_forgets(queue: Queue) -> None:
     queue.publish("a", body="one")
     queue.publish("a", body="two")
     queue.subscribe(W1, 1)
-    (letter,) = queue.unlock(W1, "a", dead_letter="1").handovers
+    (letter,) = queue.letters(queue.unlock(W1, "a", dead_letter="1"))
     assert letter.body == "two"
     for _ in range(2):
-        assert queue.run("handed", {"position": letter.position}).words == ["ok"]
+        assert queue.handed(letter.position).words == ["ok"]
     assert queue.kept() == {"meta", "subscribers", "turns", "journal"}
 
 
@@ -21,5 +21,5 @@ def test_of_something_else(queue: Queue) -> None:
     queue.publish("a", "b")
     queue.subscribe(W1, 1)
     for position, _ in queue.client.xrange(queue.key("log")) or []:
-        queue.run("handed", {"position": position})
+        queue.handed(text(position))
     assert queue.browse() == {"a": "locked", "b": "waiting"}

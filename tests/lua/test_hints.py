@@ -140,7 +140,7 @@ def test_time_to_live(queue: Queue) -> None:
     answer = queue.expire()
     assert answer.notices == [["perished", 2]] and queue.browse() == dict.fromkeys(("back", "held", "dead"), "locked")
     assert queue.unlock(W1, "back").notices == [["perished", 1]]
-    assert queue.unlock(W1, "dead", dead_letter="1").handovers[0].item == "dead"
+    assert queue.letters(queue.unlock(W1, "dead", dead_letter="1"))[0].item == "dead"
     assert queue.retract(W1, "held").words == ["ok"]
     assert [(one["type"], one["item"], one["attempt"]) for one in queue.journal()] == [
         ("released", "waits", 1),
@@ -160,6 +160,16 @@ def test_time_to_live(queue: Queue) -> None:
     )
     assert not {"ends", "ranked", "ready", "index", "history"} & queue.kept()
     assert queue.publish("waits").words == ["ok"], "its id is free"
+
+
+@pytest.mark.parametrize("hint", [asked(ttl_ms=1_000), asked(1_000)], ids=["perish", "delayed"])
+def test_many_at_once(queue: Queue, hint: str) -> None:
+    """A9: what one script leaves of those that perish, or whose delay is over, the next one takes up at once."""
+    for first in range(0, 500, 100):
+        queue.publish(*(f"i{number}" for number in range(first, first + 100)), hints=hint)
+    queue.now += 1_000
+    assert [queue.expire().more for _ in range(3)] == [1, 1, 0]
+    assert not {"ends", "delayed"} & queue.kept()
 
 
 def test_nothing_is_handed_out_late(queue: Queue) -> None:
@@ -257,8 +267,8 @@ def test_deleted_sent_elsewhere_and_purged(queue: Queue) -> None:
     positions = {row[1]: row[0] for row in queue.run("survey").rows[1]}
     sent = [{"position": positions[item], "item": item, "to": "there"} for item in ("sent", "p", "low")]
     answer = queue.run("transfer", *sent)
-    assert answer.words == ["ok", "ok", "ok"] and {one.item for one in answer.handovers} == {"sent", "p", "low"}
-    assert queue.run("handed", *({"position": one.position} for one in answer.handovers)).words == ["ok"] * 3
+    assert answer.words == ["ok", "ok", "ok"] and {one.item for one in queue.letters(answer)} == {"sent", "p", "low"}
+    assert queue.handed(*(told.position for told in answer.handovers)).words == ["ok"] * 3
     assert queue.run("purge").rows == [3]
     assert not {"log", "index", "ready", "delayed", "ranked", "ends"} & queue.kept()
 

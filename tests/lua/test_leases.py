@@ -86,9 +86,9 @@ def test_readers(unopened: Queue) -> None:
 
 def test_the_first_partition_knows(parts: tuple[Queue, Queue, Queue]) -> None:
     """Of a node of several partitions one looks after all leases."""
-    bank, one, _two = parts
+    coordinator, one, _two = parts
     assert one.follow(W1, 5, lease=T0 + 5_000).rows[0][3] == 0
-    assert bank.follow(W1, 5, lease=T0 + 5_000).rows[0][3] == T0 + 5_000
+    assert coordinator.follow(W1, 5, lease=T0 + 5_000).rows[0][3] == T0 + 5_000
 
 
 def test_bounded(queue: Queue) -> None:

@@ -7,16 +7,16 @@ from tests.lua.worded import W1
 def test_listed(queue: Queue) -> None:
     """QX11: item, token, attempt and deadline, the earliest deadline first, of the full and the bare subscription."""
     queue.publish("a")
-    queue.subscribe("w1@x", 1)
+    first = queue.subscribe("w1@x", 1).token
     queue.now += 10
     queue.publish("b")
-    queue.subscribe(W1, 1)
+    second = queue.subscribe(W1, 1).token
     queue.renew(W1, "a")
     queue.now += 10
     queue.renew(W1, "a")
-    assert queue.locks(W1) == [["b", 2, 1, T0 + 60_010], ["a", 1, 1, T0 + 60_020]]
-    assert queue.locks("w1@x/other") == [["a", 1, 1, T0 + 60_020]]
-    assert queue.locks("w1@x") == [["a", 1, 1, T0 + 60_020]]
+    assert queue.locks(W1) == [["b", second, 1, T0 + 60_010], ["a", first, 1, T0 + 60_020]]
+    assert queue.locks("w1@x/other") == [["a", first, 1, T0 + 60_020]]
+    assert queue.locks("w1@x") == [["a", first, 1, T0 + 60_020]]
     assert queue.locks("nobody@x/1") == []
 
 

@@ -12,9 +12,9 @@ from tests.lua.worded import W1, W2
 
 GIVE_BACK = frozenset(
     {"retract", "unlock", "renew", "expire", "bounce", "confirm", "unsubscribe", "handed", "purge", "resend", "delete", "attend",
-     "heartbeat", "forget", "own", "claim", "conclude", "overdue",
-     "commit", "settle", "deposit", "withdraw", "hunger", "keep", "enlist",
-     "consider", "dismiss", "stand", "release", "disconnect", "fetch", "unbind"}
+     "heartbeat", "forget", "claim", "conclude", "overdue",
+     "commit", "grant_credit", "hand_out", "keep", "enlist",
+     "consider", "dismiss", "note", "strike", "letters", "arrived", "release", "disconnect", "fetch", "unbind"}
 )  # fmt: skip
 """Operations that free memory or keep what is there alive: they run without any left."""
 
@@ -58,7 +58,7 @@ def test_workers_go_on(full: Queue) -> None:
     again = full.unlock(W1, "d").deliveries[0]
     assert full.bounce(W1, again).words == ["ok"]
     (letter,) = full.unlock(W1, "e", dead_letter="1").handovers
-    assert full.run("handed", {"position": letter.position}).words == ["ok"]
+    assert full.handed(letter.position).words == ["ok"]
     full.now += 60_000
     assert len(full.expire(sent=3).notices) == 6
     assert full.run("resend", lapsed="f1", frontend="f2").code == "ok"

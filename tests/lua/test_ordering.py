@@ -64,7 +64,7 @@ def test_a_dead_letter_lets_the_next_pass(ordered: Queue) -> None:
     publish(ordered, ("a1", "a"), ("a2", "a"))
     ordered.subscribe(W1, 1)
     answer = ordered.unlock(W1, "a1", dead_letter="1")
-    assert answer.given == [(W1, "a2")] and answer.handovers[0].key == "a"
+    assert answer.given == [(W1, "a2")] and ordered.letters(answer)[0].key == "a"
     ordered.retract(W1, "a2")
     clean(ordered)
 

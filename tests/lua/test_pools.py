@@ -3,7 +3,7 @@
 from typing import Any
 
 from broker.redis_core.calls.call import below, subid
-from tests.lua.driver import Queue
+from tests.lua.driver import Answer, Queue
 
 W1, W2 = "w1@x/a", "w2@x/b"
 POOL, OTHER = "7:all@i1", "9:more%20of%20it@i2"
@@ -15,69 +15,77 @@ def pools(queue: Queue) -> str:
     return found.decode() if found else ""
 
 
-def seated(queue: Queue, jid: str, credit: int, pool: str = POOL, born: str = "5") -> None:
-    """Seat a subscriber with so much credit."""
-    assert queue.sit(jid, born, pool=pool)[0] == "ok"
-    queue.deposit(jid, born, credit, pool=pool)
+def seated(queue: Queue, jid: str, pool: str = POOL, registration: int = 5) -> None:
+    """Register a subscriber."""
+    assert queue.register(jid, registration, pool=pool)[0] == "ok"
 
 
 def test_beside_a_direct_subscription(queue: Queue) -> None:
     """H7: directly and through two collections a JID has three credits; each delivery says through which it came (H6)."""
     queue.subscribe(W1, 1)
-    seated(queue, W1, 1)
-    seated(queue, W1, 1, OTHER)
+    seated(queue, W1)
+    seated(queue, W1, OTHER)
     assert pools(queue) == f"{POOL} 1 {OTHER} 1" or pools(queue) == f"{OTHER} 1 {POOL} 1"
     given = queue.publish(*"abcd").deliveries
+    for pool in (POOL, OTHER):
+        given += queue.hand_out(W1, 9, 1, pool=pool).deliveries
     assert sorted((delivery.jid, delivery.pool) for delivery in given) == [(W1, ""), (W1, POOL), (W1, OTHER)]
     assert {lock[0] for lock in queue.locks(W1)} == set("abc")
 
 
 def test_whoever_held_it_is_known(queue: Queue) -> None:
     """§1.7: who had an item through a collection and lost it is told so, as if it had come directly."""
-    seated(queue, W1, 1)
-    seated(queue, W2, 0, OTHER)
+    seated(queue, W1)
+    seated(queue, W2, OTHER)
     queue.publish("a")
+    queue.hand_out(W1, 9, 1, pool=POOL)
     (lock,) = queue.locks(W1)
     queue.unlock(W1, "a", delay_ms=1000)
     assert queue.retract(W1, "a", lock[1]).words == ["lock-lost"]
     assert queue.retract(W2, "a").words == ["forbidden"]
 
 
-def test_credit_of_one_pool(queue: Queue) -> None:
-    """H7: credit of a pool is lent within it alone, and what is held through it is counted there alone."""
-    queue.subscribe(W2, 3)
-    seated(queue, W1, 2)
-    assert [gift[2] for gift in queue.withdraw(5, pool=OTHER)] == []
-    assert [gift[2] for gift in queue.withdraw(5, pool=POOL)] == [2]
-    assert [gift[2] for gift in queue.withdraw(5)] == [3]
-
-
 def test_reports_need(queue: Queue) -> None:
     """H7: with subscribers of a pool, a partition says what it wants, though it is its node's only one; else it says nothing."""
-    assert queue.publish("a").lending == []
-    queue.sit(W1, "5", pool=POOL)
-    wanted, spare, locked, *_, named = queue.run("expire").lending
-    assert (wanted, spare, locked, named) == (1, 0, 0, f"{POOL} 1")
+    assert queue.publish("a").report is None
+    seated(queue, W1)
+    report = queue.expire().report
+    assert report is not None and (report.wanted, report.pools) == (1, f"{POOL} 1")
     queue.unsubscribe(W1, pool=POOL)
-    assert pools(queue) == "" and queue.publish("b").lending == []
+    assert pools(queue) == "" and queue.publish("b").report is None
 
 
-def test_yields_to_its_pool(queue: Queue) -> None:
-    """H7: what is freed goes to a partition of the pool that has less, under the name that the pool has for it."""
-    seated(queue, W1, 1)
-    queue.publish("a", "b")
-    answer = queue.run("retract", queue.asked(W1, "a"), wants=f"4 0 {POOL}")
-    assert [(to, amount, pool) for to, _, _, amount, pool in answer.lending[3]] == [("4", 1, POOL)]
-    assert answer.given == []
+def test_direct_credit_first(queue: Queue) -> None:
+    """H7: what subscribers of the queue itself can take is not asked for above it."""
+    queue.subscribe(W2, 1)
+    seated(queue, W1)
+    first, second = queue.publish("a"), queue.publish("b")
+    assert first.given == [(W2, "a")] and first.report is not None and first.report.wanted == 0
+    assert second.report is not None and second.report.wanted == 1
+
+
+def test_says_through_which_it_was(queue: Queue) -> None:
+    """H7: what is held is told to the collection through which it came, also when its subscription ends with it."""
+    seated(queue, W1)
+    queue.publish("a")
+    whose = below(POOL, subid(W1))
+
+    def told(answer: Answer) -> list[tuple[str, int, str]]:
+        assert answer.report is not None
+        return [(row[0], row[1], row[3]) for row in answer.report.holdings]
+
+    assert told(queue.hand_out(W1, 9, 1, pool=POOL)) == [(whose, 1, POOL)]
+    assert told(queue.unsubscribe(W1, release="1", pool=POOL)) == [(whose, 0, POOL)]
 
 
 def test_fenced_out(queue: Queue) -> None:
-    """Guarantee 3: put out as part of a count, a subscriber holds nothing here, and no earlier count brings it back."""
-    seated(queue, W1, 1)
+    """Guarantee 3: put out as of a registration, a subscriber holds nothing here, and no earlier one brings it back."""
+    seated(queue, W1)
     queue.publish("a")
+    queue.hand_out(W1, 6, 1, pool=POOL)
     assert queue.unsubscribe(W1, release="1", born="4", pool=POOL).words == ["superseded"]
     assert queue.unsubscribe(W1, release="1", born="9", pool=POOL).rows == [["ok", 0, 0, [below(POOL, subid(W1))]]]
     assert queue.locks(W1) == []
-    assert queue.sit(W1, "8", pool=POOL) == ["superseded"]
-    assert queue.deposit(W1, "5", 1, pool=POOL).words == ["not-subscribed"]
-    assert queue.sit(W1, "10", pool=POOL) == ["ok", 0, 0]
+    assert queue.register(W1, 8, pool=POOL) == ["superseded"]
+    assert queue.hand_out(W1, 10, 1, pool=POOL).words == ["not-subscribed"]
+    assert queue.register(W1, 10, pool=POOL)[:2] == ["ok", 0]

@@ -1,9 +1,12 @@
 """publish: into the log, in place of an earlier version, or refused."""
 
+from typing import Any
+
 import pytest
 
 from broker.redis_core.calls.call import subids
-from tests.lua.driver import T0, Queue
+from tests.lua.driver import T0, Answer, Queue
+from tests.lua.seated import carried
 from tests.lua.worded import ALICE, HARD, W1, W2, W3
 
 
@@ -134,7 +137,7 @@ def test_overwrite_of_what_is_dying(queue: Queue) -> None:
     answer = queue.publish("a", made, body="two")
     assert answer.words == ["ok", "ok"] and [d.body for d in answer.deliveries] == ["two", "two"]
     queue.now += 5_000
-    assert sorted((h.item, h.body) for h in queue.expire().handovers) == sorted([("a", "one"), (made, "one")])
+    assert sorted((h.item, h.body) for h in queue.letters(queue.expire())) == sorted([("a", "one"), (made, "one")])
 
 
 def test_overwrite_of_an_id_of_the_service(queue: Queue) -> None:
@@ -193,7 +196,7 @@ def test_full_gives_up_the_oldest(queue: Queue, mode: str) -> None:
     answer = queue.publish("d", max_items=3, node_full=mode)
     assert answer.words == ["ok"]
     expected = [("b", 0, "", "node-full")] if mode == "dead-letter-oldest" else []
-    assert [(h.item, h.attempts, h.jid, h.reason) for h in answer.handovers] == expected
+    assert [(h.item, h.attempts, h.jid, h.reason) for h in queue.letters(answer)] == expected
     states = {name: state for name, state in queue.browse().items() if state != "dying"}
     assert states == {"a": "locked", "c": "waiting", "d": "waiting"}
 
@@ -282,3 +285,53 @@ def test_ticket_of_a_replacement(queue: Queue) -> None:
     queue.publish("a", body="second")
     assert queue.run("publish", row).words == ["duplicate"]
     assert queue.bodies() == {"a": "second"}
+
+
+def test_if_known(queue: Queue) -> None:
+    """X1: a former partition takes what it knows, as ever, and nothing new; it says when it is asked for nothing any more."""
+    queue.publish("locked", "waits", "too")
+    queue.publish("plain", once="\0ticket")
+    queue.subscribe(W1, 1)
+    queue.open(revision=2, partitions=4)
+
+    def asked(item: str, **fixed: str) -> list[Any]:
+        found: list[Any] = queue.publish(item, if_known="1", **fixed).rows[0]
+        return found
+
+    assert asked("new") == asked("new", once="\0other") == asked("new", dedupe="ignore") == ["item-not-found", 0]
+    assert asked("plain", once="\0ticket") == ["duplicate", "plain"]
+    for item in ("waits", "locked"):
+        assert asked(item) == ["ok", item]
+        assert asked(item, dedupe="ignore") == ["duplicate", item]
+    assert (queue.stats()["waiting"], queue.stats()["in_flight"]) == (3, 1)
+
+
+def test_nothing_known_any_more(queue: Queue) -> None:
+    """Nothing is known any more when all that was there is gone, with what followed it, and the window is over."""
+
+    def over(*, after: int = 0) -> bool:
+        queue.now += after
+        return bool(queue.publish("new", if_known="1", dedupe_ms=1_000, once_ms=2_000).rows[0][1])
+
+    def held(answer: Answer) -> int:
+        """Carry what the partition grants itself; gives the token of what is locked then."""
+        carried([queue], queue, answer)
+        return int(queue.locks(W1)[0][1])
+
+    queue.subscribe(W1, 1)
+    assert over()
+    queue.open(revision=2, partitions=4)
+    assert over(), "nothing ever was there"
+    token = held(queue.publish("a"))
+    queue.open(revision=3, partitions=8)
+    assert not over(after=2_001)
+    # Its successor has to be found as well.
+    assert queue.publish("a", "new", if_known="1").rows == [["ok", "a"], ["item-not-found", 0]]
+    successor = held(queue.retract(W1, "a", token))
+    assert not over(after=2_001)
+    queue.publish("of this partition")
+    held(queue.retract(W1, "a", successor))
+    assert over(after=1)
+    queue.open(revision=4, partitions=9)
+    assert queue.retract(W1, "of this partition").words == ["ok"]
+    assert not over(after=1) and not over(after=1_998) and over(after=2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.lua.driver import Answer, Queue
+from tests.lua.driver import T0, Answer, Queue
 from tests.lua.worded import W1, W2
 
 LEASE, OTHER = "alice@x/lease-1", "bob@x/lease-2"
@@ -10,7 +10,7 @@ LEASE, OTHER = "alice@x/lease-1", "bob@x/lease-2"
 
 def filled(answer: Answer) -> list[str]:
     """Name those who come for what they got."""
-    return sorted(notice[1] for notice in answer.notices if notice[0] == "filled" and notice[2])
+    return sorted(notice[1] for notice in answer.notices if notice[0] == "filled")
 
 
 def items(queue: Queue, jid: str) -> list[str]:
@@ -40,7 +40,7 @@ def test_without_a_name(queue: Queue) -> None:
     first = queue.publish("a")
     assert len(filled(first)) == 1 and first.deliveries == []
     # Nothing is due but the deadlines.
-    assert first.due == queue.now + 60_000
+    assert first.due == queue.now + 5_000
     queue.frontend = "f1"
     queue.subscribe(W1, 5)
     queue.frontend = ""
@@ -73,7 +73,7 @@ def test_alone(queue: Queue) -> None:
     queue.subscribe(LEASE, 2, "pulled")
     queue.frontend = "-"
     answer = queue.publish("a", "b", "c")
-    assert answer.deliveries == [] and filled(answer) == [LEASE] and answer.due == queue.now + 60_000
+    assert answer.deliveries == [] and filled(answer) == [LEASE] and answer.due == queue.now + 5_000
     assert items(queue, LEASE) == ["a", "b"]
     assert queue.retract(LEASE, "a").words == ["ok"]
     assert items(queue, LEASE) == ["b", "c"]
@@ -93,5 +93,90 @@ def test_bounded(queue: Queue, frontend: str) -> None:
     assert (queue.stats()["in_flight"], queue.expire().more) == (200, 0)
     assert queue.stats()["in_flight"] == 260
     # Its locks end like all others.
+    assert len(queue.fetch(OTHER, limit=260)[2]) == 260
     queue.now += 60_001
     assert len(queue.expire().notices) >= 200
+
+
+def test_unfetched(unopened: Queue) -> None:
+    """A6: an item that was set aside and never fetched goes to others as if it had not been: no try, no attempt, no record."""
+    unopened.open(max_deliveries=1, lock_ms=60_000)
+    unopened.subscribe(LEASE, 5, "pulled")
+    unopened.publish(*"abcde")
+    assert unopened.stats()["in_flight"] == 5
+    # Whoever never comes does not have them for as long as a lock lasts.
+    unopened.now += 5_000
+    answer = unopened.expire()
+    assert (answer.handovers, answer.notices, unopened.journal()) == ([], [], [])
+    # It is handed nothing until it comes: what came back is there for those who do.
+    assert unopened.stats()["in_flight"] == 0
+    answer = unopened.subscribe(W1, 9)
+    assert [(each.jid, each.item, each.attempt) for each in answer.deliveries] == [(W1, each, 1) for each in "abcde"]
+    assert unopened.retract(W1, "a").words == ["ok"] and "history" not in unopened.kept()
+
+
+def test_lock_begins_with_fetch(unopened: Queue) -> None:
+    """A6: the time of a lock begins when its item is fetched for the first time, and running out is a try from then on."""
+    unopened.open(max_deliveries=2, lock_ms=60_000)
+    unopened.subscribe(LEASE, 1, "pulled")
+    unopened.publish("a", "b")
+    unopened.now += 4_999
+    # Others who look are not given it.
+    assert [row[3] for row in unopened.fetch(LEASE, comes="")[2]] == [T0 + 5_000]
+    given = unopened.now
+    assert [row[3] for row in unopened.fetch(LEASE)[2]] == [given + 60_000]
+    unopened.now += 30_000
+    assert [row[3] for row in unopened.fetch(LEASE)[2]] == [given + 60_000]
+    assert unopened.expire().notices == []
+    unopened.now = given + 60_000
+    assert [notice[2] for notice in unopened.expire().notices if notice[0] == "unlocked"] == ["a"]
+    (record,) = unopened.journal()
+    assert (record["type"], record["delivered"], record["attempt"]) == ("expired", given, 1)
+    assert [row[2] for row in unopened.fetch(LEASE)[2]] == [2]
+
+
+def test_comes_again(unopened: Queue) -> None:
+    """A6: who let items run out is in turn again as soon as it comes, and until then whatever else it does."""
+    unopened.open(lock_ms=1_000)
+    unopened.subscribe(LEASE, 3, "pulled")
+    unopened.publish("a", "b")
+    unopened.fetch(LEASE)
+    unopened.publish("c", "d")
+    unopened.renew(LEASE, "a", lock_ms=90_000)
+    unopened.renew(LEASE, "b", lock_ms=90_000)
+    unopened.now += 1_000
+    assert unopened.expire().more == 0
+    unopened.retract(LEASE, "a")
+    unopened.expire()
+    assert [row[0] for row in unopened.locks(LEASE)] == ["b"]
+    # What it has seen all of, it does not come for.
+    assert unopened.run("fetch", unopened.fetching(LEASE, after=2**53)).more == 0
+    assert unopened.stats()["credit_free"] == 0
+    assert unopened.run("fetch", unopened.fetching(LEASE)).more == 1
+    assert unopened.run("fetch", unopened.fetching(LEASE)).more == 0
+    unopened.expire()
+    assert items(unopened, LEASE) == ["b", "c", "d"]
+
+
+def test_nothing_new_writes_nothing(queue: Queue) -> None:
+    """A6, B: a look that finds nothing new changes nothing."""
+    queue.subscribe(LEASE, 5, "pulled")
+    queue.publish("a")
+    queue.fetch(LEASE)
+    before = {name: queue.client.dump(queue.key(name)) for name in queue.kept()}
+    queue.now += 1_000
+    queue.fetch(LEASE)
+    assert {name: queue.client.dump(queue.key(name)) for name in queue.kept()} == before
+
+
+def test_dead_letter_counts_what_was_given(unopened: Queue) -> None:
+    """A6: what is given back, or made a dead letter, before anybody fetched it has the attempts that there were."""
+    unopened.open(max_deliveries=1)
+    unopened.subscribe(LEASE, 2, "pulled")
+    unopened.publish("a", "b")
+    assert unopened.unlock(LEASE, "a").handovers == []
+    answer = unopened.unsubscribe(LEASE, release="1")
+    assert answer.handovers == [] and unopened.journal() == []
+    unopened.subscribe(LEASE, 2, "pulled")
+    (letter,) = unopened.letters(unopened.unlock(LEASE, "b", dead_letter="1"))
+    assert letter.attempts == 0

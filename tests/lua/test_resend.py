@@ -1,5 +1,7 @@
 """resend: deliveries that a frontend was to send and did not."""
 
+import pytest
+
 from tests.lua.driver import Answer, Queue
 from tests.lua.worded import W1, W2
 
@@ -34,18 +36,18 @@ def test_unsent_only(queue: Queue) -> None:
 def test_of_others(queue: Queue) -> None:
     """Nobody else's deliveries are touched."""
     queue.subscribe(W1, 5)
-    queue.publish("a")
+    first = given(queue.publish("a"))
     queue.frontend = "f2"
-    queue.publish("b")
-    assert resend(queue, "f3", "f1") == [(W1, "a", 1)]
-    assert resend(queue, "f3", "f2") == [(W1, "b", 2)]
+    second = given(queue.publish("b"))
+    assert resend(queue, "f3", "f1") == first
+    assert resend(queue, "f3", "f2") == second
 
 
 def test_rescuer_dies_too(queue: Queue) -> None:
     """What a rescuer took over and did not mark sent is taken over from it in turn."""
     queue.subscribe(W1, 5)
-    queue.publish("a")
-    assert resend(queue, "f2", "f1") == resend(queue, "f3", "f2") == [(W1, "a", 1)]
+    taken = given(queue.publish("a"))
+    assert resend(queue, "f2", "f1") == resend(queue, "f3", "f2") == taken
 
 
 def test_acknowledged_after_rescue(queue: Queue) -> None:
@@ -64,6 +66,38 @@ def test_lost_reply(queue: Queue) -> None:
     assert resend(queue, "f1", "f1", after=seen.token) == given(lost)
     after = queue.run("stats").token
     assert resend(queue, "f1", "f1", after=after) == []
+
+
+def test_late(queue: Queue) -> None:
+    """X8: once a frontend has looked for what a lost reply said, nothing that it sent before runs any more, however late."""
+    queue.subscribe(W1, 9)
+    seen = queue.publish("a")
+    lost = queue.publish("b")
+    assert resend(queue, "f1/1", "f1", after=seen.token) == given(lost)
+    for late in ("f1", "f1/0"):
+        assert queue.publish("c", frontend=late).code == "stale"
+        assert queue.run("retract", queue.asked(W1, "a"), frontend=late).code == "stale"
+        assert queue.run("resend", frontend=late, lapsed="f2").code == "stale"
+    assert given(queue.publish("d", frontend="f1/1")) == [(W1, "d", queue.run("stats").token)]
+    assert given(queue.publish("e", frontend="f1/2")) == [(W1, "e", queue.run("stats").token)]
+    # Others have lost nothing.
+    assert given(queue.publish("f", frontend="f2")) == [(W1, "f", queue.run("stats").token)]
+    # A session is known by its frontend's name to everybody else.
+    assert {item for _jid, item, _token in resend(queue, "f2", "f1")} == {"a", "b", "d", "e"}
+
+
+@pytest.mark.parametrize("end", ["lapsed", "resigned"])
+def test_session_goes_with_its_frontend(queue: Queue, end: str) -> None:
+    """Guarantee 6: of a frontend that has gone no session is kept; it is found by its mark."""
+    resend(queue, "f1/7", "f1", after=0)
+    assert queue.client.hget(queue.key("meta"), "session/f1") == b"7"
+    assert queue.client.hget(queue.key("sent"), "f1") == b"0"
+    if end == "lapsed":
+        resend(queue, "f2", "f1")
+    else:
+        queue.expire(frontend="f1/7", sent="-")
+    assert queue.client.hget(queue.key("meta"), "session/f1") is None
+    assert "sent" not in queue.kept()
 
 
 def test_expired(queue: Queue) -> None:

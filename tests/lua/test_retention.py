@@ -167,7 +167,7 @@ def test_deleting_is_for_good(keeping: Queue) -> None:
     keeping.run("purge")
     assert keeping.read() == ["a"]
     letter = keeping.unlock(W1, "a", dead_letter="1").handovers[0]
-    keeping.run("handed", {"position": letter.position})
+    keeping.handed(letter.position)
     assert (keeping.read(), keeping.retained()) == ([], (0, 0))
     work(keeping, "d")
     keeping.run("purge")

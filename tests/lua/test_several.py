@@ -115,11 +115,12 @@ def test_through_a_collection(queue: Queue) -> None:
     """H5, H6: below a collection each has a name of its own in the leaf, and a direct subscription another one beside them."""
     names = [below(POOL, name) for name in (FIRST, SECOND)]
     for name in names:
-        row = {"subid": name, "jid": W1, "qos": "unacknowledged", "born": "5", "forgive": "1", "pool": POOL}
-        assert queue.run("sit", {**row, "several": "1", "selector": ""}).words == ["ok"]
-        queue.run("deposit", {"subid": name, "born": "5", "amount": 1})
+        row = {"subid": name, "jid": W1, "qos": "unacknowledged", "registration": "5", "pool": POOL}
+        assert queue.run("register", {**row, "several": "1", "selector": ""}).words == ["ok"]
     queue.subscribe(W1, 1)
     out = queue.publish("a", "b", "c").deliveries
+    for name in names:
+        out += queue.run("hand_out", {"subid": name, "grant": "9", "amount": 1, "pool": POOL}).deliveries
     assert {(delivery.pool, delivery.subid) for delivery in out} == {(POOL, names[0]), (POOL, names[1]), ("", FIRST)}
     gone = queue.unsubscribe(W1, release="1", which="all", pool=POOL)
     assert sorted(gone.rows[0][3]) == sorted(names) and given(gone) == []

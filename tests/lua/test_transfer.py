@@ -19,7 +19,7 @@ def transfer(queue: Queue, *items: str, to: str = "other", **fixed: Any) -> Answ
 
 def arrived(queue: Queue, answer: Answer) -> None:
     """Say that all have arrived."""
-    queue.run("handed", *({"position": letter.position} for letter in answer.handovers))
+    queue.handed(*(told.position for told in answer.handovers))
 
 
 def test_wherever_they_wait(queue: Queue) -> None:
@@ -32,9 +32,9 @@ def test_wherever_they_wait(queue: Queue) -> None:
     queue.unlock(W1, "c", delay_ms=5_000)
     answer = transfer(queue, "b", "c", "e", made)
     assert answer.words == ["ok"] * 4
-    told = [(one.item, one.body, one.attempts, one.jid) for one in answer.handovers]
+    told = [(one.item, one.body, one.attempts, one.jid) for one in queue.letters(answer)]
     assert told[:3] == [("b", "b at 0", 1, ">other"), ("c", "c at 0", 1, ">other"), ("e", "e at 0", 0, ">other")]
-    assert answer.handovers[3].item == made
+    assert queue.letters(answer)[3].item == made
     counted = queue.stats()
     assert [counted[name] for name in ("waiting", "delayed", "in_flight", "dying")] == [2, 0, 1, 4]
     assert survey(queue)[made][1] == "dying"
@@ -49,11 +49,11 @@ def test_wherever_they_wait(queue: Queue) -> None:
 def test_is_taken_up_again(queue: Queue) -> None:
     """Design §5: until it has arrived it comes again as it was, also when its id has been used anew meanwhile."""
     queue.publish("a", "b", body="one")
-    (letter,) = transfer(queue, "b").handovers
+    (letter,) = queue.letters(transfer(queue, "b"))
     queue.publish("b", body="two")
     queue.now += 5_000
-    assert queue.expire().handovers == [letter]
-    queue.run("handed", {"position": letter.position})
+    assert queue.letters(queue.expire()) == [letter]
+    queue.handed(letter.position)
     queue.now += 5_000
     assert queue.expire().handovers == []
     queue.subscribe(W1, 10)
@@ -65,7 +65,7 @@ def test_the_latest_version_goes(queue: Queue) -> None:
     queue.publish("a", body="one")
     queue.publish("a", body="two")
     answer = transfer(queue, "a")
-    assert [one.body for one in answer.handovers] == ["two"]
+    assert [one.body for one in queue.letters(answer)] == ["two"]
     arrived(queue, answer)
     assert queue.client.xlen(queue.key("log")) == 0 and queue.subscribe(W1, 1).given == []
 

@@ -59,7 +59,7 @@ def test_dead_letter_hint(queue: Queue) -> None:
     """Q32: the hint sends it to the dead letters at its first attempt, with reason, holder and attempts."""
     queue.publish("a", body="x")
     queue.subscribe(W1, 1)
-    (letter,) = queue.unlock(W1, "a", reason="poison", dead_letter="1").handovers
+    (letter,) = queue.letters(queue.unlock(W1, "a", reason="poison", dead_letter="1"))
     assert (letter.item, letter.body, letter.attempts, letter.jid, letter.reason) == ("a", "x", 1, W1, "poison")
     assert queue.browse() == {"a": "dying"}
     assert queue.journal()[-1]["type"] == "dead-lettered"
@@ -80,7 +80,7 @@ def test_last_delivery(unopened: Queue) -> None:
     unopened.subscribe(W1, 1)
     assert unopened.unlock(W1, "a").deliveries[0].attempt == 2
     answer = unopened.unlock(W1, "a")
-    assert [(letter.item, letter.attempts, letter.reason) for letter in answer.handovers] == [
+    assert [(letter.item, letter.attempts, letter.reason) for letter in unopened.letters(answer)] == [
         ("a", 2, "max-deliveries")
     ]
     assert answer.deliveries == [] and answer.due == unopened.now + 5_000
@@ -101,7 +101,7 @@ def test_untried(unopened: Queue) -> None:
         assert unopened.fetch(other)[2][0][2::6] == [number, 1]
     assert unopened.unlock(W1, "a").deliveries[0].attempt == 8
     assert unopened.unlock(W2, "a", untried="1").deliveries[0].attempt == 9
-    (letter,) = unopened.unlock(W1, "a").handovers
+    (letter,) = unopened.letters(unopened.unlock(W1, "a"))
     assert (letter.attempts, letter.reason) == (9, "max-deliveries")
     assert "history" not in unopened.kept()
 

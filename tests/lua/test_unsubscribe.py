@@ -51,3 +51,15 @@ def test_in_bounded_parts(queue: Queue) -> None:
     assert queue.unsubscribe(W1, release="1").rows == [["ok", 100, 0, [subid(W1)]]]
     assert queue.unsubscribe(W1, release="1").rows == [["not-subscribed", 0, 0, []]]
     assert queue.stats()["waiting"] == 400
+
+
+def test_caller_dies(queue: Queue) -> None:
+    """A9: what a subscriber gives back that has left does not wait for whoever began it: visits go on."""
+    queue.subscribe(W1, 700)
+    for first in range(0, 700, 100):
+        queue.publish(*(f"i{number}" for number in range(first, first + 100)))
+    answer = queue.unsubscribe(W1, release="1")
+    assert answer.rows[0][1] > 0 and answer.more == 1
+    while queue.expire().more:
+        pass
+    assert queue.stats()["in_flight"] == 0

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from broker.model.commands import Publish, Purge, Renew, Retract
 from broker.model.names import Jid
-from broker.redis_core.batches import LIMIT, Batch, batched
+from broker.redis_core.batches import BYTES, LIMIT, Batch, batched, postponed
 from broker.redis_core.calls import OF
 from broker.redis_core.internal import Expire
+from broker.tasks import Ticket
 
 SENDERS = [Jid(f"{name}@x/1") for name in "abc"]
 
@@ -43,30 +44,52 @@ commands = st.builds(
 
 def carried(batches: list[Batch]) -> list[Any]:
     """Give the commands in the order in which they are carried out."""
-    return [ticket[0] for batch in batches for ticket in batch.tickets]
+    return [ticket.command for batch in batches for ticket in batch.tickets]
 
 
 @given(st.lists(commands, max_size=40))
 def test_order_of_a_sender(given_commands: list[Any]) -> None:
     """Core.submit: whatever comes together, each sender's commands stay in order and none is lost or doubled."""
-    batches = batched((command, ignored) for command in given_commands)
+    batches = batched(Ticket(command, ignored) for command in given_commands)
     order = [id(command) for command in carried(batches)]
     assert sorted(order) == sorted(map(id, given_commands))
     for sender in SENDERS:
         mine = [order.index(id(one)) for one in given_commands if getattr(one, "sender", "") == sender]
         assert all(first < second for first, second in pairwise(mine))
-    assert all({type(ticket[0]) for ticket in batch.tickets} == {batch.kind} for batch in batches)
+    assert all({type(ticket.command) for ticket in batch.tickets} == {batch.kind} for batch in batches)
     assert all(len(batch.tickets) == 1 for batch in batches if OF[batch.kind].row is None)
 
 
 def test_gathers() -> None:
     """Design §5: a hundred senders' acknowledgements and publishes are two calls."""
     senders = [Jid(f"w{n}@x/1") for n in range(100)]
-    tickets = [(command(kind, sender), ignored) for kind in ("retract", "publish") for sender in senders]
+    tickets = [Ticket(command(kind, sender), ignored) for kind in ("retract", "publish") for sender in senders]
     assert [batch.kind for batch in batched(tickets)] == [Retract, Publish]
 
 
 def test_bound() -> None:
     """Guarantee 6: a call carries so many commands and no more."""
-    sizes = [len(batch.tickets) for batch in batched((command("publish", SENDERS[0]), ignored) for _ in range(450))]
+    sizes = [
+        len(batch.tickets) for batch in batched(Ticket(command("publish", SENDERS[0]), ignored) for _ in range(450))
+    ]
     assert sizes == [LIMIT, LIMIT, 50]
+
+
+def test_bound_of_bytes() -> None:
+    """Guarantee 6: a call carries about a megabyte of payload; what has more goes alone."""
+    big = [Publish("n", SENDERS[0], None, b"x" * size, size) for size in (BYTES // 2, BYTES // 2, 1, 2 * BYTES, 1)]
+    assert [len(batch.tickets) for batch in batched(Ticket(each, ignored) for each in big)] == [2, 1, 1, 1]
+
+
+@given(st.lists(commands, min_size=1, max_size=40), st.data())
+def test_order_of_what_goes_again(given_commands: list[Any], data: st.DataObject) -> None:
+    """Core.submit: what a script has left over goes again before all that its senders have asked for since."""
+    first, *later = batched(Ticket(command, ignored) for command in given_commands)
+    done = data.draw(st.integers(0, len(first.tickets)))
+    again = batched(postponed(first.tickets[done:], later))
+    order = [id(ticket.command) for ticket in first.tickets[:done]]
+    order += [id(command) for command in carried(later) + carried(again)]
+    assert sorted(order) == sorted(map(id, given_commands))
+    for sender in SENDERS:
+        mine = [order.index(id(one)) for one in given_commands if getattr(one, "sender", "") == sender]
+        assert all(earlier < following for earlier, following in pairwise(mine))

@@ -16,24 +16,36 @@ from broker.model.qos import Qos, Stage
 from broker.model.results import Published, Refused, Retracted
 from broker.redis_core.calls import OF
 from broker.redis_core.calls.call import Reply, refused, subid
-from broker.redis_core.credit import Deposit, Join, Reach, Recount, Settle, Sit, Withdraw
+from broker.redis_core.credit import (
+    CreditReport,
+    Demand,
+    Grant,
+    GrantCredit,
+    HandOut,
+    Holding,
+    Join,
+    ListHoldings,
+    ListUsage,
+    Reach,
+    Register,
+    Reregister,
+)
+from broker.redis_core.former import PublishIfKnown
 from broker.redis_core.internal import (
     EPOCH_NEXT,
     Attach,
-    DeadLetter,
     Detach,
     Expire,
     Extent,
     FetchPart,
     Find,
     Follow,
-    Handed,
     KeepOne,
     Leave,
     Resend,
     Subscribers,
 )
-from broker.redis_core.parts import Admit, SurveyPart, TransferPart
+from broker.redis_core.parts import Admit, Arrived, Handed, Letters, SurveyPart, TransferPart
 from broker.scripts.location import lua_directory
 from broker.scripts.source import script
 
@@ -61,11 +73,12 @@ SAMPLES: tuple[Any, ...] = (
     Follow("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "@latest", 0),
     Extent("n", ME, 0),
     FetchPart("n", ME, ME, 5, 0),
-    DeadLetter("n", "i", "k", ME, b"e"),
     Find("n", ME, "i", 5, 1),
-    Handed("n", "i1", "1-0"),
+    Letters("n", "i1", 0, ("1-0",), "1 n", 5),
+    Handed("n", "i1", "1-0", 0, arrived=True),
+    Arrived("n", "t", 0),
     Leave("n", ME),
-    Join("n", ME, "1", ME, Qos.ASSURED, "7", forgive=False, pool="5:all@i", several=False, incarnation="i"),
+    Join("n", ME, "1", ME, Qos.ASSURED, "7", pool="5:all@i", several=False, incarnation="i"),
     Reach("n", (Partition("n", "i", 0),), ()),
     Attach("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "g", EPOCH_NEXT, 0, 7, "moved"),
     Detach("n", ME, 0),
@@ -73,15 +86,17 @@ SAMPLES: tuple[Any, ...] = (
     Expire("n"),
     Resend("n", "f"),
     Subscribers("n"),
-    Recount("n", "1"),
-    Sit("n", "1", ME, Qos.ASSURED, "7", several=False),
-    Settle("n", "1", "7", 3),
-    Withdraw("n", "", 3, recall=True),
-    Deposit("n", "1", "7", 3),
+    Reregister("n", "1"),
+    Register("n", "1", ME, Qos.ASSURED, "7", several=False),
+    GrantCredit("n", (Holding(1, "1", 7, 2, 5),), Demand(2, 9, 3, "A -"), ("1", "7"), ((3, "1"),)),
+    HandOut("n", "1", 7, 3),
+    ListHoldings("n", ("1",)),
+    ListUsage("n"),
     oversight.Release("n", ME, ("i",)),
     SurveyPart("n", ME, 0, ("i",), 5),
     TransferPart("n", ME, 0, (("1-0", "i", "m"),)),
-    Admit("n", "i", "t", "k", ME, b"e"),
+    Admit("n", 0, 1, "i", "t", "k", ME, b"e"),
+    PublishIfKnown("n", ME, "i", b"e", 1),
 )
 SHARED = {"now", "revision", "frontend", "sent", "number", "once_ms", "retry", "wants"}
 
@@ -104,9 +119,9 @@ def test_arguments(sample: Any) -> None:
     call = OF[type(sample)]
     found = script(lua_directory(), call.script)
     fixed = call.fixed(sample, RECORD)
-    # A dead letter has its node's window, what is sent elsewhere one of its own, and not the service's.
+    # Items that come from other nodes have windows of their own, and not the service's.
     assert fixed.keys() - {"once_ms"} == set(found.arguments) - SHARED
-    assert ("once_ms" in fixed) == isinstance(sample, DeadLetter | Admit)
+    assert ("once_ms" in fixed) == isinstance(sample, Admit | Arrived)
     rows = [call.row(sample, RECORD)] if call.row else call.rows(sample, RECORD) if call.rows else []
     assert all(row.keys() == set(found.columns) for row in rows)
     assert bool(found.columns) == bool(rows)
@@ -140,5 +155,8 @@ def test_results() -> None:
 def test_reply() -> None:
     """Every partition script answers in one shape."""
     read = Reply.read([b"ok", [1], [], [], [], 7, 1, 9])
-    assert (read.rows, read.due_ms, read.more, read.token, read.lending) == ([1], 7, True, 9, [])
-    assert Reply.read([b"ok", [], [], [], [], 0, 0, 9, [1, 0, 2, [], []]]).lending == [1, 0, 2, [], []]
+    assert (read.rows, read.due_ms, read.more, read.token, read.credit) == ([1], 7, True, 9, None)
+    told = [5, 2, b"5", b"A", [], b"", [[b"3", b"1", b"7", 4]]]
+    assert Reply.read([b"ok", [], [], [], [], 0, 0, 9, told]).credit == CreditReport(
+        5, 2, b"5", b"A", [], b"", (Grant(3, "1", 7, 4),)
+    )

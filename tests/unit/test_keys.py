@@ -7,7 +7,7 @@ from broker import keys
 from broker.model.names import Partition
 
 KINDS = {"hash", "stream", "zset", "set", "list"}
-HOLDERS = {"partition", "life", "node", "jid", "service", "qos"}
+HOLDERS = {"partition", "node", "jid", "service", "qos"}
 
 
 def test_table() -> None:

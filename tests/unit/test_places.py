@@ -42,7 +42,7 @@ def test_made(item: str, number: int) -> None:
     assert isinstance(place(Retract("n", ME, "9-1-0"), 8), (int, Home))
 
 
-@pytest.mark.parametrize(("command", "where"), [(publish(), Place.FREE), (Stats("n", ME), Place.ALL)])
+@pytest.mark.parametrize(("command", "where"), [(publish(), Place.ANY), (Stats("n", ME), Place.ALL)])
 def test_elsewhere(command: Any, where: Place) -> None:  # noqa: ANN401
     """What names nothing goes where credit is free; what concerns the node goes to all."""
     assert place(command, 8) is where

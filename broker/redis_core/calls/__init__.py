@@ -5,55 +5,51 @@ A call that has a `row` is batched: commands of one batch share the fixed argume
 
 from broker.model import commands, oversight, reading
 from broker.redis_core.calls.call import Call
+from broker.redis_core.calls.credit import grant_credit, hand_out, list_holdings, list_usage
 from broker.redis_core.calls.items import (
     bounce,
     browse,
     confirm,
-    dead_letter,
     find,
-    handed,
     publish,
+    publish_if_known,
     renew,
     retract,
     unlock,
 )
-from broker.redis_core.calls.owned import admit, release, survey, transfer
+from broker.redis_core.calls.owned import admit, arrived, handed, letters, release, survey, transfer
 from broker.redis_core.calls.owners import attach, detach, keep
 from broker.redis_core.calls.streams import bind, commit, extent, follow, read, unbind
 from broker.redis_core.calls.sweeps import expire, purge, resend, stats, subscribers
 from broker.redis_core.calls.workers import (
     adjust,
-    deposit,
     fetch,
     join,
     leave,
     locks,
     options,
     reach,
-    recount,
-    settle,
-    sit,
+    register,
+    reregister,
     subscribe,
     unsubscribe,
-    withdraw,
 )
-from broker.redis_core.credit import Deposit, Join, Reach, Recount, Settle, Sit, Withdraw
+from broker.redis_core.credit import GrantCredit, HandOut, Join, ListHoldings, ListUsage, Reach, Register, Reregister
+from broker.redis_core.former import PublishIfKnown
 from broker.redis_core.internal import (
     Attach,
-    DeadLetter,
     Detach,
     Expire,
     Extent,
     FetchPart,
     Find,
     Follow,
-    Handed,
     KeepOne,
     Leave,
     Resend,
     Subscribers,
 )
-from broker.redis_core.parts import Admit, SurveyPart, TransferPart
+from broker.redis_core.parts import Admit, Arrived, Handed, Letters, SurveyPart, TransferPart
 
 OF: dict[type, Call] = {
     commands.Publish: publish,
@@ -78,23 +74,26 @@ OF: dict[type, Call] = {
     Follow: follow,
     Extent: extent,
     FetchPart: fetch,
-    DeadLetter: dead_letter,
+    Letters: letters,
     Admit: admit,
+    PublishIfKnown: publish_if_known,
     SurveyPart: survey,
     TransferPart: transfer,
     Find: find,
     Handed: handed,
+    Arrived: arrived,
     Leave: leave,
     Attach: attach,
     Detach: detach,
     KeepOne: keep,
-    Recount: recount,
-    Sit: sit,
+    Reregister: reregister,
+    Register: register,
     Join: join,
     Reach: reach,
-    Settle: settle,
-    Withdraw: withdraw,
-    Deposit: deposit,
+    GrantCredit: grant_credit,
+    HandOut: hand_out,
+    ListHoldings: list_holdings,
+    ListUsage: list_usage,
     Expire: expire,
     Resend: resend,
     Subscribers: subscribers,

@@ -14,6 +14,7 @@ from broker.model.options import NodeConfig
 from broker.model.problems import Problem, ScriptDefect
 from broker.model.qos import Stage
 from broker.model.results import Refused
+from broker.redis_core.credit import CreditReport
 
 Values = Mapping[str, str | int | bytes]
 
@@ -45,7 +46,7 @@ _STAGES = {stage.value.encode(): stage for stage in Stage}
 class Reply:
     """What every partition script answers after `ok`; `due_ms` 0 means that nothing is due, times are Redis's ms.
 
-    `lending` is what a script that hands items out says of credit in a node of several partitions, else empty.
+    `credit` is what a script that hands items out says of credit that several partitions share, None where none is.
     """
 
     rows: list[Any]
@@ -55,13 +56,14 @@ class Reply:
     due_ms: int
     more: bool
     token: int
-    lending: list[Any]
+    credit: CreditReport | None
 
     @staticmethod
     def read(reply: list[Any]) -> "Reply":
         """Read a reply whose code word is `ok`."""
-        _code, rows, deliveries, notices, handovers, due_ms, more, token, *lending = reply
-        return Reply(rows, deliveries, notices, handovers, due_ms, bool(more), token, lending[0] if lending else [])
+        _code, rows, deliveries, notices, handovers, due_ms, more, token, *told = reply
+        report = CreditReport.read(told[0]) if told else None
+        return Reply(rows, deliveries, notices, handovers, due_ms, bool(more), token, report)
 
 
 def delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Delivery:
@@ -136,6 +138,12 @@ def family(jid: str) -> tuple[str, ...]:
     return tuple(str(first - bits + (bits + number) % MOST_OF_ONE) for number in range(MOST_OF_ONE))
 
 
+def reach(whose: str) -> tuple[int, int]:
+    """Give the first and the last number that any of one JID's subscriptions may have."""
+    first = kin(whose) * MOST_OF_ONE
+    return first, first + MOST_OF_ONE - 1
+
+
 def kin(whose: str) -> int:
     """Give a number that all of one JID's subscriptions have in common."""
     return int(whose) // MOST_OF_ONE
@@ -158,12 +166,12 @@ def subscription(pool: bytes = b"", whose: bytes = b"") -> tuple[str, str]:
 
 
 def below(pool: str, whose: str) -> str:
-    """Name in the leaves a subscription that `whose` names in the bank."""
+    """Name in the leaves a subscription that `whose` names in the coordinator."""
     return str((int(whose) + int(pool.partition(":")[0])) % _NAMES)
 
 
 def above(pool: str, whose: str) -> str:
-    """Name in the bank a subscription that `whose` names in the leaves."""
+    """Name in the coordinator a subscription that `whose` names in the leaves."""
     return str((int(whose) - int(pool.partition(":")[0])) % _NAMES)
 
 

@@ -1,5 +1,6 @@
-"""Calls about items: publish, retract, unlock, renew, bounce, confirm, browse, and the two steps of a dead letter."""
+"""Calls about items: publish, retract, unlock, renew, bounce, confirm, browse."""
 
+from dataclasses import replace
 from typing import Any
 
 from broker.model.commands import Bounce, Browse, Confirm, Publish, Renew, Retract, Unlock
@@ -11,7 +12,8 @@ from broker.model.positions import Place
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Done, Published, Refused, Renewed, Result, Retracted, Unlocked
 from broker.redis_core.calls.call import Call, Reply, Values, refused, subids, subscription, token_text
-from broker.redis_core.internal import DeadLetter, Find, Found
+from broker.redis_core.former import Unknown
+from broker.redis_core.internal import Find, Found
 
 WHICH = {
     b"subid-required": "you have several subscriptions here: name one by its subid",
@@ -60,6 +62,22 @@ def intake(_command: Any, record: NodeRecord) -> Values:
     }
 
 
+def _publish_intake(command: Publish, record: NodeRecord) -> Values:
+    return {**intake(command, record), "if_known": ""}
+
+
+def in_former(call: Call) -> Call:
+    """Make the call of a command that looks for its item in a former partition."""
+
+    def fixed(command: Any, record: NodeRecord) -> Values:
+        return {**call.fixed(command, record), "if_known": "1"}
+
+    def result(command: Any, reply: list[Any], record: NodeRecord) -> Any:
+        return Unknown(bool(reply[1])) if reply[0] == b"item-not-found" else call.result(command, reply, record)
+
+    return replace(call, fixed=fixed, result=result)
+
+
 def _publish_row(command: Publish, record: NodeRecord) -> Values:
     publisher = bare(command.sender)
     must_subscribe = (
@@ -84,22 +102,6 @@ def published(_command: Any, reply: list[bytes], _record: NodeRecord) -> Result:
     if code == b"forbidden":
         return Refused(Problem.FORBIDDEN, "only subscribers may publish to this node")
     return _refused(code)
-
-
-def _dead_letter_intake(command: DeadLetter, record: NodeRecord) -> Values:
-    return {**intake(command, record), "once_ms": record.config.dedupe_seconds * 1000}
-
-
-def _dead_letter_row(command: DeadLetter, _record: NodeRecord) -> Values:
-    return {
-        "item": command.item_id,
-        "key": command.key,
-        "by": command.publisher,
-        "body": command.envelope,
-        "once": command.item_id,
-        "subids": "",
-        "hints": "",
-    }
 
 
 def _holder_row(command: Retract | Unlock | Renew | Find, record: NodeRecord) -> dict[str, str | int | bytes]:
@@ -197,14 +199,13 @@ def _browsed(command: Browse, reply: Reply, _record: NodeRecord) -> Result:
     return Browsed(items, reply.more, count, Place.parse(reached.decode()) if reached else None)
 
 
-publish = Call("publish", published, intake, _publish_row)
-dead_letter = Call("publish", published, _dead_letter_intake, _dead_letter_row)
+publish = Call("publish", published, _publish_intake, _publish_row)
+publish_if_known = in_former(publish)
 retract = Call("retract", _retracted, row=_request_row)
 unlock = Call("unlock", _unlocked, row=_unlock_row)
 renew = Call("renew", _renewed, row=_renew_row)
 bounce = Call("bounce", _done, lambda _command, _record: {"max_bounces": MAX_BOUNCES}, _bounce_row)
 confirm = Call("confirm", _done, row=_confirm_row)
-handed = Call("handed", _done, row=lambda command, _record: {"position": command.position})
 find = Call("find", _found, row=_holder_row)
 browse = Call(
     "browse",

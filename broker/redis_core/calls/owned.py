@@ -1,4 +1,4 @@
-"""Calls of a node's owners about its items: survey, transfer, release; and admit, a transfer's second step."""
+"""Calls of a node's owners about its items: survey, transfer, release; and the steps of a hand-over."""
 
 from typing import Any
 
@@ -6,13 +6,26 @@ from broker.model.items import Grip, Seen
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.oversight import Release
-from broker.model.results import Released, Transferred
+from broker.model.results import Done, Released
 from broker.redis_core.calls.call import Call, Reply, Values, subid
 from broker.redis_core.calls.items import BROWSE_BYTES, intake, published
-from broker.redis_core.parts import Admit, SurveyedPart, SurveyPart, TransferPart
+from broker.redis_core.parts import (
+    Admit,
+    Handed,
+    Letter,
+    Letters,
+    Remaining,
+    SurveyedPart,
+    SurveyPart,
+    TransferPart,
+    TransferredPart,
+)
 
-TICKET_MS = 24 * 3_600_000
-"""For so long a transfer that was cut between its steps is known where it has arrived."""
+TICKET_MS = 365 * 24 * 3_600_000
+"""For so long an item that was brought is known where it has arrived, unless its old node has heard of that."""
+
+LATE_MS = 3_600_000
+"""And for so long after that: a script may run late."""
 
 
 def _survey_arguments(command: SurveyPart, _record: NodeRecord) -> Values:
@@ -52,22 +65,48 @@ def _transfer_rows(command: TransferPart, _record: NodeRecord) -> list[Values]:
     return [{"position": position, "item": item, "to": to} for position, item, to in command.departures]
 
 
-def _transferred(_command: TransferPart, reply: Reply, _record: NodeRecord) -> Transferred:
-    return Transferred(sum(row[0] == b"ok" for row in reply.rows), {}, "")
+def _transferred(_command: TransferPart, reply: Reply, _record: NodeRecord) -> TransferredPart:
+    return TransferredPart(sum(row[0] == b"ok" for row in reply.rows), len(reply.rows))
 
 
 def _admit_intake(command: Admit, record: NodeRecord) -> Values:
     return {**intake(command, record), "once_ms": TICKET_MS}
 
 
-def _admit_row(command: Admit, _record: NodeRecord) -> Values:
+def _admit_row(command: Admit, record: NodeRecord) -> Values:
     return {
         "item": command.item_id,
         "key": command.key,
         "by": command.publisher,
         "body": command.envelope,
-        "once": command.ticket,
+        "ticket": command.ticket,
+        "former": "1" if command.count != record.config.partitions else "",
     }
+
+
+def _letters_arguments(command: Letters, _record: NodeRecord) -> Values:
+    return {"note": command.note, "max_bytes": command.max_bytes}
+
+
+def _read(_command: Letters, reply: Reply, _record: NodeRecord) -> tuple[Letter, ...]:
+    return tuple(
+        Letter(
+            position.decode(),
+            item.decode(),
+            Jid(by.decode()),
+            body,
+            attempts,
+            holder,
+            reason.decode(),
+            key.decode(),
+            note.decode(),
+        )
+        for position, item, by, body, attempts, holder, reason, key, note in reply.rows
+    )
+
+
+def _handed_row(command: Handed, _record: NodeRecord) -> Values:
+    return {"position": command.position, "arrived": "1" if command.arrived else ""}
 
 
 def _release_rows(command: Release, _record: NodeRecord) -> list[Values]:
@@ -85,7 +124,20 @@ survey = Call(
     rows=lambda command, _record: [{"item": item_id} for item_id in command.item_ids],
 )
 transfer = Call("transfer", _transferred, rows=_transfer_rows)
+letters = Call(
+    "letters",
+    _read,
+    _letters_arguments,
+    rows=lambda command, _record: [{"position": position} for position in command.positions],
+)
 admit = Call("admit", published, _admit_intake, _admit_row)
+handed = Call("handed", lambda _command, reply, _record: Remaining(reply[1]), row=_handed_row)
+arrived = Call(
+    "arrived",
+    lambda _command, _reply, _record: Done(),
+    lambda _command, _record: {"once_ms": LATE_MS},
+    lambda command, _record: {"ticket": command.ticket},
+)
 release = Call(
     "release",
     _released,

@@ -8,11 +8,15 @@ from broker.model.results import Counted, Done, Purged
 from broker.model.tree import Scope
 from broker.redis_core.calls.call import Call, Reply, Values
 from broker.redis_core.calls.items import MAX_BOUNCES
-from broker.redis_core.internal import Resend, Scanned, Subscribers
+from broker.redis_core.internal import Expire, Resend, Scanned, Subscribers
 
 
 def _expired(_command: Any, _reply: Reply, _record: NodeRecord) -> Done:
     return Done()
+
+
+def _expire_arguments(command: Expire, _record: NodeRecord) -> Values:
+    return {"max_bounces": MAX_BOUNCES, "told_before": command.told_before_ms}
 
 
 def _resend_arguments(command: Resend, _record: NodeRecord) -> Values:
@@ -48,7 +52,7 @@ def _listed(_command: Subscribers, reply: Reply, _record: NodeRecord) -> Scanned
     )
 
 
-expire = Call("expire", _expired, lambda _command, _record: {"max_bounces": MAX_BOUNCES})
+expire = Call("expire", _expired, _expire_arguments)
 resend = Call("resend", _resent, _resend_arguments)
 purge = Call("purge", _purged)
 stats = Call("stats", _counted)

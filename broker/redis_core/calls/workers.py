@@ -1,4 +1,4 @@
-"""Calls about workers: subscribe, adjust, options, unsubscribe, leave, locks, and how their credit lies in partitions."""
+"""Calls about workers: subscribe, adjust, options, unsubscribe, leave, locks, and where they are registered."""
 
 from typing import Any
 
@@ -8,30 +8,17 @@ from broker.model.leases import Fetched, HeldItem
 from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.qos import Qos
-from broker.model.results import Done, Held, Refused, Result, Subscribed
+from broker.model.results import Held, Refused, Result, Subscribed
 from broker.model.tree import Kind, Scope
 from broker.redis_core.calls.call import MOST_OF_ONE, Call, Reply, Values, below, family, refused, subid, subids
 from broker.redis_core.calls.items import WHICH
-from broker.redis_core.credit import (
-    Deposit,
-    Gift,
-    Join,
-    Reach,
-    Reached,
-    Recount,
-    Sat,
-    Settle,
-    Settled,
-    Sit,
-    Withdraw,
-    Withdrawn,
-)
+from broker.redis_core.credit import Join, Reach, Reached, Register, Registered, Reregister
 from broker.redis_core.internal import Begun, FetchPart, Leave, Left
 from broker.selectors.program import program
 from broker.selectors.text import read
 
 MOST_REACHED = 1_024
-"""Most partitions below a collection that its subscribers work on: each count of credit asks all of them."""
+"""Most partitions below a collection that its subscribers work on: each registration asks all of them."""
 
 MOST_FETCHED, FETCHED_BYTES = 200, 1_048_576
 """Items that a lease is shown at once of a partition, and about so many bytes of all that are read at once."""
@@ -92,7 +79,7 @@ def _lease(command: Subscribe | Adjust) -> str | int:
     return "" if command.until_ms is None else command.until_ms
 
 
-def _recount_row(command: Recount, _record: NodeRecord) -> Values:
+def _reregister_row(command: Reregister, _record: NodeRecord) -> Values:
     nothing = dict.fromkeys(("jid", "credit", "qos", "lease", "scope", "several"), "")
     return {"subid": command.subid, "named": command.subid, "must": "1", "selector": _AS_IT_IS} | nothing
 
@@ -109,10 +96,10 @@ def _scope(command: Subscribe | Adjust, record: NodeRecord) -> str:
 def _subscribed(_command: Any, reply: list[Any], record: NodeRecord) -> Result | Begun:
     if reply[0] != b"ok":
         return refused(reply[0], _OF_SELECTORS[reply[0]] if reply[1:] else DETAILS.get(reply[0], ""))
-    _code, credit, qos, born, jid, *rest = reply
+    _code, credit, qos, registration, jid, *rest = reply
     subscribed = _granted(Jid(jid.decode()), [credit, qos, *rest])
     alone = record.config.partitions == 1 and not record.config.collects
-    return subscribed if subscribed.reads or alone else Begun(subscribed, born.decode())
+    return subscribed if registration == b"0" or alone else Begun(subscribed, registration.decode())
 
 
 def _granted(jid: Jid, values: list[Any]) -> Subscribed:
@@ -174,73 +161,37 @@ def _held(_command: Locks, reply: list[Any], record: NodeRecord) -> Held:
 
 def _fetch_row(command: FetchPart, _record: NodeRecord) -> Values:
     lease = "" if command.lease_ms is None else command.lease_ms
-    return {"subid": subid(command.jid), "lease": lease, "after": command.after}
+    # Owners of the queue may look at what another's lease holds: that gives it nothing.
+    comes = "1" if bare(command.jid) == bare(command.sender) else ""
+    return {"subid": subid(command.jid), "lease": lease, "after": command.after, "comes": comes}
 
 
 def _fetched(command: FetchPart, reply: list[Any], record: NodeRecord) -> Fetched | Refused:
     if reply[0] != b"ok":
         return refused(reply[0], "the lease is over")
-    _code, until_ms, rows, more, stamp = reply
+    _code, until_ms, rows, more, stamp, returned = reply
     partition = record.partition(command.partition)
     items = (
         HeldItem(partition, item.decode(), token, attempt, ends, Jid(by.decode()), body, key.decode(), published, tries)
         for item, token, attempt, ends, by, body, key, published, tries in rows
     )
-    return Fetched(tuple(items), until_ms, bool(more), stamp)
+    return Fetched(tuple(items), until_ms, bool(more), stamp, returned=bool(returned))
 
 
-def _sit_row(command: Sit | Join, _record: NodeRecord) -> Values:
+def _register_row(command: Register | Join, _record: NodeRecord) -> Values:
     return {
         "subid": command.subid,
         "jid": command.jid,
         "qos": command.qos.value,
-        "born": command.born,
-        "forgive": "1" if command.forgive else "",
+        "registration": command.registration,
         "pool": command.pool if isinstance(command, Join) else "",
         "selector": said(command.selector),
         "several": "1" if command.several else "",
     }
 
 
-def _sat(_command: Sit | Join, reply: list[Any], _record: NodeRecord) -> Sat | Refused:
-    return Sat(reply[1], owes=bool(reply[2])) if reply[0] == b"ok" else refused(reply[0])
-
-
-def _settle_row(command: Settle, _record: NodeRecord) -> Values:
-    return {"subid": command.subid, "born": command.born, "lent": command.lent}
-
-
-def _settled(_command: Settle, reply: list[Any], _record: NodeRecord) -> Settled | Refused:
-    return Settled(reply[1]) if reply[0] == b"ok" else refused(reply[0])
-
-
-def _withdraw_row(command: Withdraw, _record: NodeRecord) -> Values:
-    recall = "1" if command.recall else ""
-    return {
-        "subid": command.subid,
-        "most": command.most,
-        "recall": recall,
-        "pool": command.pool,
-        "whom": " ".join(command.whom),
-    }
-
-
-def _withdrawn(_command: Withdraw, reply: list[Any], _record: NodeRecord) -> Withdrawn:
-    return Withdrawn(tuple(gift(row) for row in reply[1]))
-
-
-def gift(row: list[Any]) -> Gift:
-    """Read one row of gifts; its first column, for whom, and its last, of which pool, are the caller's."""
-    _to, whose, born, amount, _pool = row
-    return Gift(whose.decode(), born.decode(), amount)
-
-
-def _deposit_row(command: Deposit, _record: NodeRecord) -> Values:
-    return {"subid": command.subid, "born": command.born, "amount": command.amount}
-
-
-def _deposited(_command: Deposit, reply: list[Any], _record: NodeRecord) -> Done | Refused:
-    return Done() if reply[0] == b"ok" else refused(reply[0])
+def _registered(_command: Register | Join, reply: list[Any], _record: NodeRecord) -> Registered | Refused:
+    return Registered(reply[1], reply[2], bool(reply[3])) if reply[0] == b"ok" else refused(reply[0])
 
 
 def _reach_rows(command: Reach, _record: NodeRecord) -> list[Values]:
@@ -268,13 +219,10 @@ def bound(_command: Any, _record: NodeRecord) -> Values:
 
 subscribe = Call("subscribe", _subscribed, bound, _row)
 adjust = Call("subscribe", _subscribed, bound, _row)
-recount = Call("subscribe", _subscribed, bound, _recount_row)
-sit = Call("sit", _sat, row=_sit_row)
-join = Call("sit", _sat, row=_sit_row)
+reregister = Call("subscribe", _subscribed, bound, _reregister_row)
+register = Call("register", _registered, row=_register_row)
+join = Call("register", _registered, row=_register_row)
 reach = Call("reach", _reached, lambda _command, _record: {"most": MOST_REACHED}, rows=_reach_rows)
-settle = Call("settle", _settled, row=_settle_row)
-withdraw = Call("withdraw", _withdrawn, row=_withdraw_row)
-deposit = Call("deposit", _deposited, row=_deposit_row)
 options = Call("options", _options, row=lambda command, _record: {"subid": subid(command.jid), "named": command.subid})
 unsubscribe = Call("unsubscribe", left, row=_unsubscribe_row)
 leave = Call("unsubscribe", left, row=_leave_row)

@@ -12,6 +12,7 @@ from broker.model.names import Jid
 from broker.model.oversight import Transfer
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Refused, Result, Transferred
+from broker.tasks import FAILED
 from frontends.xmpp import strides
 from frontends.xmpp.strides import Strides
 
@@ -91,4 +92,4 @@ async def test_not_too_many() -> None:
 async def test_a_defect_is_answered() -> None:
     """Whoever waits is answered whatever goes wrong."""
     outcome = await _taken(PlayedCore(10, asked=None), 1)  # type: ignore[arg-type]
-    assert outcome == Refused(Problem.UNAVAILABLE)
+    assert outcome == FAILED

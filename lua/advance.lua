@@ -1,0 +1,19 @@
+#!lua
+-- Make a node's record newer than a partition of it that is newer than the record: a loss has taken the record back. It is the
+-- record that stays, but for the number of partitions: those that it has forgotten have items. Answers whether it was behind.
+-- KEYS: node options
+-- ARGV: now incarnation revision partitions
+-- RETURNS: ok stale
+-- WRITES: node options
+--- @include revisions
+local node = redis.call('HMGET', key.node, 'incarnation', 'revision')
+if node[1] ~= arg.incarnation then return {'stale'} end
+local options = redis.call('HMGET', key.options, 'stanzaq#partitions', 'stanzaq#partitions_before')
+local count = options[1] or '1'
+local fewer, older = tonumber(count) < tonumber(arg.partitions), tonumber(node[2]) < tonumber(arg.revision)
+if fewer then
+  local before = (options[2] and options[2] .. ' ' or '') .. count
+  redis.call('HSET', key.options, 'stanzaq#partitions', arg.partitions, 'stanzaq#partitions_before', before)
+end
+if fewer or older then revisions.raise(math.max(tonumber(node[2]), tonumber(arg.revision))) end
+return {'ok', (fewer or older) and 1 or 0}

@@ -1,0 +1,48 @@
+#!lua flags=allow-oom
+-- Hear at a coordinator what partitions say of credit, and grant to them what they want and there is. `holdings` are `number subid
+-- version held last shut full` each; with `wants`, `number version wanted` and of whom, a partition says what it wants. `registered`,
+-- a subid and a number, ends that registration: its credit may be used. `gone` are partitions, with a subid each, that are no more.
+-- Answers how much was granted to the partition of the row.
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding grants usage ledger unsettled demand wanted heads keyed blocked selectors passed ranked ends tried
+-- ARGV: now revision frontend sent number retry | holdings wants registered gone
+-- RETURNS: ok stale gone deleted | ok not-subscribed
+-- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding grants usage ledger unsettled demand wanted heads keyed blocked selectors passed ranked ends
+--- @include finish ledger usage coordinator
+local refusal = partition.load()
+if refusal then return refusal end
+local results = {}
+
+local function hear(text)
+  for number, subid, version, held, last, shut, full in
+    string.gmatch(text, '(%d+) (%d+) (%d+) (%d+) (%d+) ([012]) ([01])') do
+    ledger.report(number, subid, {version = tonumber(version), held = tonumber(held), last = tonumber(last),
+      shut = shut == '1', unused = shut == '2', full = full == '1'})
+    ending.touch(subid)
+  end
+end
+
+for i, row in ipairs(rows) do
+  hear(row.holdings)
+  for number, subid in string.gmatch(row.gone, '(%d+) (%d+)') do
+    ledger.drop(number, subid)
+    ending.touch(subid)
+  end
+  local number, version, wanted, whom = string.match(row.wants, '^(%d+) (%d+) (%d+) (.*)$')
+  if number then coordinator.want(number, tonumber(version), tonumber(wanted), whom) end
+  local subid, registration = string.match(row.registered, '^(%d+) (%d+)$')
+  local known = subid and usage.read(subid)
+  if known and known.registering == registration then
+    known.registering = '0'
+    usage.write(subid, known)
+    ending.touch(subid)
+  end
+  results[i] = {(not subid or subscriptions.get(subid)) and 'ok' or 'not-subscribed', 0, number}
+end
+local reply = finish.reply(results, {}, 0)
+for _, result in ipairs(results) do
+  for _, made in ipairs(coordinator.made) do
+    if made[1] == result[3] then result[2] = result[2] + made[4] end
+  end
+  result[3] = nil
+end
+return reply

@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- Read items that are on their way to another node, until there are `max_bytes` of payload, and note where each is about to be
+-- brought, `note`: unless it is noted already, for it may have arrived there. Answers `position item publisher payload attempts
+-- jid reason key note` of each.
+-- KEYS: meta log index replaced parked ready delayed inflight history handover tried keyed selectors passed ranked ends
+-- ARGV: now revision number note max_bytes | position
+-- RETURNS: ok stale gone deleted
+-- WRITES: handover tried
+--- @include partition letter entries items
+local refusal = partition.load()
+if refusal then return refusal end
+local found, bytes = {}, 0
+for _, row in ipairs(rows) do
+  local line = bytes < tonumber(arg.max_bytes) and redis.call('HGET', key.handover, row.position)
+  local entry = line and entries.current(row.position)
+  if entry then
+    local attempts, jid, note, reason = letter.read(line)
+    if note == '' then
+      note = arg.note
+      redis.call('HSET', key.handover, row.position, letter.write(attempts, jid, note, reason))
+    end
+    bytes = bytes + #entry.body
+    found[#found + 1] = {row.position, items.name(row.position, entry), entry.by, entry.body, attempts, jid, reason,
+      entry.key, note}
+  elseif line then
+    -- Nothing is left of it to bring.
+    redis.call('HDEL', key.handover, row.position)
+    redis.call('ZREM', key.tried, row.position)
+  end
+end
+return {'ok', found, {}, {}, {}, 0, 0, partition.token}

@@ -1,0 +1,182 @@
+-- The coordinator of credit that several partitions share: the first partition of a node that has several, and a collection's own.
+-- It knows every subscriber's credit and turn (`turns`), what each partition uses (`ledger`), and which partitions have items and
+-- no credit (`demand`, in turn; `wanted` says how much and for whom). It grants credit to these, the least recently served
+-- subscriber first, and a frontend carries each grant to its partition. So fairness is the node's, not a partition's (Q30, Q35).
+-- NEEDS: demand wanted unsettled turns resting
+-- LAZY: where several partitions share credit
+--- @include partition subscriptions credit ledger grants selectors caller
+-- `made` are the grants of this script: number of the partition, subid, number of the grant, amount. `owed` says that a frontend has
+-- to go on, for the next in turn has to be sent to.
+local coordinator = {LIMIT = 200, PAGE = 200, MOST = 1000, AGAIN_MS = 2000, made = {}, owed = false}
+
+-- A partition wants credit: `wanted` of it, and none any more with 0. `said` is `A` and who had the first items before, `-` for
+-- nobody, so that none goes back to the one that gave it back; or `W` and whose credit is of use, `*` for all who select nothing.
+function coordinator.want(number, version, wanted, said)
+  local known = string.match(redis.call('HGET', key.wanted, number) or '', '^(%d+) ')
+  if known and tonumber(known) >= version or not known and wanted == 0 then return end
+  if wanted == 0 then
+    redis.call('HDEL', key.wanted, number)
+    redis.call('ZREM', key.demand, number)
+  else
+    redis.call('HSET', key.wanted, number, string.format('%d %d %s', version, wanted, said))
+    redis.call('ZADD', key.demand, 'NX', string.format('%d', partition.next_number()), number)
+  end
+end
+
+local function demands()
+  local found = {}
+  for _, number in ipairs(redis.call('ZRANGE', key.demand, 0, coordinator.LIMIT - 1)) do
+    local version, wanted, kind, names =
+      string.match(redis.call('HGET', key.wanted, number) or '', '^(%d+) (%d+) (%a) ?(.*)$')
+    if version then
+      -- What is on its way is for some of what is wanted.
+      local rest = math.max(0, tonumber(wanted) - ledger.underway(number))
+      local one = {number = number, version = version, wanted = tonumber(wanted), left = rest, kind = kind, names = {}, named = {}, next = 1,
+        amounts = {}, closed = {}}
+      for each in string.gmatch(names, '%S+') do
+        one.names[#one.names + 1] = each
+        one.named[each] = true
+      end
+      found[#found + 1] = one
+    end
+  end
+  return found
+end
+
+-- Whether a grant may go there: not while another is on its way, and not where the subscriber is not known.
+local function closed(one, subid)
+  if one.closed[subid] == nil then
+    local entry = ledger.get(subid, one.number)
+    one.closed[subid] = entry and (entry.amount > 0 or entry.shut) or false
+  end
+  return one.closed[subid]
+end
+
+-- Which of the queue is next for a partition; nil for none.
+local function choose(queue, one)
+  local avoided, only = one.kind == 'A' and one.names[one.next], nil
+  for i, subscriber in ipairs(queue) do
+    local subid = subscriber.subid
+    local serves = one.kind == 'A' or one.named[subid] or (one.named['*'] and not selectors.said(subid))
+    if serves and not closed(one, subid) then
+      if subid ~= avoided then return i end
+      only = i
+    end
+  end
+  return only
+end
+
+-- `count` of those with free credit from the `first` in turn on, and whether there are more. One that cannot send stops at the
+-- first who has to be sent to, and passes over them while no frontend lives.
+local function page(first, count)
+  local found, subids = {}, redis.call('ZRANGE', key.turns, first, first + count - 1)
+  for _, subid in ipairs(subids) do
+    local subscriber = subscriptions.get(subid)
+    if not caller.sends and not caller.alone and not subscriptions.pulls(subscriber) then
+      coordinator.owed = true
+      return found, false
+    end
+    subscriber.room = (caller.sends or subscriptions.pulls(subscriber)) and credit.room(subscriber) or 0
+    if subscriber.room > 0 then found[#found + 1] = subscriber end
+  end
+  return found, #subids == count
+end
+
+-- Gives one to each that wants some, in turn, until nobody wants any or nobody has any.
+local function deal(queue, asked, given, served)
+  local dealt = true
+  while dealt and given < coordinator.LIMIT do
+    dealt = false
+    for _, one in ipairs(asked) do
+      local at = one.left > 0 and given < coordinator.LIMIT and choose(queue, one)
+      if at then
+        local subscriber = table.remove(queue, at)
+        subscriber.room = subscriber.room - 1
+        if subscriber.room > 0 then queue[#queue + 1] = subscriber end
+        served[subscriber.subid], subscriber.served = subscriber, given
+        one.amounts[subscriber.subid] = (one.amounts[subscriber.subid] or 0) + 1
+        one.left, one.next, given, dealt = one.left - 1, one.next + 1, given + 1, true
+      end
+    end
+  end
+  return given
+end
+
+-- The number of a grant is the subscriber's turn from then on.
+local function record(asked, served)
+  local order = {}
+  for _, subscriber in pairs(served) do order[#order + 1] = subscriber end
+  table.sort(order, function(a, b) return a.served < b.served end)
+  for _, subscriber in ipairs(order) do
+    local subid, grant = subscriber.subid, nil
+    local turn = redis.call('ZSCORE', key.turns, subid)
+    for _, one in ipairs(asked) do
+      local amount = one.amounts[subid]
+      if amount then
+        grant = string.format('%d', partition.next_number())
+        ledger.grant(subid, one.number, grant, amount, string.format('%.0f', tonumber(turn)))
+        coordinator.made[#coordinator.made + 1] = {one.number, subid, grant, amount}
+      end
+    end
+    redis.call('ZREM', key.turns, subid)
+    redis.call('ZADD', subscriber.room > 0 and key.turns or key.resting, grant, subid)
+  end
+  for _, one in ipairs(asked) do
+    local given = one.next - 1
+    one.left = one.wanted - given
+    if one.left <= 0 then
+      redis.call('HDEL', key.wanted, one.number)
+      redis.call('ZREM', key.demand, one.number)
+    elseif given > 0 then
+      local names = one.kind == 'A' and table.concat(one.names, ' ', math.min(one.next, #one.names + 1))
+        or table.concat(one.names, ' ')
+      redis.call('HSET', key.wanted, one.number, string.format('%s %d %s %s', one.version, one.left, one.kind, names))
+      redis.call('ZADD', key.demand, string.format('%d', partition.next_number()), one.number)
+    end
+  end
+end
+
+local function left(asked)
+  local sum = 0
+  for _, one in ipairs(asked) do sum = sum + one.left end
+  return sum
+end
+
+-- Grants what there is credit for.
+function coordinator.run()
+  if redis.call('EXISTS', key.demand) == 0 or redis.call('EXISTS', key.turns) == 0 then return end
+  local asked, served, given, first = demands(), {}, 0, 0
+  -- One more than are wanted, so that one who gave something back can be avoided; further down only if those were of no use.
+  local count = math.min(left(asked) + 1, coordinator.PAGE)
+  repeat
+    local queue, more = page(first, count)
+    given = deal(queue, asked, given, served)
+    first, count = first + count, coordinator.PAGE
+  until not more or left(asked) == 0 or given >= coordinator.LIMIT or first >= coordinator.MOST
+  coordinator.owed = coordinator.owed and left(asked) > 0
+  record(asked, served)
+end
+
+-- Sends grants again that nothing was heard of: the frontend that was to carry them may be dead. One that was taken is void.
+function coordinator.resume()
+  local late = redis.call('ZRANGEBYSCORE', key.unsettled, '-inf', partition.now - coordinator.AGAIN_MS, 'LIMIT', 0,
+    coordinator.LIMIT)
+  for _, each in ipairs(late) do
+    local subid, number = string.match(each, '^(%d+) (%d+)$')
+    local entry, subscriber = ledger.get(subid, number), subscriptions.get(subid)
+    if not (entry and entry.amount > 0) then
+      redis.call('ZREM', key.unsettled, each)
+    elseif caller.sends or not subscriber or subscriptions.pulls(subscriber) then
+      redis.call('ZADD', key.unsettled, partition.now, each)
+      coordinator.made[#coordinator.made + 1] = {number, subid, entry.grant, entry.amount}
+    end
+  end
+end
+
+-- When the coordinator next needs a visit: `due` or sooner.
+function coordinator.next(due)
+  if coordinator.owed then return partition.now end
+  local first = redis.call('ZRANGE', key.unsettled, 0, 0, 'WITHSCORES')[2]
+  local at = first and tonumber(first) + coordinator.AGAIN_MS
+  return at and (due == 0 or at < due) and at or due
+end

@@ -1,0 +1,35 @@
+-- What subscribers hold: members `token position`, the token padded, of a score that is the holder's subid. So the locks of one stand
+-- in the order in which they were made, and those after a token are found without reading the others.
+-- NEEDS: held
+local holdings = {DIGITS = 16, STEP = 20}
+
+function holdings.member(token, position)
+  return string.rep('0', holdings.DIGITS - #token) .. token .. ' ' .. position
+end
+
+function holdings.position(member)
+  return string.sub(member, string.find(member, ' ', 1, true) + 1)
+end
+
+-- The positions of up to `count` locks of a subscriber, the oldest first.
+function holdings.of(subid, count)
+  local found = redis.call('ZRANGEBYSCORE', key.held, subid, subid, 'LIMIT', 0, count)
+  for i, member in ipairs(found) do found[i] = holdings.position(member) end
+  return found
+end
+
+-- The positions of the first `count` locks after a token; looks from the newest lock back, in steps that grow.
+function holdings.after(subid, token, count)
+  local found, step = {}, 1
+  repeat
+    local asked = #found + step
+    for _, member in ipairs(redis.call('ZREVRANGEBYSCORE', key.held, subid, subid, 'LIMIT', #found, step)) do
+      if tonumber(string.sub(member, 1, holdings.DIGITS)) <= token then break end
+      found[#found + 1] = member
+    end
+    step = math.max(holdings.STEP, 2 * step)
+  until #found < asked
+  local places = {}
+  for i = #found, math.max(1, #found - count + 1), -1 do places[#places + 1] = holdings.position(found[i]) end
+  return places
+end

@@ -1,0 +1,94 @@
+-- The coordinator's ledger: what each partition uses of each subscriber's credit. `subid number` -> `held version grant amount
+-- shut turn`: what is locked there by the report of that version, the last grant and how much of it has not been reported on yet,
+-- 1 where the partition does not know the subscriber, or it does not come for its items, and its turn before that grant. `* number`
+-- -> how much is on its way there in all. `unsettled` has those with a grant on its way, by when it was sent last. A lock comes
+-- from a grant alone, so what the ledger says is used is never less than what is.
+-- NEEDS: ledger unsettled turns resting
+-- LAZY: where several partitions share credit
+--- @include partition usage
+local ledger = {}
+
+local function name(subid, number)
+  return subid .. ' ' .. number
+end
+
+function ledger.get(subid, number)
+  local line = redis.call('HGET', key.ledger, name(subid, number))
+  if not line then return nil end
+  local held, version, grant, amount, shut, turn = string.match(line, '^(%d+) (%d+) (%d+) (%d+) ([01]) (%d+)$')
+  return {held = tonumber(held), version = tonumber(version), grant = grant, amount = tonumber(amount), shut = shut == '1',
+    turn = turn}
+end
+
+-- How much is on its way to a partition.
+function ledger.underway(number)
+  return tonumber(redis.call('HGET', key.ledger, name('*', number)) or 0)
+end
+
+-- Writes an entry; what is used in all changes with it and nowhere else.
+local function put(subid, number, before, entry)
+  local change = entry.held + entry.amount - (before and before.held + before.amount or 0)
+  if entry.held == 0 and entry.amount == 0 and not entry.shut then
+    redis.call('HDEL', key.ledger, name(subid, number))
+  else
+    redis.call('HSET', key.ledger, name(subid, number),
+      string.format('%d %d %s %d %d %s', entry.held, entry.version, entry.grant, entry.amount, entry.shut and 1 or 0,
+        entry.turn or '0'))
+  end
+  local sent = entry.amount - (before and before.amount or 0)
+  if sent ~= 0 and redis.call('HINCRBY', key.ledger, name('*', number), sent) <= 0 then
+    redis.call('HDEL', key.ledger, name('*', number))
+  end
+  if entry.amount == 0 then redis.call('ZREM', key.unsettled, name(subid, number)) end
+  if change ~= 0 then
+    local known = usage.read(subid)
+    known.used = math.max(0, known.used + change)
+    usage.write(subid, known)
+  end
+end
+
+-- A subscriber that a grant was of no use to has its turn again, unless it has been granted something since.
+local function restore(subid, entry)
+  for _, where in ipairs({key.turns, key.resting}) do
+    local served = redis.call('ZSCORE', where, subid)
+    if served and tonumber(served) == tonumber(entry.grant) then redis.call('ZADD', where, entry.turn, subid) end
+  end
+end
+
+-- Takes what a partition says: what a subscriber holds there, and the last grant that it has taken. A report that another has
+-- overtaken changes nothing. Where nothing is known of the two, only one that was asked for (`full`) counts: what is known
+-- nowhere was reported as ended before.
+function ledger.report(number, subid, told)
+  local before = ledger.get(subid, number)
+  if not before and not told.full and not told.shut then return end
+  if before and told.version <= before.version then return end
+  local entry = before and {grant = before.grant, amount = before.amount} or {grant = '0', amount = 0}
+  -- What is held in the coordinator's own partition it counts itself.
+  entry.held, entry.version, entry.shut = number == arg.number and 0 or told.held, told.version, told.shut
+  if told.last >= tonumber(entry.grant) then
+    if told.unused and before and before.amount > 0 then restore(subid, before) end
+    entry.amount = 0
+  end
+  put(subid, number, before, entry)
+end
+
+-- Grants of the coordinator's own partition are settled in the script that takes them.
+function ledger.settle(subid, last, unused)
+  local before = ledger.get(subid, arg.number)
+  if not before or before.amount == 0 or last < tonumber(before.grant) then return end
+  if unused then restore(subid, before) end
+  put(subid, arg.number, before, {held = 0, version = before.version, grant = before.grant, amount = 0, shut = before.shut})
+end
+
+function ledger.grant(subid, number, grant, amount, turn)
+  local before = ledger.get(subid, number)
+  put(subid, number, before, {held = before and before.held or 0, version = before and before.version or 0, grant = grant,
+    amount = amount, shut = false, turn = turn})
+  redis.call('ZADD', key.unsettled, partition.now, name(subid, number))
+end
+
+-- A partition that is gone for good uses nothing.
+function ledger.drop(number, subid)
+  local before = ledger.get(subid, number)
+  if before then put(subid, number, before, {held = 0, version = 0, grant = '0', amount = 0, shut = false}) end
+end

@@ -1,0 +1,30 @@
+#!lua flags=no-writes
+-- Tell what subscribers hold in a partition whose credit another coordinates: those of the rows, or without rows all that hold
+-- something, from the subid `after` on and a page of them. Answers subid, held, last grant and pool of each, up to where it has come
+-- (empty: to the end), and the version.
+-- KEYS: meta inflight held subscribers turns resting grants usage
+-- ARGV: now revision number after | subid
+-- RETURNS: ok stale gone deleted
+-- WRITES:
+--- @include partition credit grants pools
+local refusal = partition.load()
+if refusal then return refusal end
+local PAGE, found, past = 200, {}, arg.after
+
+local function tell(subid)
+  local subscriber, who = subscriptions.get(subid), owner.get()
+  -- An owner's credit is its own.
+  if not (who and who.subid == subid) then
+    found[#found + 1] = {subid, credit.held(subid), grants.last(subid), subscriber and subscriber.pool or ''}
+  end
+end
+
+for _, row in ipairs(rows) do tell(row.subid) end
+local count = #rows > 0 and PAGE or 0
+while count < PAGE do
+  local place = redis.call('ZRANGEBYSCORE', key.held, past == '' and '-inf' or '(' .. past, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if not place[1] then break end
+  past, count = string.format('%.0f', tonumber(place[2])), count + 1
+  tell(past)
+end
+return {'ok', {found, (#rows == 0 and count == PAGE) and past or '', partition.token}, {}, {}, {}, 0, 0, partition.token}

@@ -1,0 +1,18 @@
+#!lua flags=allow-oom
+-- Strike off an index of one bare JID what is so no more: what was noted no later than `upto` (ms), or where that is empty
+-- whatever is not just coming.
+-- KEYS: resources nodes asked affiliated owned
+-- ARGV: index idle_seconds | member upto
+-- RETURNS: ok
+-- WRITES: resources nodes asked affiliated owned
+--- @include presence
+local indexes = {nodes = key.nodes, asked = key.asked, affiliated = key.affiliated, owned = key.owned}
+local index = indexes[arg.index]
+for _, row in ipairs(rows) do
+  local score = tonumber(redis.call('ZSCORE', index, row.member) or nil)
+  if score and (row.upto == '' and score >= 0 or row.upto ~= '' and math.abs(score) <= tonumber(row.upto)) then
+    redis.call('ZREM', index, row.member)
+  end
+end
+presence.keep()
+return {'ok'}

@@ -1,0 +1,26 @@
+"""Credit that is granted and carried nowhere, as by a frontend that dies with the answer in its hands."""
+
+from typing import Any
+
+from broker import keys
+from broker.redis_core.credit import CreditReport, Grant
+from broker.redis_core.service import RedisCore
+
+
+async def lost_grants(core: RedisCore, node: str, number: int, wanted: int) -> list[Grant]:
+    """Let the coordinator of a node grant credit to a partition, and tell nobody."""
+    record = await core.routes(node).known.renew()
+    assert record is not None
+    shared: dict[str, Any] = {
+        "now": "",
+        "revision": record.revision,
+        "frontend": core.frontend,
+        "sent": "",
+        "number": 0,
+    }
+    row = {"holdings": "", "wants": f"{number} 1 {wanted} A", "registered": "", "gone": ""}
+    names = [keys.of_partition(name, record.partition(0)) for name in core._server.header("grant_credit").keys]
+    call = core._server.arguments("grant_credit", names, {**shared, "retry": core.retry}, [row])
+    report = CreditReport.read((await core._server.run(call))[8])
+    assert report is not None
+    return list(report.grants)

@@ -1,0 +1,265 @@
+"""Items on their way to another node: none hides another, none arrives twice, and none is on its way for ever (A7)."""
+
+# ruff: noqa: ANN401  (commands and outcomes of every kind pass through here)
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from broker import codec, keys
+from broker.model.commands import Browse, Configure, Declare, Delete, Publish, Purge, Stats, Subscribe, Unlock
+from broker.model.items import Envelope
+from broker.model.names import Jid
+from broker.model.oversight import Transfer
+from broker.model.results import Browsed, Counted, Declared, Done, Published, Purged, Subscribed, Transferred, Unlocked
+from broker.redis_core import handovers
+from broker.redis_core.parts import Admit, Handed, Letters
+from broker.redis_core.service import RedisCore
+from broker.tasks import FAILED
+from tests.contract.conftest import MakeCore, Store
+
+ALICE, W1 = Jid("alice@x/home"), Jid("w1@x/a")
+
+
+async def declared(core: RedisCore, node: str, **options: str) -> None:
+    """Create a node; options are named without their prefix."""
+    fields = {f"{'pubsub' if name == 'max_items' else 'stanzaq'}#{name}": (value,) for name, value in options.items()}
+    assert await core.ask(Declare(node, ALICE, fields)) == Declared(node)
+
+
+async def published(core: RedisCore, node: str, *items: str, body: bytes = b"<x/>", key: str = "") -> None:
+    """Publish items."""
+    commands = [Publish(node, ALICE, item, codec.pack(Envelope(body)), len(body), key=key) for item in items]
+    assert all(isinstance(each, Published) for each in await asyncio.gather(*map(core.ask, commands)))
+
+
+async def died(core: RedisCore, node: str, *items: str, body: bytes = b"<x/>") -> None:
+    """Let items become dead letters."""
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, len(items))), Subscribed)
+    await published(core, node, *items, body=body)
+    for item in items:
+        assert isinstance(await core.ask(Unlock(node, W1, item, dead_letter=True)), Unlocked)
+    assert isinstance(await core.ask(Subscribe(node, W1, W1, 0)), Subscribed)
+
+
+async def sent(core: RedisCore, node: str, to: str) -> int:
+    """Send all that waits to another node."""
+    count, scan = 0, ""
+    while True:
+        done = await core.ask(Transfer(node, ALICE, to, (), "", 200, scan))
+        assert isinstance(done, Transferred), done
+        count, scan = count + done.count, done.scan
+        if not scan:
+            return count
+
+
+async def counted(core: RedisCore, node: str) -> Counted:
+    """Count a node's items."""
+    found = await core.ask(Stats(node, ALICE))
+    assert isinstance(found, Counted)
+    return found
+
+
+async def bodies(core: RedisCore, node: str) -> list[bytes]:
+    """Read what waits."""
+    found = await core.ask(Browse(node, ALICE, (), 100))
+    assert isinstance(found, Browsed)
+    return sorted(codec.unpack(each.envelope).body for each in found.items)
+
+
+async def rested(core: RedisCore) -> None:
+    """Wait until nothing is being brought."""
+    async with asyncio.timeout(20):
+        while core._handovers.busy:  # noqa: ASYNC110  (nothing tells when it is done)
+            await asyncio.sleep(0.005)
+
+
+async def later(core: RedisCore, store: Store, node: str) -> None:
+    """Let the time pass after which items are told of again, and let them be told of."""
+    core._handovers._paused = dict.fromkeys(core._handovers._paused, 1.0)
+    record = await core._directory.read(node)
+    assert record
+    async with store.client() as client:
+        for partition in record.partitions:
+            key = keys.of_partition("tried", partition)
+            for position, told in await client.zrange(key, 0, -1, withscores=True):
+                await client.zadd(key, {position: told - 5_000})
+    for number in range(record.config.partitions):
+        core.routes(node).lane(number).mark()
+    async with asyncio.timeout(20):
+        while not all(lane.quiet for lane in core.routes(node).lanes()):  # noqa: ASYNC110  (as above)
+            await asyncio.sleep(0.005)
+    await rested(core)
+
+
+def watched(core: RedisCore, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count what the hand-over asks for, and the bytes that it sends."""
+    seen, ask = Counter[str](), core._handovers._ask
+
+    async def asked(command: Any) -> Any:
+        seen[type(command).__name__] += 1
+        if isinstance(command, Admit):
+            seen["bytes"] += len(command.envelope)
+        outcome = await ask(command)
+        if isinstance(command, Letters):
+            seen["read"] = max(seen["read"], sum(len(letter.envelope) for letter in outcome))
+        return outcome
+
+    monkeypatch.setattr(core._handovers, "_ask", asked)
+    return seen
+
+
+async def test_none_hides_another(
+    make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are on their way to a node that is full, others arrive, and those are not sent again and again."""
+    core, _ = await make_core()
+    await declared(core, node)
+    await declared(core, f"{node}-full", max_items="1")
+    await declared(core, f"{node}-open")
+    await published(core, f"{node}-full", "taken")
+    stuck = [f"s{number}" for number in range(600)]
+    await published(core, node, *stuck, body=b"x" * 20_000)
+    assert await sent(core, node, f"{node}-full") == len(stuck)
+    await rested(core)
+    free = [f"f{number}" for number in range(50)]
+    await published(core, node, *free)
+    # All that are to go on are cut off before they have arrived: they stand behind the others.
+    ask = core._handovers._ask
+    monkeypatch.setattr(core._handovers, "_ask", lambda _command: _failed())
+    assert await sent(core, node, f"{node}-open") == len(free)
+    await rested(core)
+    monkeypatch.setattr(core._handovers, "_ask", ask)
+    assert (await counted(core, node)).dying == len(stuck) + len(free)
+    seen = watched(core, monkeypatch)
+    for _ in range((len(stuck) + len(free)) // 200 + 1):
+        await later(core, store, node)
+    assert (await counted(core, f"{node}-open")).waiting == len(free)
+    assert (await counted(core, node)).dying == len(stuck)
+    assert seen["bytes"] < 80 * 20_500 and seen["read"] <= handovers.MOST_BYTES + 20_500
+
+
+async def _failed() -> Any:
+    return FAILED
+
+
+async def test_drains_at_once(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When there is room again, all arrive by as many scripts as they need, and wait for no time to pass."""
+    core, _ = await make_core()
+    await declared(core, node)
+    await declared(core, f"{node}-2", max_items="1")
+    await published(core, f"{node}-2", "taken")
+    items = [f"i{number}" for number in range(500)]
+    await published(core, node, *items)
+    assert await sent(core, node, f"{node}-2") == len(items)
+    await rested(core)
+    assert (await counted(core, node)).dying == len(items)
+    assert await core.ask(Configure(f"{node}-2", ALICE, {"pubsub#max_items": ("1000",)})) == Done()
+    seen = watched(core, monkeypatch)
+    await later(core, store, node)
+    assert (await counted(core, node)).dying == 0
+    assert (await counted(core, f"{node}-2")).waiting == len(items) + 1
+    assert seen["Admit"] == len(items) and seen["Letters"] <= 20 and seen["Expire"] <= 5
+
+
+async def test_read_within_a_bound(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guarantee 6: large items are brought a few at a time."""
+    core, _ = await make_core()
+    await declared(core, node)
+    await declared(core, f"{node}-2")
+    size = 250_000
+    await published(core, node, *(f"i{number}" for number in range(20)), body=b"x" * size)
+    seen = watched(core, monkeypatch)
+    assert await sent(core, node, f"{node}-2") == 20
+    await rested(core)
+    assert (await counted(core, f"{node}-2")).waiting == 20
+    assert seen["read"] <= handovers.MOST_BYTES + size + 100 and seen["Admit"] == 20
+
+
+async def test_without_a_node_for_dead_letters(make_core: MakeCore, store: Store, node: str) -> None:
+    """A letter whose node was taken back from the configuration comes back to its own queue, as it was."""
+    core, _ = await make_core()
+    await declared(core, node)
+    await declared(core, f"{node}/dead", max_items="1")
+    await published(core, f"{node}/dead", "taken")
+    await died(core, node, "a", "b", body=b"<job/>")
+    await rested(core)
+    assert (await counted(core, node)).dying == 2
+    assert await core.ask(Configure(node, ALICE, {"stanzaq#dead_letter_node": ("",)})) == Done()
+    await later(core, store, node)
+    now = await counted(core, node)
+    assert (now.dying, now.waiting) == (0, 2)
+    found = await core.ask(Browse(node, ALICE, ("a", "b"), 10))
+    assert isinstance(found, Browsed) and [codec.unpack(each.envelope) for each in found.items] == 2 * [
+        Envelope(b"<job/>")
+    ]
+    assert (await counted(core, f"{node}/dead")).waiting == 1
+
+
+async def test_to_a_node_that_is_gone(make_core: MakeCore, store: Store, node: str) -> None:
+    """What is sent to a node that is deleted meanwhile comes back to its own queue."""
+    core, _ = await make_core()
+    await declared(core, node)
+    await declared(core, f"{node}-2", max_items="1")
+    await published(core, f"{node}-2", "taken")
+    await published(core, node, "a")
+    assert await sent(core, node, f"{node}-2") == 1
+    await rested(core)
+    assert await core.ask(Delete(f"{node}-2", ALICE)) == Done()
+    await later(core, store, node)
+    now = await counted(core, node)
+    assert (now.dying, now.waiting) == (0, 1)
+
+
+@pytest.mark.parametrize("dedupe", ["ignore", "overwrite"])
+async def test_forged_ids(make_core: MakeCore, store: Store, node: str, dedupe: str) -> None:
+    """Nobody erases another queue's dead letter by publishing its id at its node, before it arrives or while it is cut off."""
+    core, _ = await make_core()
+    await declared(core, node)
+    await declared(core, f"{node}/dead", dedupe=dedupe, max_items="1")
+    await published(core, f"{node}/dead", "taken")
+    await died(core, node, "a", body=b"<job/>")
+    await rested(core)
+    record = await core._directory.read(node)
+    assert record
+    async with store.client() as client:
+        ((position, _),) = await client.zrange(keys.of_partition("tried", record.partition(0)), 0, -1, withscores=True)
+    assert await core.ask(Configure(f"{node}/dead", ALICE, {"pubsub#max_items": ("100",)})) == Done()
+    forged = f"{record.incarnation}-0-{position.decode()}"
+    await published(core, f"{node}/dead", forged, f"handed {forged}", body=b"<forged/>")
+    await later(core, store, node)
+    assert (await counted(core, node)).dying == 0
+    assert await bodies(core, f"{node}/dead") == [b"<forged/>", b"<forged/>", b"<job/>", b"<x/>"]
+
+
+@pytest.mark.parametrize("change", ["grows", "another node"])
+async def test_in_doubt(
+    make_core: MakeCore, store: Store, node: str, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What may have arrived is brought to the same place, though the node has grown or another one is named since."""
+    core, _ = await make_core()
+    await declared(core, node)
+    await declared(core, f"{node}/dead")
+    await died(core, node, *(f"i{number}" for number in range(10)))
+    await rested(core)
+    assert isinstance(await core.ask(Purge(f"{node}/dead", ALICE)), Purged)
+    ask, cut = core._handovers._ask, True
+
+    async def unheard(command: Any) -> Any:
+        return FAILED if cut and isinstance(command, Handed) else await ask(command)
+
+    monkeypatch.setattr(core._handovers, "_ask", unheard)
+    await died(core, node, *(f"j{number}" for number in range(10)))
+    await rested(core)
+    cut = False
+    if change == "grows":
+        assert await core.ask(Configure(f"{node}/dead", ALICE, {"stanzaq#partitions": ("8",)})) == Done()
+    else:
+        await declared(core, f"{node}-2")
+        assert await core.ask(Configure(node, ALICE, {"stanzaq#dead_letter_node": (f"{node}-2",)})) == Done()
+    for _ in range(2):
+        await later(core, store, node)
+    assert (await counted(core, node)).dying == 0
+    assert (await counted(core, f"{node}/dead")).waiting == 10

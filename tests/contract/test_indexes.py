@@ -1,0 +1,279 @@
+"""Indexes by JID: what has ended by itself keeps nobody out, and nothing that is so is lost for it (P6, P10, guarantee 6)."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from broker import codec, keys
+from broker.model.access import Affiliate, Affiliations, Subscriptions
+from broker.model.commands import Bounce, Declare, Delete, Presence, Publish, Subscribe, Unsubscribe
+from broker.model.items import Envelope
+from broker.model.names import Jid, bare
+from broker.model.nodes import Affiliation
+from broker.model.problems import Problem
+from broker.model.results import (
+    AffiliationList,
+    Declared,
+    Done,
+    Published,
+    Refused,
+    Result,
+    Subscribed,
+    SubscriptionList,
+)
+from broker.redis_core import indexes
+from broker.redis_core.directory import Directory, Seat
+from broker.redis_core.service import RedisCore
+from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
+
+ALICE, BOB = Jid("alice@x/1"), Jid("bob@x/1")
+MOST = 3
+
+
+def worker(number: int) -> Jid:
+    """Give a resource of one account."""
+    return Jid(f"worker@x/{number}")
+
+
+def soon(ms: int) -> int:
+    """Give a time of Redis's clock, which is this machine's here."""
+    return int(time.time() * 1000) + ms
+
+
+async def declared(core: RedisCore, node: str, **options: str) -> None:
+    """Create a node of Alice's."""
+    fields = {f"stanzaq#{name}": (value,) for name, value in options.items()}
+    assert await core.ask(Declare(node, ALICE, fields)) == Declared(node)
+
+
+async def subscribed(core: RedisCore, node: str, jid: Jid, until_ms: int = 0) -> Result:
+    """Subscribe."""
+    return await core.ask(Subscribe(node, jid, jid, 1, until_ms=until_ms))
+
+
+async def entries(store: Store, index: str, jid: Jid) -> dict[str, int]:
+    """Give what an index has of a JID."""
+    async with store.client() as client:
+        found = await client.zrange(keys.of_jid(index, bare(jid)), 0, -1, withscores=True)
+    return {member.decode(): int(score) for member, score in found}
+
+
+async def until_entries(store: Store, index: str, jid: Jid, count: int) -> None:
+    """Wait until an index has so many."""
+    async with asyncio.timeout(10):
+        while len(await entries(store, index, jid)) != count:  # noqa: ASYNC110  (Redis tells nobody)
+            await asyncio.sleep(0.05)
+
+
+async def bounced(core: RedisCore, door: Door, node: str, jid: Jid) -> None:
+    """Subscribe somebody whom nothing reaches any more."""
+    known = len(door.deliveries)
+    assert isinstance(await subscribed(core, node, jid), Subscribed)
+    assert isinstance(await core.ask(Publish(node, ALICE, None, codec.pack(Envelope(b"<x/>")), 4)), Published)
+    await door.until(lambda: len(door.deliveries) > known)
+    sent = door.deliveries[-1]
+    assert sent.subscriber == jid
+    assert await core.ask(Bounce(jid, sent.partition, sent.position, sent.token, gone=True)) == Done()
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a JID have little."""
+    monkeypatch.setattr(indexes, "MOST_PER_JID", MOST)
+
+
+async def aged(store: Store, index: str, jid: Jid) -> None:
+    """Let some time pass for what an index has, so that it is not taken for checked just now."""
+    known = await entries(store, index, jid)
+    async with store.client() as client:
+        await client.zadd(
+            keys.of_jid(index, bare(jid)),
+            {name: score - 2 * indexes.CHECKED_MS for name, score in known.items() if score > 0},
+        )
+
+
+@EVERYWHERE
+async def test_bounces_leave_nothing(make_core: MakeCore, store: Store, node: str) -> None:
+    """P30: a subscription that bounces have ended is taken off its JID's index, in a node of several partitions too."""
+    core, door = await make_core()
+    for name, partitions in ((node, "1"), (f"{node}-several", "4")):
+        await declared(core, name, partitions=partitions)
+        await bounced(core, door, name, worker(0))
+        await until_entries(store, "nodes", worker(0), 0)
+
+
+async def test_ended_by_bounces(
+    core: RedisCore, door: Door, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A3: subscriptions that bounces ended keep nobody out, though a crash left all of them in the index."""
+    monkeypatch.setattr(core, "gone", lambda _node, _jid: None)
+    await declared(core, node)
+    for number in range(MOST):
+        await bounced(core, door, node, worker(number))
+    assert len(await entries(store, "nodes", worker(0))) == MOST
+    await aged(store, "nodes", worker(0))
+    assert isinstance(await subscribed(core, node, worker(MOST)), Subscribed)
+    assert list(await entries(store, "nodes", worker(0))) == [f"{MOST} {node}"]
+
+
+async def test_of_deleted_nodes(core: RedisCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A3: subscriptions to nodes that were deleted keep nobody out; a deletion that comes to its end leaves none of them."""
+    for number in range(MOST):
+        await declared(core, f"{node}-{number}")
+        assert isinstance(await subscribed(core, f"{node}-{number}", worker(0)), Subscribed)
+    assert await core.ask(Delete(f"{node}-0", ALICE)) == Done()
+    assert len(await entries(store, "nodes", worker(0))) == MOST - 1
+
+    async def crashed(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(core._directory.subscribed, "strike", crashed)
+    for number in range(1, MOST):
+        await core.ask(Delete(f"{node}-{number}", ALICE))
+    await aged(store, "nodes", worker(0))
+    await declared(core, node)
+    for number in range(MOST):
+        assert isinstance(await subscribed(core, node, worker(number)), Subscribed)
+    assert sorted(await entries(store, "nodes", worker(0))) == [f"{number} {node}" for number in range(MOST)]
+
+
+async def test_of_leases_that_are_over(core: RedisCore, store: Store, node: str) -> None:
+    """P31: a subscription whose lease is over is taken off its JID's index."""
+    await declared(core, node)
+    for number in range(MOST):
+        assert isinstance(await subscribed(core, node, worker(number), until_ms=soon(300)), Subscribed)
+    await until_entries(store, "nodes", worker(0), 0)
+
+
+async def test_what_is_so_is_refused(core: RedisCore, store: Store, node: str) -> None:
+    """P6: whoever is subscribed as often as it may is refused and loses nothing; one that holds something still counts (Q34)."""
+    await declared(core, node)
+    for number in range(MOST):
+        assert isinstance(await subscribed(core, node, worker(number)), Subscribed)
+        await core.ask(Publish(node, ALICE, None, codec.pack(Envelope(b"<x/>")), 4))
+    await core.ask(Unsubscribe(node, worker(0), worker(0), ""))
+    await aged(store, "nodes", worker(0))
+    refused = await subscribed(core, node, worker(MOST))
+    assert isinstance(refused, Refused) and refused.problem is Problem.TOO_MANY_SUBSCRIPTIONS
+    assert sorted(await entries(store, "nodes", worker(0))) == [f"{number} {node}" for number in range(MOST)]
+    listed = await core.ask(Subscriptions(worker(0), None))
+    assert isinstance(listed, SubscriptionList) and len(listed.subscriptions) == MOST - 1
+
+
+async def test_what_was_checked_is_not_checked_again(
+    core: RedisCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guarantee 7: whoever asks on and on where there is no room does not cost a look through all of it each time."""
+    await declared(core, node)
+    for number in range(MOST):
+        await subscribed(core, node, worker(number))
+    await aged(store, "nodes", worker(0))
+    looked: list[int] = []
+    occupied = core._works.attendance._occupied
+
+    async def counted(asked: Sequence[indexes.Entry]) -> set[indexes.Entry]:
+        looked.append(len(asked))
+        return await occupied(asked)
+
+    monkeypatch.setattr(core._works.attendance, "_occupied", counted)
+    for _ in range(5):
+        assert isinstance(await subscribed(core, node, worker(MOST)), Refused)
+    assert looked == [MOST]
+
+
+async def test_what_is_coming_is_never_struck_off(core: RedisCore, store: Store, node: str) -> None:
+    """An entry is noted before it is so: neither who hears of an earlier end nor who finds no room takes it off."""
+    await declared(core, node)
+    attendance, index = core._works.attendance, core._directory.subscribed
+    for number in range(MOST):
+        await index.note([Seat(node, worker(number)).entry], attendance._occupied)
+    attendance.ended(node, worker(0))
+    await attendance.tidy()
+    refused = await subscribed(core, node, worker(MOST))
+    assert isinstance(refused, Refused)
+    assert len(await entries(store, "nodes", worker(0))) == MOST
+
+
+async def test_struck_off_too_late(core: RedisCore, store: Store, node: str) -> None:
+    """Who was struck off while it was being made is noted again: nothing that is subscribed is missing (Q33)."""
+    await declared(core, node)
+    index, strike = core._directory.subscribed, core._directory.subscribed.strike
+
+    made = core._works.attendance._gone
+
+    async def meanwhile(of: str, jid: Jid) -> bool:
+        await strike([Seat(of, jid).entry], soon(10_000))
+        return await made(of, jid)
+
+    core._works.attendance._gone = meanwhile
+    assert isinstance(await subscribed(core, node, worker(0)), Subscribed)
+    assert await index.members(bare(worker(0))) == [f"0 {node}"]
+    await core.ask(Presence(worker(0), available=False))
+    assert await entries(store, "nodes", worker(0)) == {}
+
+
+async def test_what_waits_for_approval(core: RedisCore, store: Store, node: str) -> None:
+    """A3: what a node took with it keeps nobody from asking."""
+    for number in range(MOST + 1):
+        assert isinstance(
+            await core.ask(Declare(f"{node}-{number}", ALICE, {"pubsub#access_model": ("authorize",)})), Declared
+        )
+    for number in range(MOST):
+        assert isinstance(await subscribed(core, f"{node}-{number}", worker(0)), Subscribed)
+        async with store.client() as client:
+            await client.delete(keys.of_node("pending", f"{node}-{number}"))
+    await aged(store, "asked", worker(0))
+    assert isinstance(await subscribed(core, f"{node}-{MOST}", worker(0)), Subscribed)
+    assert list(await entries(store, "asked", worker(0))) == [f"0 {node}-{MOST}"]
+
+
+async def test_quota_is_of_nodes_that_are_there(make_core: MakeCore, store: Store, node: str) -> None:
+    """A3: one ghost among many nodes that are there gives its place, wherever it stands; one that is coming does not."""
+    count = 500
+    core, _ = await make_core(node_quota=count)
+    directory: Directory = core._directory
+    async with store.client() as client:
+        names = [f"{node}-{number}" for number in range(count)]
+        for name in names[:-1]:
+            await client.hset(keys.of_node("node", name), "creator", bare(ALICE))
+        await client.zadd(keys.of_jid("owned", bare(ALICE)), {name: place + 1 for place, name in enumerate(names)})
+    assert await directory.own(bare(ALICE), f"{node}-coming")
+    assert not await directory.own(bare(ALICE), f"{node}-late")
+    assert set(await entries(store, "owned", ALICE)) == {*names[:-1], f"{node}-coming"}
+
+
+async def test_affiliations_that_are_so_stay(core: RedisCore, store: Store, node: str) -> None:
+    """A3: as many ghosts as there is room for take the place of no affiliation that is so; with too many the oldest gives way."""
+    await declared(core, node)
+    await core.ask(Affiliate(node, ALICE, {bare(BOB): "member"}))
+    async with store.client() as client:
+        key = keys.of_jid("affiliated", bare(BOB))
+        await client.zadd(key, {f"{node}-ghost-{number}": soon(0) for number in range(MOST - 1)})
+    await aged(store, "affiliated", BOB)
+    for number in range(MOST - 1):
+        await declared(core, f"{node}-{number}")
+        await core.ask(Affiliate(f"{node}-{number}", ALICE, {bare(BOB): "member"}))
+    names = [node, *(f"{node}-{number}" for number in range(MOST - 1))]
+    assert await core.ask(Affiliations(BOB, None)) == AffiliationList(
+        tuple((name, Affiliation.MEMBER) for name in names)
+    )
+    await declared(core, f"{node}-last")
+    await core.ask(Affiliate(f"{node}-last", ALICE, {bare(BOB): "member"}))
+    assert len(await entries(store, "affiliated", BOB)) == MOST
+
+
+async def test_nodes_that_come_and_go(core: RedisCore, store: Store, node: str) -> None:
+    """Nodes that live a moment leave no trace in their owner's indexes."""
+    for _ in range(2 * MOST):
+        await declared(core, node)
+        assert await core.ask(Delete(node, ALICE)) == Done()
+    assert await entries(store, "owned", ALICE) == await entries(store, "affiliated", ALICE) == {}
+
+
+async def test_resources_that_nobody_saw_go(core: RedisCore, store: Store) -> None:
+    """A3: resources whose `unavailable` got lost give way, so that who is here is known of those who came last."""
+    for number in range(2 * MOST):
+        assert await core.ask(Presence(worker(number), available=True)) == Done()
+    assert list(await entries(store, "resources", worker(0))) == [str(number) for number in range(MOST, 2 * MOST)]

@@ -1,0 +1,227 @@
+"""What becomes of nodes when Redis loses its last second: of all there is, of the record alone, or of partitions alone."""
+
+# ruff: noqa: ANN401  (clients of Redis have no one type)
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis.asyncio as aioredis
+
+from broker import keys
+from broker.model.access import Affiliate
+from broker.model.commands import Command, Configure, Declare, Delete, Describe, Publish, Stats, Subscribe, Unlock
+from broker.model.items import Delivery
+from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
+from broker.model.results import Counted, Declared, Described, Done, Published
+from broker.redis_core import pulse, rounds
+from broker.redis_core.internal import GONE
+from broker.redis_core.service import RedisCore
+from frontends.servers.redis import RedisServer
+from tests.contract.conftest import MakeCore, Store
+
+ALICE = Jid("alice@x/home")
+W1 = Jid("w1@x/a")
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait until this is true."""
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110  (several doors and heartbeats, of which none tells of all)
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def losing(server: RedisServer, *cores: RedisCore) -> AsyncIterator[None]:
+    """Let a server lose what is written inside: it is killed, and comes back as it was before."""
+    async with aioredis.Redis.from_url(server.url) as client:
+        await client.save()
+    yield
+    server.kill()
+    server.start()
+    await until(lambda: not any(core.healthy() for core in cores))
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_no_token_twice(make_core: MakeCore, node: str, tmp_path: Path, partitions: int) -> None:
+    """Guarantee 10: tokens given after the loss are others than those given in it, and all credit is of use again."""
+    with RedisServer(tmp_path / "redis") as server:
+        (core, door), (other, beyond) = await make_core(server.url), await make_core(server.url)
+        await core.ask(Declare(node, ALICE, {"stanzaq#partitions": (str(partitions),)}))
+        await core.ask(Subscribe(node, W1, W1, 1))
+
+        async def work(*amounts: int) -> list[Delivery]:
+            """Let a worker's credit change, and let it give back once what it got; gives what it was handed."""
+            had = len(door.deliveries), len(beyond.deliveries)
+
+            def handed() -> list[Delivery]:
+                return [*door.deliveries[had[0] :], *beyond.deliveries[had[1] :]]
+
+            for credit in amounts:
+                await core.ask(Subscribe(node, W1, W1, credit))
+            for count in range(12):
+                asked = Publish(node, ALICE, f"i{count}", b"payload", 7, partition=count % partitions)
+                assert isinstance(await core.ask(asked), Published)
+            await until(lambda: len(handed()) >= amounts[-1])
+            for delivery in handed():
+                await core.ask(Unlock(node, W1, delivery.item_id, delivery.token))
+            await until(lambda: len(handed()) >= 2 * amounts[-1])
+            return handed()
+
+        async with losing(server, core, other):
+            lost = await work(2, 3, 4, 5)
+        found = await work(5)
+        for number in range(partitions):
+            before, after = ([each.token for each in part if each.partition.number == number] for part in (lost, found))
+            assert max(before, default=0) < min(after, default=2**53)
+        await core.stop()
+        await other.stop()
+
+
+class Past:
+    """The keys of one hash tag as they were, to be put back: what another master has lost alone."""
+
+    def __init__(self, client: Any, tag: str) -> None:
+        """Keep what stands under the tag."""
+        self._client, self._names = client, f"sq:{{{keys.escaped(tag)}}}:*"
+        self._kept: dict[bytes, Any] = {}
+
+    async def keep(self) -> "Past":
+        """Take it as it is now."""
+        self._kept = {name: await self._client.dump(name) async for name in self._client.scan_iter(self._names)}
+        return self
+
+    async def lose(self) -> None:
+        """Lose what has been written since."""
+        async for name in self._client.scan_iter(self._names):
+            await self._client.delete(name)
+        for name, value in self._kept.items():
+            await self._client.restore(name, 0, value)
+
+
+async def described(core: RedisCore, node: str) -> NodeRecord:
+    """Read a node's record."""
+    found = await core.ask(Describe(node, ALICE, as_owner=True))
+    assert isinstance(found, Described)
+    return found.record
+
+
+async def served(cores: Sequence[RedisCore], node: str, name: str) -> NodeRecord:
+    """Hold that all cores serve a node in all of its partitions by the same record, which it gives."""
+    for core in cores:
+        left = range(2)
+        while left:
+            for number in left:
+                asked = Publish(node, ALICE, f"{name}-{number}", b"x", 1, partition=number)
+                assert isinstance(await core.ask(asked), Published)
+            left = range(left.stop, (await described(core, node)).config.partitions)
+        assert isinstance(await core.ask(Stats(node, ALICE)), Counted)
+    first, *others = [await described(core, node) for core in cores]
+    assert all(other == first for other in others)
+    return first
+
+
+async def revisions(client: Any, record: NodeRecord) -> tuple[set[bytes], set[bytes]]:
+    """Give the revisions, and the lock times, that partitions go by."""
+    found = [
+        await client.hmget(keys.of_partition("meta", partition), "revision", "lock_ms")
+        for partition in record.partitions
+    ]
+    return {each[0] for each in found}, {each[1] for each in found}
+
+
+CHANGES: Sequence[Command] = [
+    Configure("", ALICE, {"stanzaq#lock_seconds": ("7",)}),
+    Affiliate("", ALICE, {Jid("bob@x"): "owner"}),
+    Configure("", ALICE, {"stanzaq#partitions": ("4",)}),
+]
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("lost", ["record", "one", "others", "record and one", "record and one and others"])
+@pytest.mark.parametrize("change", CHANGES, ids=["configure", "affiliate", "grow"])
+async def test_record_and_partitions_of_different_ages(
+    make_core: MakeCore, store: Store, node: str, change: Any, lost: str, *, again: bool
+) -> None:
+    """Whichever side has lost a change, all are served by the record that is left; partitions stay (guarantee 1)."""
+    (core, _), (other, _) = await make_core(), await make_core()
+    await core.ask(Declare(node, ALICE, {"stanzaq#partitions": ("2",)}))
+    await served((core, other), node, "before")
+    async with store.client() as client:
+        record = await described(core, node)
+        tags = {"record": [node], "one": [str(record.partition(0))], "others": [str(record.partition(1))]}
+        pasts = [await Past(client, tag).keep() for part in lost.split(" and ") for tag in tags[part]]
+        assert await core.ask(replace(change, node=node)) == Done()
+        await served((core, other), node, "between")
+        for past in pasts:
+            await past.lose()
+        if again:
+            assert await other.ask(Configure(node, ALICE, {"stanzaq#lock_seconds": ("9",)})) == Done()
+        # Another that knows of nothing, and those who know of the change that is lost.
+        fresh, _ = await make_core()
+        left = await served((fresh, core, other), node, "after")
+        wide = isinstance(change, Configure) and "stanzaq#partitions" in change.options
+        assert left.config.partitions == (4 if wide else 2)
+        in_force, lock_ms = await revisions(client, left)
+        assert in_force == {str(left.revision).encode()}
+        assert lock_ms == {str(left.config.lock_seconds * 1000).encode()}
+        assert left.config.lock_seconds == 9 or not again
+
+
+async def test_deletions_and_lives(
+    make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that is back goes if its partitions are deleted; partitions that are gone begin anew, with later tokens."""
+    monkeypatch.setattr(rounds, "LOOK_EVERY", 1)
+    monkeypatch.setattr(pulse, "TURN_SECONDS", 0.03)
+    (core, _), (other, door) = await make_core(), await make_core()
+    await core.ask(Declare(node, ALICE, {"stanzaq#partitions": ("2",)}))
+    await served((core, other), node, "before")
+    async with store.client() as client:
+        record = await described(core, node)
+        was = await Past(client, node).keep()
+        # The deletion is lost where the record is.
+        assert await core.ask(Delete(node, ALICE)) == Done()
+        await was.lose()
+        assert await other.ask(Publish(node, ALICE, "a", b"x", 1)) == GONE
+        assert isinstance(await core.ask(Declare(node, ALICE, {"stanzaq#partitions": ("2",)})), Declared)
+        again = await served((core, other), node, "again")
+        assert again.incarnation != record.incarnation
+        # The record of the earlier life is back: frontends find out that theirs is none, and another life takes the name.
+        await was.lose()
+        async with asyncio.timeout(10):
+            while await other.ask(Publish(node, ALICE, "a", b"x", 1)) != GONE:  # noqa: ASYNC110  (a look in passing)
+                await asyncio.sleep(0.02)
+        assert isinstance(await core.ask(Declare(node, ALICE, {"stanzaq#partitions": ("2",)})), Declared)
+        record = await served((core, other), node, "third")
+        # The partitions are lost altogether.
+        await other.ask(Subscribe(node, W1, W1, 2))
+        await other.ask(Publish(node, ALICE, "held", b"x", 1, partition=1))
+        await until(lambda: door.deliveries)
+        for partition in record.partitions:
+            await Past(client, str(partition)).lose()
+        await served((core, other), node, "fourth")
+        had = len(door.deliveries)
+        await other.ask(Subscribe(node, W1, W1, 2))
+        await until(lambda: len(door.deliveries) > had)
+        assert door.deliveries[-1].token > max(each.token for each in door.deliveries[:had])
+
+
+async def test_the_list_of_names(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that is not among the names any more is put there again: else nobody would visit it."""
+    monkeypatch.setattr(rounds, "LOOK_EVERY", 1)
+    monkeypatch.setattr(pulse, "TURN_SECONDS", 0.03)
+    core, _ = await make_core()
+    await core.ask(Declare(node, ALICE, {}))
+    await core.ask(Publish(node, ALICE, "a", b"x", 1))
+    async with store.client() as client:
+        since = await client.zscore(keys.of_service("names"), node)
+        await client.zrem(keys.of_service("names"), node)
+        async with asyncio.timeout(10):
+            while abs((await client.zscore(keys.of_service("names"), node) or 0) - since) > 1_000:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)

@@ -1,0 +1,134 @@
+"""What is due is done at once however much it is: by counts, so that a slow machine does not decide."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from broker import keys
+from broker.model.commands import Declare
+from broker.model.names import Jid, Partition
+from broker.model.results import Declared
+from broker.redis_core import pulse
+from broker.redis_core.master import Master
+from broker.redis_core.service import RedisCore
+from tests.contract.conftest import MakeCore, Store
+
+ALICE = Jid("alice@x")
+
+
+class Trips:
+    """Counts the round trips of all cores to Redis."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Begin at none."""
+        self.count = 0
+        exchange = Master._exchange
+
+        async def counted(master: Master, lines: Sequence[Any]) -> list[Any]:
+            self.count += 1
+            return await exchange(master, lines)
+
+        monkeypatch.setattr(Master, "_exchange", counted)
+
+
+async def declared(core: RedisCore, node: str, **options: str) -> None:
+    """Create a node."""
+    fields = {name.replace("__", "#"): (value,) for name, value in options.items()}
+    assert isinstance(await core.ask(Declare(node, ALICE, fields)), Declared)
+
+
+async def partitions_of(core: RedisCore, *nodes: str) -> list[Partition]:
+    """Give the partitions of nodes."""
+    return await core._directory.partitions(nodes)
+
+
+async def none_due(core: RedisCore, store: Store) -> None:
+    """Wait until nothing is due any more, and all visits are over."""
+    async with store.client() as client, asyncio.timeout(30):
+        while await client.zcard(keys.of_service("due")) or core._pulse.room < pulse.DUE_AT_ONCE:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_more_than_one_take(
+    make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A9: what is due beyond one take is taken as soon as visits are done, not with the next turn of the pulse."""
+    core, _ = await make_core()
+    await declared(core, node, stanzaq__partitions="1000")
+    due = await partitions_of(core, node)
+    monkeypatch.setattr(pulse, "DUE_AT_ONCE", 100)
+    monkeypatch.setattr("broker.redis_core.rounds.DUE_AT_ONCE", 100)
+    core._pulse.room = 100
+    # The pulse turns by itself this once and no more.
+    monkeypatch.setattr(pulse, "TURN_SECONDS", 3_600)
+    async with store.client() as client:
+        await client.zadd(keys.of_service("due"), {str(partition): 1 for partition in due})
+    core._pulse.hasten()
+    await none_due(core, store)
+
+
+async def test_together(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A9: many nodes that are due, and not known here, take a few round trips in all, not several each."""
+    # The pulse turns when the test says so: a beat that is under way when it is cancelled would ask for a visit to all.
+    monkeypatch.setattr(pulse, "TURN_SECONDS", 3_600)
+    core, _ = await make_core()
+    nodes = [f"{node}/{number}" for number in range(90)]
+    await asyncio.gather(*(declared(core, each) for each in nodes))
+    due = await partitions_of(core, *nodes)
+    for task in core._running:
+        task.cancel()
+    core._routes.clear()
+    trips = Trips(monkeypatch)
+    async with store.client() as client:
+        await client.zadd(keys.of_service("due"), {str(partition): 1 for partition in due})
+    await core._pulse.turn(core._rounds.act)
+    await none_due(core, store)
+    assert trips.count <= 8
+
+
+async def test_takeover(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A9: what a dead frontend owes in many partitions is taken over in a few round trips, not one after another."""
+    core, _ = await make_core()
+    await declared(core, node, stanzaq__partitions="300")
+    marks = [keys.of_partition("sent", each) for each in await partitions_of(core, node)]
+    async with store.client() as client:
+        for name in marks:
+            await client.hset(name, "dead", "5")
+        for task in core._running:
+            task.cancel()
+        looked = asyncio.Event()
+
+        async def look() -> None:
+            """Take the place of the visits that follow."""
+            looked.set()
+
+        monkeypatch.setattr(core._rounds, "visit_all", look)
+        trips = Trips(monkeypatch)
+        await core._rounds._rescue("dead")
+        assert looked.is_set() and not any([await client.exists(name) for name in marks])
+    assert trips.count <= 20
+
+
+async def test_going(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A9: a frontend that goes in order while it reads records leaves to others what it has taken."""
+    core, _ = await make_core()
+    await declared(core, node)
+    (partition,) = await partitions_of(core, node)
+    reading = asyncio.Event()
+
+    async def read_all(_names: Sequence[str]) -> list[Any]:
+        reading.set()
+        return await asyncio.Future()
+
+    monkeypatch.setattr(core._directory, "read_all", read_all)
+    core._routes.clear()
+    async with store.client() as client, asyncio.timeout(10):
+        await client.zadd(keys.of_service("due"), {str(partition): 1})
+        core._pulse.hasten()
+        await reading.wait()
+        assert await client.zscore(keys.of_service("due"), str(partition)) is None
+        await core.drain(5)
+        await core.stop()
+        assert await client.zscore(keys.of_service("due"), str(partition)) is not None

@@ -1,0 +1,174 @@
+"""A Redis that stands still for longer than every time-out, or is killed, while items are held by those who come for them."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from broker import codec
+from broker.model.commands import Declare, Publish, Retract, Subscribe, Unsubscribe
+from broker.model.core import Core
+from broker.model.items import Envelope
+from broker.model.leases import Fetch, Fetched, lease_jid
+from broker.model.names import Jid
+from broker.model.qos import Qos
+from broker.model.results import Declared, Published, Refused, Result, Retracted, Subscribed
+from broker.redis_core.service import WAITING_BYTES, RedisCore
+from broker.settings import CommandSettings
+from frontends.servers.redis import RedisServer
+
+ALICE = Jid("alice@x")
+TIMEOUT = 0.5
+STANDS = 2.0
+SURE = {"appendonly": "yes", "appendfsync": "always"}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    """Give a Redis of the test's own."""
+    with RedisServer(tmp_path / "redis", options=SURE) as server:
+        yield server
+
+
+@pytest.fixture
+async def core(server: RedisServer) -> AsyncIterator[RedisCore]:
+    """Give a core that cannot send, as the doors of HTTP and AMQP have one."""
+    core = RedisCore(CommandSettings(redis_url=server.url, redis_timeout=TIMEOUT), None)
+    await core.start()
+    yield core
+    await core.stop()
+
+
+def item(node: str) -> Publish:
+    """Publish an item."""
+    return Publish(node, ALICE, None, codec.pack(Envelope(b"<x/>")), 4)
+
+
+async def fetched(core: Core, node: str, jid: Jid, wait: float = 0) -> Result:
+    """Come for what a lease holds."""
+    return await core.ask(Fetch(node, ALICE, jid, 60_000, wait))
+
+
+async def stands_still(server: RedisServer, seconds: float = STANDS) -> None:
+    """Let Redis stand for longer than every time-out."""
+    server.process.pause()
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        server.process.resume()
+
+
+async def dies(server: RedisServer) -> None:
+    """Kill Redis and start it again."""
+    server.kill()
+    await asyncio.sleep(TIMEOUT)
+    server.start()
+
+
+@pytest.mark.parametrize("trouble", [stands_still, dies])
+async def test_everyone_is_answered(server: RedisServer, core: RedisCore, node: str, trouble) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    """Guarantee 8: a lease holds an item and Redis is away; what is in flight and what comes later has its answer in time."""
+    assert isinstance(await core.ask(Declare(node, ALICE, {})), Declared)
+    jid = lease_jid(ALICE, secrets.token_hex(8))
+    assert isinstance(await core.ask(Subscribe(node, ALICE, jid, 2, Qos.PULLED, lease_ms=60_000)), Subscribed)
+    assert isinstance(await core.ask(item(node)), Published)
+    held = await fetched(core, node, jid)
+    assert isinstance(held, Fetched) and len(held.items) == 1
+    away = asyncio.create_task(trouble(server))
+    await asyncio.sleep(0.05)
+    async with asyncio.timeout(STANDS + 5):
+        waiting = asyncio.create_task(fetched(core, node, jid, 1))
+        asked = [asyncio.create_task(core.ask(item(node))) for _ in range(8)]
+        while not away.done():
+            await asyncio.sleep(TIMEOUT / 3)
+            asked.append(asyncio.create_task(core.ask(item(node))))
+        # The lane has lost replies, and so looks for what they may have said.
+        asked += [asyncio.create_task(core.ask(item(node))) for _ in range(8)]
+        outcomes = await asyncio.gather(*asked)
+        assert isinstance(await waiting, Fetched | Refused)
+    assert {type(outcome) for outcome in outcomes} <= {Published, Refused}
+    async with asyncio.timeout(10):
+        # Those that were refused may all be missing.
+        for _ in range(2):
+            while not isinstance(await core.ask(item(node)), Published):  # noqa: ASYNC110  (it is asked, not told)
+                await asyncio.sleep(0.05)
+        first = held.items[0]
+        assert isinstance(await core.ask(Retract(node, jid, first.item_id, first.token)), Retracted)
+        # Its worker gets the next ones.
+        while not (isinstance(found := await fetched(core, node, jid, 1), Fetched) and len(found.items) == 2):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert first.token not in {each.token for each in found.items}
+
+
+async def test_bounded_by_bytes(server: RedisServer, core: RedisCore, node: str) -> None:
+    """Guarantee 6: what may wait for a Redis that stands is bounded in bytes; who comes then is told at once to ask again."""
+    assert isinstance(await core.ask(Declare(node, ALICE, {})), Declared)
+    jid = lease_jid(ALICE, secrets.token_hex(8))
+    assert isinstance(await core.ask(Subscribe(node, ALICE, jid, 2, Qos.PULLED, lease_ms=60_000)), Subscribed)
+    envelope = codec.pack(Envelope(b"<x>" + b"." * 100_000 + b"</x>"))
+    server.process.pause()
+    asked: list[list[Result]] = [[] for _ in range(1_000)]
+    for answers in asked:
+        core.submit(Publish(node, ALICE, None, envelope, 100_000), answers.append)
+    # They are refused before anything else happens, and what ends locks and leases is taken all the same.
+    refused = [answers[0] for answers in asked if answers]
+    assert {each.problem.retryable for each in refused if isinstance(each, Refused)} == {True}
+    assert 0.9 * WAITING_BYTES < (1_000 - len(refused)) * len(envelope) <= WAITING_BYTES
+    ended: list[Result] = []
+    core.submit(Unsubscribe(node, ALICE, jid, "", release=True), ended.append)
+    assert not ended
+    async with asyncio.timeout(10):
+        while not (ended and all(asked)):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    server.process.resume()
+    # All have been answered, so there is room again.
+    async with asyncio.timeout(10):
+        while not isinstance(await core.ask(Publish(node, ALICE, None, envelope, 100_000)), Published):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert core._waiting_bytes == 0
+
+
+async def test_memory_is_bounded(server: RedisServer, core: RedisCore, node: str) -> None:
+    """Guarantee 6: a process that is asked and asked while Redis stands grows by a few times that bound, and no further."""
+    assert isinstance(await core.ask(Declare(node, ALICE, {})), Declared)
+    process = psutil.Process()
+    before = process.memory_info().rss
+    server.process.pause()
+    asked: list[list[Result]] = []
+    for number in range(40):
+        for _ in range(200):
+            answers: list[Result] = []
+            asked.append(answers)
+            envelope = codec.pack(Envelope(b"%d" % number + bytes(100_000)))
+            core.submit(Publish(node, ALICE, None, envelope, 100_000), answers.append)
+        await asyncio.sleep(TIMEOUT / 10)
+        assert process.memory_info().rss - before < 5 * WAITING_BYTES, number
+    server.process.resume()
+    async with asyncio.timeout(10):
+        while not all(asked):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def test_stopped_while_asked(core: RedisCore, server: RedisServer, node: str) -> None:
+    """Guarantee 8: who still waits when a core stops is told so, and who comes later too."""
+    assert isinstance(await core.ask(Declare(node, ALICE, {})), Declared)
+    jid = lease_jid(ALICE, secrets.token_hex(8))
+    assert isinstance(await core.ask(Subscribe(node, ALICE, jid, 2, Qos.PULLED, lease_ms=60_000)), Subscribed)
+    waiting = asyncio.create_task(fetched(core, node, jid, 60))
+    await asyncio.sleep(0.1)
+    begun = asyncio.create_task(core.ask(Declare(f"{node}-2", ALICE, {})))
+    await asyncio.sleep(0)
+    server.process.pause()
+    asked = asyncio.create_task(core.ask(item(node)))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await core.stop()
+        assert isinstance(await waiting, Refused)
+        assert isinstance(await asked, Refused)
+        await begun
+        assert isinstance(await core.ask(item(node)), Refused)
+        assert isinstance(await core.ask(Declare(f"{node}-3", ALICE, {})), Refused)
+    server.process.resume()

@@ -1,0 +1,252 @@
+"""lua/grant_credit.lua: the coordinator's ledger, and whose turn it is."""
+
+from typing import Any
+
+from broker.redis_core.calls.call import subid
+from broker.redis_core.credit import Grant
+from tests.lua.driver import Answer, Queue
+from tests.lua.seated import carried, registered, seated
+
+W1, W2, W3 = "w1@x/a", "w2@x/b", "w3@x/c"
+Parts = tuple[Queue, Queue, Queue]
+
+
+def grants(answer: Answer) -> list[tuple[int, str, int]]:
+    """Give to which partitions whose credit was granted, and how much."""
+    assert answer.report is not None
+    return [(grant.number, grant.subid, grant.amount) for grant in answer.report.grants]
+
+
+def made(answer: Answer) -> list[Grant]:
+    """Give the grants."""
+    assert answer.report is not None
+    return list(answer.report.grants)
+
+
+def version(queue: Queue) -> int:
+    """Give a number that is later than all before."""
+    queue.now += 1
+    return queue.now * 1000
+
+
+def wanted(coordinator: Queue, number: int, amount: int, whom: str = "A", **fixed: str) -> Answer:
+    """Let a partition want credit."""
+    return coordinator.grant_credit(wants=f"{number} {version(coordinator)} {amount} {whom}", **fixed)
+
+
+def told(coordinator: Queue, number: int, jid: str, held: int, last: int, *, shut: int = 0, full: int = 0) -> Answer:
+    """Let a partition say what a subscriber holds there."""
+    return coordinator.grant_credit(f"{number} {subid(jid)} {version(coordinator)} {held} {last} {shut} {full}")
+
+
+def used(coordinator: Queue, jid: str) -> int:
+    """Give how much of a subscriber's credit others use, as is kept; it has to be what the ledger says."""
+    line: Any = coordinator.client.hget(coordinator.key("usage"), subid(jid))
+    ledger: Any = coordinator.client.hgetall(coordinator.key("ledger"))
+    entries = [value.split() for name, value in ledger.items() if name.split()[0].decode() == subid(jid)]
+    total = int(line.split()[0]) if line else 0
+    assert total == sum(int(entry[0]) + int(entry[3]) for entry in entries)
+    return total
+
+
+def test_least_recently_served_first(parts: Parts) -> None:
+    """Q35, guarantee 9: whichever partition wants, the least recently served subscriber with free credit is next."""
+    coordinator, one, two = parts
+    for jid in (W1, W2, W3):
+        seated(parts, jid, 1)
+    order: list[str] = []
+    for at in (one, two, two, one, coordinator, two):
+        at.now += 1
+        ((jid, item),) = carried(parts, at, at.publish(f"i{len(order)}"))
+        order.append(jid)
+        assert carried(parts, at, at.retract(jid, item)) == []
+    assert order[:3] == order[3:] and sorted(order[:3]) == [W1, W2, W3]
+
+
+def test_never_more_than_the_credit(parts: Parts) -> None:
+    """Guarantee 3: what is granted and what is held come to no more than the credit, over all partitions."""
+    coordinator, one, two = parts
+    seated(parts, W1, 3)
+    assert grants(wanted(coordinator, 1, 2)) == [(1, subid(W1), 2)]
+    assert grants(wanted(coordinator, 2, 5)) == [(2, subid(W1), 1)]
+    assert used(coordinator, W1) == 3 and coordinator.stats()["credit_free"] == 0
+    assert one.hand_out(W1, 10**17, 0).given == two.publish("a").given == []
+    assert coordinator.publish("b").given == []
+
+
+def test_one_on_its_way(parts: Parts) -> None:
+    """While a grant is on its way to a partition, none follows; the report that it was taken lets the next go."""
+    coordinator, one, _ = parts
+    seated(parts, W1, 5)
+    (grant,) = made(wanted(coordinator, 1, 1))
+    assert grants(wanted(coordinator, 1, 3)) == []
+    assert grants(told(coordinator, 1, W1, 1, grant.grant)) == [(1, subid(W1), 3)]
+    assert used(coordinator, W1) == 4
+    assert one.stats()["in_flight"] == 0
+
+
+def test_a_report_that_was_overtaken(parts: Parts) -> None:
+    """A report that another has overtaken changes nothing; one of what was not granted neither, unless it was asked for."""
+    coordinator, _, _ = parts
+    seated(parts, W1, 5)
+    (grant,) = made(wanted(coordinator, 1, 2))
+    old = version(coordinator)
+    told(coordinator, 1, W1, 2, grant.grant)
+    coordinator.grant_credit(f"1 {subid(W1)} {old} 0 {grant.grant} 0 0")
+    assert used(coordinator, W1) == 2
+    told(coordinator, 1, W1, 0, grant.grant)
+    coordinator.grant_credit(f"1 {subid(W1)} {old} 2 {grant.grant} 0 0")
+    assert used(coordinator, W1) == 0
+    told(coordinator, 1, W1, 2, grant.grant, full=1)
+    assert used(coordinator, W1) == 2
+
+
+def test_avoids_who_gave_it_back(parts: Parts) -> None:
+    """Q30: credit for an item that came back is not that of whoever had it, while there is other; else it is."""
+    coordinator, _, _ = parts
+    for jid in (W1, W2):
+        seated(parts, jid, 2)
+    assert grants(wanted(coordinator, 1, 2, f"A {subid(W1)} {subid(W1)}")) == [(1, subid(W2), 2)]
+    assert grants(wanted(coordinator, 2, 1, f"A {subid(W1)}")) == [(2, subid(W1), 1)]
+
+
+def test_of_whom(parts: Parts) -> None:
+    """Where subscriptions select, credit is granted of those who are named, or of all who select nothing."""
+    coordinator, _, _ = parts
+    seated(parts, W1, 1, "color = 'red'")
+    seated(parts, W2, 1)
+    assert grants(wanted(coordinator, 1, 2, f"W {subid(W3)}")) == []
+    assert grants(wanted(coordinator, 1, 2, "W *")) == [(1, subid(W2), 1)]
+    assert grants(wanted(coordinator, 2, 1, f"W {subid(W1)} *")) == [(2, subid(W1), 1)]
+
+
+def test_partitions_take_turns(parts: Parts) -> None:
+    """Of partitions that want credit, none has a second one before all have had one."""
+    coordinator, _, _ = parts
+    wanted(coordinator, 1, 5)
+    wanted(coordinator, 2, 5)
+    registration = str(coordinator.subscribe(W1, 3).rows[0][3])
+    answer = registered(parts, W1, registration)
+    assert sorted(amount for _number, _subid, amount in grants(answer)) == [1, 2]
+    seated(parts, W2, 0)
+    (first,) = [grant for grant in made(answer) if grant.amount == 1]
+    again = told(coordinator, first.number, W1, 0, first.grant)
+    assert [number for number, _subid, _amount in grants(again)] == [first.number]
+
+
+def test_nothing_while_it_registers(parts: Parts) -> None:
+    """Q34, guarantee 3: until all partitions have said what a new subscriber holds from before, it is granted nothing."""
+    coordinator, one, _ = parts
+    wanted(coordinator, 1, 5)
+    registration = str(coordinator.subscribe(W1, 3).rows[0][3])
+    assert grants(wanted(coordinator, 2, 1)) == []
+    later = coordinator.reregister(W1)
+    assert grants(registered(parts, W1, later)) != [] and registration != later
+    assert coordinator.grant_credit(registered=f"{subid(W2)} 7").words == ["not-subscribed"]
+    assert one.stats()["in_flight"] == 0
+
+
+def test_less_credit(parts: Parts) -> None:
+    """Q10: who asks for less gets nothing until it holds less; grants on their way are void, for it is registered anew."""
+    coordinator, one, two = parts
+    seated(parts, W1, 4)
+    one.publish(*"abc")
+    assert len(carried(parts, one, one.expire())) == 3
+    two.publish("d", "e")
+    (grant,) = made(wanted(coordinator, 2, 1))
+    registration = str(coordinator.subscribe(W1, 2, must="1").rows[0][3])
+    assert grants(registered(parts, W1, registration)) == [] and used(coordinator, W1) == 3
+    assert two.hand_out(W1, grant.grant, 1).given == []
+    assert carried(parts, one, one.retract(W1, "a")) == carried(parts, two, two.expire()) == []
+    assert len(carried(parts, one, one.retract(W1, "b"))) == 1
+    assert used(coordinator, W1) == 2
+    assert coordinator.subscribe(W1, 5, must="1").rows[0][3] == "0", "more credit is nobody's to hear of"
+
+
+def test_sent_again(parts: Parts) -> None:
+    """Guarantee 4: a grant that nothing is heard of is sent again by a visit; it is due then, and taken once."""
+    coordinator, one, _ = parts
+    seated(parts, W1, 1)
+    one.publish("a")
+    answer = wanted(coordinator, 1, 1)
+    assert 0 < answer.due - coordinator.now <= 2_000
+    (grant,) = made(answer)
+    assert grants(coordinator.expire()) == []
+    coordinator.now += 2_000
+    (again,) = made(coordinator.expire())
+    assert (again.grant, again.amount) == (grant.grant, 1)
+    assert one.hand_out(W1, again.grant, 1).given == [(W1, "a")]
+    assert one.hand_out(W1, grant.grant, 1).given == []
+    told(coordinator, 1, W1, 1, grant.grant)
+    coordinator.now += 2_000
+    assert grants(coordinator.expire()) == [] and coordinator.client.zcard(coordinator.key("unsettled")) == 0
+
+
+def test_not_where_it_is_unknown(parts: Parts) -> None:
+    """A partition that does not know a subscriber is granted nothing of its credit, until it is registered there."""
+    coordinator, _, two = parts
+    seated(parts, W1, 1)
+    (grant,) = made(wanted(coordinator, 2, 1))
+    assert grants(told(coordinator, 2, W1, 0, grant.grant, shut=1)) == []
+    assert grants(wanted(coordinator, 2, 1)) == [] and grants(wanted(coordinator, 1, 1)) != []
+    assert two.stats()["in_flight"] == 0
+
+
+def test_gone(parts: Parts) -> None:
+    """What a partition had that is gone for good is free again."""
+    coordinator, _, _ = parts
+    seated(parts, W1, 1)
+    wanted(coordinator, 2, 1)
+    assert used(coordinator, W1) == 1
+    coordinator.grant_credit(gone=f"2 {subid(W1)}")
+    assert used(coordinator, W1) == 0 and coordinator.client.exists(coordinator.key("ledger")) == 0
+
+
+def test_what_is_used_outlives_the_subscription(parts: Parts) -> None:
+    """Q34: who leaves with its locks and comes back has what they leave of its credit."""
+    coordinator, one, _ = parts
+    seated(parts, W1, 2)
+    assert carried(parts, one, one.publish("a")) == [(W1, "a")]
+    for queue in parts:
+        queue.unsubscribe(W1)
+    assert used(coordinator, W1) == 1
+    seated(parts, W1, 2)
+    assert coordinator.stats()["credit_free"] == 1
+
+
+def test_a_caller_that_cannot_send(parts: Parts) -> None:
+    """Fairly: a caller that cannot send grants to those who come for items, up to the first in turn who has to be sent to."""
+    coordinator, _, _ = parts
+    seated(parts, W1, 1)
+    answer = wanted(coordinator, 1, 2, frontend="")
+    assert grants(answer) == [] and answer.due == coordinator.now
+    assert grants(coordinator.expire()) == [(1, subid(W1), 1)]
+
+
+def test_what_was_of_no_use(parts: Parts) -> None:
+    """Guarantee 9: whoever was granted credit for an item that another took has its turn again."""
+    coordinator, _, _ = parts
+    for jid in (W1, W2):
+        seated(parts, jid, 1)
+    (grant,) = made(wanted(coordinator, 1, 1))
+    (jid,) = [jid for jid in (W1, W2) if subid(jid) == grant.subid]
+    told(coordinator, 1, jid, 0, grant.grant, shut=2)
+    assert grants(wanted(coordinator, 2, 1)) == [(2, grant.subid, 1)]
+
+
+def test_what_is_on_its_way_is_wanted_no_more(parts: Parts) -> None:
+    """A partition that asks twice for one item is granted credit for one."""
+    coordinator, _, _ = parts
+    for jid in (W1, W2):
+        seated(parts, jid, 1)
+    (grant,) = made(wanted(coordinator, 1, 1))
+    assert grants(wanted(coordinator, 1, 1)) == []
+    answer = told(coordinator, 1, W1 if grant.subid == subid(W1) else W2, 1, grant.grant)
+    assert [amount for _number, _subid, amount in grants(answer)] == [1], "it has been handed out, and is wanted still"
+
+
+def test_bounded(parts: Parts) -> None:
+    """Guarantee 6: one script grants so much and no more; the rest is wanted still."""
+    coordinator, _, _ = parts
+    seated(parts, W1, 1000)
+    assert grants(wanted(coordinator, 1, 500)) == [(1, subid(W1), 200)]

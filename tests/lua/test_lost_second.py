@@ -1,0 +1,135 @@
+"""What a partition does after Redis has lost its last second: an earlier state is there again, and time has gone on."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.lua.driver import Queue
+from tests.lua.seated import carried, registered, seated
+from tests.lua.worded import W1, W2
+
+Loss = Callable[[], None]
+
+
+def snapshot(queue: Queue) -> Loss:
+    """Keep all keys of a partition as they are now; gives what brings them back, a millisecond later."""
+    prefix = queue.key("")
+    kept: dict[Any, Any] = {name: queue.client.dump(name) for name in queue.client.scan_iter(f"{prefix}*")}
+
+    def lose() -> None:
+        for name in list(queue.client.scan_iter(f"{prefix}*")):
+            queue.client.delete(name)
+        for name, value in kept.items():
+            queue.client.restore(name, 0, value)
+        queue.now += 1
+
+    return lose
+
+
+def tokens(queue: Queue) -> Iterator[int]:
+    """Hand out, send again, and end locks; gives the tokens and the sequences."""
+    for answer in (queue.publish("a", "b"), queue.subscribe(W1, 2), queue.unlock(W1, "a"), queue.unlock(W1, "b")):
+        for delivery in answer.deliveries:
+            yield from {delivery.token, delivery.sequence}
+    lapsed = queue.run("resend", frontend="f2", lapsed="f1", after="0").deliveries
+    assert lapsed
+    yield from (delivery.sequence for delivery in lapsed)
+
+
+def registrations(queue: Queue) -> Iterator[int]:
+    """Register a subscription; gives the numbers of the registrations."""
+    queue.open(revision=2, partitions=2)
+    yield int(queue.subscribe(W1, 2).rows[0][3])
+    yield int(queue.reregister(W1))
+
+
+def fences(queue: Queue) -> Iterator[int]:
+    """Let one own the partition, and another steal it; gives the fences."""
+    for jid in (W1, W2):
+        yield queue.attach(jid, "+").rows[0][2]
+
+
+def bonds(queue: Queue) -> Iterator[int]:
+    """Let links own the reading; gives the fences."""
+    for epoch in ("1", "2"):
+        yield queue.run("bind", {"group": "g", "epoch": epoch, "equal": "", "fence": ""}).rows[0][2]
+
+
+def entries(queue: Queue) -> Iterator[int]:
+    """Hand entries of the log to a reader; gives their sequences."""
+    queue.open(revision=2, queueing="0", keep_items=10)
+    queue.follow(W1, 10)
+    yield from (delivery.sequence for delivery in queue.publish("a", "b").deliveries)
+
+
+@pytest.mark.parametrize("numbers", [tokens, registrations, fences, bonds, entries])
+def test_no_number_twice(queue: Queue, numbers: Callable[[Queue], Iterator[int]]) -> None:
+    """Guarantee 10: what was given in the lost second is not given again, however much of it there was."""
+    lose = snapshot(queue)
+    lost = list(numbers(queue))
+    assert lost
+    lose()
+    found = list(numbers(queue))
+    assert len(found) == len(lost)
+    assert max(lost) < min(found)
+
+
+def test_the_clock_goes_back(queue: Queue) -> None:
+    """Guarantee 10: without a loss numbers go on rising, even while the clock of another master is behind."""
+    queue.subscribe(W1, 3)
+    first = queue.publish("a").deliveries[0]
+    queue.now -= 5_000
+    second, third = queue.publish("b", "c").deliveries
+    assert first.token < second.token < third.token
+
+
+def test_two_owners(queue: Queue) -> None:
+    """EX11, EX12: who gained the partition in the lost second is no owner, whoever gains it next and by however many steps."""
+    queue.attach(W1)
+    lose = snapshot(queue)
+    queue.publish("a")
+    lost = queue.attach(W2, "+")
+    assert lost.given == [(W2, "a")]
+    lose()
+    queue.publish("a")
+    found = queue.attach(W1, "+")
+    assert found.given == [(W1, "a")] and found.rows[0][2] > lost.rows[0][2]
+    # Neither the fence nor the token from the lost second lets anybody do anything.
+    assert queue.attach(W2, "+", expected=lost.rows[0][2]).words == ["stale"]
+    assert queue.retract(W2, "a", lost.deliveries[0].token).words == ["forbidden"]
+    assert queue.retract(W1, "a", lost.deliveries[0].token).words == ["lock-lost"]
+
+
+def test_a_link_of_the_lost_second(queue: Queue) -> None:
+    """EX11: a link that gained the reading in the lost second reads nothing under its fence, also when another has gained it."""
+
+    def bind(epoch: str, fence: Any = "") -> list[Any]:  # noqa: ANN401
+        found: list[Any] = queue.run("bind", {"group": "g", "epoch": epoch, "equal": "", "fence": fence}).rows[0]
+        return found
+
+    bind("1")
+    lose = snapshot(queue)
+    fence = bind("2")[2]
+    lose()
+    assert bind("2")[2] != fence
+    assert bind("", fence) == ["superseded"]
+    assert queue.run("read", start="@earliest", group="g", fence=fence).rows == [""]
+
+
+def test_credit_goes_on(queue: Queue) -> None:
+    """Guarantee 3: a coordinator that has lost grants gives later ones other numbers; no part of the credit is frozen."""
+    parts = [queue, *(Queue(queue.runner, replace(queue.partition, number=number)) for number in (1, 2))]
+    for each in parts:
+        each.open(revision=2, partitions=3)
+    coordinator, one, _two = parts
+    seated(parts, W1, 6)
+    lose = snapshot(coordinator)
+    for number in range(3):
+        assert len(carried(parts, one, one.publish(f"i{number}"))) == 1
+    lose()
+    assert len(carried(parts, one, one.publish("again"))) == 1
+    registration = coordinator.reregister(W1)
+    registered(parts, W1, registration)
+    assert coordinator.stats()["credit_free"] == 2
