@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 import structlog
 
 from broker.model.problems import MalformedRequest
+from broker.tasks import serve
 from frontends.amqp import sasl
 from frontends.amqp.attaching import Attaching, Part
 from frontends.amqp.bonds import Bond, Incoming
@@ -26,6 +27,8 @@ from frontends.amqp.wire import Malformed
 from frontends.amqp.workers import Worker
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from broker.model.names import Jid
 
 _LINKS_MOST: Final = 256
@@ -253,10 +256,14 @@ class Connection(asyncio.Protocol):
             link.refuse(refusal)
         self.flush()
 
-    def _run(self, work: "asyncio._CoroutineLike[None]") -> None:
-        task = self._loop.create_task(work)
+    def _run(self, work: "Coroutine[None, None, None]") -> None:
+        task = serve(work, self._failed)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _failed(self, error: Exception) -> None:
+        _log.error("a connection failed", exc_info=error)
+        self._transport.abort()
 
     # Writing, and its bounds.
 

@@ -4,7 +4,7 @@ Its place in the log is all that it has, and that goes with the link (E1). Must 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -14,6 +14,7 @@ from broker.model.names import Jid
 from broker.model.problems import CorruptRecord
 from broker.model.reading import Bind, Bound, Read, Unbind
 from broker.model.results import Event, Refused, Replay, Result
+from broker.tasks import serve
 from frontends.amqp.bonds import Outgoing
 from frontends.amqp.errors import INTERNAL, Fault, fault
 from frontends.amqp.messages import Writer
@@ -79,9 +80,9 @@ class Feed:
         """Begin to deliver."""
         self.link.prepare()
         self._tides.enter(self._node, self._partition, self)
-        self._task = asyncio.get_running_loop().create_task(self._run(self._deliver))
+        self._task = serve(self._deliver(), self._failed)
         if self._group:
-            self._watching = asyncio.get_running_loop().create_task(self._run(self._watch))
+            self._watching = serve(self._watch(), self._failed)
 
     def stop(self, *, lost: bool = False) -> None:
         """Deliver no more; `lost`: the connection went without a word (EX11)."""
@@ -104,13 +105,12 @@ class Feed:
             self._cramped = False
             self._news.set()
 
-    async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await work()
-        except Fault as refusal:
-            self.stop()
-            self.link.end(refusal)
-            self._flush()
+    def _failed(self, error: Exception) -> None:
+        if not isinstance(error, Fault):
+            _log.error("a consumer's link failed", node=self._node, exc_info=error)
+        self.stop()
+        self.link.end(error if isinstance(error, Fault) else Fault(INTERNAL))
+        self._flush()
 
     async def _deliver(self) -> None:
         while self.link.alive:

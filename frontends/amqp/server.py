@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.model.core import Core
+from broker.tasks import start
 from frontends.amqp.connection import Connection
 from frontends.amqp.identity import Identity
 from frontends.amqp.shared import Shared
@@ -60,7 +61,7 @@ class AmqpServer:
     def start(self, core: Core) -> None:
         """Begin to accept connections."""
         shared = self._shared = Shared(self._identity, self._connections, core, Tides(core))
-        self._starting = asyncio.get_running_loop().create_task(self._start(shared))
+        self._starting = start(self._start(shared))
 
     async def _start(self, shared: Shared) -> None:
         self._server = await asyncio.get_running_loop().create_server(

@@ -4,21 +4,19 @@ One look at a partition serves all who wait at it. Must not know links.
 """
 
 import asyncio
+from functools import partial
 from typing import Final, Protocol
-
-import structlog
 
 from broker.model import offsets
 from broker.model.core import Core
 from broker.model.names import Jid
 from broker.model.reading import Read
 from broker.model.results import Replay
+from broker.tasks import keep_running
 
 _PAUSE_SECONDS: Final = 0.02
 _LONGEST_SECONDS: Final = 0.1
 """Longest time between two looks: it bounds how late an event comes that another frontend has taken in."""
-
-_log = structlog.get_logger("stanzaq.amqp")
 
 
 class Waiter(Protocol):
@@ -45,8 +43,7 @@ class Tides:
         """Look after one who reads."""
         self._waiters.setdefault(node, {}).setdefault(partition, set()).add(waiter)
         if (node, partition) not in self._looking:
-            task = asyncio.get_running_loop().create_task(self._look(node, partition))
-            self._looking[node, partition] = task
+            self._looking[node, partition] = keep_running(partial(self._look, node, partition))
 
     def leave(self, node: str, partition: int, waiter: Waiter) -> None:
         """Look after them no more."""
@@ -75,12 +72,8 @@ class Tides:
         while True:
             await asyncio.sleep(pause)
             waiters = self._waiters[node][partition]
-            try:
-                one = next(iter(waiters))
-                found = await self._core.ask(Read(node, one.sender, partition, offsets.LATEST, 0))
-            except Exception:  # noqa: BLE001  (logged; whoever waits must not wait for ever)
-                _log.exception("a log could not be looked at", node=node)
-                continue
+            one = next(iter(waiters))
+            found = await self._core.ask(Read(node, one.sender, partition, offsets.LATEST, 0))
             # Who is refused finds out why by itself.
             late = [each for each in waiters if not isinstance(found, Replay) or found.latest != each.after]
             pause = _PAUSE_SECONDS if late else min(_LONGEST_SECONDS, pause * 1.5)

@@ -8,7 +8,7 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -22,6 +22,7 @@ from broker.model.names import Jid, Partition
 from broker.model.options import MAX_CREDIT
 from broker.model.problems import CorruptRecord, Problem
 from broker.model.results import Refused, Result
+from broker.tasks import serve
 from frontends.amqp import deliveries
 from frontends.amqp.bonds import Outgoing
 from frontends.amqp.errors import DETACHED, INTERNAL, STOLEN, Fault, fault
@@ -88,8 +89,7 @@ class Worker:
         """Begin to deliver."""
         self.link.prepare()
         self.link.told = self._told
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._run(work)) for work in (self._deliver, self._tend)]
+        self._tasks = [serve(work, self._failed) for work in (self._deliver(), self._tend())]
         self.stir()
 
     def stop(self) -> None:
@@ -123,16 +123,11 @@ class Worker:
     def _look(self) -> None:
         self._news.set()
 
-    async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
-        refusal = Fault(INTERNAL)
-        try:
-            await work()
-        except Fault as wrong:
-            refusal = wrong
-        except Exception:  # noqa: BLE001  (logged, and told to the peer)
-            _log.exception("a worker's link failed", node=self._lease.node)
+    def _failed(self, error: Exception) -> None:
+        if not isinstance(error, Fault):
+            _log.error("a worker's link failed", node=self._lease.node, exc_info=error)
         self.stop()
-        self.link.end(refusal)
+        self.link.end(error if isinstance(error, Fault) else Fault(INTERNAL))
         self._flush()
 
     # What is to be had.

@@ -1,15 +1,19 @@
 """The HTTP server: a socket, uvicorn on it, and an end in order. Must not know what is served."""
 
-import asyncio
 import contextlib
 import logging
 import socket
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp
 from uvicorn import Server as Uvicorn
 
+from broker.tasks import start
 from frontends.rest.connection import Connection, Limited
+
+if TYPE_CHECKING:
+    from asyncio import Task
 
 _BACKLOG = 1_024
 
@@ -57,7 +61,7 @@ class HttpServer:
             timeout_graceful_shutdown=max(1, round(drain_seconds)),
         )
         self._server = _Server(config)
-        self._task: asyncio.Task[None] | None = None
+        self._task: Task[None] | None = None
 
     @property
     def port(self) -> int:
@@ -71,7 +75,7 @@ class HttpServer:
 
     def start(self) -> None:
         """Begin to accept connections."""
-        self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=[self._socket]))
+        self._task = start(self._server.serve(sockets=[self._socket]))
 
     async def drain(self) -> None:
         """Accept no more, and let what is under way be answered."""

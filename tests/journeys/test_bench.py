@@ -52,6 +52,18 @@ def test_scale(tmp_path: Path) -> None:
     assert all(row["ceiling"] > 0 for row in rows.values())
 
 
+def test_bounds(tmp_path: Path) -> None:
+    """The longest script of each worst case, and the longest wait of others, stand next to a native command."""
+    rows = _rows(tmp_path, "bounds")
+    assert list(rows)[:4] == ["leave", "leave_ping", "gone", "gone_ping"]
+    assert all(row["ceiling"] > 0 for row in rows.values())
+
+
+def test_promptness(tmp_path: Path) -> None:
+    """Visits that are due together, and a dead frontend, are timed over two frontends."""
+    assert list(_rows(tmp_path, "promptness")) == ["due_in_one_second", "takeover"]
+
+
 def test_amqp(tmp_path: Path) -> None:
     """Messages into the log and out of it stand next to what the same Redis does alone."""
     rows = _rows(tmp_path, "amqp")

@@ -3,16 +3,23 @@
 Must not know how a link is attached, nor what is asked.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import structlog
+
+from broker.tasks import serve
 from frontends.amqp.bonds import Incoming
-from frontends.amqp.errors import LIMIT, NOT_FOUND, Fault
+from frontends.amqp.errors import INTERNAL, LIMIT, NOT_FOUND, Fault
 from frontends.amqp.hubs import requests
 from frontends.amqp.queries import Answers, Mailbox
 
+if TYPE_CHECKING:
+    from asyncio import Task
+
 _AT_ONCE: Final = 10
+
+_log = structlog.get_logger("stanzaq.amqp")
 
 
 class Desk(Mailbox):
@@ -30,7 +37,7 @@ class Desk(Mailbox):
         self._ask = ask
         self._answers = answers
         self._flush = flush
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[Task[None]] = set()
 
     def stop(self) -> None:
         """Answer no more."""
@@ -46,10 +53,16 @@ class Desk(Mailbox):
             self.link.settle(delivery, Fault(LIMIT, "answers wait to be received"))
         else:
             self.link.settle(delivery, None)
-            task = asyncio.get_running_loop().create_task(self._answer(asked, answers))
+            task = serve(self._answer(asked, answers), self._failed)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, asked: requests.Request, answers: Answers) -> None:
         answers.tell(await self._ask(asked))
+        self._flush()
+
+    def _failed(self, error: Exception) -> None:
+        """End the link: who asked is not left to wait for an answer that does not come."""
+        _log.error("a request failed", exc_info=error)
+        self.link.end(Fault(INTERNAL))
         self._flush()

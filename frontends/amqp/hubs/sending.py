@@ -16,6 +16,7 @@ from broker.model.commands import Publish
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Published, Result
+from broker.tasks import serve
 from frontends.amqp import messages
 from frontends.amqp.errors import INTERNAL, Fault, fault
 from frontends.amqp.hubs import events
@@ -53,7 +54,7 @@ class HubIntake(Intake):
         self._held(len(raw))
         self._waiting.append((delivery, raw, settled, batched))
         if len(self._waiting) == 1:
-            self._task = asyncio.get_running_loop().create_task(self._work())
+            self._task = serve(self._work(), self._failed)
 
     async def _work(self) -> None:
         while self._waiting:
@@ -66,8 +67,17 @@ class HubIntake(Intake):
             except Exception:  # noqa: BLE001  (logged, and told to the peer)
                 _log.exception("a batch failed", node=self._node)
                 self._settle(delivery, Fault(INTERNAL), settled=settled)
-            self._waiting.popleft()
+            finally:
+                self._waiting.popleft()
+                self._held(-len(raw))
+
+    def _failed(self, error: Exception) -> None:
+        """End the link: what waits behind a batch is not taken any more, and who has sent it is told."""
+        _log.error("a producer's link failed", node=self._node, exc_info=error)
+        for _delivery, raw, _settled, _batched in self._waiting:
             self._held(-len(raw))
+        self._waiting.clear()
+        self.link.end(Fault(INTERNAL))
 
     async def _publish_all(self, delivery: Any, raw: bytes, *, settled: bool) -> None:  # noqa: ANN401  (as the link gives it)
         try:
@@ -77,11 +87,19 @@ class HubIntake(Intake):
             return
         size = len(commands) * _COMMAND_BYTES
         self._held(size)
-        for begin in range(0, len(commands), _AT_ONCE):
+        try:
+            result = await self._published_all(commands)
+        finally:
+            self._held(-size)
+        self._answered(delivery, 0, result, settled=settled)
+
+    async def _published_all(self, commands: list[Publish]) -> Result:
+        begin = 0
+        while True:
             result = await self._published(commands[begin : begin + _AT_ONCE])
-            if not isinstance(result, Published) or begin + _AT_ONCE >= len(commands):
-                self._answered(delivery, size, result, settled=settled)
-                return
+            begin += _AT_ONCE
+            if begin >= len(commands) or not isinstance(result, Published):
+                return result
 
     async def _published(self, commands: list[Publish]) -> Result:
         """Publish some, which may go in one script; gives a refusal if there is one."""
