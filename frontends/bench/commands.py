@@ -48,6 +48,28 @@ def bench_scale(*, as_json: Json = False, quick: Quick = False) -> None:
     raise typer.Exit(served("The benchmark", partial(scale.main, as_json=as_json, quick=quick)))
 
 
+@app.command("bounds")
+def bench_bounds(*, as_json: Json = False, quick: Quick = False) -> None:
+    """Measure how long one script holds Redis at its worst, in times of a native command.
+
+    Example: stanzaq bench bounds --json
+    """
+    from frontends.bench import bounds  # noqa: PLC0415
+
+    raise typer.Exit(served("The benchmark", partial(bounds.main, as_json=as_json, quick=quick)))
+
+
+@app.command("promptness")
+def bench_promptness(*, as_json: Json = False, quick: Quick = False) -> None:
+    """Measure how late 20,000 queues are visited that need it in the same second, and how soon a dead frontend is replaced.
+
+    Example: stanzaq bench promptness --json
+    """
+    from frontends.bench import promptness  # noqa: PLC0415
+
+    raise typer.Exit(served("The benchmark", partial(promptness.main, as_json=as_json, quick=quick)))
+
+
 @app.command("xmpp")
 def bench_xmpp(
     *,

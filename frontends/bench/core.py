@@ -27,16 +27,22 @@ from frontends.servers.redis import RedisServer
 BODY: Final = b"x" * 200
 BATCH: Final = 100
 WORKERS: Final = tuple(f"worker{number}@localhost/bench" for number in range(4))
-_BASE: Final = {
+BASE: Final = {
     "now": "",
     "revision": "1",
     "frontend": "bench",
     "sent": "",
     "number": 0,
     "retry": "5000 20000 3",
-    "wants": "",
 }
-_INTAKE: Final = {"dedupe": "overwrite", "dedupe_ms": 1, "once_ms": 1, "max_items": 10_000_000, "node_full": "reject"}
+INTAKE: Final = {
+    "dedupe": "overwrite",
+    "dedupe_ms": 1,
+    "once_ms": 1,
+    "max_items": 10_000_000,
+    "node_full": "reject",
+    "if_known": "",
+}
 
 
 class Bench:
@@ -73,12 +79,12 @@ class Bench:
             "keep_bytes": 0,
             "paused": "0",
         }
-        await self.run("open", {"revision": 1, "token": 0, **options})
+        await self.run("open", {"revision": 1, **options})
 
     async def publish(self, items: list[str]) -> list[Any]:
         """Publish a batch; an empty id asks for one."""
         row = {"by": "bench@localhost", "body": BODY, "key": "", "once": "", "subids": "", "hints": ""}
-        return await self.run("publish", {**_BASE, **_INTAKE}, [{"item": item, **row} for item in items])
+        return await self.run("publish", {**BASE, **INTAKE}, [{"item": item, **row} for item in items])
 
     async def fill(self, count: int) -> None:
         """Let so many items wait."""
@@ -90,7 +96,7 @@ class Bench:
         nothing = dict.fromkeys(("must", "lease", "scope", "named", "several", "selector"), "")
         row = {"credit": credit, "qos": "unacknowledged"} | nothing
         rows = [{"subid": subid(jid), "jid": jid, **row} for jid in workers]
-        reply = await self.run("subscribe", {**_BASE, "max_subscribers": 1_000_000}, rows)
+        reply = await self.run("subscribe", {**BASE, "max_subscribers": 1_000_000}, rows)
         return list(reply[2])
 
     async def acknowledge(self, held: list[Any]) -> list[Any]:
@@ -101,7 +107,7 @@ class Bench:
             request = f"r{self.requests}"
             who = {"sender": jid, "subids": subids(jid.decode()), "owner": ""}
             rows.append({**who, "item": item, "token": token, "request": request})
-        return list((await self.run("retract", dict(_BASE), rows))[2])
+        return list((await self.run("retract", dict(BASE), rows))[2])
 
 
 async def rate(count: int, step: Callable[[], Awaitable[int]]) -> float:
@@ -291,15 +297,18 @@ async def growth_subscribers(server: Server, client: "aioredis.Redis", most: int
 
 
 async def idle_commands(client: "aioredis.Redis", url: str, nodes: int, seconds: float) -> Row:
-    """Count the commands of a frontend with nothing to do."""
+    """Count the commands of a frontend with nothing to do, whose metrics are served."""
     core = RedisCore(settings(url).model_copy(update={"node_quota": nodes}), Sink())
     await core.start()
     owner = Jid("bench@localhost/1")
     for first in range(0, nodes, 50):
         await asyncio.gather(*(core.ask(Declare(f"idle{first + number}", owner, {})) for number in range(50)))
-    await asyncio.sleep(2)
+    # What was told of the new nodes is measured first.
+    await asyncio.sleep(5)
+    await core.measure()
     before = (await client.info("stats"))["total_commands_processed"]
     await asyncio.sleep(seconds)
+    await core.measure()
     # INFO itself is one of them.
     spent = (await client.info("stats"))["total_commands_processed"] - before - 1
     await core.drain(5)
@@ -314,7 +323,7 @@ async def measure(url: str, *, quick: bool) -> list[Row]:
     scale = 20 if quick else 1
     console = Console(stderr=True)
     steps: list[Callable[[], Awaitable[Row]]] = [
-        lambda: idle_commands(client, url, 1_000 // scale, 5 if quick else 10),
+        lambda: idle_commands(client, url, 1_000 // scale, 15),
         lambda: publish_batch(server, client, 80_000 // scale),
         lambda: acknowledge_batch(server, client, 80_000 // scale),
         lambda: micro_batch(server, url, 20_000 // scale),
