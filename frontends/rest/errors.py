@@ -38,7 +38,7 @@ STATUS: Final = {
     Problem.RESERVATION_USED: 409,
     Problem.FORBIDDEN: 403,
     Problem.CLOSED_NODE: 403,
-    Problem.LOCKED_BY_ANOTHER: 403,
+    Problem.LOCKED_BY_ANOTHER: 409,
     Problem.LOCK_LOST: 409,
     Problem.JID_REQUIRED: 400,
     Problem.JID_MISMATCH: 403,

@@ -142,6 +142,7 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
         {"moved": _WHOLE, "stayed": {"type": "object", "additionalProperties": _WHOLE}}, scan=_TEXT
     ),
     Shown.RELEASED: _object({"released": _WHOLE}),
+    Shown.PURGED: _object({"purged": _WHOLE}),
     Shown.DOCUMENT: {"type": "object"},
 }
 

@@ -33,6 +33,7 @@ SURVEY: Final = "/surveys/{queue}"
 SUBSCRIBERS: Final = "/subscribers/{queue}"
 REDRIVES: Final = "/redrives/{queue}"
 RELEASES: Final = "/releases/{queue}"
+PURGES: Final = "/purges/{queue}"
 OPENAPI: Final = "/openapi.json"
 UI: Final = "/ui"
 UI_FILE: Final = "/ui/{file}"
@@ -45,6 +46,7 @@ _OF_QUEUES: Final = {
     b"subscribers": SUBSCRIBERS,
     b"redrives": REDRIVES,
     b"releases": RELEASES,
+    b"purges": PURGES,
 }
 _OF_MESSAGES: Final = {b"messages": MESSAGE, b"contents": CONTENT}
 _ACTIONS: Final = {"release": RELEASE, "renew": RENEW, "dead-letter": DEAD_LETTER}

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final
 
-from broker.model.commands import Browse, Delete, Describe, Publish, Stats
+from broker.model.commands import Browse, Delete, Describe, Publish, Retract, Stats
 from broker.model.core import Core
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord, configured, shown
@@ -23,6 +23,7 @@ from broker.model.results import (
     Listing,
     Published,
     Refused,
+    Retracted,
 )
 from broker.model.tree import Children, wished
 from frontends.rest import batches, files, leasing, openapi, paths, replies, requests, views, watch
@@ -154,6 +155,12 @@ async def redeem_message(core: Core, asked: Asked) -> Answer:
     return replies.published(asked.place.node, await result(core, requests.redeem(asked), Published), HTTPStatus.OK)
 
 
+async def delete_message(core: Core, asked: Asked) -> Answer:
+    """Delete a message that nobody holds, as its publisher or the queue's owner (§1.7, row 10)."""
+    await result(core, Retract(asked.place.node, asked.sender, asked.place.item), Retracted)
+    return replies.done()
+
+
 async def show_message(core: Core, asked: Asked) -> Answer:
     """Show a message."""
     return replies.message(await _message(core, asked), asked.wants)
@@ -181,6 +188,7 @@ OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
         send_message,
         send_batch,
         redeem_message,
+        delete_message,
         show_message,
         show_content,
         show_openapi,
@@ -190,6 +198,7 @@ OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
         watch.list_frontends,
         watch.redrive,
         watch.release,
+        watch.purge,
         files.show_page,
         files.show_file,
     )

@@ -45,6 +45,7 @@ class Shown(Enum):
     FRONTENDS = "frontends"
     REDRIVEN = "redriven"
     RELEASED = "released"
+    PURGED = "purged"
     DOCUMENT = "document"
     FILE = "file"
 
@@ -146,6 +147,9 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
             "redeem_message", "Send the body of a reserved message", {_OK: Shown.SENT}, Body.ANY, headers=_KEYED
         ),
         "PUT": Operation("redeem_message", "The same", {_OK: Shown.SENT}, Body.ANY, headers=_KEYED),
+        "DELETE": Operation(
+            "delete_message", "Delete a message that waits, as its publisher or the queue's owner", {_OK: Shown.NOTHING}
+        ),
     },
     paths.CONTENT: {
         "GET": Operation("show_content", "Get what a message says, byte for byte", {_OK: Shown.CONTENT}),
@@ -222,6 +226,9 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     },
     paths.RELEASES: {
         "POST": Operation("release", "End locks by force as the queue's owner", {_OK: Shown.RELEASED}, Body.RELEASE),
+    },
+    paths.PURGES: {
+        "POST": Operation("purge", "Delete all messages that wait, as the queue's owner", {_OK: Shown.PURGED}),
     },
     paths.FRONTENDS: {
         "GET": Operation(

@@ -13,7 +13,7 @@ from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.oversight import Overview, Survey
 from broker.model.problems import CorruptRecord
-from broker.model.results import Overviewed, Released, SubscriptionList, Summary, Surveyed, Transferred
+from broker.model.results import Overviewed, Purged, Released, SubscriptionList, Summary, Surveyed, Transferred
 from frontends.rest import documents, media, paths
 from frontends.rest.asked import Answer
 from frontends.rest.moments import moment
@@ -67,6 +67,11 @@ def redriven(outcome: Transferred) -> Answer:
 def released(outcome: Released) -> Answer:
     """Tell how many locks were ended."""
     return _answer({"released": outcome.count})
+
+
+def purged(outcome: Purged) -> Answer:
+    """Tell how many messages were deleted."""
+    return _answer({"purged": outcome.count})
 
 
 def _answer(said: Mapping[str, object]) -> Answer:

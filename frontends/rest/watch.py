@@ -4,9 +4,10 @@ The core judges who may; holds nothing between two requests.
 """
 
 from broker.model.access import ListSubscribers
+from broker.model.commands import Purge
 from broker.model.core import Core
 from broker.model.frontends import FrontendList, Frontends
-from broker.model.results import Overviewed, Released, SubscriptionList, Surveyed, Transferred
+from broker.model.results import Overviewed, Purged, Released, SubscriptionList, Surveyed, Transferred
 from frontends.rest import orders, sights
 from frontends.rest.asked import Answer, Asked
 from frontends.rest.asking import result
@@ -42,3 +43,8 @@ async def redrive(core: Core, asked: Asked) -> Answer:
 async def release(core: Core, asked: Asked) -> Answer:
     """End locks by force."""
     return sights.released(await result(core, orders.release(asked), Released))
+
+
+async def purge(core: Core, asked: Asked) -> Answer:
+    """Delete all messages that wait (P25)."""
+    return sights.purged(await result(core, Purge(asked.place.node, asked.sender), Purged))

@@ -220,3 +220,19 @@ def test_bad_batches(alice: httpx.Client, queue: str, body: bytes, kind: str, fo
     answer = alice.post(queue.replace("/queues/", "/batches/"), content=body, headers={"Content-Type": kind})
     assert problem(answer) == found
     assert listed(alice, queue) == []
+
+
+def test_deleted(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
+    """§1.7, rows 7, 8, 10 and 11: a message that waits is deleted by its publisher or the owner, not while somebody holds it."""
+    alice.patch(queue, json={"options": {"pubsub#publish_model": "open"}})
+    mine, theirs, others = (who.post(queue, content=b"x").headers["Location"] for who in (alice, bob, bob))
+    assert problem(bob.delete(mine)) == (403, "forbidden")
+    assert bob.delete(theirs).status_code == alice.delete(others).status_code == 200
+    for gone in (theirs, others):
+        assert problem(bob.delete(gone)) == (404, "item-not-found")
+    lease = bob.post("/subscriptions", json={"destinations": queue.removeprefix("/queues/")}).headers["Location"]
+    (held,) = bob.get(f"{lease}?wait=5", headers={"Accept": "application/json"}).json()["messages"]
+    assert held["id"] == mine.rpartition("/")[2]
+    assert problem(alice.delete(mine)) == (409, "locked-by-another")
+    assert problem(bob.delete(mine))[0] == 403
+    assert bob.delete(held["href"]).status_code == 200
