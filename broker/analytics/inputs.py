@@ -28,6 +28,10 @@ _TOLD: Final = (
 
 _DAY: Final = timedelta(days=1)
 
+_CLOCK_MS: Final = 60_000
+"""A record's id is given by the clock that says when its attempt closed, a moment later; one that is set back stops ids until
+it has caught up. So far may both be apart."""
+
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
@@ -55,11 +59,16 @@ def of_redis(  # noqa: PLR0913  (what is to be read, and how)
     servers, options = Servers(url, read_from), Options.read({"url": url})
     given = {"url": url, "readFrom": read_from, "failOnDataLoss": "false"}
     given["minPartitions"] = str(spark.sparkContext.defaultParallelism)
+    # Redis is spared what is surely outside the interval; which rows are in it is for Spark to say.
+    bounds = {"startingTimestamp": first and _ms(first) - _CLOCK_MS, "endingTimestamp": last and _ms(last) + _CLOCK_MS}
+    interval = {name: str(max(1, at)) for name, at in bounds.items() if at is not None}
     tell("looking at what waits")
     standing = census.standings(servers, options)
     tell("reading the journals")
     before = snapshot(servers, options)
-    attempts = _kept(spark.read.format("stanzaq").options(**given).load().where(_within(first, last)), first, last)
+    attempts = _kept(
+        spark.read.format("stanzaq").options(**given, **interval).load().where(_within(first, last)), first, last
+    )
     gaps = _trimmed(before, snapshot(servers, options), first, last)
     waiting = census.waiting(spark, standing, given).persist(StorageLevel.MEMORY_AND_DISK)
     _read(waiting)
@@ -92,6 +101,10 @@ def of_history(
         first,
         last,
     )
+
+
+def _ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)
 
 
 def _ordered(first: datetime | None, last: datetime | None) -> None:

@@ -22,7 +22,6 @@ from broker.analytics.source.reader import StanzaqSource
 
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.python.filterPushdown.enabled": "true",
     # Sums and retries alone are moved between tasks: Spark's 200 would each have nothing to do.
     "spark.sql.shuffle.partitions": "8",
     "spark.ui.enabled": "false",

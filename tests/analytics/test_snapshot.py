@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from broker import keys
 from broker.analytics.faults import Unreadable, told
@@ -107,34 +107,57 @@ def test_what_comes_later_is_not_in_it(journals: Journals, read: Read) -> None:
     assert numbers(read()) == list(range(200))
 
 
+@pytest.mark.parametrize("push", ["false", "true"])
+def test_queries_of_one_frame(spark: SparkSession, journals: Journals, read: Read, push: str) -> None:
+    """Each query of a DataFrame has its own rows and no filter of another's, also as a view, also two in one plan."""
+    journals.write(JOBS, 10)
+    journals.write(Partition("others", "ab12", 1), 5, first=100)
+    jobs, others = list(range(10)), list(range(100, 105))
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", push)
+    try:
+        frame = read()
+        of_jobs, of_others = frame.where("node = 'jobs'"), frame.where("partition = 1")
+        assert numbers(of_jobs) == jobs
+        assert numbers(frame) == jobs + others
+        assert numbers(of_others.union(of_jobs)) == jobs + others
+        frame.createOrReplaceTempView("attempts")
+        for wanted, found in (
+            (f"closed < timestamp_millis({T0 + 3_000})", jobs[:3]),
+            ("type = 'released'", []),
+            ("true", jobs + others),
+        ):
+            assert numbers(spark.table("attempts").where(wanted)) == found
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_one_snapshot_of_a_frame(journals: Journals, read: Read) -> None:
+    """All queries of a DataFrame see what there was at its first; another one sees what has come since."""
+    journals.write(JOBS, 10)
+    frame = read()
+    assert numbers(frame) == list(range(10))
+    journals.write(JOBS, 5, first=10)
+    assert numbers(frame.where("node = 'jobs'")) == numbers(frame) == list(range(10))
+    assert numbers(read()) == list(range(15))
+
+
 @pytest.mark.parametrize(
-    ("wanted", "numbered"),
+    ("options", "numbered"),
     [
-        ("node = 'jobs'", range(3_000)),
-        ("partition = 1", range(10_000, 13_000)),
-        ("node in ('jobs', 'others') and partition in (0, 7)", range(3_000)),
-        (f"closed >= timestamp_millis({T0 + 1_500_000})", [*range(1_500, 3_000), *range(10_000, 13_000)]),
-        (f"closed < timestamp_millis({T0 + 100_000})", [*range(100)]),
-        (f"delivered > timestamp_millis({T0 + 2_990_000})", [*range(2_991, 3_000), *range(10_000, 13_000)]),
+        ({"subscribe": "jobs"}, range(3_000)),
+        ({"startingTimestamp": str(T0 + 1_500_000)}, [*range(1_500, 3_000), *range(10_000, 13_000)]),
+        ({"endingTimestamp": str(T0 + 99_000)}, [*range(100)]),
     ],
 )
-def test_filters_spare_redis(journals: Journals, read: Read, wanted: str, numbered: list[int]) -> None:
-    """What is filtered by node, partition or time is right, and the rest is not asked of Redis."""
+def test_options_spare_redis(journals: Journals, options: dict[str, str], numbered: list[int]) -> None:
+    """What options leave out, of nodes and times, is not asked of Redis."""
     journals.write(JOBS, 3_000)
     journals.write(Partition("others", "ab12", 1), 3_000, first=10_000)
     journals.client.config_resetstat()
-    assert numbers(read().where(wanted)) == list(numbered)
+    assert taken(url=journals.url, **options) == list(numbered)
     asked = journals.client.info("commandstats")["cmdstat_xrange"]["calls"]
     # All of it is three thousand of each, at a thousand a command.
     assert asked < 6
-
-
-def test_filter_by_type(journals: Journals, read: Read) -> None:
-    """Records of other types are not even decoded: one that is torn in its numbers does not matter then."""
-    key = keys.of_partition("journal", JOBS)
-    journals.client.xadd(key, Journals.record(1, T0, "released"))
-    journals.client.xadd(key, {**Journals.record(2, T0), "closed": "many"})
-    assert numbers(read().where("type in ('released', 'expired')")) == [1]
 
 
 @pytest.mark.parametrize(

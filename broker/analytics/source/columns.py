@@ -66,12 +66,10 @@ _WORDS: Final = 10
 """Words of a lock's line, the last of which is a JID and an item's id."""
 
 
-def attempts(place: Place, entries: Sequence[Entry], kinds: frozenset[bytes] | None = None) -> pa.RecordBatch:
-    """Read records of a partition's journal, those of some kinds alone if asked for; refuses what is none."""
+def attempts(place: Place, entries: Sequence[Entry]) -> pa.RecordBatch:
+    """Read records of a partition's journal; refuses what is none."""
     if not all(tuple(fields[::2]) == _STORED and fields[1] in _KINDS for _, fields in entries):
         _refuse(place, entries)
-    if kinds is not None:
-        entries = [entry for entry in entries if entry[1][1] in kinds]
     try:
         return _attempts(place, entries)
     except (pa.ArrowInvalid, ValueError):
@@ -107,7 +105,7 @@ def _attempts(place: Place, entries: Sequence[Entry]) -> pa.RecordBatch:
     return _batch(ATTEMPTS, place, entries, read)
 
 
-def log(place: Place, entries: Sequence[Entry], _kinds: object = None) -> pa.RecordBatch:
+def log(place: Place, entries: Sequence[Entry]) -> pa.RecordBatch:
     """Read entries of a partition's log; refuses what is none."""
     read: dict[str, list[Any]] = {name: [] for name in LOGGED.values()}
     for offset, fields in entries:

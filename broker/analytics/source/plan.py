@@ -1,8 +1,7 @@
 """What is to be read, as tasks: bounds and options to pieces. Pure; must not know Redis or Spark."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.offsets import MOST, START, Id, Offset
@@ -13,33 +12,6 @@ from broker.analytics.source.snapshot import Bounds
 from broker.journal.schema import Place
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What filters leave of a stream; None: all."""
-
-    nodes: frozenset[str] | None = None
-    partitions: frozenset[int] | None = None
-    kinds: frozenset[str] | None = None
-    first_ms: int = 0
-    last_ms: int = MOST
-
-    def wants(self, place: Place) -> bool:
-        """Tell whether a partition may have any of it."""
-        return (self.nodes is None or place.node in self.nodes) and (
-            self.partitions is None or place.partition in self.partitions
-        )
-
-    def only(self, what: str, values: Iterable[Any]) -> "Wish":
-        """Narrow `nodes`, `partitions` or `kinds` to these values."""
-        wanted, had = frozenset(values), getattr(self, what)
-        narrower: dict[str, Any] = {what: wanted if had is None else wanted & had}
-        return replace(self, **narrower)
-
-    def within(self, first_ms: int = 0, last_ms: int = MOST) -> "Wish":
-        """Narrow the time."""
-        return replace(self, first_ms=max(self.first_ms, first_ms), last_ms=min(self.last_ms, last_ms))
-
-
 class Work(NamedTuple):
     """Pieces that one task reads from one process."""
 
@@ -47,8 +19,8 @@ class Work(NamedTuple):
     pieces: tuple[Piece, ...]
 
 
-def batch(found: Mapping[Place, Bounds], options: Options, wish: Wish) -> list[Work]:
-    """Plan a read of all that there is between the options' bounds and that is wished."""
+def batch(found: Mapping[Place, Bounds], options: Options) -> list[Work]:
+    """Plan a read of all that there is between the options' bounds."""
     starts, ends = options.starting_offsets, options.ending_offsets
     for offsets in (starts, ends):
         missing = set() if isinstance(offsets, str) else set(offsets) - {str(place) for place in found}
@@ -60,12 +32,10 @@ def batch(found: Mapping[Place, Bounds], options: Options, wish: Wish) -> list[W
         raise Unreadable(msg)
     sized = []
     for place, bounds in found.items():
-        if not wish.wants(place):
-            continue
         offset = Offset(START) if isinstance(starts, str) else starts.get(str(place), Offset(START))
         upto = bounds.last if isinstance(ends, str) else ends.get(str(place), Offset(bounds.last)).after
-        first_ms = max(wish.first_ms, options.starting_timestamp or 0)
-        last_ms = min(wish.last_ms, MOST if options.ending_timestamp is None else options.ending_timestamp)
+        first_ms = options.starting_timestamp or 0
+        last_ms = MOST if options.ending_timestamp is None else options.ending_timestamp
         piece = begin(bounds, offset)
         # Asked for by time, the stream gives what it has: only an offset says what it must have.
         after = Id(first_ms).before()

@@ -22,7 +22,7 @@ class Stream:
     """How a stream is read: so many entries a command and so many commands a batch of rows; whether it can lose any."""
 
     schema: pa.Schema
-    decode: Callable[[Place, Sequence[columns.Entry], frozenset[bytes] | None], pa.RecordBatch]
+    decode: Callable[[Place, Sequence[columns.Entry]], pa.RecordBatch]
     count: int
     gather: int
     watched: bool
@@ -51,7 +51,7 @@ def tasks(works: Sequence[Work], options: Options) -> list[InputPartition]:
     return [Task(work, limit and limit / len(works)) for work in works]
 
 
-def rows(options: Options, task: InputPartition, kinds: frozenset[str] | None = None) -> Iterator[pa.RecordBatch]:
+def rows(options: Options, task: InputPartition) -> Iterator[pa.RecordBatch]:
     """Give the rows of a task, many at a time."""
     # Spark makes a partition of its own when there is nothing to read.
     if not isinstance(task, Task):
@@ -59,9 +59,8 @@ def rows(options: Options, task: InputPartition, kinds: frozenset[str] | None = 
     stream = STREAMS[options.stream]
     manner = Manner(stream.count, stream.watched, options.fail_on_data_loss, task.rows_per_second)
     servers = Servers(options.url, options.read_from)
-    wanted = None if kinds is None else frozenset(kind.encode() for kind in kinds)
     fetched = fetch(servers, task.work.process, task.work.pieces, manner)
     for piece, found in groupby(fetched, itemgetter(0)):
         chunks = map(itemgetter(1), found)
         while gathered := list(chain.from_iterable(islice(chunks, stream.gather))):
-            yield stream.decode(piece.place, gathered, wanted)
+            yield stream.decode(piece.place, gathered)
