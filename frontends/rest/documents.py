@@ -21,8 +21,7 @@ def page(shown: Page) -> bytes:
         "messages": [_listed(each) for each in shown.messages],
     }
     if shown.counted:
-        # An age would make it another document each time that somebody looks.
-        said["counts"] = {name: count for name, count in asdict(shown.counted).items() if name != "oldest_ms"}
+        said["counts"] = asdict(shown.counted)
     if shown.options is not None:
         said["options"] = dict(shown.options)
     if shown.following:

@@ -62,6 +62,7 @@ _SEEN: Final = _object(
         "state": _STATES,
         "published": _MOMENT,
         **dict.fromkeys(("partition", "attempts", "bytes", "priority"), _WHOLE),
+        "headers": {"type": "object", "additionalProperties": _TEXT},
         "held_before_by": _array(_TEXT),
     },
     delayed_until=_MOMENT,
@@ -111,6 +112,7 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
                         "type": {"enum": [each.value for each in NodeType]},
                         "state": {"enum": [each.value for each in NodeState]},
                         "standing": {"enum": [each.value for each in Affiliation]},
+                        "queueing": _IS,
                         "partitions": _WHOLE,
                         "counts": {"type": "object", "additionalProperties": _WHOLE},
                     }
@@ -158,6 +160,9 @@ _OPTIONS_BODY: Final = {
                 option.name: {
                     "description": option.label,
                     **({"type": "string", "enum": list(option.choices)} if option.choices else _VALUE),
+                    # For whoever makes a form of them: the kind of field (XEP-0004), and the type of node that has it.
+                    "x-kind": option.kind,
+                    **({"x-node-type": option.on.value} if option.on else {}),
                 }
                 for option in OPTIONS
             }

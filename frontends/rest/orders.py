@@ -31,8 +31,12 @@ def overview(asked: Asked) -> Overview:
 
 
 def survey(asked: Asked) -> Survey:
-    """Look closely at a page of items."""
-    return Survey(asked.place.node, asked.sender, (), requests.page(asked), _scan(asked.query.get("scan", "")))
+    """Look closely at a page of items, or at the one that is named."""
+    wanted, scan = asked.query.get("item"), _scan(asked.query.get("scan", ""))
+    if wanted is not None and scan:
+        raise MalformedRequest(Problem.BAD_REQUEST, "scan: an item that is named is looked for everywhere at once")
+    items = () if wanted is None else (paths.item_id(wanted, "item"),)
+    return Survey(asked.place.node, asked.sender, items, requests.page(asked), scan)
 
 
 def redrive(asked: Asked) -> Transfer:

@@ -78,6 +78,7 @@ def _seconds(least: int) -> Mapping[str, object]:
 PARAMETERS: Final = {
     "limit": Parameter("how many on a page", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
     "first": Parameter("the number of the first queue to show", {"type": "integer", "minimum": 0, "default": 0}),
+    "item": Parameter("the id of the one item to show"),
     "scan": Parameter("where the items go on: from the link to the next page"),
     "after": Parameter("where the messages go on: from the link to the next page"),
     "below": Parameter("where the tree goes on: from the link to the next page"),
@@ -210,7 +211,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
             "show_survey",
             "Look at items as the queue's owner: who holds them, how often they were tried, why they are dead letters",
             {_OK: Shown.SURVEY},
-            query=("limit", "scan"),
+            query=("item", "limit", "scan"),
         ),
     },
     paths.SUBSCRIBERS: {
@@ -246,10 +247,6 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     },
 }
 """By the path's pattern and the method; HEAD is as GET, and OPTIONS is answered from the table itself."""
-
-
-EVERY: Final = ("GET", "PUT", "PATCH", "DELETE", "POST", "HEAD", "OPTIONS")
-"""All methods that some path takes."""
 
 
 def allowed(pattern: str) -> tuple[str, ...]:

@@ -85,6 +85,7 @@ def _queue(one: Summary) -> dict[str, Any]:
         "href": paths.queue(record.name),
         "title": config.title,
         "type": config.node_type.value,
+        "queueing": config.queueing,
         "parent": record.parent,
         "state": config.state.value,
         "partitions": config.partitions,
@@ -113,6 +114,7 @@ def _item(node: str, one: Seen) -> dict[str, Any]:
         "priority": one.priority,
         "content_type": payloads.kind(envelope),
         "bytes": len(envelope.body),
+        "headers": dict(payloads.said(envelope)),
         "held_before_by": list[Jid](one.holders),
     }
     if one.until_ms:

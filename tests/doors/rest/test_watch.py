@@ -197,6 +197,28 @@ def test_overview(frontend: RestFrontend, redis: RedisServer, alice: httpx.Clien
         assert admin.get("/frontends").status_code == 200
 
 
+def test_one_item(alice: httpx.Client, queue: str) -> None:
+    """R5: an owner finds one item by its id, with its headers, its key and when it is due; one that is not there is no item."""
+    name, survey = queue.removeprefix("/queues/"), queue.replace("queues", "surveys")
+    asks = {"Group-Key": "austen", "Item-Colour": "red", "Message-Delay": "3000", "Content-Type": "text/plain"}
+    for number in range(3):
+        assert alice.post(f"{queue}?guid=i{number}", content=b"x", headers=asks).status_code == 200
+    (found,) = alice.get(f"{survey}?item=i1").json()["items"]
+    assert (found["id"], found["group_key"], found["headers"], found["state"]) == (
+        "i1",
+        "austen",
+        {"colour": "red"},
+        "delayed",
+    )
+    assert found["delayed_until"] > found["published"]
+    assert alice.get(f"{survey}?item=i9").json() == {"items": []}
+    for wrong in ("item=", "item=i1&scan=0%200-0", "item=%07"):
+        assert alice.get(f"{survey}?{wrong}").status_code == 400, wrong
+    assert _overview(alice)[name]["queueing"] is True
+    assert alice.put(f"/queues/{name}-log", json={"options": {"pubsub#queueing": False}}).status_code == 201
+    assert _overview(alice)[f"{name}-log"]["queueing"] is False
+
+
 def test_collections(alice: httpx.Client) -> None:
     """R5, RX4, H3: a collection shows its children, and neither messages nor counts of its own."""
     top = f"shop-{secrets.token_hex(4)}"
