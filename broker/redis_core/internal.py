@@ -133,7 +133,6 @@ class FetchPart:
     after: int
     partition: int = 0
     incarnation: str = ""
-    comes: bool = True
 
 
 @dataclass(frozen=True, slots=True)

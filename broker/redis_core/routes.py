@@ -282,15 +282,16 @@ class Routes:
         if record is None:
             return GONE
         coordinator = record.partition(COORDINATOR)
-        seen, comes = command.after.get(coordinator, 0), command.comes
-        asked = FetchPart(command.node, command.sender, command.jid, command.lease_ms, seen, comes=comes)
+        asked = FetchPart(
+            command.node, command.sender, command.jid, command.lease_ms, command.after.get(coordinator, 0)
+        )
         first: Outcome = await self.ask(COORDINATOR, asked)
         if not isinstance(first, Fetched) or (self._count == 1 and not self._collects):
             return first
 
         def part(of: Partition) -> asyncio.Future[Any]:
             after = command.after.get(of, 0)
-            found = FetchPart(of.node, command.sender, command.jid, None, after, of.number, of.incarnation, comes)
+            found = FetchPart(of.node, command.sender, command.jid, None, after, of.number, of.incarnation)
             return awaited((self if of.node == coordinator.node else self._gates(of.node)).lane(of.number), found)
 
         before = set(self.pool.known)

@@ -106,7 +106,7 @@ class Browser:
     def complaints(self) -> list[str]:
         """Say what the browser did not like since the last time; what was refused on purpose is told by its status."""
         log = self.driver.get_log("browser")  # type: ignore[no-untyped-call]  # selenium has not typed it
-        return [each["message"] for each in log if "status of 40" not in each["message"]]
+        return [each["message"] for each in log if "status of 4" not in each["message"]]
 
 
 @contextmanager

@@ -141,7 +141,7 @@ def _counts_move(browser: Browser) -> None:
 
 
 def _narrow(browser: Browser) -> None:
-    """On the smallest phone nothing is cut off but what a table scrolls to."""
+    """On the smallest phone nothing is cut off."""
     browser.wide(360)
     assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= 360
     assert browser.barriers() == []
@@ -175,7 +175,7 @@ def _releases(browser: Browser) -> None:
     browser.tab_to("Subscribers")
     browser.press(Keys.ENTER)
     browser.says(f"/{HOSTILE}")
-    browser.says("working", "tbody td:nth-child(4)")
+    browser.says("working", "tbody .state")
     assert browser.barriers() == []
     browser.find("tbody button").send_keys(Keys.ENTER)
     browser.says("1 lock of", "#said")
@@ -193,7 +193,7 @@ def _pauses(browser: Browser) -> None:
 def _redrives_all(browser: Browser) -> None:
     """Those of one reason go, the others stay; then all of them."""
     browser.find(".crumbs a").click()
-    browser.find(f"{_row('payments')} td:last-child a").click()
+    browser.find(f"{_row('payments')} [data-label=Dead] a").click()
     browser.says("torn")
     browser.picture("ui-dead")
     browser.find("select").send_keys("torn")

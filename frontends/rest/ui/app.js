@@ -1,7 +1,8 @@
 // The page: which view is shown, when it is looked anew, who is signed in. It holds nothing that is not in the API.
 
 import {ask, signedIn, signIn, signOut} from "./api.js";
-import {badge, fromTemplate, keep, make, number, write} from "./dom.js";
+import {closeDialogs} from "./dialogs.js";
+import {badge, fromTemplate, keepTable, make, number, write} from "./dom.js";
 import {queueView} from "./queue.js";
 import {queuesView} from "./queues.js";
 import {feed, forget} from "./rates.js";
@@ -24,6 +25,7 @@ let view = null;
 let timer = 0;
 let turn = 0;
 let silence = 0;
+let news = "";
 
 // What a screen reader is to hear, and everybody may read: things done and troubles, no numbers that move.
 function say(words) {
@@ -49,7 +51,8 @@ async function look() {
   const now = performance.now();
   const byName = new Map(queues.map((each) => [each.name, each]));
   for (const each of queues) {
-    feed(each.name, each.counts, now);
+    // Nothing of a log is ever done.
+    feed(each.name, each.queueing ? each.counts : {...each.counts, finished: 0}, now);
     const letters = each.dead_letters && byName.get(each.dead_letters);
     if (each.dead_letters) each.dead = letters ? letters.counts.waiting + letters.counts.in_flight : 0;
     if (letters) letters.lettersOf = each.name;
@@ -89,7 +92,10 @@ function held() {
   return still.getAttribute("aria-pressed") === "true";
 }
 
+// What was said, and what was asked, belong to the page before.
 function show(next) {
+  closeDialogs();
+  say("");
   view = next;
   main.replaceChildren(next.root);
   document.title = `${next.title} – stanzaq`;
@@ -122,7 +128,6 @@ function trouble(title, why) {
 
 function frontendsView() {
   const root = make("div", {}, fromTemplate("frontends"));
-  const body = root.querySelector("tbody");
   const empty = root.querySelector(".empty");
   return {
     root,
@@ -135,8 +140,8 @@ function frontendsView() {
         if (fault.status !== 403) throw fault;
         write(empty, "Only administrators of the service see them.");
       }
-      keep(body, found, (each) => each.name,
-        ({name}) => make("tr", {}, make("th", {scope: "row"}, name), make("td", {}, make("span")), make("td", {class: "n"})),
+      keepTable(root.querySelector("table"), found, (each) => each.name,
+        ({name}) => make("tr", {}, make("th", {scope: "row"}, name), make("td", {class: "state"}, make("span")), make("td", {class: "n"})),
         (row, each) => {
           badge(row.children[1].firstChild, each.disconnected_by ? "ending" : each.heard_ms < LAPSED_MS ? "alive" : "lapsed");
           write(row.children[2], `${number(Math.round(each.heard_ms / 100) / 10)} s ago`);
@@ -150,18 +155,24 @@ function frontendsView() {
 
 function route() {
   const [place, name, section] = location.hash.replace(/^#\/?/, "").split("/");
-  const shared = {queues: () => overview.queues, total: () => overview.total, say, renew};
+  const shared = {queues: () => overview.queues, total: () => overview.total, say, renew, go};
   if (place === "frontends") show(frontendsView());
-  else if (place === "queue" && name) {
-    const known = ["items", "dead", "subscribers"].includes(section) ? section : "items";
-    show(queueView(decoded(name), known, shared));
-  } else show(queuesView(shared));
+  else if (place === "queue" && name) show(queueView(decoded(name), section, shared));
+  else show(queuesView(shared));
   for (const link of document.querySelectorAll(".bar nav a")) {
     if ((link.hash === "#/frontends") === (place === "frontends")) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   view.fill();
+  say(news);
+  news = "";
   renew();
+}
+
+// Show another page, and say there what has been done.
+function go(hash, words) {
+  news = words;
+  location.hash = hash;
 }
 
 // Whoever types a name may leave its signs as they are.

@@ -39,9 +39,41 @@ export function keep(body, records, key, row, fill) {
   for (const gone of rows.values()) gone.remove();
 }
 
+const ROLES = {TABLE: "table", THEAD: "rowgroup", TBODY: "rowgroup", TR: "row", TD: "cell"};
+
+// Where the style lays a table out as cards, browsers forget that it is a table: roles tell it to a screen reader.
+function tellRoles(root) {
+  for (const each of [root, ...root.querySelectorAll("thead, tbody, tr, th, td")]) {
+    each.setAttribute("role", ROLES[each.tagName] ?? (each.scope === "col" ? "columnheader" : "rowheader"));
+  }
+}
+
+// Let a table have one row for each record. Each cell says its column: as a card a row has no heads above it.
+export function keepTable(table, records, key, row, fill) {
+  if (!table.hasAttribute("role")) tellRoles(table);
+  const heads = [...table.tHead.rows[0].cells].map((each) => each.textContent.trim());
+  keep(table.tBodies[0], records, key, (record) => {
+    const made = row(record);
+    tellRoles(made);
+    [...made.cells].forEach((cell, index) => cell.setAttribute("data-label", heads[index]));
+    return made;
+  }, fill);
+}
+
+// Write what a cell says; a card leaves out what says nothing.
+export function fillCell(cell, text) {
+  write(cell, text || "–");
+  cell.classList.toggle("none", !text);
+}
+
 export function figures(list, told) {
   keep(list, told, ([label]) => label, ([label]) => make("div", {}, make("dt", {}, label), make("dd")),
     (found, [, value]) => write(found.lastChild, value));
+}
+
+// The same as figures, of what is not counted; what says nothing is left out.
+export function facts(list, told) {
+  figures(list, told.filter(([, value]) => value));
 }
 
 export function badge(element, state) {
@@ -54,12 +86,19 @@ export function number(value) {
   return value.toLocaleString("en");
 }
 
-export function counted(count, thing) {
-  return `${number(count)} ${thing}${count === 1 ? "" : "s"}`;
+export function counted(count, thing, things = `${thing}s`) {
+  return `${number(count)} ${count === 1 ? thing : things}`;
 }
 
 export function rate(value) {
   return value === null ? "–" : value >= 100 ? number(Math.round(value)) : value.toFixed(1);
+}
+
+export function bytes(count) {
+  for (const [unit, name] of [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]]) {
+    if (count >= unit) return `${(count / unit).toFixed(1)} ${name}`;
+  }
+  return counted(count, "byte");
 }
 
 export function age(ms) {
@@ -72,4 +111,11 @@ export function age(ms) {
 
 export function since(moment) {
   return age(Math.max(1, Date.now() - Date.parse(moment)));
+}
+
+// The time of a moment of today, and the day too of another.
+export function clock(moment) {
+  const at = new Date(moment);
+  const time = at.toLocaleTimeString("en-GB");
+  return at.toDateString() === new Date().toDateString() ? time : `${at.toLocaleDateString("en-CA")} ${time}`;
 }

@@ -1,7 +1,10 @@
 // The parts of a queue that are lists: each asks the API for what it shows, and does what its buttons say.
 
 import {ask, path, Refusal} from "./api.js";
-import {badge, counted, fromTemplate, keep, make, number, since, write} from "./dom.js";
+import {confirmFirst} from "./dialogs.js";
+import {badge, counted, fillCell, fromTemplate, keep, keepTable, make, number, since, write} from "./dom.js";
+import {due, opener} from "./item.js";
+import {linkTo} from "./queues.js";
 
 const PAGE = 50;
 const FORBIDDEN = "Only the queue's owners and the service's administrators see this.";
@@ -11,7 +14,6 @@ function list(template, {read, row, fill}) {
   const root = make("div", {}, fromTemplate(template));
   const empty = root.querySelector(".empty");
   const words = empty.textContent;
-  const body = root.querySelector("tbody");
   return {
     root,
     async refresh() {
@@ -20,16 +22,26 @@ function list(template, {read, row, fill}) {
       try {
         records = await read();
       } catch (fault) {
-        if (!(fault instanceof Refusal) || ![403, 404, 410, 501].includes(fault.status)) throw fault;
+        if (!(fault instanceof Refusal) || ![400, 403, 404, 410, 501].includes(fault.status)) throw fault;
         why = fault.status === 403 ? FORBIDDEN : fault.message;
       }
-      keep(body, records, (each) => each.id ?? each.jid, row, fill);
+      keepTable(root.querySelector("table"), records, (each) => each.id ?? each.jid ?? each.name, row, fill);
       root.querySelector(".wide").hidden = !records.length;
       empty.hidden = records.length > 0;
       write(empty, why);
+      return records;
     },
     fill() {},
   };
+}
+
+function cell(kind, ...inside) {
+  return make("td", {class: kind}, ...inside);
+}
+
+// A button of a row; what it is for is read with it.
+function button(words, thing, onclick) {
+  return make("button", {type: "button", onclick}, words, make("span", {class: "mute"}, ` ${thing}`));
 }
 
 // Pages of items as their owner sees them, and the button that shows more of them.
@@ -52,28 +64,86 @@ function survey(name, more, renew) {
   };
 }
 
-export function itemsPart(name, {act, renew}) {
-  const part = list("items", {
-    read: () => read(),
-    row: (item) => make("tr", {},
-      make("th", {scope: "row"}, opener(item, item.id)), make("td", {}, make("span")), make("td", {class: "n"}), make("td", {class: "n"}),
-      make("td", {class: "text"}), make("td", {class: "text"}),
-      make("td", {}, make("button", {type: "button", onclick: () => act(async () => {
-        await ask(path("releases", name), {method: "POST", body: {items: [item.id]}});
-        return `The lock of ${item.id} is ended: it goes to the next worker.`;
-      })}, "Release", make("span", {class: "mute"}, ` ${item.id}`)))),
-    fill: (row, item) => {
-      const [, state, tries, old, holder, publisher, does] = row.children;
-      badge(state.firstChild, item.state);
-      write(tries, number(item.attempts));
-      write(old, since(item.published));
-      write(holder, item.lock ? item.lock.holder : "–");
-      write(publisher, item.publisher);
-      does.firstChild.hidden = !item.lock;
+// The form that looks for one item by its id: `wanted` gives the id, empty for all of them.
+function search(root, renew) {
+  const [form, all] = [root.querySelector("[role=search]"), root.querySelector(".all")];
+  const field = form.querySelector("input");
+  let wanted = "";
+  const look = (item) => {
+    wanted = field.value = item;
+    all.hidden = !item;
+    renew();
+  };
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    look(field.value.trim());
+  });
+  all.addEventListener("click", () => look(""));
+  return () => wanted;
+}
+
+// What items of queues and logs have in common: their pages, and the search for one.
+function searched(template, name, renew, shown) {
+  const part = list(template, {
+    ...shown,
+    read: async () => {
+      if (!wanted()) return read();
+      more.hidden = true;
+      const {items} = await ask(`${path("surveys", name)}?item=${encodeURIComponent(wanted())}`);
+      if (!items.length) throw new Refusal(404, `${name} has no item ${wanted()}: it is done, or was never there.`);
+      return items;
     },
   });
-  const read = survey(() => name, part.root.querySelector(".more"), renew);
+  const more = part.root.querySelector(".more");
+  const wanted = search(part.root, renew);
+  const read = survey(() => name, more, renew);
   return part;
+}
+
+export function itemsPart(name, {act, renew}) {
+  const release = (item) => act(async () => {
+    await ask(path("releases", name), {method: "POST", body: {items: [item.id]}});
+    return `The lock of ${item.id} is ended: it goes to the next worker.`;
+  });
+  const remove = (item) => confirmFirst({
+    title: `Delete ${item.id}?`, words: `It waits in ${name}. Nobody will work on it.`, button: "Delete the item",
+  }, async () => {
+    await ask(item.href, {method: "DELETE"});
+    act(async () => `${item.id} is deleted.`);
+  });
+  return searched("items", name, renew, {
+    row: (item) => make("tr", {},
+      make("th", {scope: "row"}, opener(item, item.id), make("small")), cell("state", make("span"), make("small")), cell("n"), cell("n"),
+      cell("text"), cell("text"),
+      cell("do", button("Release", item.id, () => release(item)), button("Delete", item.id, () => remove(item)))),
+    fill: (row, item) => {
+      const [head, state, tries, old, holder, publisher, does] = row.children;
+      write(head.lastChild, item.group_key && `key ${item.group_key}`);
+      badge(state.firstChild, item.state);
+      write(state.lastChild, due(item));
+      write(tries, number(item.attempts));
+      write(old, since(item.published));
+      fillCell(holder, item.lock?.holder);
+      write(publisher, item.publisher);
+      does.firstChild.hidden = !item.lock;
+      does.lastChild.hidden = !["waiting", "delayed"].includes(item.state);
+    },
+  });
+}
+
+export function entriesPart(name, {renew}) {
+  return searched("entries", name, renew, {
+    row: (item) => make("tr", {},
+      make("th", {scope: "row"}, opener(item, item.id)), cell("n"), cell("n"), cell("text"), cell("text"), cell("text")),
+    fill: (row, item) => {
+      const [, old, size, kind, key, publisher] = row.children;
+      write(old, since(item.published));
+      write(size, number(item.bytes));
+      write(kind, item.content_type);
+      fillCell(key, item.group_key);
+      write(publisher, item.publisher);
+    },
+  });
 }
 
 export function deadPart(name, {queue, act, say, renew}) {
@@ -81,20 +151,22 @@ export function deadPart(name, {queue, act, say, renew}) {
   const letters = () => (queue()?.lettersOf ? name : queue()?.dead_letters);
   const part = list("dead", {
     read: async () => (letters() ? (await read()).filter((item) => item.died) : []),
-    row: (item) => make("tr", {},
-      make("th", {scope: "row"}, opener(item, item.died.item || item.id)), make("td", {class: "text"}), make("td", {class: "n"}), make("td", {class: "text"}),
-      make("td", {class: "text"}), make("td", {class: "n"}),
-      make("td", {}, make("button", {type: "button", onclick: () => act(async () => {
-        const said = await ask(path("redrives", letters()), {method: "POST", body: {items: [item.id]}});
-        return said.moved ? `${item.died.item || item.id} is on its way back to ${item.died.node}.` : stayed(said.stayed);
-      })}, "Redrive", make("span", {class: "mute"}, ` ${item.died.item || item.id}`)))),
+    row: (item) => {
+      const id = item.died.item || item.id;
+      return make("tr", {},
+        make("th", {scope: "row"}, opener(item, id)), cell("text"), cell("n"), cell("n"), cell("text"), cell("text"),
+        cell("do", button("Redrive", id, () => act(async () => {
+          const said = await ask(path("redrives", letters()), {method: "POST", body: {items: [item.id]}});
+          return said.moved ? `${id} is on its way back to ${item.died.node}.` : stayed(said.stayed);
+        }))));
+    },
     fill: (row, {died, published}) => {
-      const [, reason, tries, node, holder, old] = row.children;
-      write(reason, died.reason || "–");
+      const [, reason, tries, old, node, holder] = row.children;
+      fillCell(reason, died.reason);
       write(tries, died.attempts);
-      write(node, died.node);
-      write(holder, died.holder || "–");
       write(old, since(published));
+      write(node, died.node);
+      fillCell(holder, died.holder);
     },
   });
   const find = (selector) => part.root.querySelector(selector);
@@ -134,10 +206,10 @@ export function deadPart(name, {queue, act, say, renew}) {
 
   const {refresh} = part;
   part.refresh = async () => {
-    await refresh();
-    const reasons = [...new Set([...part.root.querySelectorAll("tbody tr")].map((row) => row.children[1].textContent))];
-    keep(choice, ["", ...reasons.filter((each) => each !== "–")], (each) => each, (each) => make("option", {value: each}), (option, each) => write(option, each || "anything"));
-    find("form").hidden = !part.root.querySelector("tbody tr") && stop.hidden;
+    const shown = await refresh();
+    const reasons = [...new Set(shown.map(({died}) => died.reason))].filter(Boolean);
+    keep(choice, ["", ...reasons], (each) => each, (each) => make("option", {value: each}), (option, each) => write(option, each || "anything"));
+    find("form").hidden = !shown.length && stop.hidden;
   };
   return part;
 }
@@ -146,41 +218,30 @@ export function subscribersPart(name, {act}) {
   return list("subscribers", {
     read: async () => (await ask(path("subscribers", name))).subscribers,
     row: ({jid}) => make("tr", {},
-      make("th", {scope: "row"}, jid), make("td", {class: "n"}), make("td", {class: "n"}), make("td"),
-      make("td", {}, make("button", {type: "button", onclick: () => act(async () => {
+      make("th", {scope: "row"}, jid), cell("state"), cell("n"), cell("n"),
+      cell("do", button("Release all", `that ${jid} holds`, () => act(async () => {
         const {released} = await ask(path("releases", name), {method: "POST", body: {holder: jid}});
         return `${counted(released, "lock")} of ${jid} ended: what it held goes to others.`;
-      })}, "Release all", make("span", {class: "mute"}, ` that ${jid} holds`)))),
+      })))),
     fill: (row, {credit, held}) => {
-      const [, has, holds, busy, does] = row.children;
+      const [, busy, has, holds, does] = row.children;
+      write(busy, held === 0 ? "idle" : held < credit ? "working" : "full");
       write(has, number(credit));
       write(holds, number(held));
-      write(busy, held === 0 ? "idle" : held < credit ? "working" : "full");
       does.firstChild.hidden = !held;
     },
   });
 }
 
+export function childrenPart(name) {
+  return list("children", {
+    read: async () => (await ask(path("queues", name))).children,
+    row: (child) => make("tr", {},
+      make("th", {scope: "row"}, make("a", {href: linkTo(child.name)}, child.name)), cell("state")),
+    fill: (row, child) => write(row.lastChild, child.is_queue ? "queue or log" : "collection"),
+  });
+}
+
 function stayed(reasons) {
   return Object.entries(reasons).map(([why, count]) => `${number(count)} stayed: ${why}.`).join(" ");
-}
-
-// A button that shows what an item carries: as text, whatever it is.
-function opener(item, words) {
-  return make("button", {type: "button", class: "link", onclick: () => open(item)}, words);
-}
-
-async function open(item) {
-  const dialog = document.getElementById("payload");
-  const body = dialog.querySelector("pre");
-  write(dialog.querySelector("h2"), item.id);
-  write(dialog.querySelector(".about"), `${item.content_type}, ${number(item.bytes)} bytes, from ${item.publisher}`);
-  write(body, "…");
-  dialog.showModal();
-  try {
-    const said = await ask(item.href);
-    write(body, said.text ?? `in base64:\n${said.base64}`);
-  } catch (fault) {
-    write(body, fault.message);
-  }
 }

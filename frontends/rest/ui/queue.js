@@ -1,64 +1,117 @@
-// One queue: what it holds, how it flows, and its parts: items, dead letters, subscribers.
+// One queue, log or collection: what it holds, how it flows, what may be done with it, and its parts.
 
 import {ask, path} from "./api.js";
-import {age, badge, figures, fromTemplate, make, number, rate, write} from "./dom.js";
-import {deadPart, itemsPart, subscribersPart} from "./parts.js";
-import {linkTo, stateOf} from "./queues.js";
+import {confirmFirst, publishItem} from "./dialogs.js";
+import {age, badge, bytes, counted, figures, fromTemplate, make, number, rate, write} from "./dom.js";
+import {childrenPart, deadPart, entriesPart, itemsPart, subscribersPart} from "./parts.js";
+import {kindOf, linkTo, stateOf} from "./queues.js";
 import {draw, recent} from "./rates.js";
+import {settingsPart} from "./settings.js";
 
-const PARTS = {items: itemsPart, dead: deadPart, subscribers: subscribersPart};
+// The parts of each kind, the first one first: its name in the address, what it is called, what shows it.
+const PARTS = {
+  queue: {
+    items: ["Items", itemsPart], dead: ["Dead letters", deadPart], subscribers: ["Subscribers", subscribersPart], settings: ["Settings", settingsPart],
+  },
+  log: {items: ["Entries", entriesPart], subscribers: ["Readers", subscribersPart], settings: ["Settings", settingsPart]},
+  collection: {children: ["Contains", childrenPart], subscribers: ["Subscribers", subscribersPart], settings: ["Settings", settingsPart]},
+};
 
-export function queueView(name, section, {queues, say, renew}) {
+export function queueView(name, section, {queues, say, renew, go}) {
   const root = make("div", {}, fromTemplate("queue"));
   const find = (selector) => root.querySelector(selector);
+  const queue = () => queues().find((each) => each.name === name);
   write(find("h1"), name);
-  for (const tab of root.querySelectorAll(".tabs a")) {
-    tab.href = linkTo(name, tab.dataset.part);
-    if (tab.dataset.part === section) tab.setAttribute("aria-current", "page");
+
+  // Do something that was asked for by a button, and tell how it went.
+  async function act(work, refused = say) {
+    try {
+      say(await work());
+    } catch (fault) {
+      refused(fault.message);
+    }
+    await renew();
   }
-  for (const button of root.querySelectorAll(".actions button")) {
-    button.addEventListener("click", () => act(say, renew, async () => {
+
+  for (const button of root.querySelectorAll(".states button")) {
+    button.addEventListener("click", () => act(async () => {
       const {state} = button.dataset;
       await ask(path("queues", name), {method: "PATCH", body: {options: {"stanzaq#state": state}}});
       return `${name} is ${state}.`;
     }));
   }
-  const queue = () => queues().find((each) => each.name === name);
-  const part = PARTS[section](name, {queue, say, renew, act: (work) => act(say, renew, work)});
-  find(".part").append(part.root);
+  find(".publish").addEventListener("click", () => publishItem(name, (words) => act(async () => words)));
+  find(".purge").addEventListener("click", () => confirmFirst({
+    title: `Purge ${name}?`, words: `${lost(queue())} What workers hold now stays theirs.`, button: "Purge it",
+  }, async () => {
+    await ask(path("purges", name), {method: "POST"});
+    act(async () => `${name} is purged.`);
+  }));
+  find(".delete").addEventListener("click", () => confirmFirst({
+    title: `Delete ${name}?`, words: `${lost(queue())} Its subscriptions end, and its settings are gone.`, button: "Delete it",
+  }, async () => {
+    await ask(path("queues", name), {method: "DELETE"});
+    go("#/", `${name} is deleted.`);
+  }));
+
+  // What kind it is, is known when the service has told of it.
+  let [part, kind] = [null, ""];
+  function showPart() {
+    const found = queue();
+    if (found && kindOf(found) === kind) return;
+    kind = found ? kindOf(found) : "queue";
+    const parts = PARTS[kind];
+    const shown = parts[section] ? section : Object.keys(parts)[0];
+    find(".tabs").replaceChildren(...Object.entries(parts).map(([each, [words]]) =>
+      make("a", {href: linkTo(name, each), "data-part": each, "aria-current": each === shown && "page"}, words)));
+    part = parts[shown][1](name, {queue, act, say, renew});
+    find(".part").replaceChildren(part.root);
+  }
 
   function fill() {
     const found = queue();
-    find(".actions").hidden = found?.standing !== "owner" || found.type === "collection";
-    find(".badge").hidden = find(".figures").hidden = !found;
+    if (found) showPart();
+    const leaf = found && kind !== "collection";
+    find(".actions").hidden = find(".badge").hidden = !found;
+    find(".figures").hidden = find(".chart").hidden = find(".publish").hidden = !leaf;
+    find(".owners").hidden = found?.standing !== "owner";
+    find(".states").hidden = find(".purge").hidden = !leaf;
     if (found) {
       badge(find(".badge"), stateOf(found));
-      for (const button of root.querySelectorAll(".actions button")) button.disabled = button.dataset.state === found.state;
+      for (const button of root.querySelectorAll(".states button")) button.setAttribute("aria-pressed", String(button.dataset.state === found.state));
       write(find(".about"), about(found));
-      figures(find(".figures"), told(found));
+      figures(find(".figures"), FIGURES[kind](found));
     }
-    const top = draw(find("svg"), name);
+    find(".chart .out").hidden = kind === "log";
+    const top = draw(find(".chart svg"), name);
     const {come, gone} = recent(name);
-    find("svg").setAttribute("aria-label", `Each second ${rate(come)} came in and ${rate(gone)} were done`);
-    write(find("figcaption b"), `${rate(top)} a second`);
-    part.fill();
+    find(".chart svg").setAttribute("aria-label", `Each second ${rate(come)} came in and ${rate(gone)} were done`);
+    write(find(".chart b"), `${rate(top)} a second`);
+    part?.fill();
   }
 
-  return {root, title: name, fill, refresh: part.refresh};
+  return {
+    root,
+    title: name,
+    fill,
+    async refresh() {
+      showPart();
+      await part.refresh();
+    },
+  };
 }
 
-// Do something that was asked for by a button, and tell how it went.
-async function act(say, renew, work) {
-  try {
-    say(await work());
-  } catch (fault) {
-    say(fault.message);
-  }
-  await renew();
+// What is lost with what a queue holds, in a sentence.
+function lost(queue) {
+  if (kindOf(queue) === "collection") return "What it contains stays, and belongs to no collection any more.";
+  const {kept, waiting} = queue.counts;
+  const held = kindOf(queue) === "log" ? counted(kept, "entry", "entries") : counted(waiting, "waiting item");
+  return `${held} will be gone for ever.`;
 }
 
 function about(queue) {
   const told = [queue.title];
+  if (kindOf(queue) === "log") told.push("every reader gets every entry");
   if (queue.lettersOf) told.push(`dead letters of ${queue.lettersOf}`);
   if (queue.parent) told.push(`in ${queue.parent}`);
   if (queue.partitions > 1) told.push(`${queue.partitions} partitions`);
@@ -66,11 +119,22 @@ function about(queue) {
   return told.filter(Boolean).join(" · ");
 }
 
-function told({name, counts}) {
-  const {come, gone} = recent(name);
-  return [
-    ["Waiting", number(counts.waiting)], ["Delayed", number(counts.delayed)], ["In flight", number(counts.in_flight)],
-    ["Oldest", age(counts.oldest_ms)], ["In /s", rate(come)], ["Done /s", rate(gone)], ["Workers", number(counts.subscribers)],
-    ["Free credit", number(counts.credit_free)], ["Tries ever", number(counts.attempts)], ["Done ever", number(counts.finished)],
-  ];
-}
+// Multiples of three and six: the grid that they stand in has no holes.
+const FIGURES = {
+  queue({name, counts, dead}) {
+    const {come, gone} = recent(name);
+    return [
+      ["Waiting", number(counts.waiting)], ["Ready", number(counts.eligible)], ["Delayed", number(counts.delayed)],
+      ["In flight", number(counts.in_flight)], ["Oldest", age(counts.oldest_ms)], ["Dead letters", dead === undefined ? "–" : number(dead)],
+      ["In /s", rate(come)], ["Done /s", rate(gone)], ["Workers", number(counts.subscribers)],
+      ["Free credit", number(counts.credit_free)], ["Tries ever", number(counts.attempts)], ["Done ever", number(counts.finished)],
+    ];
+  },
+  log({name, counts, partitions}) {
+    return [
+      ["Entries", number(counts.kept)], ["Size", bytes(counts.kept_bytes)], ["In /s", rate(recent(name).come)],
+      ["Readers", number(counts.subscribers)], ["Partitions", number(partitions)], ["Came ever", number(counts.published)],
+    ];
+  },
+  collection: () => [],
+};

@@ -1,19 +1,29 @@
-// The table of all queues.
+// The table of all queues, logs and collections.
 
-import {age, badge, counted, figures, fromTemplate, keep, make, number, rate, write} from "./dom.js";
+import {createQueue} from "./dialogs.js";
+import {age, badge, counted, figures, fromTemplate, keepTable, make, number, rate, write} from "./dom.js";
 import {draw, recent, sparkline} from "./rates.js";
 
 // Kept while the page lives: whoever comes back finds the table as it was.
 const order = {by: "name", down: false};
 let part = "";
 
-export function linkTo(name, section = "items") {
-  return `#/queue/${encodeURIComponent(name)}/${section}`;
+export function linkTo(name, section = "") {
+  return `#/queue/${encodeURIComponent(name)}${section && `/${section}`}`;
 }
 
-export function queuesView({queues, total}) {
-  const view = fromTemplate("queues");
-  const root = make("div", {}, view);
+export function kindOf(queue) {
+  return queue.type === "collection" ? "collection" : queue.queueing ? "queue" : "log";
+}
+
+// A state that is as usual says less than the kind.
+export function stateOf(queue) {
+  const kind = kindOf(queue);
+  return kind === "collection" || (kind === "log" && queue.state === "running") ? kind : queue.state;
+}
+
+export function queuesView({queues, total, go}) {
+  const root = make("div", {}, fromTemplate("queues"));
   const find = (selector) => root.querySelector(selector);
   const search = find("input");
   search.value = part;
@@ -22,6 +32,7 @@ export function queuesView({queues, total}) {
     fill();
   });
   find("form").addEventListener("submit", (event) => event.preventDefault());
+  find(".create").addEventListener("click", () => createQueue(queues, (name) => go(linkTo(name), `${name} is made.`)));
   for (const button of root.querySelectorAll("thead button")) {
     button.addEventListener("click", () => {
       const {by} = button.closest("th").dataset;
@@ -40,16 +51,21 @@ export function queuesView({queues, total}) {
       else head.setAttribute("aria-sort", order.down ? "descending" : "ascending");
     }
     figures(find(".figures"), totals(all));
-    keep(find("tbody"), found, (each) => each.name, row, fillRow);
-    const shown = found.length === all.length ? counted(all.length, "queue") : `${number(found.length)} of ${counted(all.length, "queue")}`;
+    keepTable(find("table"), found, (each) => each.name, row, fillRow);
+    const shown = found.length === all.length ? kinds(all) : `${number(found.length)} of ${number(all.length)}`;
     write(find(".count"), total() > all.length ? `${shown}; there are ${number(total())}` : shown);
     const empty = find(".empty");
     empty.hidden = found.length > 0;
-    write(empty, all.length ? "No queue has such a name." : "There is no queue that you may look at. Make one: PUT /queues/NAME.");
+    write(empty, all.length ? "No queue has such a name." : "There is no queue that you may look at yet.");
     find(".wide").hidden = find(".key").hidden = !found.length;
   }
 
   return {root, title: "Queues", fill};
+}
+
+function kinds(all) {
+  const told = ["queue", "log", "collection"].map((kind) => [all.filter((each) => kindOf(each) === kind).length, kind]);
+  return told.filter(([count, kind]) => count || kind === "queue").map(([count, kind]) => counted(count, kind)).join(", ");
 }
 
 function compare(one, other) {
@@ -57,10 +73,6 @@ function compare(one, other) {
   const [a, b] = [value(one), value(other)];
   const found = typeof a === "string" ? a.localeCompare(b) : a - b;
   return (order.down ? -found : found) || one.name.localeCompare(other.name);
-}
-
-export function stateOf(queue) {
-  return queue.type === "collection" ? "collection" : queue.state;
 }
 
 function totals(all) {
@@ -80,21 +92,24 @@ function row(queue) {
   const cells = [0, 1, 2, 3, 4].map(() => make("td", {class: "n"}));
   return make("tr", {},
     make("th", {scope: "row"}, make("a", {href: linkTo(queue.name)}, queue.name), make("small")),
-    make("td", {}, make("span")), ...cells, make("td", {class: "spark"}, sparkline()),
-    make("td", {class: "n"}), make("td", {class: "n"}));
+    make("td", {class: "state"}, make("span")), ...cells, make("td", {class: "n"}), make("td", {class: "n"}),
+    make("td", {class: "spark"}, sparkline()));
 }
 
 function fillRow(found, queue) {
   const [name, state, ...cells] = found.children;
   write(name.lastChild, queue.lettersOf ? `dead letters of ${queue.lettersOf}` : queue.title);
   badge(state.firstChild, stateOf(queue));
+  const kind = kindOf(queue);
   const {waiting, in_flight: inFlight, oldest_ms: oldest, subscribers} = queue.counts;
   const {come, gone} = recent(queue.name);
-  const leaf = queue.type !== "collection";
-  [number(waiting), number(inFlight), age(oldest), rate(come), rate(gone)].forEach((text, i) => write(cells[i], leaf ? text : "–"));
-  draw(cells[5].firstChild, queue.name);
-  write(cells[6], number(subscribers));
-  const dead = cells[7];
+  // A log has entries that nobody waits for, and a collection none at all.
+  const told = [number(waiting), number(inFlight), age(oldest), rate(come), rate(gone)];
+  const has = {queue: [0, 1, 2, 3, 4], log: [3], collection: []}[kind];
+  told.forEach((text, index) => write(cells[index], has.includes(index) ? text : "–"));
+  write(cells[5], number(subscribers));
+  draw(cells[7].firstChild, queue.name);
+  const dead = cells[6];
   if (!queue.dead) return write(dead, queue.dead === undefined ? "–" : "0");
   if (dead.firstElementChild) return write(dead.firstElementChild, number(queue.dead));
   return dead.replaceChildren(make("a", {href: linkTo(queue.name, "dead")}, number(queue.dead)));

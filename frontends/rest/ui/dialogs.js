@@ -1,0 +1,87 @@
+// Dialogs: a question before something is destroyed, and the forms that make a queue and publish an item.
+
+import {ask, path} from "./api.js";
+import {fromTemplate, make, write} from "./dom.js";
+
+let made = 0;
+
+// Open a dialog out of a template. `work` does what its form says, and a refusal of that is read in the dialog.
+export function openDialog(template, work) {
+  made += 1;
+  const dialog = make("dialog", {"aria-labelledby": `dialog-${made}`}, fromTemplate(template));
+  dialog.querySelector("h2").id = `dialog-${made}`;
+  dialog.addEventListener("close", () => dialog.remove());
+  for (const button of dialog.querySelectorAll(".close")) button.addEventListener("click", () => dialog.close());
+  dialog.querySelector("form")?.addEventListener("submit", (event) => {
+    event.preventDefault();
+    submit(dialog, event.target, work);
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
+// What belongs to a page goes with it.
+export function closeDialogs() {
+  for (const dialog of document.querySelectorAll("dialog")) dialog.close();
+}
+
+async function submit(dialog, form, work) {
+  const [why, button] = [form.querySelector("[role=alert]"), form.querySelector("[type=submit]")];
+  if (button.disabled) return;
+  button.disabled = true;
+  write(why, "");
+  try {
+    await work(Object.fromEntries(new FormData(form)));
+    dialog.close();
+  } catch (fault) {
+    write(why, fault.message);
+  }
+  button.disabled = false;
+}
+
+// Ask before `work` destroys something; the words say what will be gone.
+export function confirmFirst({title, words, button}, work) {
+  const dialog = openDialog("confirm", work);
+  write(dialog.querySelector("h2"), title);
+  write(dialog.querySelector(".about"), words);
+  write(dialog.querySelector("[type=submit]"), button);
+}
+
+const KINDS = {queue: {}, log: {"pubsub#queueing": false}, collection: {"pubsub#node_type": "collection"}};
+
+// Make a queue, a log or a collection, and hear its name when it is there.
+export function createQueue(queues, done) {
+  openDialog("create", async ({name, title, kind}) => {
+    if (queues().some((each) => each.name === name)) throw new Error(`There is a ${name} already.`);
+    const options = title ? {...KINDS[kind], "pubsub#title": title} : KINDS[kind];
+    await ask(path("queues", name), {method: "PUT", body: {options}});
+    await done(name);
+  });
+}
+
+// Publish one item, and hear what became of it.
+export function publishItem(name, done) {
+  const dialog = openDialog("publish", async (said) => {
+    const {results: [result]} = await ask(path("batches", name), {method: "POST", body: [message(said)]});
+    if (result.status >= 400) throw new Error(result.detail);
+    await done(result.duplicate ? `${result.id} was there before: nothing is changed.` : `${result.id} is published.`);
+  });
+  write(dialog.querySelector("h2 b"), name);
+}
+
+function message(said) {
+  const made = {text: said.text, content_type: said.content_type, headers: headers(said.headers)};
+  for (const name of ["guid", "group_key"]) if (said[name]) made[name] = said[name];
+  for (const name of ["delay", "priority", "ttl"]) if (said[name]) made[name] = Number(said[name]);
+  return made;
+}
+
+function headers(text) {
+  const lines = text.split("\n").map((line) => line.trim()).filter(Boolean);
+  return Object.fromEntries(lines.map((line) => {
+    const [, name, value] = line.match(/^([^:]+?)\s*:\s*(.*)$/) ?? [];
+    if (!name) throw new Error(`“${line}” is no header: write NAME: TEXT.`);
+    return [name, value];
+  }));
+}

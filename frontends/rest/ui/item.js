@@ -1,0 +1,56 @@
+// One item in a dialog: what is known of it, its headers, and what it carries, as text whatever it is.
+
+import {ask} from "./api.js";
+import {openDialog} from "./dialogs.js";
+import {clock, counted, facts, figures, make, number, since, write} from "./dom.js";
+
+// What dead letters tell of themselves stands in a place of its own.
+const TOLD_APART = "stanzaq-dead-";
+
+// A button that opens it.
+export function opener(item, words) {
+  return make("button", {type: "button", class: "link", onclick: () => openItem(item)}, words);
+}
+
+// When something will happen to an item by itself.
+export function due(item) {
+  if (item.lock) return `until ${clock(item.lock.until)}`;
+  return item.delayed_until ? `until ${clock(item.delayed_until)}` : "";
+}
+
+async function openItem(item) {
+  const dialog = openDialog("item");
+  const find = (selector) => dialog.querySelector(selector);
+  write(find("h2"), item.id);
+  facts(find(".facts"), told(item));
+  const headers = Object.entries(item.headers).filter(([name]) => !name.startsWith(TOLD_APART));
+  find(".headers").hidden = !headers.length;
+  figures(find(".headers dl"), headers);
+  write(find("pre"), "…");
+  try {
+    const said = await ask(item.href);
+    write(find("pre"), said.text ?? `in base64:\n${said.base64}`);
+  } catch (fault) {
+    write(find("pre"), fault.message);
+  }
+}
+
+function told(item) {
+  const {lock, died} = item;
+  return [
+    ["State", item.state],
+    ["Published", `${clock(item.published)}, ${since(item.published)} ago, by ${item.publisher}`],
+    ["Carries", `${item.content_type}, ${counted(item.bytes, "byte")}`],
+    ["Group key", item.group_key],
+    ["Due", item.delayed_until && clock(item.delayed_until)],
+    ["Held by", lock?.holder],
+    ["Lock ends", lock && clock(lock.until)],
+    ["Time to live ends", item.ends && clock(item.ends)],
+    ["Priority", number(item.priority)],
+    ["Tries", number(item.attempts)],
+    ["Held before by", item.held_before_by.join(", ")],
+    ["Died in", died && `${died.node}, after ${died.attempts} tries`],
+    ["Died of", died?.reason],
+    ["Partition", number(item.partition)],
+  ];
+}

@@ -1,0 +1,67 @@
+// The settings of a queue, one field each, as the API describes them. They are read once: what is being typed stays.
+
+import {ask, path} from "./api.js";
+import {counted, fromTemplate, make, write} from "./dom.js";
+
+// What a node is made as and stays, and its state, which has buttons of its own.
+const APART = ["{urn:xmpp:pubsub:queueing:0}enabled", "pubsub#node_type", "stanzaq#state"];
+
+export function settingsPart(name, {act}) {
+  const root = make("div", {}, fromTemplate("settings"));
+  const find = (selector) => root.querySelector(selector);
+  const form = find("form");
+  let known = null;
+
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const options = changed(form, known);
+    const names = Object.keys(options);
+    if (!names.length) return write(find("[role=alert]"), "Nothing is changed.");
+    await act(async () => {
+      await ask(path("queues", name), {method: "PATCH", body: {options}});
+      write(find("[role=alert]"), "");
+      known = null;
+      return `${counted(names.length, "setting")} of ${name} changed.`;
+    }, (words) => write(find("[role=alert]"), words));
+  });
+  form.addEventListener("reset", () => write(find("[role=alert]"), ""));
+
+  async function refresh() {
+    if (known) return;
+    const [{options}, description] = await Promise.all([ask(`${path("queues", name)}?limit=1`), ask("openapi.json")]);
+    form.hidden = !options;
+    find(".empty").hidden = Boolean(options);
+    if (!options) return;
+    known = options;
+    const body = description.paths["/queues/{queue}"].patch.requestBody.content["application/json"];
+    const fields = body.schema.properties.options.properties;
+    const type = options["pubsub#node_type"];
+    const shown = Object.keys(options).filter((each) => !APART.includes(each) && (fields[each]["x-node-type"] ?? type) === type);
+    // Those to tick come last, side by side.
+    const ticked = (each) => fields[each]["x-kind"] === "boolean";
+    shown.sort((one, other) => ticked(one) - ticked(other));
+    find(".fields").replaceChildren(...shown.map((each) => field(each, fields[each], options[each])));
+  }
+
+  return {root, refresh, fill() {}};
+}
+
+function field(name, schema, value) {
+  const words = make("span", {}, schema.description, make("small", {}, name));
+  const label = make("label", {}, words, control(name, schema, value));
+  label.dataset.kind = schema["x-kind"];
+  return label;
+}
+
+function control(name, schema, value) {
+  const kind = schema["x-kind"];
+  if (kind === "boolean") return make("input", {type: "checkbox", name, checked: value === "1"});
+  if (kind.endsWith("-multi")) return make("textarea", {name, rows: "3", spellcheck: "false"}, value);
+  if (!schema.enum) return make("input", {name, value, autocomplete: "off", spellcheck: "false"});
+  return make("select", {name}, ...schema.enum.map((each) => make("option", {selected: each === value}, each)));
+}
+
+function changed(form, known) {
+  const said = [...form.elements].filter((each) => each.name).map((each) => [each.name, each.type === "checkbox" ? (each.checked ? "1" : "0") : each.value]);
+  return Object.fromEntries(said.filter(([name, value]) => value !== known[name]));
+}

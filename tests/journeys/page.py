@@ -1,0 +1,50 @@
+"""The page at `/ui` in a browser: who signs in, and what must hold wherever one is. Must not know what a journey does there."""
+
+from typing import Final
+
+from selenium.webdriver.common.keys import Keys
+
+from tests.doors.frontend import PASSWORD
+from tests.doors.rest.served import RestFrontend
+from tests.journeys.browser import Browser
+
+WIDTHS: Final = (400, 1280)
+SCHEMES: Final = ("light", "dark")
+
+_LEAST_COLUMN: Final = 48
+"""Pixels: what is narrower than this has its words cut up into letters."""
+
+_FAULTS: Final = """
+const [least] = arguments, faults = [], seen = (each) => each.getClientRects().length > 0;
+const root = document.documentElement;
+if (root.scrollWidth > root.clientWidth) faults.push(`sideways: ${root.scrollWidth} of ${root.clientWidth}`);
+for (const each of document.querySelectorAll('dialog[open]'))
+  if (each.scrollWidth > each.clientWidth) faults.push(`a dialog sideways: ${each.scrollWidth} of ${each.clientWidth}`);
+for (const each of document.querySelectorAll('main td, main th, main dd, dialog dd'))
+  if (seen(each) && each.innerText.length > 8 && each.clientWidth < least && !each.closest('.mute'))
+    faults.push(`letter by letter: ${each.innerText}`);
+for (const each of document.querySelectorAll('.figures')) {
+  const columns = getComputedStyle(each).gridTemplateColumns.split(' ').length;
+  if (seen(each) && each.children.length % columns) faults.push(`holes: ${each.children.length} figures in ${columns} columns`);
+}
+return faults;
+"""
+
+
+def sign_in(browser: Browser, frontend: RestFrontend, jid: str) -> None:
+    """Open the page and say who one is."""
+    browser.driver.get(f"{frontend.url}/ui")
+    browser.find("form.door")
+    browser.press(jid, Keys.TAB, PASSWORD, Keys.ENTER)
+    browser.find(".figures")
+
+
+def judge(browser: Browser, what: str) -> None:
+    """See that what is shown now fits and can be used, on a phone and on a screen, in the light and in the dark."""
+    for width in WIDTHS:
+        browser.wide(width)
+        assert browser.driver.execute_script(_FAULTS, _LEAST_COLUMN) == [], f"{what} at {width} px"
+        for scheme in SCHEMES:
+            browser.shades(scheme)
+            assert browser.barriers() == [], f"{what} at {width} px in the {scheme}"
+            browser.picture(f"ui-{what}-{width}-{scheme}")

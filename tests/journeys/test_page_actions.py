@@ -1,0 +1,221 @@
+"""The page for people: an owner makes a queue, looks after it and ends it, each action by a click, at both widths (R5)."""
+
+import asyncio
+import secrets
+
+import httpx
+import pytest
+
+from tests.doors.frontend import ALICE
+from tests.doors.rest.served import RestFrontend, client
+from tests.journeys.browser import Browser, chromium
+from tests.journeys.page import judge, sign_in
+from tests.journeys.service import Service
+
+pytestmark = pytest.mark.xdist_group("journeys")
+
+LONG_NAME = "customers/letters/incoming-from-the-registered-post-office-in-northumberland"
+
+
+@pytest.mark.timeout(300)  # half a minute, but a browser on a busy machine is slow in each of its many steps
+async def test_owner(service: Service) -> None:
+    """R5: an owner does all that the page offers; a log looks like one; nothing is cut off, or shut to anybody."""
+    with RestFrontend(service.redis.url) as frontend, client(frontend) as http, chromium() as browser:
+        await asyncio.to_thread(_all, browser, frontend, http)
+
+
+def _all(browser: Browser, frontend: RestFrontend, http: httpx.Client) -> None:
+    mark = secrets.token_hex(3)
+    name = f"{mark}-books"
+    http.put(f"/queues/{mark}/{LONG_NAME}", json={"options": {"pubsub#title": "Letters that customers wait for"}})
+    http.put(f"/queues/{mark}", json={"options": {"pubsub#node_type": "collection", "pubsub#title": "A shop"}})
+    browser.wide(1280)
+    sign_in(browser, frontend, ALICE)
+    _creates(browser, name, f"{mark}-log")
+    _configures(browser, http, name)
+    _publishes(browser, name)
+    _finds(browser, http, name)
+    _deletes_an_item(browser, http, name)
+    _purges(browser, http, name)
+    _log(browser, http, f"{mark}-log")
+    _places(browser, mark, name)
+    _ends(browser, http, name)
+    assert browser.complaints() == []
+
+
+def _type(browser: Browser, fields: dict[str, str]) -> None:
+    for name, text in fields.items():
+        field = browser.find(f"dialog [name={name}]")
+        field.clear()
+        field.send_keys(text)
+
+
+def _creates(browser: Browser, name: str, log: str) -> None:
+    """Make a queue and a log; one that is there already is not made again, and that is said where the name was typed."""
+    browser.find(".create").click()
+    judge(browser, "create")
+    _type(browser, {"name": name, "title": "Books to send"})
+    browser.find("dialog [type=submit]").click()
+    browser.says(name, "h1")
+    browser.says(f"{name} is made", "#said")
+    browser.says("Books to send", ".about")
+    # What was said goes with its page.
+    browser.find(".crumbs a").click()
+    browser.says("Queues", "h1")
+    assert browser.text("#said") == ""
+    browser.find(".create").click()
+    _type(browser, {"name": name})
+    browser.find("dialog [type=submit]").click()
+    browser.says(f"There is a {name} already", "dialog [role=alert]")
+    _type(browser, {"name": log})
+    browser.find("dialog [value=log]").click()
+    browser.find("dialog [type=submit]").click()
+    browser.says(f"{log} is made", "#said")
+
+
+def _go(browser: Browser, name: str, part: str = "") -> None:
+    """Open a queue by its row, and a part of it by its tab."""
+    browser.find(".bar nav a").click()
+    browser.find(f'tr[data-key="{name}"] th a').click()
+    browser.says(name, "h1")
+    if part:
+        browser.find(f".tabs [data-part={part}]").click()
+
+
+def _configures(browser: Browser, http: httpx.Client, name: str) -> None:
+    """See settings as they are; what is changed is so, what cannot be is said, and what is typed stays meanwhile."""
+    _go(browser, name, "settings")
+    field = browser.find("[name='stanzaq#lock_seconds']")
+    assert field.get_attribute("value") == "60"
+    assert browser.text(".settings") and "stanzaq#destinations" not in browser.text(".settings")
+    field.clear()
+    field.send_keys("0")
+    browser.find(".settings [type=submit]").click()
+    browser.says("stanzaq#lock_seconds", ".settings [role=alert]")
+    judge(browser, "settings")
+    field.clear()
+    field.send_keys("45")
+    browser.find("[name='pubsub#notify_config']").click()
+    browser.find(".settings [type=submit]").click()
+    browser.says("2 settings", "#said")
+    options = http.get(f"/queues/{name}", headers={"Accept": "application/json"}).json()["options"]
+    assert (options["stanzaq#lock_seconds"], options["pubsub#notify_config"]) == ("45", "1")
+
+
+def _publishes(browser: Browser, name: str) -> None:
+    """Publish an item with all that may be said of it; what cannot be published is told where it is typed."""
+    browser.find(".tabs [data-part=items]").click()
+    browser.find(".publish").click()
+    browser.find("dialog summary").click()
+    _type(browser, {"text": '{"title": "Emma"}', "guid": "emma", "headers": "no colon"})
+    browser.find("dialog [type=submit]").click()
+    browser.says("is no header", "dialog [role=alert]")
+    judge(browser, "publish")
+    _type(
+        browser,
+        {"headers": "colour: red\nauthor: Jane Austen", "group_key": "austen", "delay": "3000", "priority": "7"},
+    )
+    browser.find("dialog [type=submit]").click()
+    browser.says("emma is published", "#said")
+    for item in ("persuasion", "sanditon"):
+        browser.find(".publish").click()
+        browser.find("dialog summary").click()
+        _type(browser, {"text": "x", "guid": item, "content_type": "text/plain"})
+        browser.find("dialog [type=submit]").click()
+        browser.says(f"{item} is published", "#said")
+    browser.says("sanditon", "tbody")
+
+
+def _finds(browser: Browser, http: httpx.Client, name: str) -> None:
+    """Find an item by its id, with headers, group key, due time, and the end of its lock while it has one."""
+    browser.find("[role=search] input").send_keys("emma")
+    browser.find("[role=search] [type=submit]").click()
+    browser.until(lambda: "persuasion" not in browser.text("tbody"), "one item")
+    assert "delayed until" in browser.text("tr[data-key=emma] .state") and "key austen" in browser.text(
+        "tr[data-key=emma] th"
+    )
+    browser.find("tr[data-key=emma] .link").click()
+    browser.says('{"title": "Emma"}', "dialog pre")
+    shown = browser.text("dialog")
+    for words in ("Group key austen", "Due ", "colour red", "author Jane Austen", "Priority 7", "application/json"):
+        assert words in shown, words
+    judge(browser, "item")
+    browser.find("dialog .close").click()
+    browser.find(".all").click()
+    browser.says("persuasion", "tbody")
+    browser.find("[role=search] input").send_keys("nowhere")
+    browser.find("[role=search] [type=submit]").click()
+    browser.says("has no item nowhere", ".empty")
+    browser.find(".all").click()
+    lease = http.post("/subscriptions", json={"destinations": [name], "prefetch": 1}).json()["href"]
+    (held,) = http.get(f"{lease}?wait=10", headers={"Accept": "application/json"}).json()["messages"]
+    browser.says("locked until", f"tr[data-key={held['id']}] .state")
+    browser.find(f"tr[data-key={held['id']}] .link").click()
+    browser.says("Lock ends", "dialog")
+    browser.find("dialog .close").click()
+    http.delete(held["href"])
+    http.delete(lease)
+    browser.until(lambda: held["id"] not in browser.text("tbody"), "it is done")
+
+
+def _messages(http: httpx.Client, name: str) -> list[str]:
+    found = http.get(f"/surveys/{name}").json()["items"]
+    return [each["id"] for each in found]
+
+
+def _deletes_an_item(browser: Browser, http: httpx.Client, name: str) -> None:
+    """Be asked first: who says no keeps the item."""
+    for answer, left in ((".close", True), ("[type=submit]", False)):
+        browser.find("tr[data-key=emma] .do button:not([hidden])").click()
+        browser.says("Delete emma?", "dialog")
+        if left:
+            judge(browser, "confirm")
+        browser.find(f"dialog {answer}").click()
+        browser.until(lambda: not browser.text("dialog"), "the question is gone")
+        assert ("emma" in _messages(http, name)) is left
+    browser.says("emma is deleted", "#said")
+
+
+def _purges(browser: Browser, http: httpx.Client, name: str) -> None:
+    assert len(_messages(http, name)) == 1
+    browser.find(".purge").click()
+    browser.says("1 waiting item will be gone", "dialog")
+    browser.find("dialog [type=submit]").click()
+    browser.says(f"{name} is purged", "#said")
+    assert _messages(http, name) == []
+    browser.says("Nothing is in this queue")
+
+
+def _log(browser: Browser, http: httpx.Client, log: str) -> None:
+    """See that a log says what it is, and has none of the figures of a queue."""
+    http.post(f"/queues/{log}", content=b"x", headers={"Content-Type": "text/plain", "Group-Key": "emma"})
+    _go(browser, log)
+    browser.says("every reader gets every entry", ".about")
+    browser.says("Entries 1", ".figures")
+    browser.says("emma", "tbody")
+    figures, tabs = browser.text(".figures"), browser.text(".tabs")
+    assert "Waiting" not in figures and "Dead letters" not in tabs and browser.text(".head .badge") == "log"
+    judge(browser, "log")
+
+
+def _places(browser: Browser, collection: str, name: str) -> None:
+    """Every other page fits too."""
+    browser.find(".bar nav a").click()
+    browser.says("log", ".count")
+    judge(browser, "queues")
+    _go(browser, collection)
+    browser.says("customers", "tbody")
+    judge(browser, "collection")
+    _go(browser, f"{collection}/{LONG_NAME}")
+    judge(browser, "long-name")
+    _go(browser, name, "subscribers")
+    judge(browser, "subscribers")
+
+
+def _ends(browser: Browser, http: httpx.Client, name: str) -> None:
+    browser.find(".delete").click()
+    browser.says(f"Delete {name}?", "dialog")
+    browser.find("dialog [type=submit]").click()
+    browser.says(f"{name} is deleted", "#said")
+    browser.says("Queues", "h1")
+    assert http.get(f"/queues/{name}").status_code == 404
