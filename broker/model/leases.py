@@ -33,6 +33,7 @@ class Fetch:
     """Read what the lease of `jid` holds, of each partition what was locked after a token that the asker has seen.
 
     When that is nothing, wait for something so many seconds. With `lease_ms` it lasts so long from the end of this on.
+    Who only looks, and does not come for anything, begins no lock.
     """
 
     node: str
@@ -41,6 +42,7 @@ class Fetch:
     lease_ms: int | None = None
     wait_seconds: float = 0.0
     after: Mapping[Partition, int] = field(default_factory=dict)
+    comes: bool = True
 
 
 @dataclass(frozen=True, slots=True)

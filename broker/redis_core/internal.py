@@ -133,6 +133,7 @@ class FetchPart:
     after: int
     partition: int = 0
     incarnation: str = ""
+    comes: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,16 +282,15 @@ class Routes:
         if record is None:
             return GONE
         coordinator = record.partition(COORDINATOR)
-        asked = FetchPart(
-            command.node, command.sender, command.jid, command.lease_ms, command.after.get(coordinator, 0)
-        )
+        seen, comes = command.after.get(coordinator, 0), command.comes
+        asked = FetchPart(command.node, command.sender, command.jid, command.lease_ms, seen, comes=comes)
         first: Outcome = await self.ask(COORDINATOR, asked)
         if not isinstance(first, Fetched) or (self._count == 1 and not self._collects):
             return first
 
         def part(of: Partition) -> asyncio.Future[Any]:
             after = command.after.get(of, 0)
-            found = FetchPart(of.node, command.sender, command.jid, None, after, of.number, of.incarnation)
+            found = FetchPart(of.node, command.sender, command.jid, None, after, of.number, of.incarnation, comes)
             return awaited((self if of.node == coordinator.node else self._gates(of.node)).lane(of.number), found)
 
         before = set(self.pool.known)

@@ -11,7 +11,10 @@ from frontends.rest.paths import Place
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request of somebody who is known; names of headers are in lower case, `wants` is a media type."""
+    """A request of somebody who is known; names of headers are in lower case, `wants` is a media type.
+
+    Who only `looks` changes nothing by it, not even how long a lease lasts.
+    """
 
     place: Place
     sender: Jid
@@ -19,6 +22,7 @@ class Asked:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     wants: str = ""
+    looks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import h11
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from frontends.rest.errors import MEDIA, Fault, headers_too_large, written
+from frontends.rest.errors import MEDIA, Fault, headers_too_large, target_too_long, written
 
 
 class Limited(Config):
@@ -57,11 +57,17 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP, or more of it than a head may be."""
-        hint = getattr(sys.exception(), "error_status_hint", HTTPStatus.BAD_REQUEST)
-        if hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
-            self._refuse(headers_too_large())
-        else:
-            self._refuse(Fault(HTTPStatus.BAD_REQUEST, "bad-request", msg))
+        match getattr(sys.exception(), "error_status_hint", HTTPStatus.BAD_REQUEST):
+            case HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+                # Without an end of its first line it is the target that is so long.
+                line_ended = b"\n" in self.conn.trailing_data[0]
+                self._refuse(headers_too_large() if line_ended else target_too_long())
+            case HTTPStatus.NOT_IMPLEMENTED:
+                self._refuse(
+                    Fault(HTTPStatus.NOT_IMPLEMENTED, "coding-unknown", "Transfer-Encoding: chunked alone is known")
+                )
+            case _:
+                self._refuse(Fault(HTTPStatus.BAD_REQUEST, "bad-request", msg))
 
     def _wait(self) -> None:
         self._stop()

@@ -21,7 +21,8 @@ def page(shown: Page) -> bytes:
         "messages": [_listed(each) for each in shown.messages],
     }
     if shown.counted:
-        said["counts"] = asdict(shown.counted)
+        # An age would make it another document each time that somebody looks.
+        said["counts"] = {name: count for name, count in asdict(shown.counted).items() if name != "oldest_ms"}
     if shown.options is not None:
         said["options"] = dict(shown.options)
     if shown.following:

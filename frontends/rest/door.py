@@ -4,7 +4,10 @@ It holds nothing that matters: how fast who asks, and no more.
 """
 
 import asyncio
+import re
+import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qsl
@@ -17,9 +20,9 @@ from starlette.types import Receive, Scope, Send
 from broker.model.core import Core
 from broker.model.names import Jid
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
-from frontends.rest import media, origins, paths, refusals, replies, routes
+from frontends.rest import codings, conditions, heads, media, origins, paths, refusals, replies, routes
 from frontends.rest.asked import Answer, Asked
-from frontends.rest.errors import Fault, fault, headers_too_large
+from frontends.rest.errors import Fault, fault
 from frontends.rest.identity import Identity
 from frontends.rest.rates import Rates
 from frontends.rest.resources import OPERATIONS
@@ -33,6 +36,13 @@ _SWALLOWED_BYTES: Final = 65_536
 _KINDS: Final = {Shown.PAGE: media.KINDS, Shown.MESSAGE: media.KINDS, Shown.HELD: (*media.KINDS, media.EVENTS)}
 """What the answers come as that do not come as JSON alone."""
 _AS_THEY_ARE: Final = {Shown.CONTENT, Shown.FILE}
+
+_NOT_THERE: Final = {HTTPStatus.NOT_FOUND, HTTPStatus.GONE, HTTPStatus.NOT_IMPLEMENTED}
+"""What says that nothing is there that a condition could speak of."""
+_VARY: Final = "Accept, Accept-Encoding"
+
+_REQUEST: Final = "X-Request-Id"
+_PLAIN: Final = re.compile(r"[\x21-\x7e]{1,200}")
 
 
 class Door:
@@ -56,25 +66,27 @@ class Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         request = Request(scope, receive)
+        number = _number(request)
         try:
-            answer = await self._answered(request)
+            answer = await self._answered(request, number)
         except ClientDisconnect:
             return
+        headers = {**answer.headers, _REQUEST: number}
         if answer.events is not None and request.method != "HEAD":
-            headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+            headers |= {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
             stream = StreamingResponse(answer.events, answer.status, headers, answer.media)
             await stream(scope, receive, send)
             return
         body = b"" if request.method == "HEAD" else answer.body
-        response = Response(body, answer.status, dict(answer.headers))
+        response = Response(body, answer.status, headers)
         if answer.media:
             response.headers["Content-Type"] = answer.media
         if request.method == "HEAD":
             response.headers["Content-Length"] = str(len(answer.body))
         await response(scope, receive, send)
 
-    async def _answered(self, request: Request) -> Answer:
-        about = {"request": request.headers.get("x-request-id", "")}
+    async def _answered(self, request: Request, number: str) -> Answer:
+        about = {"request": number}
         try:
             answer = await self._served(request, about)
         except Fault as refusal:
@@ -90,16 +102,17 @@ class Door:
         else:
             for part in answer.refusals:
                 refusals.log(part, about)
-            return answer
+            return await _packed(request, answer)
         failed = Fault(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", "the service could not carry this out")
         return _closing(request, replies.refused(failed))
 
     async def _served(self, request: Request, about: dict[str, str]) -> Answer:
         """Serve a request; what is read of it goes to `about` for the log."""
-        # h11 judges a head that comes in parts, and not one that comes at once.
-        if sum(len(name) + len(value) for name, value in request.headers.raw) > self._header_bytes:
-            raise headers_too_large()
-        place = paths.read(request.scope["raw_path"])
+        version, target = request.scope["http_version"], request.scope["raw_path"]
+        head = heads.read(version, request.method, target, request.headers.raw, self._header_bytes)
+        if head.path == heads.EVERYTHING:
+            return Answer(HTTPStatus.NO_CONTENT, headers={"Allow": ", ".join(routes.EVERY)})
+        place = paths.read(head.path)
         if place is None:
             raise Fault(HTTPStatus.NOT_FOUND, "not-found", "there is nothing at this path: /openapi.json has all")
         about |= {"node": place.node, "item": place.item}
@@ -111,19 +124,42 @@ class Door:
             detail = f"{place.pattern} takes {allow['Allow']}"
             raise Fault(HTTPStatus.METHOD_NOT_ALLOWED, "method-not-allowed", detail, allow)
         about["command"] = operation.name
-        origins.judge(request.method, request.headers)
-        sender = Jid("") if operation.public else await self._admitted(request)
+        fields = head.fields
+        origins.judge(request.method, fields)
+        sender = Jid("") if operation.public else await self._admitted(fields.get("authorization", ""))
         about["subscriber"] = sender
         query = _query(request.scope["query_string"], operation)
-        kinds = next((_KINDS[each] for each in operation.answers.values() if each in _KINDS), (media.JSON,))
-        accept = ",".join(request.headers.getlist("accept"))
-        wants = "" if _AS_THEY_ARE & set(operation.answers.values()) else media.wanted(accept, kinds)
+        kinds = _kinds(operation)
+        wants = media.wanted(fields.get("accept", ""), kinds) if kinds else ""
         body = await self._body(request) if operation.body is not Body.NONE else b""
-        asked = Asked(place, sender, query, dict(request.headers), body, wants)
+        asked = Asked(place, sender, query, fields, body, wants, looks=request.method == "HEAD")
+        if request.method in {"GET", "HEAD"}:
+            return _unless_known(fields, await OPERATIONS[operation.name](self._core, asked))
+        if conditions.asked(fields):
+            conditions.changed(fields, await self._tags(asked), reads=False)
         return await OPERATIONS[operation.name](self._core, asked)
 
-    async def _admitted(self, request: Request) -> Jid:
-        sender = await self._identity.of(request.headers.get("authorization", ""))
+    async def _tags(self, asked: Asked) -> list[str]:
+        """Give the tags of all forms in which what is asked for could be had; none when it is not there."""
+        operation = routes.found(asked.place.pattern, "GET")
+        if operation is None:
+            return []
+        query = {name: value for name, value in asked.query.items() if name in operation.query}
+        shown = replace(asked, query=query, body=b"", looks=True)
+        try:
+            answers = [
+                await OPERATIONS[operation.name](self._core, replace(shown, wants=kind))
+                for kind in _kinds(operation) or ("",)
+                if kind != media.EVENTS
+            ]
+        except Fault as refusal:
+            if refusal.status in _NOT_THERE:
+                return []
+            raise
+        return [_tag(answer) for answer in answers]
+
+    async def _admitted(self, authorization: str) -> Jid:
+        sender = await self._identity.of(authorization)
         seconds = self._rates.wait(sender)
         if seconds:
             raise Fault(
@@ -132,14 +168,6 @@ class Door:
         return sender
 
     async def _body(self, request: Request) -> bytes:
-        coding = request.headers.get("content-encoding", "identity").strip().lower()
-        if coding != "identity":
-            raise Fault(
-                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-                "content-encoding-unknown",
-                "Content-Encoding: bodies are taken as they are",
-                {"Accept-Encoding": "identity"},
-            )
         if _length(request) > self._body_bytes:
             raise self._too_big()
         pieces, size = [], 0
@@ -154,13 +182,57 @@ class Door:
             raise Fault(
                 HTTPStatus.REQUEST_TIMEOUT, "too-slow", "the body took too long", {"Connection": "close"}
             ) from None
-        return b"".join(pieces)
+        coding = ",".join(request.headers.getlist("content-encoding"))
+        body = codings.unpacked(b"".join(pieces), coding, self._body_bytes)
+        if body is None:
+            raise self._too_big()
+        return body
 
     def _too_big(self) -> Fault:
         detail = f"a body has at most {self._body_bytes} bytes"
         return Fault(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE, Problem.PAYLOAD_TOO_BIG.value, detail, {"Connection": "close"}
         )
+
+
+def _number(request: Request) -> str:
+    """Give the id that a request came with, or one for it."""
+    given = request.headers.get(_REQUEST, "")
+    return given if _PLAIN.fullmatch(given) else secrets.token_hex(8)
+
+
+def _kinds(operation: Operation) -> tuple[str, ...]:
+    """Name the forms that an operation's answer comes in; none when it comes as it is."""
+    if _AS_THEY_ARE & set(operation.answers.values()):
+        return ()
+    return next((_KINDS[each] for each in operation.answers.values() if each in _KINDS), (media.JSON,))
+
+
+def _tag(answer: Answer) -> str:
+    return answer.headers.get("ETag") or conditions.tag(answer.body)
+
+
+def _unless_known(fields: Mapping[str, str], answer: Answer) -> Answer:
+    """Give what is shown with its tag, or less when whoever asks has it already; raises MalformedRequest."""
+    if answer.events is not None:
+        return answer
+    tag = _tag(answer)
+    if codings.wanted(fields.get("accept-encoding", ""), answer.media, len(answer.body)):
+        tag = conditions.coded(tag)
+    headers = {"Cache-Control": "no-cache", "Vary": _VARY, **answer.headers, "ETag": tag}
+    if conditions.changed(fields, (tag,), reads=True):
+        return replace(answer, headers=headers)
+    return Answer(HTTPStatus.NOT_MODIFIED, headers=headers)
+
+
+async def _packed(request: Request, answer: Answer) -> Answer:
+    """Give an answer in gzip to whoever prefers that."""
+    accept = ",".join(request.headers.getlist("accept-encoding"))
+    if not codings.wanted(accept, answer.media, len(answer.body)):
+        return answer
+    body = await asyncio.to_thread(codings.packed, answer.body)
+    headers = {"Vary": _VARY, **answer.headers, "Content-Encoding": codings.GZIP}
+    return replace(answer, body=body, headers=headers)
 
 
 def _query(raw: bytes, operation: Operation) -> dict[str, str]:

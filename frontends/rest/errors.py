@@ -89,6 +89,11 @@ def headers_too_large() -> Fault:
     return Fault(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "headers-too-large", detail)
 
 
+def target_too_long() -> Fault:
+    """Give the refusal of a target that two places have (RFC 9110 §15.5.15)."""
+    return Fault(HTTPStatus.REQUEST_URI_TOO_LONG, "target-too-long", "the target is longer than it may be")
+
+
 def fault(refusal: MalformedRequest) -> Fault:
     """Give the refusal of the core or of a translator as HTTP has it."""
     status = HTTPStatus(STATUS[refusal.problem])

@@ -35,7 +35,7 @@ def page(shown: Page) -> bytes:
         counted = shown.counted
         parts.append(
             f"<counts xmlns='{COUNTS}' waiting='{counted.waiting}' delayed='{counted.delayed}'"
-            f" in-flight='{counted.in_flight}' oldest-ms='{counted.oldest_ms}' subscribers='{counted.subscribers}'/>"
+            f" in-flight='{counted.in_flight}' subscribers='{counted.subscribers}'/>"
         )
     parts += [_child(each) for each in shown.children]
     parts += [_entry(each, "<entry>") for each in shown.messages]

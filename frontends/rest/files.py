@@ -1,6 +1,5 @@
 """The page for people: files as they are in the package, with what a browser may do with them. Must not know what they show."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -37,29 +36,24 @@ GUARDED: Final = {
 class _File:
     body: bytes
     kind: str
-    etag: str
 
 
-async def show_page(_core: Core, asked: Asked) -> Answer:
+async def show_page(_core: Core, _asked: Asked) -> Answer:
     """Give the page."""
-    return _given(_FIRST, asked)
+    return _given(_FIRST)
 
 
 async def show_file(_core: Core, asked: Asked) -> Answer:
     """Give a file of it."""
-    return _given(asked.place.item, asked)
+    return _given(asked.place.item)
 
 
-def _given(name: str, asked: Asked) -> Answer:
-    """Give a file; whoever has it already is told so."""
+def _given(name: str) -> Answer:
+    """Give a file."""
     found = _files().get(name)
     if found is None:
         raise Fault(HTTPStatus.NOT_FOUND, "not-found", "the page has no such file")
-    headers = {**GUARDED, "ETag": found.etag}
-    known = [each.strip().removeprefix("W/") for each in asked.headers.get("if-none-match", "").split(",")]
-    if found.etag in known:
-        return Answer(HTTPStatus.NOT_MODIFIED, headers=headers)
-    return Answer(HTTPStatus.OK, found.body, found.kind, headers)
+    return Answer(HTTPStatus.OK, found.body, found.kind, GUARDED)
 
 
 @cache
@@ -68,6 +62,5 @@ def _files() -> Mapping[str, _File]:
     found = {}
     for path in _DIRECTORY.iterdir():
         if path.suffix in _KINDS:
-            body = path.read_bytes()
-            found[path.name] = _File(body, _KINDS[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:16]}"')
+            found[path.name] = _File(path.read_bytes(), _KINDS[path.suffix])
     return found

@@ -12,6 +12,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
+from zlib import crc32
 
 from broker.model.commands import Renew as RenewLock
 from broker.model.commands import Retract, Unlock
@@ -36,7 +37,7 @@ TOGETHER: Final = 200
 """Messages that are acknowledged together: as many as go to Redis in one call."""
 
 _NAME: Final = re.compile(r"[0-9a-f]{16}")
-_LOCK: Final = re.compile(r"([0-9]{1,4})-([0-9]{1,16})", re.ASCII)
+_LOCK: Final = re.compile(r"(([0-9]{1,4})-([0-9]{1,16}))(?:-([0-9a-f]{8}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,15 @@ class Lease:
     def message(self, item: HeldItem) -> tuple[str, str]:
         """Give the path of a message that it holds, and its lock as a query (RX6)."""
         query = "" if item.partition.node == self.node else f"{urlencode({'queue': item.partition.node})}&"
-        return paths.held(str(self), item.item_id), f"?{query}lock={item.partition.number}-{item.token}"
+        lock = f"{item.partition.number}-{item.token}"
+        return paths.held(str(self), item.item_id), f"?{query}lock={lock}-{self.seal(item.item_id, lock)}"
+
+    def seal(self, item_id: str, lock: str) -> str:
+        """Give what tells the address of a message that it was handed from one that somebody has made up.
+
+        It is no secret, and no right goes with it: of a message that is gone it tells whether its lock is over (RX6).
+        """
+        return f"{crc32(f'{self.name} {item_id} {lock}'.encode()):08x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +95,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Grasp:
-    """What a message's path says of its lock."""
+    """What a message's path says of its lock; an address that the subscription was never given may say anything."""
 
     lease: Lease
     node: str
@@ -94,6 +103,7 @@ class Grasp:
     partition: int
     token: int
     text: str
+    was_handed: bool
 
     def acknowledge(self) -> Retract:
         """Acknowledge the message; the same again is answered as the first time."""
@@ -148,7 +158,8 @@ def grasp(asked: Asked) -> Grasp:
     if not lock:
         raise MalformedRequest(Problem.BAD_REQUEST, "lock: take the message's address from its subscription")
     node = paths.node([asked.query["queue"]], "queue") if "queue" in asked.query else lease.node
-    return Grasp(lease, node, asked.place.item, int(lock[1]), int(lock[2]), text)
+    item = asked.place.item
+    return Grasp(lease, node, item, int(lock[2]), int(lock[3]), lock[1], lock[4] == lease.seal(item, lock[1]))
 
 
 def addresses(asked: Asked) -> list[str]:

@@ -80,9 +80,7 @@ async def show_subscription(core: Core, asked: Asked) -> Answer:
     """Show what a lease holds and begin its time anew, or send what it gets as it comes (R15, RX5)."""
     lease = leases.of(asked)
     wait = leases.wait(asked)
-    # Others who may look do not keep it alive.
-    lasts = lease.seconds * 1000 if lease.owner == asked.sender else None
-    fetch = Fetch(lease.node, asked.sender, lease.jid, lasts)
+    fetch = _fetch(lease, asked)
     if asked.wants == media.EVENTS:
         found = await _fetched(core, lease, fetch)
         return Answer(HTTPStatus.OK, media=media.EVENTS, events=_events(core, lease, fetch, found))
@@ -104,16 +102,17 @@ async def show_held_message(core: Core, asked: Asked) -> Answer:
     """Show a message that a lease holds under this lock."""
     grasp = leases.grasp(asked)
     lease = grasp.lease
-    found = await _fetched(core, lease, Fetch(lease.node, asked.sender, lease.jid, lease.seconds * 1000))
+    found = await _fetched(core, lease, _fetch(lease, asked))
     for item in found.items:
         if (item.partition.node, item.partition.number, item.token) == (grasp.node, grasp.partition, grasp.token):
             return replies.message(views.held(lease, item), asked.wants)
-    raise fault(MalformedRequest(Problem.LOCK_LOST, "the subscription does not hold this message under this lock"))
+    raise _not_held(grasp)
 
 
 async def acknowledge_message(core: Core, asked: Asked) -> Answer:
     """Acknowledge a message (R16)."""
-    return _done(await core.ask(leases.grasp(asked).acknowledge()), Retracted)
+    grasp = leases.grasp(asked)
+    return _done(_late(grasp, await core.ask(grasp.acknowledge())), Retracted)
 
 
 async def acknowledge_messages(core: Core, asked: Asked) -> Answer:
@@ -125,17 +124,22 @@ async def acknowledge_messages(core: Core, asked: Asked) -> Answer:
 
 async def release_message(core: Core, asked: Asked) -> Answer:
     """Give a message back."""
-    return _done(await core.ask(leases.grasp(asked).give_back(asked, dead_letter=False)), Unlocked)
+    return await _given_back(core, asked, dead_letter=False)
 
 
 async def renew_message(core: Core, asked: Asked) -> Answer:
     """Start the time of a message's lock anew."""
-    return replies.renewed(await result(core, leases.grasp(asked).renew(asked), Renewed))
+    grasp = leases.grasp(asked)
+    outcome = _late(grasp, await core.ask(grasp.renew(asked)))
+    if isinstance(outcome, Refused):
+        raise replies.of(outcome)
+    assert isinstance(outcome, Renewed)
+    return replies.renewed(outcome)
 
 
 async def bury_message(core: Core, asked: Asked) -> Answer:
     """Send a message to the dead letters of its queue."""
-    return _done(await core.ask(leases.grasp(asked).give_back(asked, dead_letter=True)), Unlocked)
+    return await _given_back(core, asked, dead_letter=True)
 
 
 OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
@@ -153,6 +157,12 @@ OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
     )
 }
 """By their names in the table of routes."""
+
+
+def _fetch(lease: Lease, asked: Asked) -> Fetch:
+    """Come for what a lease holds; others who may look do not keep it alive, nor does its owner with HEAD (RFC 9110 §9.2.1)."""
+    comes = lease.owner == asked.sender and not asked.looks
+    return Fetch(lease.node, asked.sender, lease.jid, lease.seconds * 1000 if comes else None, comes=comes)
 
 
 async def _fetched(core: Core, lease: Lease, fetch: Fetch) -> Fetched:
@@ -202,8 +212,26 @@ async def _view(core: Core, asked: Asked, wish: leases.Wish, name: str) -> str:
 async def _acknowledged(core: Core, grasp: Grasp | Fault) -> Fault | None:
     if isinstance(grasp, Fault):
         return grasp
-    outcome = await core.ask(grasp.acknowledge())
+    outcome = _late(grasp, await core.ask(grasp.acknowledge()))
     return replies.of(outcome) if isinstance(outcome, Refused) else None
+
+
+async def _given_back(core: Core, asked: Asked, *, dead_letter: bool) -> Answer:
+    grasp = leases.grasp(asked)
+    return _done(_late(grasp, await core.ask(grasp.give_back(asked, dead_letter=dead_letter))), Unlocked)
+
+
+def _late(grasp: Grasp, outcome: Result) -> Result:
+    """Say of a lock that is over that it is, whatever has become of the message since (RX6)."""
+    if not isinstance(outcome, Refused):
+        return outcome
+    late = {Problem.LOCKED_BY_ANOTHER, *((Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN) if grasp.was_handed else ())}
+    return Refused(Problem.LOCK_LOST, "the lock is over") if outcome.problem in late else outcome
+
+
+def _not_held(grasp: Grasp) -> Fault:
+    problem = Problem.LOCK_LOST if grasp.was_handed else Problem.ITEM_NOT_FOUND
+    return fault(MalformedRequest(problem, "the subscription does not hold this message under this lock"))
 
 
 def _done(outcome: Result, kind: type[Result]) -> Answer:

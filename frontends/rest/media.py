@@ -29,6 +29,13 @@ def wanted(accept: str, kinds: tuple[str, ...] = KINDS) -> str:
     return best
 
 
+def prefers(accept: str, coding: str) -> bool:
+    """Tell whether a client wants a coding at least as much as none (RFC 9110 §12.5.3)."""
+    ranges = dict(_range(text) for text in accept.split(",")[:_RANGES_MOST] if text.strip())
+    quality = ranges.get(coding, ranges.get("*", 0.0))
+    return quality > 0 and quality >= ranges.get("identity", 0.0)
+
+
 def is_json(content_type: str) -> bool:
     """Tell whether a body is said to be JSON."""
     return bare(content_type) in {JSON, "application/merge-patch+json"}

@@ -12,7 +12,8 @@ from urllib.parse import quote, unquote_to_bytes
 from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES
 from broker.model.problems import MalformedRequest, Problem
 
-_ESCAPES: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_SEGMENT: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*")
+"""What a step in a path may be written with (RFC 3986 §3.3)."""
 _SAFE: Final = ":@"
 
 QUEUES: Final = "/queues"
@@ -127,9 +128,9 @@ def survey(node: str) -> str:
 
 
 def _decoded(segment: bytes) -> str:
-    if _ESCAPES.search(segment):
+    if not _SEGMENT.fullmatch(segment):
         raise MalformedRequest(
-            Problem.BAD_REQUEST, "the path: a percent sign is not followed by two hexadecimal digits"
+            Problem.BAD_REQUEST, "the path: a character in it is to be written as % and two hexadecimal digits"
         )
     try:
         text = unquote_to_bytes(segment).decode()

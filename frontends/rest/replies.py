@@ -11,7 +11,7 @@ from broker.model.results import (
     Renewed,
     Subscribed,
 )
-from frontends.rest import documents, feeds, media, paths
+from frontends.rest import conditions, documents, feeds, media, paths
 from frontends.rest.asked import Answer
 from frontends.rest.errors import MEDIA, Fault, document, fault, written
 from frontends.rest.leases import Lease
@@ -79,7 +79,9 @@ def subscribed(lease: Lease, destinations: Sequence[str], result: Subscribed) ->
 def lease(shown: Held, kind: str) -> Answer:
     """Write what a subscription holds."""
     body = feeds.held(shown) if kind == media.ATOM else documents.held(shown)
-    return Answer(HTTPStatus.OK, body, _full(kind, "feed"))
+    # Each look puts its end off: that alone is no news of what it holds.
+    holds = repr((kind, shown.more, [(each.href, each.lock) for each in shown.messages]))
+    return Answer(HTTPStatus.OK, body, _full(kind, "feed"), {"ETag": conditions.weak(conditions.tag(holds.encode()))})
 
 
 def acknowledged(results: Sequence[Fault | None]) -> Answer:

@@ -26,7 +26,7 @@ from broker.model.results import (
     Retracted,
 )
 from broker.model.tree import Children, wished
-from frontends.rest import batches, files, leasing, openapi, paths, replies, requests, views, watch
+from frontends.rest import batches, conditions, files, leasing, openapi, paths, replies, requests, views, watch
 from frontends.rest.asked import Answer, Asked
 from frontends.rest.asking import result
 from frontends.rest.errors import Fault, fault
@@ -107,6 +107,9 @@ async def put_queue(core: Core, asked: Asked) -> Answer:
     command = requests.declare(asked)
     outcome = await core.ask(command)
     if isinstance(outcome, Refused) and outcome.problem is Problem.NODE_EXISTS:
+        if conditions.creates(asked.headers):
+            # It was made between the look and this.
+            raise fault(conditions.unmet())
         known = await core.ask(Describe(asked.place.node, asked.sender, as_owner=True))
         if isinstance(known, Described):
             config, (options, wish) = known.record.config, wished(command.options)

@@ -249,6 +249,10 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
 """By the path's pattern and the method; HEAD is as GET, and OPTIONS is answered from the table itself."""
 
 
+EVERY: Final = ("GET", "PUT", "PATCH", "DELETE", "POST", "HEAD", "OPTIONS")
+"""All methods that some path takes."""
+
+
 def allowed(pattern: str) -> tuple[str, ...]:
     """Name the methods of a path."""
     methods = tuple(ROUTES[pattern])

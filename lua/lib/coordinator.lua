@@ -4,10 +4,10 @@
 -- subscriber first, and a frontend carries each grant to its partition. So fairness is the node's, not a partition's (Q30, Q35).
 -- NEEDS: demand wanted unsettled turns resting
 -- LAZY: where several partitions share credit
---- @include partition subscriptions credit ledger grants selectors caller
+--- @include budget partition subscriptions credit ledger grants selectors caller
 -- `made` are the grants of this script: number of the partition, subid, number of the grant, amount. `owed` says that a frontend has
--- to go on, for the next in turn has to be sent to.
-local coordinator = {LIMIT = 200, PAGE = 200, MOST = 1000, AGAIN_MS = 2000, made = {}, owed = false}
+-- to go on, for the next in turn has to be sent to; `stopped`, that not all were looked at.
+local coordinator = {LIMIT = 200, PAGE = 200, MOST = 1000, AGAIN_MS = 2000, PAUSE_MS = 100, made = {}, owed = false, stopped = false}
 
 -- A partition wants credit: `wanted` of it, and none any more with 0. `said` is `A` and who had the first items before, `-` for
 -- nobody, so that none goes back to the one that gave it back; or `W` and whose credit is of use, `*` for all who select nothing.
@@ -47,6 +47,7 @@ end
 local function closed(one, subid)
   if one.closed[subid] == nil then
     local entry = ledger.get(subid, one.number)
+    budget.spent = budget.spent + 0.4
     one.closed[subid] = entry and (entry.amount > 0 or entry.shut) or false
   end
   return one.closed[subid]
@@ -72,6 +73,7 @@ local function page(first, count)
   local found, subids = {}, redis.call('ZRANGE', key.turns, first, first + count - 1)
   for _, subid in ipairs(subids) do
     local subscriber = subscriptions.get(subid)
+    budget.spent = budget.spent + 0.4
     if not caller.sends and not caller.alone and not subscriptions.pulls(subscriber) then
       coordinator.owed = true
       return found, false
@@ -82,12 +84,15 @@ local function page(first, count)
   return found, #subids == count
 end
 
--- Gives one to each that wants some, in turn, until nobody wants any or nobody has any.
+-- Gives one to each that wants some, in turn, until nobody wants any or nobody has any, or the budget is spent.
 local function deal(queue, asked, given, served)
   local dealt = true
   while dealt and given < coordinator.LIMIT do
     dealt = false
     for _, one in ipairs(asked) do
+      coordinator.stopped = budget.exhausted()
+      if coordinator.stopped then return given end
+      one.looked = #queue > 0
       local at = one.left > 0 and given < coordinator.LIMIT and choose(queue, one)
       if at then
         local subscriber = table.remove(queue, at)
@@ -131,6 +136,9 @@ local function record(asked, served)
       local names = one.kind == 'A' and table.concat(one.names, ' ', math.min(one.next, #one.names + 1))
         or table.concat(one.names, ' ')
       redis.call('HSET', key.wanted, one.number, string.format('%s %d %s %s', one.version, one.left, one.kind, names))
+    end
+    -- Who has had some is the last then; so is one for whom nobody was found, where others were not looked at.
+    if one.left > 0 and (given > 0 or coordinator.stopped and one.looked) then
       redis.call('ZADD', key.demand, string.format('%d', partition.next_number()), one.number)
     end
   end
@@ -152,8 +160,9 @@ function coordinator.run()
     local queue, more = page(first, count)
     given = deal(queue, asked, given, served)
     first, count = first + count, coordinator.PAGE
-  until not more or left(asked) == 0 or given >= coordinator.LIMIT or first >= coordinator.MOST
+  until not more or left(asked) == 0 or given >= coordinator.LIMIT or first >= coordinator.MOST or coordinator.stopped
   coordinator.owed = coordinator.owed and left(asked) > 0
+  coordinator.stopped = coordinator.stopped or #asked == coordinator.LIMIT and given == 0 and asked[1].looked
   record(asked, served)
 end
 
@@ -176,6 +185,8 @@ end
 -- When the coordinator next needs a visit: `due` or sooner.
 function coordinator.next(due)
   if coordinator.owed then return partition.now end
+  -- With a pause: it may be that nobody has credit that is of use anywhere.
+  if coordinator.stopped then return partition.now + coordinator.PAUSE_MS end
   local first = redis.call('ZRANGE', key.unsettled, 0, 0, 'WITHSCORES')[2]
   local at = first and tonumber(first) + coordinator.AGAIN_MS
   return at and (due == 0 or at < due) and at or due

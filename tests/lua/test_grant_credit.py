@@ -250,3 +250,26 @@ def test_bounded(parts: Parts) -> None:
     coordinator, _, _ = parts
     seated(parts, W1, 1000)
     assert grants(wanted(coordinator, 1, 500)) == [(1, subid(W1), 200)]
+
+
+def test_pairs_count(parts: Parts) -> None:
+    """Guarantee 6: of many who are of use to none of many partitions, a part is looked at in a call, and the rest with the next."""
+    coordinator, _, _ = parts
+    numbers, jids = range(3, 303), [f"w{number}@x/1" for number in range(30)]
+    blank = {"holdings": "", "wants": "", "registered": "", "gone": ""}
+    rows = [{**blank, "registered": f"{subid(jid)} {coordinator.subscribe(jid, 1).rows[0][3]}"} for jid in jids]
+    for number in numbers:
+        shut = " ".join(f"{number} {subid(jid)} {version(coordinator)} 0 0 1 1" for jid in jids)
+        rows.append({**blank, "holdings": shut, "wants": f"{number} {version(coordinator)} 1 A"})
+    coordinator.run("grant_credit", *rows)
+    answer = coordinator.expire()
+    assert grants(answer) == [] and 0 < answer.due - coordinator.now <= 100
+    # The last in turn is open to one of them.
+    last = int(coordinator.client.zrange(coordinator.key("demand"), -1, -1)[0])
+    answer = told(coordinator, last, jids[0], 0, 0, full=1)
+    assert grants(answer) == []
+    for _ in range(10):
+        answer = coordinator.expire()
+        if grants(answer):
+            break
+    assert grants(answer) == [(last, subid(jids[0]), 1)]

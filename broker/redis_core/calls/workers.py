@@ -162,7 +162,7 @@ def _held(_command: Locks, reply: list[Any], record: NodeRecord) -> Held:
 def _fetch_row(command: FetchPart, _record: NodeRecord) -> Values:
     lease = "" if command.lease_ms is None else command.lease_ms
     # Owners of the queue may look at what another's lease holds: that gives it nothing.
-    comes = "1" if bare(command.jid) == bare(command.sender) else ""
+    comes = "1" if command.comes and bare(command.jid) == bare(command.sender) else ""
     return {"subid": subid(command.jid), "lease": lease, "after": command.after, "comes": comes}
 
 

@@ -12,6 +12,9 @@ from tests.doors.frontend import ALICE, PASSWORD, DoorFrontend
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """One for all clients: httpx would make one for each, at the cost of a fifth of a second."""
 
+PATIENCE_SECONDS = 30.0
+"""For so long a client waits for an answer: httpx's own five seconds are over on a busy machine now and then."""
+
 
 class RestFrontend(DoorFrontend):
     """One `stanzaq serve rest`."""
@@ -33,7 +36,10 @@ def basic_words(jid: str = ALICE) -> str:
 def client(frontend: RestFrontend, jid: str = ALICE, **headers: str) -> Iterator[httpx.Client]:
     """Give a client of one user."""
     with httpx.Client(
-        base_url=frontend.url, headers={"Authorization": basic_words(jid), **headers}, verify=NO_TLS
+        base_url=frontend.url,
+        headers={"Authorization": basic_words(jid), **headers},
+        verify=NO_TLS,
+        timeout=PATIENCE_SECONDS,
     ) as opened:
         yield opened
 

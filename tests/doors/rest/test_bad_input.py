@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from frontends.rest.routes import ROUTES
 from frontends.servers.redis import RedisServer
 from tests.doors.rest.raw import Line, asked
 from tests.doors.rest.served import NO_TLS, RestFrontend, client, problem
@@ -143,12 +144,6 @@ def test_too_fast(strict: RestFrontend) -> None:
         assert alice.get("/queues").status_code == 200
 
 
-def test_coded_body(alice: httpx.Client, queue: str) -> None:
-    """A body that is compressed would not come out as it went in: it is refused."""
-    refused = alice.post(queue, content=b"x", headers={"Content-Encoding": "gzip"})
-    assert problem(refused) == (415, "content-encoding-unknown")
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -171,6 +166,104 @@ def test_bad_ids(alice: httpx.Client, queue: str, given: dict[str, object]) -> N
     assert problem(answer)[0] == 400
     headers: dict[str, str] = given.get("headers", {})  # type: ignore[assignment]
     assert all(name in answer.json()["detail"] for name in headers if name.startswith("Message-"))
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "code"),
+    [
+        # RFC 9112 §2.3, RFC 9110 §15.6.6: another major version.
+        (b"GET /queues HTTP/2.0\r\nHost: x\r\n\r\n", 505, b"version-unknown"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, b"version-unknown"),
+        (b"GET /queues HTTP/0.9\r\nHost: x\r\n\r\n", 505, b"version-unknown"),
+        # RFC 9110 §9.1, §15.6.2: a method that nobody knows, and one that no resource here has.
+        (b"BREW /queues HTTP/1.1\r\nHost: x\r\n\r\n", 501, b"method-unknown"),
+        (b"TRACE /queues HTTP/1.1\r\nHost: x\r\n\r\n", 405, b"method-not-allowed"),
+        (b"CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n", 400, b"bad-request"),
+        # RFC 9112 §3.2: targets of no form, or of the wrong one.
+        (b"GET * HTTP/1.1\r\nHost: x\r\n\r\n", 400, b"bad-request"),
+        (b"GET queues HTTP/1.1\r\nHost: x\r\n\r\n", 400, b"bad-request"),
+        (b"GET ftp://x/queues HTTP/1.1\r\nHost: x\r\n\r\n", 400, b"bad-request"),
+        (b"GET http:///queues HTTP/1.1\r\nHost: x\r\n\r\n", 400, b"bad-request"),
+        (b"GET http://a@x/queues HTTP/1.1\r\nHost: x\r\n\r\n", 400, b"bad-request"),
+        (b"GET /queues/a#b HTTP/1.1\r\nHost: x\r\n\r\n", 400, b"bad-request"),
+        # RFC 9112 §3.2: no host, two of them, and what is none.
+        (b"GET /queues HTTP/1.1\r\n\r\n", 400, b"bad-request"),
+        (b"GET /queues HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400, b"bad-request"),
+        (b"GET /queues HTTP/1.1\r\nHost: a b\r\n\r\n", 400, b"bad-request"),
+        (b"GET /queues HTTP/1.1\r\nHost: x:port\r\n\r\n", 400, b"bad-request"),
+        # RFC 9112 §3, RFC 9110 §15.5.15: too long a target, at once or without an end.
+        (b"GET /queues/" + b"a" * 5_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, b"target-too-long"),
+        (b"GET /queues/" + b"a" * 9_000, 414, b"target-too-long"),
+        # RFC 9112 §5.1: a blank before the colon.
+        (b"GET /queues HTTP/1.1\r\nHost : x\r\n\r\n", 400, b"bad-request"),
+        # RFC 9112 §6.1, §6.3, §7.1: bodies whose end is not clear.
+        (
+            b"POST /queues HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+            b"bad-request",
+        ),
+        (b"POST /queues HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, b"bad-request"),
+        (
+            b"POST /queues HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            501,
+            b"coding-unknown",
+        ),
+        (b"POST /queues HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na", 400, b"bad-request"),
+        # RFC 9110 §5.3, §10.1.1, §14.5: one value twice, an expectation that nobody knows, a part of a body.
+        (
+            b"POST /queues HTTP/1.1\r\nHost: x\r\nContent-Type: a/b\r\nContent-Type: a/c\r\nContent-Length: 0\r\n\r\n",
+            400,
+            b"bad-request",
+        ),
+        (
+            b"POST /queues HTTP/1.1\r\nHost: x\r\nExpect: coffee\r\nContent-Length: 0\r\n\r\n",
+            417,
+            b"expectation-unknown",
+        ),
+        (
+            b"PUT /queues/a HTTP/1.1\r\nHost: x\r\nContent-Range: bytes 0-1/2\r\nContent-Length: 0\r\n\r\n",
+            400,
+            b"bad-request",
+        ),
+    ],
+)
+def test_no_such_request(strict: RestFrontend, said: bytes, status: int, code: bytes) -> None:
+    """RFC 9110, RFC 9112: what is no request of HTTP/1.1, or could be read as two, is refused by the code for that."""
+    line = Line(strict)
+    line.say(said.replace(b"\r\nHost: x\r\n", b"\r\nHost: x\r\nConnection: close\r\n", 1))
+    found, heard, _ = line.hear()
+    assert found == status and b"urn:stanzaq:0:problem:" + code in heard, heard
+
+
+def test_end_of_an_unclear_body(strict: RestFrontend) -> None:
+    """RFC 9112 §6.3: after a body whose end is not clear nothing else is read: it could be a request of somebody else's."""
+    line = Line(strict)
+    body = b"0\r\n\r\nGET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    line.say(
+        b"POST /queues HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n" % len(body)
+        + body
+    )
+    status, heard, _ = line.hear()
+    assert status == 400 and b"HTTP/1.1 200" not in heard
+
+
+@pytest.mark.parametrize("scheme", [b"http://", b"HTTP://", b"https://"])
+def test_absolute_targets(frontend: RestFrontend, alice: httpx.Client, scheme: bytes) -> None:
+    """RFC 9112 §3.2.2: a target with scheme and host is taken, and its host goes before the field."""
+    authorization = alice.headers["Authorization"]
+    assert asked(frontend, scheme + b"x/queues?below=-", authorization)[0] == 200
+    assert asked(frontend, scheme + b"x", authorization)[0] == 404
+    origin = f"{authorization}\r\nContent-Length: 0\r\nOrigin: http://other.example"
+    assert asked(frontend, scheme + b"other.example/queues", origin, b"POST")[0] == 201
+    assert asked(frontend, b"/queues", origin, b"POST")[0] == 403
+
+
+def test_options_of_the_server(frontend: RestFrontend) -> None:
+    """RFC 9110 §9.3.7, RFC 9112 §3.2.4: OPTIONS * asks what the server as a whole takes."""
+    status, heard = asked(frontend, b"*", "", b"OPTIONS")
+    allowed = {method for methods in ROUTES.values() for method in methods} | {"HEAD", "OPTIONS"}
+    (line,) = [each for each in heard.decode().split("\r\n") if each.lower().startswith("allow: ")]
+    assert status == 204 and set(line.partition(": ")[2].split(", ")) == allowed
 
 
 def test_nothing_is_left_of_it(frontend: RestFrontend, strict: RestFrontend) -> None:

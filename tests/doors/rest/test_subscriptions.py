@@ -167,6 +167,7 @@ def test_together(alice: httpx.Client, bob: httpx.Client, queue: str, subscripti
     wanted = [message["href"] for message in held(alice, subscription)]
     path = f"{subscription}/acknowledgements"
     strange = [
+        f"{subscription}/messages/never?lock=0-1",
         wanted[0][:-1],
         f"{subscription}/messages/x",
         "/queues",
@@ -175,7 +176,7 @@ def test_together(alice: httpx.Client, bob: httpx.Client, queue: str, subscripti
     ]
     done = alice.post(path, json=[*wanted, *strange])
     assert done.status_code == 200
-    assert [each["status"] for each in done.json()["results"]] == [200, 200, 200, 404, 400, 400, 400, 400]
+    assert [each["status"] for each in done.json()["results"]] == [200, 200, 200, 404, 400, 400, 400, 400, 400]
     assert alice.get(queue, headers=JSON).json()["counts"]["in_flight"] == 0
     assert {each["status"] for each in bob.post(path, json=wanted).json()["results"]} == {403}
     strange_bodies: list[Any] = [[], {}, [1], ["x"] * 201]
@@ -202,6 +203,35 @@ def test_stale(alice: httpx.Client, bob: httpx.Client, queue: str, subscription:
     # The same request again.
     assert alice.post(message["release"]).status_code == 200
     assert [each["href"] for each in held(alice, subscription)] == [again["href"]]
+
+
+def test_late(alice: httpx.Client, bob: httpx.Client, queue: str, subscription: str) -> None:
+    """RX6: who is late is told that, while another holds the message, when it is done, and when it is a dead letter."""
+    sent(alice, queue, "a", "b")
+    first, second = held(alice, subscription)
+    theirs = subscribed(bob, queue, prefetch=2)
+    for each in (first, second):
+        assert alice.post(each["release"]).status_code == 200
+    found: list[dict[str, Any]] = []
+    while len(found) < 2:
+        found = held(bob, theirs)
+
+    def late() -> None:
+        for each in (first, second):
+            for refused in (alice.delete(each["href"]), alice.post(each["renew"]), alice.post(each["dead_letter"])):
+                assert problem(refused) == (409, "lock-lost")
+            assert problem(alice.get(each["href"])) == (409, "lock-lost")
+        done = alice.post(f"{subscription}/acknowledgements", json=[first["href"], second["href"]])
+        assert [each["status"] for each in done.json()["results"]] == [409, 409]
+
+    late()
+    assert bob.delete(found[0]["href"]).status_code == 200
+    assert bob.post(found[1]["dead_letter"]).status_code == 200
+    late()
+    # An address that nobody was ever given is of a message that is not there, whatever lock is in it.
+    made_up = first["href"].replace(first["id"], "never")
+    for refused in (alice.get(made_up), alice.delete(made_up), alice.delete(f"{subscription}/messages/never?lock=0-1")):
+        assert problem(refused) == (404, "item-not-found")
 
 
 def test_ended(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:

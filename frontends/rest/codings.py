@@ -1,0 +1,55 @@
+"""Bodies in gzip, on their way in and out (RFC 9110 §8.4, §12.5.3). Pure; must not know what they say."""
+
+import gzip
+import zlib
+from http import HTTPStatus
+from typing import Final
+
+from broker.model.problems import MalformedRequest, Problem
+from frontends.rest import media
+from frontends.rest.errors import Fault
+
+GZIP: Final = "gzip"
+LEAST_BYTES: Final = 1_000
+"""What is shorter does not get smaller by much."""
+
+_NAMES: Final = frozenset({GZIP, "x-gzip"})
+_NONE: Final = frozenset({"", "identity"})
+_LEVEL: Final = 1
+"""The quickest: the door serves others with the same processor."""
+_WINDOW: Final = 31
+"""zlib's largest window, with gzip's header and checksum."""
+_TEXTUAL: Final = frozenset({media.JSON, "application/xml", "image/svg+xml"})
+
+
+def unpacked(body: bytes, coding: str, most_bytes: int) -> bytes | None:
+    """Give a body without its coding; None when it is longer than it may be. Raises Fault or MalformedRequest."""
+    name = coding.strip().lower()
+    if name in _NONE:
+        return body
+    if name not in _NAMES:
+        detail = "Content-Encoding: bodies are taken as they are, or in gzip"
+        headers = {"Accept-Encoding": f"{GZIP}, identity"}
+        raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "content-encoding-unknown", detail, headers)
+    inflating = zlib.decompressobj(_WINDOW)
+    try:
+        plain = inflating.decompress(body, most_bytes + 1)
+    except zlib.error:
+        plain = b""
+    if len(plain) > most_bytes:
+        return None
+    if not inflating.eof or inflating.unused_data:
+        raise MalformedRequest(Problem.BAD_REQUEST, "Content-Encoding: the body is not in gzip, or not to its end")
+    return plain
+
+
+def wanted(accept: str, content_type: str, size: int) -> bool:
+    """Tell whether a client had rather have a body in gzip, and whether that is worth it."""
+    kind = media.bare(content_type)
+    textual = kind in _TEXTUAL or kind.startswith("text/") or kind.endswith(("+json", "+xml"))
+    return size >= LEAST_BYTES and textual and media.prefers(accept, GZIP)
+
+
+def packed(body: bytes) -> bytes:
+    """Give a body in gzip, the same each time."""
+    return gzip.compress(body, _LEVEL, mtime=0)

@@ -1,0 +1,79 @@
+"""Conditional requests: the entity tags of what is shown, and what If-Match and If-None-Match ask of them (RFC 9110 §13). Pure.
+
+There are no times of last change, so conditions on these are passed over, as §13.1.3 and §13.1.4 have it.
+"""
+
+import hashlib
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from broker.model.problems import MalformedRequest, Problem
+
+MATCH: Final = "if-match"
+NONE_MATCH: Final = "if-none-match"
+ANY: Final = "*"
+
+_TAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"')
+_WEAK: Final = "W/"
+_CODED: Final = '-gzip"'
+"""What is compressed is another representation of the same: its tag ends like this (§8.8.3.3)."""
+
+
+def tag(body: bytes) -> str:
+    """Give the strong tag of what is sent as it is."""
+    return f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+
+
+def weak(tagged: str) -> str:
+    """Give the tag of what may change in ways that do not matter."""
+    return f"{_WEAK}{tagged}"
+
+
+def coded(tagged: str) -> str:
+    """Give the tag of the same in gzip."""
+    return f"{tagged.removesuffix(chr(34))}{_CODED}"
+
+
+def asked(fields: Mapping[str, str]) -> bool:
+    """Tell whether a request has conditions."""
+    return MATCH in fields or NONE_MATCH in fields
+
+
+def creates(fields: Mapping[str, str]) -> bool:
+    """Tell whether a request is to make something that is not there yet."""
+    return fields.get(NONE_MATCH, "").strip() == ANY
+
+
+def unmet() -> MalformedRequest:
+    """Give the refusal of a request whose condition is false."""
+    return MalformedRequest(Problem.PRECONDITION_NOT_MET, "what is there is not what the condition says")
+
+
+def changed(fields: Mapping[str, str], tags: Collection[str], *, reads: bool) -> bool:
+    """Judge the conditions by the tags of what is there, none when nothing is (§13.2.2).
+
+    Raises MalformedRequest when one is false; who `reads` what it has already is told False.
+    """
+    if MATCH in fields and not _named(fields[MATCH], tags, strong=True):
+        raise unmet()
+    if NONE_MATCH in fields and _named(fields[NONE_MATCH], tags, strong=False):
+        if reads:
+            return False
+        raise unmet()
+    return True
+
+
+def _named(wanted: str, tags: Collection[str], *, strong: bool) -> bool:
+    """Tell whether a list of tags names one of these, by the strong comparison or the weak one (§8.8.3.2)."""
+    if wanted.strip() == ANY:
+        return bool(tags)
+    named = {_plain(each) for each in _TAG.findall(wanted)}
+    there = {_plain(each) for each in tags}
+    if strong:
+        return any(each in there and not each.startswith(_WEAK) for each in named)
+    return not {each.removeprefix(_WEAK) for each in named}.isdisjoint(each.removeprefix(_WEAK) for each in there)
+
+
+def _plain(tagged: str) -> str:
+    return f'{tagged.removesuffix(_CODED)}"' if tagged.endswith(_CODED) else tagged
