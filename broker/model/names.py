@@ -1,5 +1,6 @@
 """Names of things: JIDs, nodes, items. Pure text rules; must not know where a name is stored or how it travels."""
 
+import re
 from dataclasses import dataclass
 from typing import Final, NewType
 
@@ -11,6 +12,15 @@ NODE_NAME_BYTES: Final = 1023
 
 ITEM_ID_BYTES: Final = 1023
 """Longest item id, in UTF-8 bytes: the same bound, for the same reason."""
+
+JID_PART_BYTES: Final = 1023
+"""Longest part of a JID (RFC 7622 §3.1)."""
+
+_LOCAL: Final = re.compile(r"""[^\s\x00-\x1f\x7f"&'/:<>@]+""")
+_DOMAIN: Final = re.compile(
+    r"""\[[0-9A-Fa-f:.]+\]|[^\s\x00-\x1f\x7f"&'/:<>@.\[\]]+(\.[^\s\x00-\x1f\x7f"&'/:<>@.\[\]]+)*\.?"""
+)
+_RESOURCE: Final = re.compile(r"[^\x00-\x1f\x7f]+")
 
 
 def bare(jid: str) -> Jid:
@@ -27,6 +37,17 @@ def prepared(text: str) -> Jid:
     """Give a JID typed by a person in the form in which servers stamp it: all but the resource in lower case."""
     head, slash, tail = text.strip().partition("/")
     return Jid(head.lower() + slash + tail)
+
+
+def is_jid(text: str) -> bool:
+    """Tell whether a text can be a JID (RFC 7622 §3.1): parts that are there are not empty, and hold what they may.
+
+    What a server's own tables forbid besides, only that server can tell.
+    """
+    head, slash, tail = text.partition("/")
+    local, at, domain = head.rpartition("@")
+    parts = [(domain, _DOMAIN), *([(local, _LOCAL)] if at else []), *([(tail, _RESOURCE)] if slash else [])]
+    return all(len(part.encode()) <= JID_PART_BYTES and form.fullmatch(part) for part, form in parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class Problem(Enum):
     UNSUPPORTED = "unsupported"
     PUBLISH_UNSUPPORTED = "publish-unsupported"
     ITEMS_UNSUPPORTED = "items-unsupported"
-    PURGE_UNSUPPORTED = "purge-unsupported"
+    PERSISTENCE_UNSUPPORTED = "persistence-unsupported"
     NOT_TRUSTED = "not-trusted"
     TOO_MUCH_HELD = "too-much-held"
     OUT_OF_MEMORY = "out-of-memory"

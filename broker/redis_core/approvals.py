@@ -171,10 +171,9 @@ class Approvals:
             elif refused.problem is not Problem.APPROVAL_REQUIRED:
                 await self._refuse(node, jid)
 
-    async def refuse_all(self, node: str) -> None:
-        """Refuse all that waits."""
-        for jid in await self._pending.all(node):
-            await self._refuse(node, jid)
+    async def end_all(self, node: str) -> list[Jid]:
+        """Let nothing wait any more, without a word: gives who has waited."""
+        return [jid for jid in await self._pending.all(node) if await self._pending.dismiss(node, jid)]
 
     async def _admit(self, record: NodeRecord, jids: list[Jid]) -> Refused | None:
         """Make members of those who are nobody yet; what waits of them is settled with it."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from broker.model.access import Affiliate
 from broker.model.commands import Configure, Declare, Delete, Describe, Publish, Purge
 from broker.model.items import NodeConfigured, NodeEvent, Notice, SubscriptionChanged
-from broker.model.names import Jid, bare, resource
+from broker.model.names import Jid, bare, is_jid, resource
 from broker.model.nodes import Affiliation, NodeRecord, configured
 from broker.model.options import NodeConfig, NodeState
 from broker.model.oversight import Release
@@ -41,8 +41,8 @@ class Pending(Protocol):
     async def settle(self, node: str) -> None:
         """Decide those that the node's record decides now."""
 
-    async def refuse_all(self, node: str) -> None:
-        """Refuse all of them: the node is about to go."""
+    async def end_all(self, node: str) -> list[Jid]:
+        """End all of them: the node is about to go, and who has waited hears of that."""
 
 
 class NodeWork:
@@ -212,7 +212,12 @@ class NodeWork:
             return GONE
         if refused := refusal(command, record):
             return refused
-        refused = await self.assign(record, command.changes)
+        # What stands from before may be taken away.
+        wrong = [jid for jid in command.changes if not is_jid(jid) and jid not in record.affiliations]
+        if wrong:
+            refused = Refused(Problem.NOT_ACCEPTABLE, f"{wrong[0][:80]} is no JID")
+        else:
+            refused = await self.assign(record, command.changes)
         if refused is None or refused.problem is not Problem.NOT_ACCEPTABLE:
             return refused or Done()
         now = await self._read(command.node) or record
@@ -245,16 +250,17 @@ class NodeWork:
             self._changed(record.name)
 
     async def delete(self, command: Delete) -> Result:
-        """Delete the node and tell all who were subscribed (P24)."""
+        """Delete the node and tell all who were subscribed, or waited to be (P24)."""
         record = await self._read(command.node)
         if record is None:
             return GONE
         refused = refusal(command, record)
         if refused is not None:
             return refused
-        await self._pending.refuse_all(command.node)
+        waited = await self._pending.end_all(command.node)
         children = await self._tree.children(record)
-        for seat in await self._subscribers(command.node) if record.config.collects else ():
+        seats = await self._subscribers(command.node) if record.config.collects else []
+        for seat in seats:
             # The leaves stay, and are to have back what is held through the collection.
             await self._remove(command.node, seat)
         above = await self._tree.above(record)
@@ -266,7 +272,7 @@ class NodeWork:
         await self._news.tell(record, came=False)
         self._changed(command.node)
         if record.config.notify_delete:
-            for jid in jids:
+            for jid in dict.fromkeys((*seats, *jids, *waited)):
                 self._notify(NodeEvent(command.node, jid, "delete", command.redirect))
         return Done()
 

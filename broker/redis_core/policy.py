@@ -57,9 +57,11 @@ _NEVER_HANDED_OUT = Refused(
 _OF_LEAVES = {
     Publish: Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf"),
     Browse: Refused(Problem.ITEMS_UNSUPPORTED, "a collection holds no items: ask its leaves for theirs"),
-    Purge: Refused(Problem.PURGE_UNSUPPORTED, "a collection holds no items: purge its leaves"),
+    Purge: Refused(Problem.PERSISTENCE_UNSUPPORTED, "a collection holds no items: purge its leaves"),
+    # XEP-0060 §7.2.3.5.
+    Retract: Refused(Problem.PERSISTENCE_UNSUPPORTED, "a collection holds no items: name the leaf"),
     **dict.fromkeys(
-        (Retract, Unlock, Renew, Locks, Attach, Bind, Commit, Read, Follow),
+        (Unlock, Renew, Locks, Attach, Bind, Commit, Read, Follow),
         Refused(Problem.UNSUPPORTED, "a collection holds no items: name the leaf"),
     ),
 }
@@ -80,7 +82,9 @@ def refusal(  # noqa: C901, PLR0911, PLR0912  (a table of cases)
             return _publishing(command, record, standing)
         case Subscribe() | Attach() | Adjust() | Options() | Unsubscribe():
             if bare(command.jid) != bare(command.sender):
-                return Refused(Problem.JID_MISMATCH, "you may act for your own JID only")
+                # A subscribe has an error of its own (XEP-0060 §6.1.3.1; §6.2.3.3, §6.3.4.1).
+                problem = Problem.JID_MISMATCH if isinstance(command, Subscribe | Attach) else Problem.FORBIDDEN
+                return Refused(problem, "you may act for your own JID only")
             if isinstance(command, Subscribe | Adjust) and (wrong := _selecting(command)):
                 return wrong
             if isinstance(command, Subscribe | Attach):

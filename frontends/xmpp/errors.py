@@ -76,7 +76,7 @@ WIRE: Final = {
     # What a collection does not do, by XEP-0060's name for it (H2, H8).
     Problem.PUBLISH_UNSUPPORTED: Wire("cancel", "feature-not-implemented", "unsupported", "publish"),
     Problem.ITEMS_UNSUPPORTED: Wire("cancel", "feature-not-implemented", "unsupported", "retrieve-items"),
-    Problem.PURGE_UNSUPPORTED: Wire("cancel", "feature-not-implemented", "unsupported", "purge-nodes"),
+    Problem.PERSISTENCE_UNSUPPORTED: Wire("cancel", "feature-not-implemented", "unsupported", "persistent-items"),
     Problem.NOT_TRUSTED: Wire("cancel", "not-allowed"),
     Problem.TOO_MUCH_HELD: Wire("wait", "resource-constraint"),
     Problem.OUT_OF_MEMORY: Wire("wait", "resource-constraint"),

@@ -34,6 +34,7 @@ from broker.model.results import (
     Result,
     Subscribed,
     SubscriptionList,
+    Unaffiliated,
     Unsubscribed,
 )
 from broker.model.subscriptions import Change, State, Subscription
@@ -161,9 +162,9 @@ async def test_nothing_for_who_waits(core: RedisCore, door: Door, node: str) -> 
     assert problem(await core.ask(Read(node, W1, 0, "@earliest", 1))) is Problem.APPROVAL_REQUIRED
     await core.ask(item(node, "a"))
     await core.ask(Delete(node, ALICE))
-    assert not door.deliveries and not [notice for notice in door.notices if isinstance(notice, NodeEvent)]
-    # But that nothing will come of it, it is told.
-    assert told(door) == [(W1, State.NONE)]
+    # That nothing will come of it, it is told: the node is gone (P24, XEP-0060 §8.4.2).
+    events = [notice for notice in door.notices if isinstance(notice, NodeEvent)]
+    assert (door.deliveries, events, told(door)) == ([], [NodeEvent(node, W1, "delete")], [])
     assert await mine(core, W1) == []
 
 
@@ -419,6 +420,15 @@ async def test_own_lists(core: RedisCore, door: Door, node: str, store: Store) -
     assert await mine(core, W1) == []
     assert await core.ask(Affiliations(ALICE, None)) == AffiliationList(owned[1:])
     assert await index(store, "affiliated", ALICE) == 2
+
+
+async def test_only_jids_are_affiliated(core: RedisCore, node: str) -> None:
+    """XEP-0060 §8.9.2.4: what is no JID has no affiliation, and of a request that names one nothing is done."""
+    await core.ask(Declare(node, ALICE, {}))
+    changes = {bare(W1): "member", Jid("not a jid"): "member"}
+    listed = tuple((jid, Affiliation.NONE) for jid in changes)
+    assert await core.ask(Affiliate(node, ALICE, changes)) == Unaffiliated("not a jid is no JID", listed)
+    assert await core.ask(Affiliations(W1, node)) == AffiliationList(())
 
 
 async def test_who_left_is_not_listed(core: RedisCore, door: Door, node: str) -> None:

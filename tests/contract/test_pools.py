@@ -24,7 +24,7 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
-from broker.model.items import Delivery, Envelope, TreeEvent
+from broker.model.items import Delivery, Envelope, NodeEvent, TreeEvent
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import (
@@ -257,6 +257,8 @@ async def test_collection_deleted(core: RedisCore, door: Door, tag: str) -> None
     await core.ask(item(leaf, "a"))
     await door.until(lambda: len(door.deliveries) == 1)
     assert await core.ask(Delete(top, ALICE)) == Done()
+    # P24, XEP-0060 §8.4.2: whoever was subscribed is told.
+    assert [notice for notice in door.notices if isinstance(notice, NodeEvent)] == [NodeEvent(top, W1, "delete")]
     held = await core.ask(Locks(leaf, W1))
     assert isinstance(held, Held) and not held.locks
     await core.ask(Subscribe(leaf, W2, W2, 1))

@@ -82,7 +82,7 @@ async def test_a_collection_holds_no_items(core: RedisCore, node: str) -> None:
     publish = Publish(node, ALICE, None, codec.pack(Envelope(b"<x/>")), 4)
     assert problem(await core.ask(publish)) is Problem.PUBLISH_UNSUPPORTED
     assert problem(await core.ask(Browse(node, ALICE, (), 1))) is Problem.ITEMS_UNSUPPORTED
-    assert problem(await core.ask(Purge(node, ALICE))) is Problem.PURGE_UNSUPPORTED
+    assert problem(await core.ask(Purge(node, ALICE))) is Problem.PERSISTENCE_UNSUPPORTED
     assert problem(await core.ask(Configure(node, ALICE, {"pubsub#node_type": ("leaf",)}))) is Problem.TREE_INVALID
     assert problem(await core.ask(Configure(node, ALICE, {"stanzaq#partitions": ("4",)}))) is Problem.NOT_ACCEPTABLE
     await leaf(core, f"{node}-leaf")

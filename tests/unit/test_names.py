@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.model.names import Partition, bare, prepared, resource
+from broker.model.names import Partition, bare, is_jid, prepared, resource
 
 
 def test_jids() -> None:
@@ -30,3 +30,18 @@ def test_what_is_no_partition(text: str) -> None:
     """A peer may send anything as the name of a partition: it is a ValueError."""
     with pytest.raises(ValueError):  # noqa: PT011  (two places raise it, in words of their own)
         Partition.parse(text)
+
+
+@pytest.mark.parametrize("text", ["a@x", "x", "a@x.org/b@c /d", "a@[::1]", "engine.example.org.", "ü@xn--bcher-kva.ch"])
+def test_what_is_a_jid(text: str) -> None:
+    """RFC 7622 §3.1: a domain, and parts around it that are not empty."""
+    assert is_jid(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "@x", "a@", "a@x/", "/b", "not a jid", "a@b@c", "a b@x", "a@x..y", "<a>@x", "a:b@x", "a@x\x01", "a" * 1024],
+)
+def test_what_is_no_jid(text: str) -> None:
+    """RFC 7622 §3.2, §3.3: neither part is empty or longer than 1023 bytes, and some characters are in neither."""
+    assert not is_jid(text)

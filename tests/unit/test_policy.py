@@ -171,7 +171,9 @@ def test_for_others() -> None:
         Unsubscribe("n", ME, OTHER, ""),
     ):
         refused = refusal(command, record)
-        assert refused and refused.problem is Problem.JID_MISMATCH
+        # XEP-0060 §6.1.3.1, §6.2.3.3, §6.3.4.1.
+        problem = Problem.JID_MISMATCH if isinstance(command, Subscribe) else Problem.FORBIDDEN
+        assert refused and refused.problem is problem
     wrong = refusal(Unsubscribe("n", ME, ME, "wrong"), record)
     assert wrong and wrong.problem is Problem.SUBID_INVALID
 
