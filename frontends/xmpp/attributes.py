@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 
 from broker.model import trace
 from broker.model.hints import NO_HINTS, Hints
-from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare, prepared
+from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, Jid, bare, is_jid, prepared
 from broker.model.options import MAX_LOCK_SECONDS, MAX_PARTITIONS
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
@@ -49,7 +49,7 @@ def item_id(item: Element) -> str:
 
 def token(item: Element) -> int | None:
     """Read the lock's token, plain or in our namespace; None when the peer speaks plain XEP-0254 (QX14)."""
-    text = item.get("token") or item.get(_TOKEN)
+    text = item.get("token", item.get(_TOKEN))
     if text is None:
         return None
     number = number_of(text)
@@ -105,23 +105,25 @@ def traced(item: Element, hint: Element | None = None) -> Mapping[str, str]:
 
 
 def _ours(item: Element, hint: Element | None, name: str) -> str | None:
-    text = item.get(name) or item.get(f"{{{ns.STANZAQ}}}{name}")
-    return text or (None if hint is None else hint.get(name))
+    text = item.get(name, item.get(f"{{{ns.STANZAQ}}}{name}"))
+    return hint.get(name) if text is None and hint is not None else text
 
 
-def own_jid(element: Element, sender: Jid) -> Jid:
-    """Read the JID that a subscription is for: the sender's own, bare or full (P11)."""
+def own_jid(element: Element, sender: Jid, otherwise: Problem) -> Jid:
+    """Read the JID that a subscription is for: the sender's own, bare or full (P11); another's is the problem that is given."""
     text = element.get("jid")
     if not text:
         raise MalformedRequest(Problem.JID_REQUIRED, "the request names no JID")
     jid = any_jid(text)
-    if bare(jid) != bare(sender) or jid.endswith("/"):
-        raise MalformedRequest(Problem.JID_MISMATCH, "the JID is not the sender's")
+    if not is_jid(jid):
+        raise MalformedRequest(Problem.JID_MISMATCH, "that is no JID")
+    if bare(jid) != bare(sender):
+        raise MalformedRequest(otherwise, "the JID is not the sender's")
     return jid
 
 
 def any_jid(text: str) -> Jid:
-    """Read a JID that a client typed."""
+    """Read what a client typed as a JID, whether it is one or not."""
     if _longer(text, _JID_BYTES):
         raise MalformedRequest(Problem.JID_MISMATCH, f"a JID has at most {_JID_BYTES} bytes")
     return prepared(text)

@@ -1,9 +1,10 @@
 """A node's configuration as a form. Knows the table of options; must not know who asks for it."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from broker.model.nodes import NodeRecord, shown
-from broker.model.options import OPTIONS, NodeConfig
+from broker.model.options import BY_NAME, FORCED, OPTIONS, NodeConfig
 from broker.model.results import Described
 from broker.model.tree import CHILDREN, COLLECTION, NodeType
 from frontends.xmpp import forms
@@ -11,6 +12,16 @@ from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped
 
 _DEAD_LETTER_NODE: Final = "stanzaq#dead_letter_node"
+
+_UNHEARD: Final = frozenset({"pubsub#notification_type"})
+"""Shown and not read: clients ask for `headline` by habit, and how a delivery is addressed changes nothing of the queue."""
+
+_UNDERSTOOD: Final = frozenset({*BY_NAME, *FORCED, COLLECTION, CHILDREN}) - _UNHEARD
+
+
+def understood(fields: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Give those fields of a submitted form that mean something here: the others are ignored (XEP-0004 §3.1)."""
+    return {name: values for name, values in fields.items() if name in _UNDERSTOOD}
 
 
 def current(described: Described) -> bytes:
@@ -35,17 +46,17 @@ def changed(record: NodeRecord) -> str:
     return f"<configuration node='{escaped(record.name)}'>{form}</configuration>"
 
 
-def default() -> bytes:
-    """Write the form of a leaf that does not exist yet (XEP-0060 §8.3.2)."""
-    values = shown("", NodeConfig())
+def default(kind: NodeType = NodeType.LEAF) -> bytes:
+    """Write the form of a node that does not exist yet (XEP-0060 §8.3.1, §8.3.2)."""
+    values = shown("", NodeConfig(node_type=kind))
     # The default depends on the node's name; an empty field, sent back, would mean that there are no dead letters.
     del values[_DEAD_LETTER_NODE]
-    form = forms.written("form", ns.PUBSUB_NODE_CONFIG, _fields(values, NodeType.LEAF))
+    form = forms.written("form", ns.PUBSUB_NODE_CONFIG, _fields(values, kind))
     return f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><default>{form}</default></pubsub>".encode()
 
 
 def _fields(values: dict[str, str], kind: NodeType) -> list[forms.Field]:
-    return [
+    found = [
         forms.Field(
             option.name,
             tuple(values[option.name].split("\n")) if option.many else (values[option.name],),
@@ -56,3 +67,14 @@ def _fields(values: dict[str, str], kind: NodeType) -> list[forms.Field]:
         for option in OPTIONS
         if option.name in values and option.on in {None, kind}
     ]
+    if kind is NodeType.LEAF:
+        found += map(_forced, FORCED)
+    return found
+
+
+def _forced(name: str) -> forms.Field:
+    """Show a field that has one value on every queue."""
+    value = FORCED[name]
+    if value == "1":
+        return forms.Field(name, (value,), "boolean")
+    return forms.Field(name, (value,), "list-single", choices=(value,))

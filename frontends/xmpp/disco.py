@@ -5,6 +5,7 @@ from xml.etree.ElementTree import Element
 
 from broker.model.commands import Describe
 from broker.model.nodes import Affiliation, NodeRecord, shown
+from broker.model.options import NodeConfig
 from broker.model.results import Counted, Listing
 from broker.model.tree import Children, Nodes
 from frontends.xmpp import adhoc, attributes, forms, offered, rsm
@@ -23,13 +24,13 @@ _FEATURES: Final = (
     ns.RSM,
     ns.SHIM,
     ns.COMMANDS,
+    ns.PING,
+    ns.VERSION,
     ns.PUBSUB,
     *(
         f"{ns.PUBSUB}#{name}"
         for name in (
-            "access-authorize",
-            "access-open",
-            "access-whitelist",
+            f"access-{NodeConfig().access_model.value}",
             "collections",
             "config-node",
             "create-and-configure",
@@ -69,6 +70,7 @@ NODES_MOST: Final = 500
 
 _META_DATA: Final = ("title", "description", "type", "access_model", "publish_model", "max_items")
 
+_ADDRESS_FEATURES: Final = (ns.DISCO_INFO, ns.QOS)
 _COLLECTION_FEATURES: Final = (ns.DISCO_INFO, ns.DISCO_ITEMS, ns.PUBSUB)
 _NODE_FEATURES: Final = (ns.DISCO_INFO, ns.DISCO_ITEMS, ns.QUEUEING, ns.STANZAQ, ns.STREAMS, ns.PUBSUB)
 
@@ -86,11 +88,16 @@ def read_info(iq: Iq, query: Element) -> Question | Answer:
     return Question(iq, Describe(attributes.node(query), iq.sender, as_owner=False), View.INFO)
 
 
-def read_address(iq: Iq) -> Answer | None:
-    """Translate disco#info about NODE@service, where messages are taken; None when it is asked for something else."""
+def read_address(iq: Iq, node: str) -> Question | None:
+    """Translate disco#info about a node's address, where messages are taken; None when it is asked for something else."""
     if iq.kind != "get" or [child.tag for child in iq.element] != [f"{{{ns.DISCO_INFO}}}query"]:
         return None
-    return Answer(iq, _info("", "leaf", "", (ns.DISCO_INFO, ns.QOS), ""))
+    return Question(iq, Describe(attributes.node_name(node), iq.sender, as_owner=False), View.ADDRESS)
+
+
+def address_info(record: NodeRecord) -> bytes:
+    """Write what is to be known of a node's address."""
+    return _info("", record.config.node_type.value, record.config.title, _ADDRESS_FEATURES, "")
 
 
 def read_items(iq: Iq, query: Element, desk: adhoc.Desk) -> Question | Answer:

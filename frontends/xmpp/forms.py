@@ -45,6 +45,17 @@ def read(form: Element, form_type: str) -> Mapping[str, tuple[str, ...]] | None:
     return fields
 
 
+def refuse(form: Element | None) -> None:
+    """Refuse a form inside a get: whoever submits one means to change something (RFC 6120 §8.2.3)."""
+    if form is not None:
+        raise MalformedRequest(Problem.BAD_REQUEST, "a form is submitted with a set")
+
+
+def names(stanza: Element, name: str) -> bool:
+    """Tell whether a form inside a stanza has a field of this name."""
+    return any(field.get("var") == name for field in stanza.iter(_FIELD))
+
+
 def written(kind: str, form_type: str, fields: Iterable[Field], title: str = "", instructions: str = "") -> str:
     """Write a form of the kind `form` or `result`, with words for the person who fills it in."""
     inside = "".join(map(_field, fields))

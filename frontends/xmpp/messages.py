@@ -1,7 +1,7 @@
 """Messages that publish (XEP-0060's payload in a plain message): the path that every level of QoS ends in. Pure.
 
-A message is for a node when it is addressed to NODE@service, or when a pubsub `<publish/>` inside names one. Must not know how
-the message came here: as a stanza of its own, or inside one of `qos`.
+A message is for a node when it is addressed to service/NODE or NODE@service, or when a pubsub `<publish/>` inside names one.
+Must not know how the message came here: as a stanza of its own, or inside one of `qos`.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import attributes, errors, payloads
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped
+from frontends.xmpp.stanzas import without_foreign
 
 _PUBSUB: Final = f"{{{ns.PUBSUB}}}pubsub"
 _PUBLISH: Final = f"{{{ns.PUBSUB}}}publish"
@@ -71,11 +72,15 @@ class Sent:
 
 
 def node_at(address: str, service: str) -> str | None:
-    """Give the node that an address of our domain names, empty for the service itself; None for any other."""
-    if address == service:
-        return ""
+    """Give the node that an address of our domain names, empty for the service itself; None for any other.
+
+    It is the resource (XEP-0060 §4.6.1), which keeps capitals, or else the local part: for peers that send to no bare domain.
+    """
+    head, _, named = address.partition("/")
+    if head == service:
+        return named
     # A resource says nothing here, but peers think that an IQ needs one.
-    local, _, domain = address.partition("/")[0].partition("@")
+    local, _, domain = head.partition("@")
     if domain != service or not local:
         return None
     # What a local part cannot hold is escaped there (XEP-0106).
@@ -115,6 +120,7 @@ def refused(message: Element, fault: MalformedRequest) -> bytes:
 
 
 def _published(pubsub: Element, addressed: str, stem: str) -> Sent:
+    pubsub = without_foreign(pubsub, ns.PUBSUB)
     publish = pubsub[0]
     if len(pubsub) > 1 or publish.tag != _PUBLISH:
         raise MalformedRequest(Problem.BAD_REQUEST, "a message publishes one item and asks for nothing else")
@@ -122,8 +128,8 @@ def _published(pubsub: Element, addressed: str, stem: str) -> Sent:
         raise MalformedRequest(Problem.BAD_REQUEST, "the message is addressed to another node than it names")
     node = addressed or attributes.node(publish)
     hint = publish.find(attributes.HINT)
-    items = [child for child in publish if child is not hint]
-    if not items or items[0].tag != _ITEM:
+    items = publish.findall(_ITEM)
+    if not items:
         raise MalformedRequest(Problem.ITEM_REQUIRED, "the message has no item")
     if len(items) > 1:
         raise MalformedRequest(Problem.ONE_ITEM_ONLY, "one item at a time")

@@ -15,6 +15,8 @@ COMMANDS: Final = "http://jabber.org/protocol/commands"
 HINTS: Final = "urn:xmpp:hints"
 JSON: Final = "urn:xmpp:json:0"
 QOS: Final = "urn:xmpp:qos"
+PING: Final = "urn:xmpp:ping"
+VERSION: Final = "jabber:iq:version"
 RSM: Final = "http://jabber.org/protocol/rsm"
 SHIM: Final = "http://jabber.org/protocol/shim"
 

@@ -6,13 +6,14 @@ from xml.etree.ElementTree import Element
 
 from broker.model.access import Affiliate
 from broker.model.commands import Configure, Declare, Delete, Describe, Purge
+from broker.model.fields import values
 from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.tree import Associate, Dissociate
+from broker.model.tree import Associate, Dissociate, NodeType
 from frontends.xmpp import attributes, configuration, forms, lists
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect, only
+from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect, only, without_foreign
 
 _CONFIGURE: Final = f"{{{ns.PUBSUB}}}configure"
 _REDIRECT: Final = f"{{{ns.PUBSUB_OWNER}}}redirect"
@@ -40,11 +41,12 @@ def create(iq: Iq, pubsub: Element) -> Declare:
     form = configure.find(forms.FORM)
     # Without a form, and after `cancel`, the defaults are what was asked for (XEP-0060 §8.1.3).
     fields = None if form is None else forms.read(form, ns.PUBSUB_NODE_CONFIG)
-    return Declare(node, iq.sender, {**said, **(fields or {})})
+    return Declare(node, iq.sender, {**said, **configuration.understood(fields or {})})
 
 
 def read(iq: Iq, pubsub: Element) -> Question | Answer:
     """Translate a request in the owner's namespace."""
+    pubsub = without_foreign(pubsub, ns.PUBSUB_OWNER, ns.RSM)
     if not len(pubsub):
         raise MalformedRequest(Problem.BAD_REQUEST, "the request is empty")
     tag = pubsub[0].tag
@@ -56,20 +58,25 @@ def read(iq: Iq, pubsub: Element) -> Question | Answer:
 def _configure(iq: Iq, pubsub: Element) -> Question | Answer:
     configure = only(iq, pubsub, iq.kind)
     node = attributes.node(configure)
-    if iq.kind == "get":
-        return Question(iq, Describe(node, iq.sender, as_owner=True), View.CONFIGURATION)
     form = configure.find(forms.FORM)
+    if iq.kind == "get":
+        forms.refuse(form)
+        return Question(iq, Describe(node, iq.sender, as_owner=True), View.CONFIGURATION)
     if form is None:
         raise MalformedRequest(Problem.OPTIONS_INVALID, "the new configuration is missing")
     fields = forms.read(form, ns.PUBSUB_NODE_CONFIG)
     if fields is None:
         return Answer(iq)
-    return Question(iq, Configure(node, iq.sender, fields))
+    return Question(iq, Configure(node, iq.sender, configuration.understood(fields)))
 
 
 def _default(iq: Iq, pubsub: Element) -> Answer:
-    only(iq, pubsub, "get")
-    return Answer(iq, configuration.default())
+    asked = only(iq, pubsub, "get")
+    try:
+        return Answer(iq, configuration.default(NodeType(asked.get("type", NodeType.LEAF.value))))
+    except ValueError:
+        known = ", ".join(values(NodeType))
+        raise MalformedRequest(Problem.BAD_REQUEST, f"the type of a node is one of {known}") from None
 
 
 def _delete(iq: Iq, pubsub: Element) -> Question:
@@ -113,6 +120,7 @@ def _collection(iq: Iq, pubsub: Element) -> Question:
     """Translate an association or a dissociation, one child at a time (XEP-0248 §6.4, §6.5)."""
     collection = only(iq, pubsub, "set")
     node = attributes.node(collection)
+    collection = without_foreign(collection, ns.PUBSUB_OWNER)
     if len(collection) != 1 or collection[0].tag not in _ASSOCIATIONS:
         raise MalformedRequest(Problem.BAD_REQUEST, "a collection has one associate, or one dissociate")
     return Question(iq, _ASSOCIATIONS[collection[0].tag](node, iq.sender, attributes.node(collection[0])))

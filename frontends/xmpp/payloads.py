@@ -1,5 +1,6 @@
 """An item's payload on its way in and out. Knows the envelope; must not know nodes, locks or stanzas."""
 
+import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -45,8 +46,12 @@ def taken(item: Element, said: Mapping[str, str] = NOTHING) -> tuple[bytes, int]
 
 def _envelope(payload: Element, named: Mapping[str, str]) -> Envelope:
     """Keep a payload as what it says: JSON (XEP-0335) and our own `<data/>` are what other doors' publishers send as they are."""
-    if payload.tag == _JSON and not payload.attrib and not len(payload):
-        return payloads.kept((payload.text or "").encode(), payloads.JSON, named)
+    if payload.tag == _JSON:
+        text = _json(payload)
+        # With attributes it says more than JSON can.
+        return (
+            Envelope(serialise(payload), headers=named) if payload.attrib else payloads.kept(text, payloads.JSON, named)
+        )
     if payload.tag != _DATA:
         return Envelope(serialise(payload), headers=named)
     kind = payload.get("type", "")
@@ -57,6 +62,20 @@ def _envelope(payload: Element, named: Mapping[str, str]) -> Envelope:
     if body is None or len(payload) or (kind and not payloads.is_type(kind)):
         raise MalformedRequest(Problem.PAYLOAD_INVALID, "<data/> is base64, perhaps with a type, which is a media type")
     return payloads.kept(body, kind, named)
+
+
+def _json(payload: Element) -> bytes:
+    """Give the text of a `<json/>` as it came; raises MalformedRequest for one that is no JSON (XEP-0335 §3)."""
+    text = "" if len(payload) else payload.text or ""
+    try:
+        json.loads(text, parse_constant=_no_constant, parse_int=len, parse_float=len)
+    except (ValueError, RecursionError):
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, "<json/> holds one JSON text (RFC 8259)") from None
+    return text.encode()
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
 
 
 def _pairs(told: Element) -> Iterator[tuple[str, str]]:

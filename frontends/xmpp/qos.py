@@ -38,7 +38,7 @@ def concerns(iq: Iq) -> bool:
 
 
 def read(iq: Iq, service: str) -> Question:
-    """Translate an IQ of this protocol, to the service or to NODE@service; raises MalformedRequest."""
+    """Translate an IQ of this protocol, to the service or to a node's address; raises MalformedRequest."""
     node = messages.node_at(iq.service, service)
     if node is None:
         raise Unserved(detail=f"the service is {service}, and a node NODE@{service}")

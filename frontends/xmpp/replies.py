@@ -90,7 +90,18 @@ from frontends.xmpp import (
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.markup import escaped, moment
 from frontends.xmpp.stanzas import Iq, Question, Stride, View
-from frontends.xmpp.subscriptions import CREDIT, DEPTH_FIELD, EXPIRE, GAP, KIND, PRESENCE, QOS, START, defaults
+from frontends.xmpp.subscriptions import (
+    CREDIT,
+    DELIVERED,
+    DEPTH_FIELD,
+    EXPIRE,
+    GAP,
+    KIND,
+    PRESENCE,
+    QOS,
+    START,
+    defaults,
+)
 
 _ECHOED: Final = (f"{{{ns.PUBSUB}}}retract", f"{{{ns.PUBSUB}}}subscribe", f"{{{ns.QUEUEING}}}unlock")
 _ECHO_BYTES: Final = 8_192
@@ -152,7 +163,9 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
         case Locks(node), Held(locks):
             return _held(node, locks)
         case Subscribe(node), Subscribed():
-            return _subscribed(node, outcome)
+            return _subscribed(node, outcome, question.iq)
+        case Adjust(node), Subscribed():
+            return _adjusted(node, outcome, question.iq)
         case Options(node), Subscribed():
             return _options(node, outcome)
         case Browse(), Browsed():
@@ -190,8 +203,7 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
         case Children(node), Listing(nodes):
             return disco.node_items(question.iq.service, node, nodes)
         case (
-            (Adjust(), Subscribed())
-            | (Unsubscribe(), Unsubscribed())
+            (Unsubscribe(), Unsubscribed())
             | (Purge(), Purged())
             | (ManageSubscribers(), Managed())
             | (Configure() | Affiliate() | Associate() | Dissociate() | Delete() | Commit(), Done())
@@ -227,12 +239,29 @@ def _unchanged(iq: Iq, kept: bytes, detail: str) -> bytes:
     return b"%b>%b%b</iq>" % (_head(iq, "error"), kept, error)
 
 
-def _subscribed(node: str, granted: Subscribed) -> bytes:
+def _subscribed(node: str, granted: Subscribed, iq: Iq) -> bytes:
     if granted.state is State.PENDING:
         return (
             f"<pubsub xmlns='{ns.PUBSUB}'><subscription {_subscription(node, granted)} subscription='pending'/></pubsub>"
         ).encode()
+    expiry = f" expiry='{moment(granted.until_ms)}'" if granted.until_ms else ""
+    return (
+        f"<pubsub xmlns='{ns.PUBSUB}'><subscription {_subscription(node, granted)} subscription='subscribed'{expiry}/>"
+        f"<options>{_in_force(granted, iq)}</options></pubsub>"
+    ).encode()
+
+
+def _adjusted(node: str, granted: Subscribed, iq: Iq) -> bytes:
+    """Write the options as they are now, which may be less than was asked for (XEP-0004 §3.1)."""
+    about = _subscription(node, granted)
+    return f"<pubsub xmlns='{ns.PUBSUB}'><options {about}>{_in_force(granted, iq)}</options></pubsub>".encode()
+
+
+def _in_force(granted: Subscribed, iq: Iq) -> str:
+    """Write the form of what a subscriber has got (Q9, XEP-0060 §6.3.7)."""
     fields = [forms.Field(CREDIT, (str(granted.credit),))]
+    if forms.names(iq.element, DELIVERED.name):
+        fields.append(DELIVERED)
     # Whoever has not asked for a quality of service is answered as XEP-0254 shows it.
     if granted.qos is not Qos.UNACKNOWLEDGED:
         fields.append(forms.Field(QOS, (granted.qos.value,)))
@@ -244,12 +273,7 @@ def _subscribed(node: str, granted: Subscribed) -> bytes:
     if granted.until_ms:
         fields.append(forms.Field(EXPIRE, (moment(granted.until_ms),)))
     fields += (*ownership.granted(granted), *selectors.granted(granted), *_scope(granted))
-    form = forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
-    expiry = f" expiry='{moment(granted.until_ms)}'" if granted.until_ms else ""
-    return (
-        f"<pubsub xmlns='{ns.PUBSUB}'><subscription {_subscription(node, granted)} subscription='subscribed'{expiry}/>"
-        f"<options>{form}</options></pubsub>"
-    ).encode()
+    return forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
 
 
 def _options(node: str, granted: Subscribed) -> bytes:
@@ -258,6 +282,7 @@ def _options(node: str, granted: Subscribed) -> bytes:
         forms.Field(CREDIT, (str(granted.credit),), "text-single", required=True),
         forms.Field(QOS, (granted.qos.value,), "list-single", choices=choices),
         forms.Field(EXPIRE, (moment(granted.until_ms) if granted.until_ms else PRESENCE,), "text-single"),
+        DELIVERED,
         *selectors.offered(granted),
         *ownership.granted(granted),
         *_scope(granted),
@@ -303,6 +328,8 @@ def _browsed(question: Question, asked: Browse, found: Browsed) -> bytes:
 
 def _described(described: Described, view: View | None) -> bytes:
     match view:
+        case View.ADDRESS:
+            return disco.address_info(described.record)
         case View.CONFIGURATION:
             return configuration.current(described)
         case View.AFFILIATIONS:
@@ -329,8 +356,8 @@ def _head(iq: Iq, kind: str) -> bytes:
 
 def _echo(iq: Iq, problem: Problem) -> bytes:
     pubsub = next(iter(iq.element), None)
-    action = None if pubsub is None else next(iter(pubsub), None)
-    if pubsub is None or action is None or action.tag not in _ECHOED:
+    action = None if pubsub is None else next((child for child in pubsub if child.tag in _ECHOED), None)
+    if pubsub is None or action is None:
         return b""
     if problem is Problem.OPTIONS_REQUIRED:
         return _options_form(action)

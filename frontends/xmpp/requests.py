@@ -1,6 +1,7 @@
 """From an IQ to a command: the way in, and the requests of publishers and workers. Must not know replies or the core."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 from xml.etree.ElementTree import Element
 
@@ -18,6 +19,8 @@ from frontends.xmpp import (
     owners,
     payloads,
     rsm,
+    software,
+    stanzas,
     streams,
     subscriptions,
 )
@@ -55,9 +58,10 @@ def read(iq: Iq, desk: adhoc.Desk = adhoc.NOBODY) -> Question | Answer:
     return guarded(iq, child, desk)
 
 
-def elsewhere(iq: Iq, service: str) -> Answer:
-    """Translate what is asked of NODE@service, which takes messages and says so; the service itself is one JID (QX6)."""
-    found = disco.read_address(iq) if messages.node_at(iq.service, service) else None
+def elsewhere(iq: Iq, service: str) -> Question:
+    """Translate what is asked of a node's address, which takes messages and says so; the service itself is one JID (QX6)."""
+    node = messages.node_at(iq.service, service)
+    found = disco.read_address(iq, node) if node else None
     if found is None:
         raise Unserved(detail=f"the service is {service}")
     return found
@@ -69,6 +73,7 @@ def is_get_for_set(question: Question) -> bool:
 
 
 def _pubsub(iq: Iq, pubsub: Element) -> Question | Answer:
+    pubsub = stanzas.without_foreign(pubsub, ns.PUBSUB, ns.QUEUEING, ns.RSM)
     if not len(pubsub):
         raise MalformedRequest(Problem.BAD_REQUEST, "the request is empty")
     tag = pubsub[0].tag
@@ -169,6 +174,9 @@ def _browse(iq: Iq, pubsub: Element) -> Browse:
     # More than fits is no fault (XEP-0060 §6.5.7: a service may return fewer), so only nonsense is refused.
     limit = BROWSE_DEFAULT if most is None else attributes.whole(most, 10**9, Problem.BAD_REQUEST, "max_items")
     page = rsm.read(pubsub, min(limit, BROWSE_MOST))
+    if most is not None and not names and not others:
+        # Without a word on pages it is for the most recent ones (XEP-0060 §6.5.7).
+        page = replace(page, before="")
     if names and others:
         raise MalformedRequest(Problem.BAD_REQUEST, "items that are named have no pages")
     if page.index is not None:
@@ -203,9 +211,12 @@ def _locks(iq: Iq, locks: Element) -> Question:
 
 
 def _one_item(action: Element) -> Element:
-    """Give the one item that a request names (P20, PX1); peers differ in the namespace of the one inside `<unlock/>`."""
-    found = [child for child in action if child.tag != attributes.HINT]
-    if not found or not found[0].tag.endswith("}item"):
+    """Give the one item that a request names (P20, PX1); peers differ in the namespace of the one inside `<unlock/>`.
+
+    What else is there, and none of ours, is ignored (RFC 6120 §8.4).
+    """
+    found = [child for child in action if child.tag.endswith("}item")]
+    if not found:
         raise MalformedRequest(Problem.ITEM_REQUIRED, "the request names no item")
     if len(found) > 1:
         raise MalformedRequest(Problem.ONE_ITEM_ONLY, "one item at a time")
@@ -237,6 +248,8 @@ _PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer]]] = {
     f"{{{ns.STANZAQ}}}replay": streams.replay,
     f"{{{ns.STANZAQ}}}partitions": streams.partitions,
     f"{{{ns.DISCO_INFO}}}query": disco.read_info,
+    f"{{{ns.PING}}}ping": software.ping,
+    f"{{{ns.VERSION}}}query": software.version,
 }
 _GUARDED: Final[Mapping[str, Callable[[Iq, Element, adhoc.Desk], Question | Answer]]] = {
     f"{{{ns.COMMANDS}}}command": offered.read,

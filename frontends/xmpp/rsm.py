@@ -37,13 +37,13 @@ def read(parent: Element, most: int) -> Page:
 def written(ends: tuple[str, str] | None, count: int, index: int | None) -> str:
     """Write which part of a list this is, by its first entry and its last; `index` None where counting would be dear.
 
-    By the time that it arrives there may be others, so no number is called exact.
+    The count has no attributes, for its schema knows none (XEP-0059 §6).
     """
     inside = ""
     if ends is not None:
         number = "" if index is None else f" index='{index}'"
         inside = f"<first{number}>{escaped(ends[0])}</first><last>{escaped(ends[1])}</last>"
-    return f"<set xmlns='{ns.RSM}'>{inside}<count exact='false'>{count}</count></set>"
+    return f"<set xmlns='{ns.RSM}'>{inside}<count>{count}</count></set>"
 
 
 def _text(wish: Element, name: str) -> str | None:

@@ -28,6 +28,7 @@ class Iq:
 class View(Enum):
     """What to show of an outcome: different requests describe the same node, or ask for a publish."""
 
+    ADDRESS = auto()
     CONFIGURATION = auto()
     AFFILIATIONS = auto()
     COMMAND = auto()
@@ -88,6 +89,17 @@ def expect(iq: Iq, kind: str) -> None:
     """Refuse a set where a get belongs, and a get where a set does."""
     if iq.kind != kind:
         raise MalformedRequest(Problem.BAD_REQUEST, f"this request is a {kind}")
+
+
+def without_foreign(parent: Element, *spaces: str) -> Element:
+    """Give an element without those children that are of no protocol which is spoken there: they are ignored (RFC 6120 §8.4)."""
+    ours = tuple(f"{{{space}}}" for space in spaces)
+    kept = [child for child in parent if child.tag.startswith(ours)]
+    if len(kept) == len(parent):
+        return parent
+    found = Element(parent.tag, parent.attrib)
+    found.extend(kept)
+    return found
 
 
 def only(iq: Iq, pubsub: Element, kind: str) -> Element:

@@ -35,16 +35,11 @@ PRESENCE: Final = "presence"
 _CREDIT_BARE: Final = "queue_requests"
 _CREDIT_BELIEVED: Final = 1_000_000
 _OPTIONS: Final = f"{{{ns.PUBSUB}}}options"
-_OPTIONS_KNOWN: Final = {
-    CREDIT,
-    _CREDIT_BARE,
-    QOS,
-    START,
-    EXPIRE,
-    KIND,
-    DEPTH_FIELD,
-    selectors.SELECTOR,
-} | ownership.FIELDS
+DELIVER: Final = "pubsub#deliver"
+"""Whether anything is to be delivered at all: whoever is subscribed has said so by its credit."""
+
+DELIVERED: Final = forms.Field(DELIVER, ("1",), "boolean")
+"""As it is always in force."""
 
 
 def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
@@ -52,7 +47,7 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     expect(iq, "set")
     subscription = pubsub[0]
     node = attributes.node(subscription)
-    jid = attributes.own_jid(subscription, iq.sender)
+    jid = attributes.own_jid(subscription, iq.sender, Problem.JID_MISMATCH)
     if attributes.subid(subscription):
         raise MalformedRequest(Problem.BAD_REQUEST, "a subscription that there is already is changed by its options")
     if len(pubsub) == 1:
@@ -92,16 +87,18 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
 def unsubscribe(iq: Iq, pubsub: Element) -> Unsubscribe:
     """Translate `<unsubscribe/>`."""
     leave = only(iq, pubsub, "set")
-    return Unsubscribe(attributes.node(leave), iq.sender, attributes.own_jid(leave, iq.sender), attributes.subid(leave))
+    jid = attributes.own_jid(leave, iq.sender, Problem.FORBIDDEN)
+    return Unsubscribe(attributes.node(leave), iq.sender, jid, attributes.subid(leave))
 
 
 def options(iq: Iq, pubsub: Element) -> Options | Adjust:
     """Translate `<options/>`: a get reads them, a set changes them (P13)."""
     chosen = only(iq, pubsub, iq.kind)
     node = attributes.node(chosen)
-    jid = attributes.own_jid(chosen, iq.sender)
+    jid = attributes.own_jid(chosen, iq.sender, Problem.FORBIDDEN)
     subid = attributes.subid(chosen)
     if iq.kind == "get":
+        forms.refuse(chosen.find(forms.FORM))
         return Options(node, iq.sender, jid, subid)
     wish = _chosen(chosen, jid)
     if wish.credit is None:
@@ -129,7 +126,7 @@ def defaults(node: str | None, config: NodeConfig) -> bytes:
     else:
         credit = forms.Field(CREDIT, (str(STREAM_CREDIT),), "text-single", "Entries that are not committed at once")
         last = forms.Field(START, (offsets.LATEST,), "text-single", "Where the stream starts")
-    form = forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, (credit, last))
+    form = forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, (credit, last, DELIVERED))
     about = "" if node is None else f" node='{escaped(node)}'"
     return f"<pubsub xmlns='{ns.PUBSUB}'><default{about}>{form}</default></pubsub>".encode()
 
@@ -154,10 +151,9 @@ def _chosen(chosen: Element, jid: Jid) -> _Chosen:
     fields = forms.read(form, ns.PUBSUB_SUBSCRIBE_OPTIONS)
     if fields is None:
         raise MalformedRequest(Problem.OPTIONS_INVALID, "there are no options to cancel")
-    # What is not honoured must not look granted, so an unknown option is refused (XEP-0060 §6.3.5).
-    for name in fields:
-        if name not in _OPTIONS_KNOWN:
-            raise MalformedRequest(Problem.OPTIONS_INVALID, f"{name[:80]} is no option of a queue")
+    # What is not understood is ignored (XEP-0004 §3.1); what is, and cannot be had, must not look granted.
+    if fields.get(DELIVER, ("1",)) not in {("1",), ("true",)}:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{DELIVER} is always 1: who wants nothing unsubscribes")
     credit = _credit(fields)
     return _Chosen(
         credit,

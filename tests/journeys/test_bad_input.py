@@ -8,6 +8,7 @@ import pytest
 
 from tests.journeys.client import (
     COMMANDS,
+    DISCO_INFO,
     DISCO_ITEMS,
     FORM,
     OWNER,
@@ -27,6 +28,12 @@ pytestmark = pytest.mark.xdist_group("journeys")
 JOB = "<job xmlns='urn:x'/>"
 OPTIONS = f"{PUBSUB}#subscribe_options"
 
+CONFIG = f"{PUBSUB}#node_config"
+QOS = "urn:xmpp:qos"
+
+FORBIDDEN = "auth forbidden"
+NOT_SUBSCRIBED = "cancel unexpected-request not-subscribed"
+NO_SUBID = "modify not-acceptable invalid-subid"
 NO_NODE = "modify bad-request nodeid-required"
 NO_ITEM = "modify bad-request item-required"
 BAD = "modify bad-request"
@@ -61,7 +68,17 @@ def _nested(levels: int) -> str:
     return "<a xmlns='urn:x'>" + "<a>" * (levels - 1) + "</a>" * levels
 
 
+def _affiliate(jid: str, affiliation: str) -> str:
+    entry = f"<affiliation jid='{jid}' affiliation='{affiliation}'/>"
+    return _pubsub(f"<affiliations node='NODE'>{entry}</affiliations>", OWNER)
+
+
+def _acknowledged(inside: str) -> str:
+    return f"<acknowledged xmlns='{QOS}'>{inside}</acknowledged>"
+
+
 RSM = "http://jabber.org/protocol/rsm"
+MESSAGE = f"<message xmlns='jabber:client'>{_publish(JOB)}</message>"
 UNLOCK = f"<unlock xmlns='{QUEUEING}'"
 
 CASES = {
@@ -134,8 +151,12 @@ CASES = {
     ),
     "options not submitted": ("set", _credit(f"<x xmlns='{FORM}' type='form'/>"), BAD_OPTIONS),
     "options without type": ("set", _credit(f"<x xmlns='{FORM}'/>"), BAD_OPTIONS),
-    "an option that is none": ("set", _credit(submitted(OPTIONS, {"pubsub#digest": "1"})), BAD_OPTIONS),
-    "10,000 options": ("set", _credit(submitted(OPTIONS, {f"f{n}": "1" for n in range(10_000)})), BAD_OPTIONS),
+    "no delivery": (
+        "set",
+        _credit(submitted(OPTIONS, {"pubsub#queue_requests": "1", "pubsub#deliver": "0"})),
+        BAD_OPTIONS,
+    ),
+    "10,000 options": ("set", _credit(submitted(OPTIONS, {f"f{n}": "1" for n in range(10_000)})), NO_OPTIONS),
     "somebody else's JID": ("set", _credits("1").replace("JID", "romeo@localhost/x"), "modify bad-request invalid-jid"),
     "a JID that is none": ("set", _credits("1").replace("JID", "@@//"), "modify bad-request invalid-jid"),
     "payload over the node's limit": ("set", _publish(f"<job xmlns='urn:x'>{'x' * 5000}</job>"), TOO_BIG),
@@ -192,7 +213,99 @@ CASES = {
     "browse by set": ("set", _pubsub("<items node='NODE'/>"), BAD),
     "nothing in pubsub": ("set", _pubsub(""), BAD),
     "nothing known in pubsub": ("set", _pubsub("<frobnicate/>"), "cancel feature-not-implemented"),
-    "another protocol": ("get", "<query xmlns='jabber:iq:version'/>", "cancel service-unavailable"),
+    "another protocol": ("get", "<query xmlns='jabber:iq:last'/>", "cancel service-unavailable"),
+    # RFC 6120 §8.2.3.
+    "a ping by set": ("set", "<ping xmlns='urn:xmpp:ping'/>", BAD),
+    "a configuration in a get": (
+        "get",
+        _pubsub(f"<configure node='NODE'>{submitted(CONFIG, {'pubsub#title': 'T'})}</configure>", OWNER),
+        BAD,
+    ),
+    "options in a get": ("get", _pubsub(f"<options node='NODE' jid='JID'>{submitted(OPTIONS, {})}</options>"), BAD),
+    # XEP-0060 §6.2.3, §6.3.4 and §6.5.9.
+    "unsubscribe of nobody": ("set", _pubsub("<unsubscribe node='NODE' jid='JID'/>"), NOT_SUBSCRIBED),
+    "unsubscribe of another": ("set", _pubsub("<unsubscribe node='NODE' jid='romeo@localhost/x'/>"), FORBIDDEN),
+    "unsubscribe without a JID": ("set", _pubsub("<unsubscribe node='NODE'/>"), f"{BAD} jid-required"),
+    "unsubscribe from an unknown node": ("set", _pubsub("<unsubscribe node='?' jid='JID'/>"), UNKNOWN),
+    "options of nobody": ("get", _pubsub("<options node='NODE' jid='JID'/>"), NOT_SUBSCRIBED),
+    "options of another": ("get", _pubsub("<options node='NODE' jid='romeo@localhost'/>"), FORBIDDEN),
+    "options of another changed": (
+        "set",
+        _credits("1").replace(
+            "<subscribe node='NODE' jid='JID'/><options>", "<options node='NODE' jid='romeo@localhost'>"
+        ),
+        FORBIDDEN,
+    ),
+    "options of an unknown node": ("get", _pubsub("<options node='?' jid='JID'/>"), UNKNOWN),
+    "items of an unknown node": ("get", _pubsub("<items node='?'/>"), UNKNOWN),
+    "items of a subscription that is none": ("get", _pubsub("<items node='NODE' subid='7'/>"), NO_SUBID),
+    # XEP-0060 §7.1.3.7, XEP-0335 §3.
+    "publish of nothing": ("set", _publish(""), f"{BAD} payload-required"),
+    "JSON that is none": ("set", _publish("<json xmlns='urn:xmpp:json:0'>{'a': 1}</json>"), BAD_PAYLOAD),
+    # XEP-0060 §8.1 to §8.5.
+    "a node that is there": ("set", _pubsub("<create node='NODE'/>"), "cancel conflict"),
+    "configure without node": ("get", _pubsub("<configure/>", OWNER), NO_NODE),
+    "configure of an unknown node": ("get", _pubsub("<configure node='?'/>", OWNER), UNKNOWN),
+    "a default of no type": ("get", _pubsub("<default type='?'/>", OWNER), BAD),
+    "delete of an unknown node": ("set", _pubsub("<delete node='?'/>", OWNER), UNKNOWN),
+    "purge of an unknown node": ("set", _pubsub("<purge node='?'/>", OWNER), UNKNOWN),
+    "purge without node": ("set", _pubsub("<purge/>", OWNER), NO_NODE),
+    # XEP-0060 §8.8 and §8.9.
+    "subscribers of an unknown node changed": (
+        "set",
+        _pubsub("<subscriptions node='?'><subscription jid='a@x' subscription='none'/></subscriptions>", OWNER),
+        UNKNOWN,
+    ),
+    "a subscriber that is none": (
+        "set",
+        _pubsub(
+            "<subscriptions node='NODE'><subscription jid='@@//' subscription='subscribed'/></subscriptions>", OWNER
+        ),
+        "modify not-acceptable",
+    ),
+    "affiliates of an unknown node": ("get", _pubsub("<affiliations node='?'/>", OWNER), UNKNOWN),
+    "an affiliate that is none": ("set", _affiliate("not a jid", "member"), "modify not-acceptable"),
+    "an affiliation that is none": ("set", _affiliate("a@x", "king"), BAD),
+    "an affiliation of nobody": ("set", _affiliate("", "member"), f"{BAD} jid-required"),
+    "two affiliations of one": (
+        "set",
+        _affiliate("a@x", "member").replace("</aff", "<affiliation jid='A@x' affiliation='none'/></aff"),
+        BAD,
+    ),
+    # XEP-0248 §6.4.3.
+    "an association with nothing": (
+        "set",
+        _pubsub("<collection node='NODE'/>", OWNER),
+        BAD,
+    ),
+    "an association with an unknown node": (
+        "set",
+        _pubsub("<collection node='NODE'><associate node='?'/></collection>", OWNER),
+        UNKNOWN,
+    ),
+    # XEP-0030 §3.3, §4.2.
+    "about an unknown node": ("get", f"<query xmlns='{DISCO_INFO}' node='?'/>", UNKNOWN),
+    "what is below an unknown node": ("get", f"<query xmlns='{DISCO_ITEMS}' node='?'/>", UNKNOWN),
+    # QX14.
+    "token of nothing": ("set", _pubsub("<retract node='NODE'><item id='i1' token=''/></retract>"), BAD),
+    "delay of nothing": ("set", _publish(JOB).replace("<item ", "<item delay='' "), BAD),
+    "priority of nothing": ("set", _publish(JOB).replace("<item ", "<item priority='' "), BAD),
+    "ttl of nothing": ("set", _publish(JOB).replace("<item ", "<item ttl='' "), BAD),
+    "partition of nothing": ("set", _publish(JOB).replace("<item ", "<item partition='' "), UNKNOWN),
+    # ProtoXEP Quality of Service: S3, S9, S11, S22, SX8.
+    "acknowledged by get": ("get", _acknowledged(MESSAGE), BAD),
+    "acknowledged without a message": ("set", _acknowledged(""), BAD),
+    "acknowledged with two messages": ("set", _acknowledged(MESSAGE * 2), BAD),
+    "assured without msgId": ("set", f"<assured xmlns='{QOS}'>{MESSAGE}</assured>", BAD),
+    "assured with an empty msgId": ("set", f"<assured xmlns='{QOS}' msgId=''>{MESSAGE}</assured>", BAD),
+    "deliver without msgId": ("set", f"<deliver xmlns='{QOS}'/>", BAD),
+    "deliver of what is not held": ("set", f"<deliver xmlns='{QOS}' msgId='never'/>", UNKNOWN),
+    "received as a request": ("set", f"<received xmlns='{QOS}' msgId='m1'/>", "cancel feature-not-implemented"),
+    "a promise in a promise": (
+        "set",
+        _acknowledged(f"<message xmlns='jabber:client'>{_acknowledged('')}</message>"),
+        BAD,
+    ),
     "a namespace with a brace": ("set", "<a xmlns='urn:{x}y'/>", "cancel service-unavailable"),
 }
 

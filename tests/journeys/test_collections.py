@@ -79,7 +79,13 @@ async def test_refused_to_collections(join: Join) -> None:
     unsupported = "cancel feature-not-implemented unsupported"
     assert (await owner.publish(top)).error == unsupported
     assert (await owner.pubsub(f"<items node='{top}'/>", "get")).error == unsupported
-    assert (await owner.owner(f"<purge node='{top}'/>")).error == unsupported
+    for refused in (
+        await owner.owner(f"<purge node='{top}'/>"),
+        await owner.pubsub(f"<retract node='{top}'><item id='i1'/></retract>"),
+    ):
+        # XEP-0060 §8.5.3.3, §7.2.3.5.
+        assert refused.error == unsupported
+        assert refused.find(f".//{{{PUBSUB}#errors}}unsupported").get("feature") == "persistent-items"
     invalid = "cancel not-allowed invalid-options"
     assert (await owner.configure(top, {TYPE: "leaf"})).error == invalid
     assert (await owner.configure(leaf, COLLECTION)).error == invalid

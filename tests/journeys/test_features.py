@@ -24,7 +24,7 @@ from tests.journeys.client import (
 )
 from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN
-from tests.journeys.test_access import command, forms, own, send, told, waiting_node
+from tests.journeys.test_access import command, own, told, waiting_node
 
 pytestmark = pytest.mark.xdist_group("journeys")
 
@@ -64,6 +64,15 @@ async def _qos(owner: Client, other: Client) -> None:
     sent = f"<acknowledged xmlns='urn:xmpp:qos'><message xmlns='jabber:client' id='m1'>{JOB}</message></acknowledged>"
     assert (await other.ask(sent, to=f"{node}@{DOMAIN}")).error == ""
     assert len(await owner.browse(node)) == 1
+
+
+async def _ping(owner: Client, _other: Client) -> None:
+    assert (await owner.ask("<ping xmlns='urn:xmpp:ping'/>", "get")).error == ""
+
+
+async def _version(owner: Client, _other: Client) -> None:
+    answer = await owner.ask("<query xmlns='jabber:iq:version'/>", "get")
+    assert answer.find("{jabber:iq:version}query/{jabber:iq:version}name").text == "stanzaq"
 
 
 async def _stanzaq(owner: Client, other: Client) -> None:
@@ -157,20 +166,6 @@ async def _meta_data(owner: Client, _other: Client) -> None:
 
 async def _open(owner: Client, other: Client) -> None:
     assert (await other.subscribe(await owner.queue({"pubsub#access_model": "open"}))).error == ""
-
-
-async def _whitelist(owner: Client, other: Client) -> None:
-    node = await owner.queue({"pubsub#access_model": "whitelist"})
-    assert (await other.subscribe(node)).error == "cancel not-allowed closed-node"
-    await owner.affiliate(node, other.bare, "member")
-    assert (await other.subscribe(node)).error == ""
-
-
-async def _authorize(owner: Client, other: Client) -> None:
-    node = await waiting_node(owner)
-    await other.subscribe(node)
-    send(owner, (await forms(owner))[-1], "1")
-    assert (await told(other))[-1] == "subscribed"
 
 
 async def _get_pending(owner: Client, other: Client) -> None:
@@ -324,14 +319,14 @@ EXERCISES: Final[dict[str, Exercise]] = {
     f"{STANZAQ}#streams": _streams,
     SHIM: _headers,
     COMMANDS: _commands,
+    "urn:xmpp:ping": _ping,
+    "jabber:iq:version": _version,
     RSM: _pages,
     PUBSUB: _retract_told,
     **{
         f"{PUBSUB}#{name}": exercise
         for name, exercise in {
-            "access-authorize": _authorize,
             "access-open": _open,
-            "access-whitelist": _whitelist,
             "collections": _collections,
             "config-node": _configure,
             "create-and-configure": _configure,

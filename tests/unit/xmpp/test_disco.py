@@ -11,17 +11,18 @@ from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Counted, Listing
+from broker.model.results import Counted, Described, Listing, Refused
 from broker.model.tree import Children, Nodes, NodeType
-from frontends.xmpp import disco
+from frontends.xmpp import disco, replies, requests
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.stanzas import Answer, Question, View
+from frontends.xmpp.stanzas import Answer, Iq, Question, View
 
 _ME = Jid("worker@example.org/desk")
 _RECORD = NodeRecord(
     "a'b", "1", 1, NodeConfig(title="T"), {Jid("o@x"): Affiliation.OWNER, Jid("m@x"): Affiliation.MEMBER}
 )
 
+MakeIq = Callable[..., Iq]
 Read = Callable[..., Question | Answer]
 
 
@@ -141,3 +142,24 @@ def test_what_is_below_a_node() -> None:
 def test_discovery_changes_nothing(fault: Callable[..., MalformedRequest], space: str) -> None:
     """A set in service discovery is refused."""
     assert fault(f"<query xmlns='{space}'/>", "set").problem is Problem.BAD_REQUEST
+
+
+def test_the_default_access_model(read: Read) -> None:
+    """XEP-0060 §10: `access-…` says which model nodes have by default, so there is one."""
+    answer = read(f"<query xmlns='{ns.DISCO_INFO}'/>", "get")
+    assert isinstance(answer, Answer)
+    told = {name for name in _features(ET.fromstring(answer.content)) if name and "#access-" in name}
+    assert told == {f"{ns.PUBSUB}#access-open"}
+
+
+def test_the_address_of_a_node(make_iq: MakeIq) -> None:
+    """XEP-0060 §4.6.1: a node has an address, of which the core is asked, and which takes messages (S15)."""
+    iq = make_iq(f"<query xmlns='{ns.DISCO_INFO}'/>", "get")
+    for address in ("queue.example.org/a'b", r"a\27b@queue.example.org"):
+        asked = requests.elsewhere(replace(iq, service=address), "queue.example.org")
+        assert (asked.command, asked.view) == (Describe("a'b", _ME, as_owner=False), View.ADDRESS)
+        query = ET.fromstring(replies.answer(asked, Described(_RECORD)))[0]
+        assert (query.get("node"), query[0].get("type"), query[0].get("name")) == (None, "leaf", "T")
+        assert _features(query) == {ns.DISCO_INFO, ns.QOS}
+        gone = ET.fromstring(replies.answer(asked, Refused(Problem.NODE_NOT_FOUND)))
+        assert gone.find(f".//{{{ns.STANZAS}}}item-not-found") is not None

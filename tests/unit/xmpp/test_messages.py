@@ -40,13 +40,19 @@ def _publish(items: str, node: str = "jobs", beside: str = "") -> str:
         (rf"my\20jobs\5c20\40x@{SERVICE}", r"my jobs\20@x"),
         (rf"a\2Fb\zz@{SERVICE}", r"a\2Fb\zz"),
         (f"@{SERVICE}", None),
-        (f"{SERVICE}/x", None),
+        (f"{SERVICE}/", ""),
+        (f"{SERVICE}/Jobs of today/@home", "Jobs of today/@home"),
+        (rf"{SERVICE}/a\20b", r"a\20b"),
         ("jobs@elsewhere.org", None),
+        ("elsewhere.org/jobs", None),
         ("", None),
     ],
 )
 def test_addresses(address: str, node: str | None) -> None:
-    """A node's address is NODE@service, with what a JID cannot hold escaped (XEP-0106); a resource says nothing."""
+    """XEP-0060 §4.6.1: a node's address is the service's with the node as resource, as it is spelled.
+
+    NODE@service is one too, with what a JID cannot hold escaped (XEP-0106); a resource says nothing there.
+    """
     assert messages.node_at(address, SERVICE) == node
 
 

@@ -9,7 +9,7 @@ from broker.model.access import Affiliate
 from broker.model.commands import Configure, Declare, Delete, Describe, Purge
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord, configured
-from broker.model.options import OPTIONS, NodeConfig
+from broker.model.options import FORCED, OPTIONS, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Described
 from broker.model.tree import Associate, Association, Dissociate, NodeType, Wish, wished
@@ -170,7 +170,8 @@ def test_the_form_of_a_node_says_what_is_in_force() -> None:
     config = NodeConfig(title="<Jobs & more>", lock_seconds=5, max_items=7)
     fields = _submitted(configuration.current(Described(NodeRecord("jobs", "1", 1, config, parent="all"))))
     leaf = {option.name for option in OPTIONS if option.on in {None, NodeType.LEAF}}
-    assert set(fields) == leaf | {"pubsub#collection"}
+    assert set(fields) == leaf | {"pubsub#collection", *FORCED}
+    assert {name: fields[name] for name in FORCED} == {name: (value,) for name, value in FORCED.items()}
     options, wish = wished(fields)
     assert wish == Wish("all")
     again = configured(config, options)
@@ -199,3 +200,67 @@ def test_association(read: Read, fault: Fault, what: str, kind: type[Associate |
     assert read(_owner(asked)).command == kind("all", _ME, "jobs")
     assert fault(_owner(f"<collection node='all'><{what}/></collection>")).problem is Problem.NODE_REQUIRED
     assert fault(_owner("<collection node='all'/>")).problem is Problem.BAD_REQUEST
+
+
+_EXAMPLE = """
+<field var='pubsub#title'><value>Princely Musings (Atom)</value></field>
+<field var='pubsub#deliver_notifications'><value>1</value></field>
+<field var='pubsub#deliver_payloads'><value>1</value></field>
+<field var='pubsub#persist_items'><value>1</value></field>
+<field var='pubsub#max_items'><value>10</value></field>
+<field var='pubsub#item_expire'><value>604800</value></field>
+<field var='pubsub#access_model'><value>open</value></field>
+<field var='pubsub#publish_model'><value>publishers</value></field>
+<field var='pubsub#purge_offline'><value>0</value></field>
+<field var='pubsub#send_last_published_item'><value>never</value></field>
+<field var='pubsub#presence_based_delivery'><value>false</value></field>
+<field var='pubsub#notification_type'><value>headline</value></field>
+<field var='pubsub#notify_config'><value>0</value></field>
+<field var='pubsub#notify_delete'><value>0</value></field>
+<field var='pubsub#notify_retract'><value>0</value></field>
+<field var='pubsub#notify_sub'><value>0</value></field>
+<field var='pubsub#max_payload_size'><value>1028</value></field>
+<field var='pubsub#type'><value>urn:example:e2ee:bundle</value></field>
+<field var='pubsub#body_xslt'><value>http://jabxslt.jabberstudio.org/atom_body.xslt</value></field>
+"""
+"""The fields of XEP-0060 §8.1.3."""
+
+
+def test_the_example_of_create_and_configure(read: Read) -> None:
+    """XEP-0060 §8.1.3, XEP-0004 §3.1: the example is taken; what means nothing here is ignored, and not shown as granted."""
+    made = read(_pubsub(f"<create node='jobs'/><configure>{_form(_EXAMPLE)}</configure>")).command
+    changed = read(_owner(f"<configure node='jobs'>{_form(_EXAMPLE)}</configure>")).command
+    assert isinstance(made, Declare) and isinstance(changed, Configure)
+    assert made.options == changed.options
+    config = configured(NodeConfig(), made.options)
+    assert (config.title, config.max_items, config.max_payload_bytes) == ("Princely Musings (Atom)", 10, 1028)
+    shown = _submitted(configuration.current(Described(NodeRecord("jobs", "1", 1, config))))
+    assert shown["pubsub#notification_type"] == ("normal",)
+    assert not {"pubsub#item_expire", "pubsub#presence_based_delivery", "pubsub#body_xslt"} & set(shown)
+
+
+def test_what_means_something_is_not_ignored(read: Read) -> None:
+    """Q15, PX5: a field that is understood, with a value that cannot be had, is left for the core to refuse."""
+    asked = _form("<field var='pubsub#deliver_payloads'><value>0</value></field>")
+    command = read(_owner(f"<configure node='jobs'>{asked}</configure>")).command
+    assert isinstance(command, Configure)
+    with pytest.raises(MalformedRequest) as refused:
+        configured(NodeConfig(), command.options)
+    assert refused.value.problem is Problem.NOT_ACCEPTABLE
+
+
+def test_a_form_in_a_get(fault: Fault) -> None:
+    """RFC 6120 §8.2.3: a get changes nothing, so a form that is submitted with one is not passed over in silence."""
+    assert fault(_owner(f"<configure node='jobs'>{_form()}</configure>"), "get").problem is Problem.BAD_REQUEST
+
+
+def test_the_default_of_each_type(read: Callable[..., Answer], fault: Fault) -> None:
+    """XEP-0060 §8.3.1: the form of a collection is asked for by its type, that of a leaf by default."""
+    leaf, same, collection = (
+        _submitted(read(_owner(f"<default{about}/>"), "get").content)
+        for about in ("", " type='leaf'", " type='collection'")
+    )
+    assert leaf == same and leaf["pubsub#node_type"] == ("leaf",)
+    assert collection["pubsub#node_type"] == ("collection",)
+    assert "pubsub#children_max" in collection and "stanzaq#partitions" not in collection
+    assert fault(_owner("<default type='banana'/>"), "get").problem is Problem.BAD_REQUEST

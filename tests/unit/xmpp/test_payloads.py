@@ -54,6 +54,12 @@ def test_headers_go_with_it() -> None:
         (f"<data xmlns='{ns.STANZAQ}'>no base64!</data>", Problem.PAYLOAD_INVALID),
         (f"<data xmlns='{ns.STANZAQ}' type='no type'>AP8=</data>", Problem.PAYLOAD_INVALID),
         (f"<data xmlns='{ns.STANZAQ}'>AP8=<a/></data>", Problem.PAYLOAD_INVALID),
+        # XEP-0335 §3: what stands there is JSON.
+        *(
+            (f"<json xmlns='{ns.JSON}'>{text}</json>", Problem.PAYLOAD_INVALID)
+            for text in ("", "{", "{'a': 1}", "[1,]", "NaN", "1 2", "<a/>", "[" * 100_000)
+        ),
+        (f"<json xmlns='{ns.JSON}' a='1'>no json</json>", Problem.PAYLOAD_INVALID),
         ("<a/>" + _told("<header name='amqp'>data </header>"), Problem.PAYLOAD_INVALID),
         ("<a/>" + _told("".join(f"<header name='h{number}'/>" for number in range(33))), Problem.PAYLOAD_INVALID),
         (f"<a>{'x' * MAX_PAYLOAD_BYTES}</a>", Problem.PAYLOAD_TOO_BIG),

@@ -70,7 +70,7 @@ def test_a_get_is_none(make_iq: MakeIq) -> None:
     assert caught.value.problem is Problem.BAD_REQUEST
 
 
-@pytest.mark.parametrize("to", [f"{SERVICE}/x", "", "jobs@elsewhere.example.org"])
+@pytest.mark.parametrize("to", ["", "jobs@elsewhere.example.org", "elsewhere.example.org/jobs"])
 def test_other_addresses(make_iq: MakeIq, to: str) -> None:
     """What is for neither the service nor a node of it is not served."""
     with pytest.raises(MalformedRequest) as caught:

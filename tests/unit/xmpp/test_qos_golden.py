@@ -13,7 +13,9 @@ from broker import codec
 from broker.model.commands import Deliver, Hold, Publish
 from broker.model.items import Envelope
 from broker.model.names import Jid
-from broker.model.results import Done, Published
+from broker.model.nodes import NodeRecord
+from broker.model.options import NodeConfig
+from broker.model.results import Described, Done, Published
 from frontends.xmpp import messages, qos, replies, requests, stanzas
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.stanzas import Answer, Question
@@ -89,10 +91,11 @@ def test_12_disco_info() -> None:
     """The feature is told where messages are sent to, and by the service (S15)."""
     iq = stanzas.asked(_example("12_disco_info"))
     assert iq is not None
-    at_node = requests.elsewhere(iq, _SERVICE)
+    about = Described(NodeRecord("device", "1", 1, NodeConfig()))
+    at_node = ET.fromstring(replies.answer(requests.elsewhere(iq, _SERVICE), about))
     iq.element.set("to", _SERVICE)
     of_service = requests.read(iq)
-    for answer in (at_node, of_service):
-        assert isinstance(answer, Answer)
-        features = {feature.get("var") for feature in ET.fromstring(answer.content).iter() if feature.get("var")}
+    assert isinstance(of_service, Answer)
+    for answer in (at_node, ET.fromstring(of_service.content)):
+        features = {feature.get("var") for feature in answer.iter() if feature.get("var")}
         assert {ns.QOS, ns.DISCO_INFO} <= features

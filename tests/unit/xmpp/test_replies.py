@@ -51,7 +51,7 @@ from broker.model.results import (
 )
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import Nodes
-from frontends.xmpp import elements, replies, requests
+from frontends.xmpp import elements, replies, requests, rsm
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.stanzas import Iq, Question, View
 
@@ -316,3 +316,28 @@ def test_errors_echo_what_is_small(make_iq: MakeIq, payload: str, echoed: bool) 
     if echoed:
         texts = (ET.tostring(error[0]), elements.serialise(iq.element[0]))
         assert len({ET.canonicalize(text.decode(), rewrite_prefixes=True) for text in texts}) == 1
+
+
+_ASKED = f"""<pubsub xmlns='{ns.PUBSUB}'><options><x xmlns='{ns.FORM}' type='submit'>
+<field var='pubsub#queue_requests'><value>1001</value></field>%s</x></options></pubsub>"""
+
+
+@pytest.mark.parametrize(
+    "command", [commands.Subscribe("jobs", _ME, _ME, 1000), commands.Adjust("jobs", _ME, _ME, "", 1000)]
+)
+@pytest.mark.parametrize("deliver", ["", "<field var='pubsub#deliver'><value>1</value></field>"])
+def test_options_in_force(make_iq: MakeIq, command: Command, deliver: str) -> None:
+    """Q9, XEP-0060 §6.3.7: the result says what is in force, which may be less than was asked for, and nothing unasked."""
+    granted = Subscribed(_ME, "s", 1000, until_ms=5_000)
+    pubsub = _content(make_iq(_ASKED % deliver), command, granted)
+    (form,) = pubsub.iter(f"{{{ns.FORM}}}x")
+    values = {field.get("var"): field[0].text for field in form.iter(f"{{{ns.FORM}}}field")}
+    assert (form.get("type"), values["pubsub#queue_requests"]) == ("result", "1000")
+    assert values["pubsub#expire"] == "1970-01-01T00:00:05.000Z"
+    assert ("pubsub#deliver" in values) is bool(deliver)
+
+
+def test_a_count_has_no_attributes() -> None:
+    """XEP-0059 §6: the schema's `<count/>` is a number and nothing else; strict libraries refuse more."""
+    count = ET.fromstring(rsm.written(("a", "b"), 7, 0)).find(f"{{{ns.RSM}}}count")
+    assert count is not None and (count.text, count.attrib) == ("7", {})

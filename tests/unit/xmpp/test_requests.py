@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -13,7 +15,7 @@ from broker.model.positions import Place
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import errors, requests, stanzas
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.stanzas import Iq, Question
+from frontends.xmpp.stanzas import Answer, Iq, Question
 
 _WORKER = Jid("worker@example.org/desk")
 
@@ -161,18 +163,17 @@ def test_the_wrong_kind_or_half_a_request(fault: Fault, payload: str, kind: str,
 
 
 @pytest.mark.parametrize(
-    ("inside", "about", "item_ids", "limit"),
+    ("inside", "about", "asked"),
     [
-        ("", "", (), 50),
-        ("", "max_items='7'", (), 7),
-        ("", "max_items='100000'", (), 500),
-        ("<item id='a'/><item id='b'/>", "", ("a", "b"), 50),
+        ("", "", Browse("jobs", _WORKER, (), 50)),
+        ("", "max_items='7'", Browse("jobs", _WORKER, (), 7, backwards=True)),
+        ("", "max_items='100000'", Browse("jobs", _WORKER, (), 500, backwards=True)),
+        ("<item id='a'/><item id='b'/>", "max_items='9'", Browse("jobs", _WORKER, ("a", "b"), 9)),
     ],
 )
-def test_browse(read: Read, inside: str, about: str, item_ids: tuple[str, ...], limit: int) -> None:
-    """Items can be looked at by id or from the front, so many at a time (P21)."""
-    command = read(_pubsub(f"<items node='jobs' {about}>{inside}</items>"), "get").command
-    assert command == Browse("jobs", _WORKER, item_ids, limit, subid="")
+def test_browse(read: Read, inside: str, about: str, asked: Browse) -> None:
+    """P21, XEP-0060 §6.5.7: items can be looked at by id, from the front, or the most recent ones, so many at a time."""
+    assert read(_pubsub(f"<items node='jobs' {about}>{inside}</items>"), "get").command == replace(asked, subid="")
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,7 @@ def test_bad_publish_options(fault: Fault, payload: str, kind: str, problem: Pro
 
 def test_other_protocols_are_not_served(fault: Fault) -> None:
     """An IQ in a namespace that is none of ours gets service-unavailable (RFC 6120 §8.4)."""
-    assert errors.wire(fault("<query xmlns='jabber:iq:version'/>", "get")).condition == "service-unavailable"
+    assert errors.wire(fault("<query xmlns='jabber:iq:last'/>", "get")).condition == "service-unavailable"
 
 
 def test_a_monstrous_request_id_is_not_kept(read: Read) -> None:
@@ -338,3 +339,56 @@ def test_no_such_hints(fault: Fault, marks: str) -> None:
 def test_no_such_places(fault: Fault, marks: str, problem: Problem) -> None:
     """E7: what no node can have is refused here already, and a key has the bound of an id."""
     assert fault(_publish(f"<item {marks}><a/></item>")).problem is problem
+
+
+def test_a_ping(read: Callable[..., Answer], fault: Fault) -> None:
+    """XEP-0199 §4.2: whoever asks whether the service is there is told so."""
+    assert read("<ping xmlns='urn:xmpp:ping'/>", "get").content == b""
+    assert fault("<ping xmlns='urn:xmpp:ping'/>", "set").problem is Problem.BAD_REQUEST
+
+
+def test_the_version(read: Callable[..., Answer]) -> None:
+    """XEP-0092 §3: the software has a name and a version, and says nothing of what it runs on (§5)."""
+    query = ET.fromstring(read("<query xmlns='jabber:iq:version'/>", "get").content)
+    told = {child.tag.rpartition("}")[2]: child.text for child in query}
+    assert told == {"name": "stanzaq", "version": version("stanzaq")}
+
+
+_FOREIGN = "<extra xmlns='urn:x'><deep/></extra>"
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind"),
+    [
+        (_publish("<item id='j1'><a xmlns='urn:x'/></item>%s"), "set"),
+        (_pubsub("%s<publish node='jobs'><item id='j1'><a xmlns='urn:x'/></item></publish>%s"), "set"),
+        (_ending("retract", "%s<item id='j1'/>%s"), "set"),
+        (_ending("unlock", "<item id='j1'/>%s"), "set"),
+        (_pubsub("<items node='jobs'/>%s"), "get"),
+        (_pubsub("<create node='jobs'/>%s<configure/>"), "set"),
+        (_pubsub(f"<subscribe node='jobs' jid='{_WORKER}'/>%s"), "set"),
+        (_pubsub(f"<unsubscribe node='jobs' jid='{_WORKER}'/>%s"), "set"),
+        (_pubsub("<subscriptions/>%s"), "get"),
+        (f"<pubsub xmlns='{ns.PUBSUB_OWNER}'>%s<delete node='jobs'/>%s</pubsub>", "set"),
+        (
+            f"<pubsub xmlns='{ns.PUBSUB_OWNER}'><collection node='a'>%s<associate node='b'/></collection></pubsub>",
+            "set",
+        ),
+    ],
+)
+def test_foreign_elements_are_ignored(read: Read, payload: str, kind: str) -> None:
+    """RFC 6120 §8.4: an element of a protocol that is not spoken here changes nothing of the request beside it."""
+    plain, extended = (read(payload.replace("%s", each), kind).command for each in ("", _FOREIGN))
+    assert plain == extended
+
+
+def test_foreign_elements_alone(fault: Fault) -> None:
+    """RFC 6120 §8.4: a request that says nothing else is none."""
+    assert fault(_pubsub(_FOREIGN)).problem is Problem.BAD_REQUEST
+
+
+@pytest.mark.parametrize("item", ["token=''", f"xmlns:q='{ns.STANZAQ}' q:token=''"])
+@pytest.mark.parametrize("name", ["retract", "unlock"])
+def test_an_empty_token_fences_nothing(fault: Fault, name: str, item: str) -> None:
+    """QX14: whoever gives a token means one lock; an empty one is not the same as none."""
+    assert fault(_ending(name, f"<item id='j1' {item}/>")).problem is Problem.BAD_REQUEST

@@ -88,12 +88,12 @@ def test_credit_may_be_unsaid(read: Read, options: str) -> None:
         _form(("pubsub#queue_requests", "5"), kind="cancel"),
         _form(("pubsub#queue_requests", "5"), form_type=ns.PUBSUB_NODE_CONFIG),
         _form(("pubsub#queue_requests", "5"), ("queue_requests", "6")),
-        _form(("pubsub#queue_requests", "5"), ("pubsub#digest", "1")),
+        _form(("pubsub#queue_requests", "5"), ("pubsub#deliver", "0")),
         _form(("pubsub#queue_requests", "5</value><value>6")),
     ],
 )
 def test_bad_forms(fault: Fault, form: str) -> None:
-    """A form of the wrong type, of another kind, or with options that a queue has not is refused (Q11)."""
+    """A form of the wrong type, of another kind, or with options that cannot be had is refused (Q11)."""
     assert fault(_subscribe(_options(form))).problem is Problem.OPTIONS_INVALID
 
 
@@ -171,10 +171,15 @@ def test_options_of_another_subscription(fault: Fault, about: str) -> None:
     ],
 )
 def test_whose_and_where(fault: Fault, about: str, problem: Problem) -> None:
-    """A subscription is for a node, and for the sender's own JID (P11)."""
+    """A subscription is for a node, and for the sender's own JID (P11).
+
+    To end or to read another's is forbidden (XEP-0060 §6.2.3.3, §6.3.4.1).
+    """
     assert fault(_subscribe(_options(_credit("5")), about)).problem is problem
-    leave = f"<pubsub xmlns='{ns.PUBSUB}'><unsubscribe {about}/></pubsub>"
-    assert fault(leave).problem is problem
+    anothers = "jid='other" in about or "evil" in about
+    for asked, kind in ((f"<unsubscribe {about}/>", "set"), (f"<options {about}/>", "get")):
+        refused = fault(f"<pubsub xmlns='{ns.PUBSUB}'>{asked}</pubsub>", kind)
+        assert refused.problem is (Problem.FORBIDDEN if anothers else problem)
 
 
 @pytest.mark.parametrize(
@@ -256,6 +261,7 @@ def test_defaults(read: Callable[..., Question | Answer], fault: Fault) -> None:
         "FORM_TYPE": ns.PUBSUB_SUBSCRIBE_OPTIONS,
         "pubsub#queue_requests": None,
         "stanzaq#qos": "unacknowledged",
+        "pubsub#deliver": "1",
     }
     asked = read(f"<pubsub xmlns='{ns.PUBSUB}'><default node='jobs'/></pubsub>", "get")
     assert isinstance(asked, Question)
@@ -291,3 +297,26 @@ def test_bad_scope(fault: Fault, field: tuple[str, str]) -> None:
     """H5: what is no type, and no depth that a tree can have, is refused with the field's name."""
     refused = fault(_subscribe(_options(_form(field, (_REQUESTS, "1")))))
     assert refused.problem is Problem.OPTIONS_INVALID and field[0] in refused.detail
+
+
+_EXAMPLE = (
+    (_REQUESTS, "5"),
+    ("pubsub#deliver", "1"),
+    ("pubsub#digest", "0"),
+    ("pubsub#include_body", "false"),
+    ("pubsub#show-values", "chat</value><value>online</value><value>away"),
+)
+"""The options of XEP-0060 §6.3.7, and the credit that a queue asks for (Q5)."""
+
+
+def test_the_example_of_subscribe_and_configure(read: Read) -> None:
+    """XEP-0060 §6.3.5, §6.3.7, XEP-0004 §3.1: the example is taken, and options that mean nothing here are ignored."""
+    assert read(_subscribe(_options(_form(*_EXAMPLE)))).command == Subscribe("jobs", _FULL, _FULL, 5)
+    changed = f"<pubsub xmlns='{ns.PUBSUB}'><options node='jobs' jid='{_FULL}'>{_form(*_EXAMPLE)}</options></pubsub>"
+    assert read(changed).command == Adjust("jobs", _FULL, _FULL, "", 5)
+
+
+def test_a_form_in_a_get(fault: Fault) -> None:
+    """RFC 6120 §8.2.3: options that are submitted with a get are refused."""
+    asked = f"<pubsub xmlns='{ns.PUBSUB}'><options node='jobs' jid='{_FULL}'>{_credit('9')}</options></pubsub>"
+    assert fault(asked, "get").problem is Problem.BAD_REQUEST

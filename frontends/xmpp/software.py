@@ -1,0 +1,28 @@
+"""What any entity answers about itself: a ping (XEP-0199), and which software it is (XEP-0092). Must not know the queue."""
+
+from functools import cache
+from importlib.metadata import version as installed
+from xml.etree.ElementTree import Element
+
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.markup import escaped
+from frontends.xmpp.stanzas import Answer, Iq, expect
+
+
+def ping(iq: Iq, _asked: Element) -> Answer:
+    """Answer that the service is there."""
+    expect(iq, "get")
+    return Answer(iq)
+
+
+def version(iq: Iq, _asked: Element) -> Answer:
+    """Answer with the name and the version; what it runs on is nobody's business (XEP-0092 §5)."""
+    expect(iq, "get")
+    return Answer(iq, _written())
+
+
+@cache
+def _written() -> bytes:
+    return (
+        f"<query xmlns='{ns.VERSION}'><name>stanzaq</name><version>{escaped(installed('stanzaq'))}</version></query>"
+    ).encode()
