@@ -136,9 +136,11 @@ def report_capacity(  # noqa: PLR0913, PLR0917  (an argument is an option of the
         str, typer.Option(help="redis: the one of the settings; or the folder that `stanzaq report collect` fills.")
     ] = "redis",
     begin: Annotated[
-        str, typer.Option("--from", help="Since when, e.g. 2026-01-31T12:00 (UTC); else all there is.")
+        str, typer.Option("--from", help="Since when, e.g. 2026-01-31T12:00 (UTC), or 7d ago; else all there is.")
     ] = "",
-    end: Annotated[str, typer.Option("--to", help="Until when, e.g. 2026-02-01 (UTC); else up to now.")] = "",
+    end: Annotated[
+        str, typer.Option("--to", help="Until when, e.g. 2026-02-01 (UTC), or 12h ago; else up to now.")
+    ] = "",
     out: Annotated[Path, typer.Option(help="The directory for the files; an earlier report there is replaced.")] = Path(
         "report"
     ),

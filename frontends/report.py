@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ from broker.analytics.render import files
 from broker.analytics.report import report
 from broker.analytics.session import session
 
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _MORE_STEPS: Final = 4
 """Starting, looking, reading and writing."""
 
@@ -80,7 +80,8 @@ def _capacity(asked: Asked, talk: Console) -> None:
     formats = [name.strip() for name in asked.formats.split(",") if name.strip()]
     files.check(asked.out, formats)
     target_s = _seconds("--target-wait-p95", asked.target)
-    first, last = _time("--from", asked.begin), _time("--to", asked.end)
+    now = datetime.now(UTC)
+    first, last = _time("--from", asked.begin, now), _time("--to", asked.end, now)
     with _progress(talk, _MORE_STEPS + len(facts.STEPS)) as step:
         step("starting Spark")
         with session(asked.master) as spark:
@@ -113,14 +114,16 @@ def _progress(talk: Console, steps: int) -> Iterator[Callable[[str], None]]:
         yield lambda name: bar.update(task, advance=1, description=name)
 
 
-def _time(option: str, text: str) -> datetime | None:
-    """Read a time; one without a zone is UTC, as everything in a report."""
+def _time(option: str, text: str, now: datetime) -> datetime | None:
+    """Read a time, or how long ago it was; one without a zone is UTC, as everything in a report."""
     if not text:
         return None
     try:
+        if ago := _DURATION.fullmatch(text):
+            return now - timedelta(seconds=float(ago[1]) * _UNITS[ago[2]])
         read = datetime.fromisoformat(text)
-    except ValueError:
-        msg = f"{option} {text[:60]!r} is no time: write e.g. 2026-01-31 or 2026-01-31T12:00"
+    except (ValueError, OverflowError):
+        msg = f"{option} {text[:60]!r} is no time: write e.g. 2026-01-31, 2026-01-31T12:00, or 7d for a week ago"
         raise Unreadable(msg) from None
     return read if read.tzinfo else read.replace(tzinfo=UTC)
 

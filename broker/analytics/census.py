@@ -39,6 +39,19 @@ SCHEMA: Final = StructType(
 )
 """`oldest` is when the oldest of what waits was published; memory is of the Redis that has the partition."""
 
+IN_FLIGHT: Final = StructType(
+    [
+        StructField("node", StringType()),
+        StructField("incarnation", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("position", StringType()),
+        StructField("attempt", IntegerType()),
+        StructField("published", TimestampType()),
+        StructField("delivered", TimestampType()),
+    ]
+)
+"""The deliveries that are open: their records do not exist yet."""
+
 _READER: Final = b"stream"
 """What stands in the place of a subscription's quality of service when it only reads the log."""
 _LOOKED_AT: Final = 100
@@ -47,12 +60,13 @@ _LISTED: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One partition: its row of the census, and what says which entries of its log wait.
+    """One partition: its row of the census, its open deliveries, and what says which entries of its log wait.
 
     Those after the cursor, to which dispatch has not come, and those that came `back`; not those that are `away`, in flight.
     """
 
     row: tuple[Any, ...]
+    open: tuple[tuple[Any, ...], ...]
     cursor: Id
     back: frozenset[str]
     away: frozenset[str]
@@ -79,6 +93,11 @@ def standings(servers: Servers, options: Options) -> dict[Place, Standing]:
 def census(spark: SparkSession, found: Mapping[Place, Standing]) -> DataFrame:
     """Give the rows of the census."""
     return spark.createDataFrame([standing.row for standing in found.values()], SCHEMA)
+
+
+def in_flight(spark: SparkSession, found: Mapping[Place, Standing]) -> DataFrame:
+    """Give the deliveries that are open."""
+    return spark.createDataFrame([row for standing in found.values() for row in standing.open], IN_FLIGHT)
 
 
 def waiting(spark: SparkSession, found: Mapping[Place, Standing], options: Mapping[str, str]) -> DataFrame:
@@ -115,7 +134,7 @@ def _standing(link: Link, key: str, place: Place, at: datetime, room: tuple[int,
         ("HLEN", f"{key}replaced"),
         ("HLEN", f"{key}parked"),
         ("HKEYS", f"{key}handover"),
-        ("HKEYS", f"{key}inflight"),
+        ("HGETALL", f"{key}inflight"),
         ("ZRANGE", f"{key}ready", 0, 0),
     )
     state, cursor, kept, journal_max = meta
@@ -126,7 +145,7 @@ def _standing(link: Link, key: str, place: Place, at: datetime, room: tuple[int,
         ("XREVRANGE", f"{key}journal", "+", "-", "COUNT", 1),
         ("XLEN", f"{key}journal"),
     )
-    waiting = max(0, stored - replaced - parked - int(kept or 0) - len(locked) - len(dying))
+    waiting = max(0, stored - replaced - parked - int(kept or 0) - len(locked) // 2 - len(dying))
     oldest = _oldest(link, key, cursor, ready) if waiting else None
     workers = [line.split(b" ", 3) for line in lines]
     workers = [words for words in workers if words[2] != _READER]
@@ -134,8 +153,8 @@ def _standing(link: Link, key: str, place: Place, at: datetime, room: tuple[int,
         *place,
         at,
         waiting,
-        len(locked),
-        oldest and datetime.fromtimestamp(oldest.ms / 1000, UTC),
+        len(locked) // 2,
+        oldest and _time(oldest.ms),
         sum(int(words[0]) for words in workers),
         len(workers),
         first[0][0].decode() if first else None,
@@ -144,8 +163,21 @@ def _standing(link: Link, key: str, place: Place, at: datetime, room: tuple[int,
         int(journal_max or 0),
         *room,
     )
-    away = frozenset(position.decode() for position in (*locked, *dying))
-    return Standing(row, Id.parse(cursor), frozenset(_back(link, key)), away)
+    away = frozenset(position.decode() for position in (*locked[::2], *dying))
+    return Standing(
+        row, tuple(_open(place, line) for line in locked[1::2]), Id.parse(cursor), frozenset(_back(link, key)), away
+    )
+
+
+def _open(place: Place, line: bytes) -> tuple[Any, ...]:
+    """Read what a lock's line says of its delivery (docs/operations.md)."""
+    _frontend, _sequence, _token, attempt, _subid, position, since, _rest = line.split(b" ", 7)
+    published = Id.parse(position)
+    return (*place, str(published), int(attempt), _time(published.ms), _time(int(since)))
+
+
+def _time(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def _oldest(link: Link, key: str, cursor: bytes, ready: list[bytes]) -> Id | None:

@@ -11,9 +11,12 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.storagelevel import StorageLevel
 
+from broker.analytics.faults import Unreadable
 from broker.analytics.inputs import Inputs
+from broker.analytics.inputs import span as span_of
 from broker.analytics.measures import attempts as ways
 from broker.analytics.measures import census, demand, latency, timeline, work
+from broker.analytics.source.offsets import Id
 from broker.analytics.span import Span
 
 STEPS: Final = ("waits", "timeline", "demand", "latency", "work", "census")
@@ -47,9 +50,10 @@ def measure(inputs: Inputs, step: Callable[[str], None]) -> Facts:
     """Run every measure over records that are read once; `step` is told of each of the STEPS as it begins."""
     tell = iter(STEPS)
     step(next(tell))
-    attempts = ways.with_waits(inputs.attempts)
-    with _kept(ways.waiting_since(inputs.waiting, attempts)) as waiting:
-        span = _span(attempts, waiting, inputs.last)
+    since, gaps = census.seen(inputs.census), _gaps(inputs)
+    attempts = ways.with_waits(ways.with_open(inputs.attempts, inputs.in_flight, since))
+    with _kept(ways.waiting_since(inputs.waiting, attempts, since)) as waiting:
+        span = _span(attempts, waiting, inputs, gaps)
         step(next(tell))
         with _kept(timeline.timeline(attempts, waiting, span)) as line:
             steps, peaks = _many(line.orderBy("step")), _one(timeline.peaks(line))
@@ -58,7 +62,8 @@ def measure(inputs: Inputs, step: Callable[[str], None]) -> Facts:
         widths = demand.windows({node: row.arrived for node, row in peaks.items()}, span)
         burstiness = _one(demand.burstiness(arrived, widths, span)) if widths else {}
     step(next(tell))
-    made, perished = ways.made(attempts), _one(ways.perished(attempts))
+    closed = ways.closed_in(attempts, span)
+    made, perished = ways.made(closed), _one(ways.perished(closed))
     latencies = _many(latency.latency(made))
     step(next(tell))
     with _kept(work.tally(made)) as tallied:
@@ -82,18 +87,53 @@ def measure(inputs: Inputs, step: Callable[[str], None]) -> Facts:
         among_partitions=among_parts,
         present=present,
         memory=memory,
-        gaps=inputs.gaps.orderBy("node", "partition", "before").collect(),
+        gaps=gaps,
     )
 
 
-def _span(attempts: DataFrame, waiting: DataFrame, last: datetime | None) -> Span:
-    """Begin with the first close, before which records may be missing, and end with the last thing that happened."""
-    closed = attempts.agg(F.min("closed").alias("first"), F.max("closed").alias("last")).first()
-    published = waiting.agg(F.max("published").alias("last")).first()
-    # Without a close there is no report (broker/analytics/inputs.py).
-    assert closed is not None and closed.first is not None and published is not None  # noqa: PT018
-    end = max(closed.last, published.last or 0) + 1
-    return Span(closed.first, end if last is None else min(end, int(last.timestamp() * 1000)))
+def _gaps(inputs: Inputs) -> list[Row]:
+    """Give where records are missing that may be of the interval."""
+    first = _ms(inputs.first)
+    return [row for row in inputs.gaps.orderBy("node", "partition", "before").collect() if _gone(row)[1] > first]
+
+
+def _gone(gap: Row) -> tuple[int, int]:
+    """Give between which times in ms records are missing."""
+    after = Id.parse(gap.after).ms if gap.after else 0
+    return after, Id.parse(gap.before).ms if gap.before else _ms(gap.noticed)
+
+
+def _span(attempts: DataFrame, waiting: DataFrame, inputs: Inputs, gaps: list[Row]) -> Span:
+    """Cut the interval that is asked for to what is known.
+
+    It begins with the first thing that happened, or, where records are missing at its beginning, with the first close; it ends
+    with the last thing that happened.
+    """
+    times = attempts.agg(
+        F.min("closed").alias("closed"),
+        F.min("published").alias("published"),
+        F.greatest(F.max("closed"), F.max("delivered")).alias("last"),
+    ).first()
+    waits = waiting.agg(F.min("published").alias("published"), F.max("published").alias("last")).first()
+    # Without a record there is no report (broker/analytics/inputs.py).
+    assert times is not None and times.closed is not None and waits is not None  # noqa: PT018
+    first = _ms(inputs.first)
+    if any(_gone(gap)[0] <= first for gap in gaps):
+        begin = max(first, times.closed)
+    else:
+        known = [at for at in (times.published, waits.published) if at is not None]
+        begin = first if inputs.earlier else max(first, min(known))
+    end = max(times.last, waits.last or 0) + 1
+    end = end if inputs.last is None else min(end, _ms(inputs.last))
+    if begin >= end:
+        msg = f"no record is left {span_of(inputs.first, inputs.last)}: collect before journals lose records (docs/reports.md)"
+        raise Unreadable(msg)
+    return Span(begin, end)
+
+
+def _ms(at: datetime | None) -> int:
+    """Give a time in ms since 1970; 0: from the beginning on."""
+    return int(at.timestamp() * 1000) if at else 0
 
 
 @contextmanager

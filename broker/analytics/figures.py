@@ -43,7 +43,10 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What could be done: a worker is one unit of credit."""
+    """What could be done: a worker is one unit of credit.
+
+    `wait_p95_s` is what the formula expects with the credit of now; None where the wait would grow without end.
+    """
 
     attempts_per_s: float
     service_variation: float
@@ -55,6 +58,7 @@ class Capacity:
     target_per_s: float | None
     headroom: float | None
     workers_needed: int | None
+    wait_p95_s: float | None
 
 
 @dataclass(frozen=True, slots=True)

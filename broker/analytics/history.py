@@ -1,7 +1,8 @@
 """The history: what was collected of the journals, in a folder that outlives them. Knows its layout, not what is reported.
 
 DIR/attempts/ has the records by day, exactly once each, however often collecting was cut short: Spark's checkpoint in
-DIR/checkpoint/ says which increment is whole. DIR/census/, DIR/waiting/ and DIR/gaps/ say how it stood each time.
+DIR/checkpoint/ says which increment is whole. DIR/census/ and DIR/gaps/ say how it stood each time, DIR/waiting/ and
+DIR/in_flight/ what was not done the last time.
 """
 
 import json
@@ -75,14 +76,16 @@ def collect(  # noqa: PLR0913  (where from, where to, and how)
     folder = Folder(spark, out)
     _claim(folder)
     options = {"url": url, "readFrom": read_from, "failOnDataLoss": "false" if lossy else "true"}
+    # How it stands comes first: what ends meanwhile has a record then, and is known to have ended.
+    tell("looking at what waits")
+    found = census.standings(Servers(url, read_from), Options.read({"url": url}))
     tell("reading the journals")
     batches = _increment(spark, folder, options, tell)
     gaps = [gap for batch in batches for gap in _gaps(spark, folder, batch)]
     if gaps:
         folder.append(spark.createDataFrame(gaps, GAPS), "gaps")
-    tell("looking at what waits")
-    found = census.standings(Servers(url, read_from), Options.read({"url": url}))
     folder.append(census.census(spark, found), "census")
+    folder.replace(census.in_flight(spark, found), "in_flight")
     folder.replace(census.waiting(spark, found, options), "waiting")
     missing = [gap[5] for gap in gaps]
     return Collected(sum(batch["numInputRows"] for batch in batches), None if None in missing else sum(missing))

@@ -1,4 +1,4 @@
-"""What a report is made of: attempts of an interval, what waits, the census and the gaps; from Redis or from a history.
+"""What a report is made of: attempts of an interval, what is open, what waits, the census and the gaps; of Redis or a history.
 
 Reads it once and keeps it, so that what a report says is of one snapshot. Must not know what is measured.
 """
@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (what everybody calls it)
 
 from broker.analytics import census, history
@@ -35,14 +35,20 @@ it has caught up. So far may both be apart."""
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The four tables; attempts closed from `first` on and before `last` (None: without that bound)."""
+    """The five tables, and the interval that is asked for: from `first` on and before `last` (None: without that bound).
+
+    Of attempts there are those that closed from `first` on and were published before `last`: what was published in the
+    interval counts wherever it was delivered. `earlier` says whether there are records from before the interval.
+    """
 
     attempts: DataFrame
+    in_flight: DataFrame
     waiting: DataFrame
     census: DataFrame
     gaps: DataFrame
     first: datetime | None
     last: datetime | None
+    earlier: bool
 
 
 def of_redis(  # noqa: PLR0913  (what is to be read, and how)
@@ -59,21 +65,27 @@ def of_redis(  # noqa: PLR0913  (what is to be read, and how)
     servers, options = Servers(url, read_from), Options.read({"url": url})
     given = {"url": url, "readFrom": read_from, "failOnDataLoss": "false"}
     given["minPartitions"] = str(spark.sparkContext.defaultParallelism)
-    # Redis is spared what is surely outside the interval; which rows are in it is for Spark to say.
-    bounds = {"startingTimestamp": first and _ms(first) - _CLOCK_MS, "endingTimestamp": last and _ms(last) + _CLOCK_MS}
-    interval = {name: str(max(1, at)) for name, at in bounds.items() if at is not None}
+    # Redis is spared what is surely before the interval; which rows are in it is for Spark to say.
+    since = {"startingTimestamp": str(max(1, _ms(first) - _CLOCK_MS))} if first else {}
     tell("looking at what waits")
     standing = census.standings(servers, options)
     tell("reading the journals")
     before = snapshot(servers, options)
-    attempts = _kept(
-        spark.read.format("stanzaq").options(**given, **interval).load().where(_within(first, last)), first, last
-    )
-    gaps = _trimmed(before, snapshot(servers, options), first, last)
+    attempts = _kept(spark.read.format("stanzaq").options(**given, **since).load(), first, last)
+    gaps = _trimmed(before, snapshot(servers, options), first)
     waiting = census.waiting(spark, standing, given).persist(StorageLevel.MEMORY_AND_DISK)
     _read(waiting)
     return Inputs(
-        attempts, waiting, census.census(spark, standing), spark.createDataFrame(gaps, history.GAPS), first, last
+        attempts,
+        census.in_flight(spark, standing),
+        waiting,
+        census.census(spark, standing),
+        spark.createDataFrame(gaps, history.GAPS),
+        first,
+        last,
+        earlier=any(
+            bounds.gone or (bounds.first and first and bounds.first.ms < _ms(first)) for bounds in before.values()
+        ),
     )
 
 
@@ -90,16 +102,19 @@ def of_history(
     folder = history.opened(spark, path)
     tell("reading the history")
     attempts = history.table(spark, folder, "attempts", history.ATTEMPTS)
-    if "day" in attempts.columns:
+    earlier = first is not None and not attempts.where(F.col("closed") < first).isEmpty()
+    if first and "day" in attempts.columns:
         # Days are folders: those that are not asked for are not opened.
-        attempts = attempts.where(_within(first, last, "day")).drop("day")
+        attempts = attempts.where(F.col("day") >= F.lit(first - _DAY))
     return Inputs(
-        _kept(attempts.where(_within(first, last)), first, last),
+        _kept(attempts, first, last),
+        history.table(spark, folder, "in_flight", census.IN_FLIGHT),
         history.table(spark, folder, "waiting", history.WAITING),
         history.table(spark, folder, "census", census.SCHEMA),
         history.table(spark, folder, "gaps", history.GAPS),
         first,
         last,
+        earlier,
     )
 
 
@@ -113,25 +128,22 @@ def _ordered(first: datetime | None, last: datetime | None) -> None:
         raise Unreadable(msg)
 
 
-def _within(first: datetime | None, last: datetime | None, column: str = "closed") -> Column:
-    wanted = F.lit(True)  # noqa: FBT003  (a column, not a flag)
-    if column == "day":
-        first, last = first and first - _DAY, last and last + _DAY
-    if first:
-        wanted &= F.col(column) >= F.lit(first)
-    if last:
-        wanted &= F.col(column) < F.lit(last)
-    return wanted
-
-
 def _kept(attempts: DataFrame, first: datetime | None, last: datetime | None) -> DataFrame:
-    """Read all rows now, and keep them; refuses when there are none."""
+    """Read all rows of an interval now, and keep them; refuses when there are none."""
+    if first:
+        attempts = attempts.where(F.col("closed") >= first)
+    if last:
+        attempts = attempts.where(F.col("published") < last)
     kept = attempts.select(*_TOLD).persist(StorageLevel.MEMORY_AND_DISK)
     if not _read(kept):
-        span = " and ".join(f"{what} {at:%Y-%m-%dT%H:%M:%SZ}" for what, at in (("from", first), ("before", last)) if at)
-        msg = f"no attempt was closed {span or 'yet'}: choose another interval, or wait until work is done"
+        msg = f"no attempt was closed {span(first, last) or 'yet'}: choose another interval, or wait until work is done"
         raise Unreadable(msg)
     return kept
+
+
+def span(first: datetime | None, last: datetime | None) -> str:
+    """Write an interval as it was asked for."""
+    return " and ".join(f"{what} {at:%Y-%m-%dT%H:%M:%SZ}" for what, at in (("from", first), ("before", last)) if at)
 
 
 def _read(kept: DataFrame) -> int:
@@ -146,18 +158,17 @@ def _read(kept: DataFrame) -> int:
 
 
 def _trimmed(
-    before: dict[Place, Bounds], after: dict[Place, Bounds], first: datetime | None, last: datetime | None
+    before: dict[Place, Bounds], after: dict[Place, Bounds], first: datetime | None
 ) -> list[tuple[object, ...]]:
     """Find the journals that do not reach back to the beginning of the interval, or that lost records during the read."""
     noticed = datetime.now(UTC)
-    since = first.timestamp() * 1000 if first else 0
-    until = last.timestamp() * 1000 if last else float("inf")
+    since = _ms(first) if first else 0
     gaps: list[tuple[object, ...]] = []
     for place, bounds in before.items():
         now = after.get(place)
         gone = now.gone if now else bounds.added
         start = (now and now.first) or bounds.last
-        if gone and since < start.ms and (bounds.first or start).ms < until:
+        if gone and since < start.ms:
             # Of how many records the interval lost nothing is known but when it has no beginning.
             gaps.append((*place, None, str(start), None if first else gone, noticed))
     return gaps

@@ -138,6 +138,7 @@ def _capacity(seen: _Seen) -> figures.Capacity:
         target_per_s=target,
         headroom=target / load.rate_per_s - 1 if target is not None and load.rate_per_s else None,
         workers_needed=queueing.workers_for(load, seen.target_s) if seen.work else None,
+        wait_p95_s=_if(load, credit).wait_p95_s if credit and seen.work else None,
     )
 
 

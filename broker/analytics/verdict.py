@@ -1,14 +1,23 @@
 """What the figures of a node come to, in a word and a sentence. Pure; must not know who reads it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
 from broker.analytics.figures import Capacity, Node
-from broker.analytics.quantities import counted, duration, share
+from broker.analytics.quantities import counted, duration, rate, share
 
 _TIGHT: Final = 0.15
 """With less headroom than this, an ordinary busy day is too much."""
+
+_AGREE: Final = 1.5
+"""Within this factor a measured wait is what the formula expects: it says no more of real queues (docs/reports.md)."""
+
+_AGREE_S: Final = 0.02
+"""A shorter wait than this is the time that queue and network take themselves."""
+
+_BALANCED: Final = 0.05
+"""A queue is in balance when what waits grows by less than this part of what comes in."""
 
 
 class State(Enum):
@@ -24,10 +33,11 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One node's state, and why."""
+    """One node's state and why, and how the waits that were measured agree with what the formula expects."""
 
     state: State
     words: str
+    waits: str = ""
 
 
 def verdict(node: Node, target_s: float) -> Verdict:
@@ -42,7 +52,7 @@ def verdict(node: Node, target_s: float) -> Verdict:
         return Verdict(State.GONE, f"{aim}; is not there any more")
     if not credit:
         return Verdict(State.IDLE, f"{aim}; nobody has credit now, up to {capacity.busiest:.0f} were at work")
-    return _credited(capacity, credit, f"{aim}; has credit for {credit:,}")
+    return replace(_credited(capacity, credit, f"{aim}; has credit for {credit:,}"), waits=_waits(node, credit))
 
 
 def _credited(capacity: Capacity, credit: int, words: str) -> Verdict:
@@ -53,3 +63,33 @@ def _credited(capacity: Capacity, credit: int, words: str) -> Verdict:
     if capacity.headroom is not None and capacity.headroom < _TIGHT:
         return Verdict(State.TIGHT, f"{words}: {share(capacity.headroom)} more would be too much")
     return Verdict(State.ENOUGH, words)
+
+
+def _waits(node: Node, credit: int) -> str:
+    """Say in one sentence why the wait that was measured is, or is not, the one that the formula expects."""
+    wait, expected = node.latency.wait, node.capacity.wait_p95_s
+    if wait is None:
+        return ""
+    measured = wait.p95_ms / 1000
+    words = f"p95 wait was {duration(measured)}, and credit for {credit:,} should make it"
+    if expected is None:
+        return f"{words} grow without end: what was measured tells how long that has lasted"
+    words = f"{words} {duration(expected)}: "
+    if max(measured, _AGREE_S) < expected / _AGREE:
+        return f"{words}the interval was too short for that, or credit was higher in it"
+    if measured <= max(expected * _AGREE, _AGREE_S):
+        return f"{words}they agree"
+    return words + _why_longer(node, credit)
+
+
+def _why_longer(node: Node, credit: int) -> str:
+    """Find what the formula does not know of."""
+    capacity, demand, growth = node.capacity, node.demand, node.backlog.growth_per_s or 0.0
+    if abs(growth) > _BALANCED * demand.rate_per_s:
+        return f"the queue was not in balance, what waits {'grew' if growth > 0 else 'shrank'} by {rate(abs(growth))}"
+    tries = capacity.attempts_per_s / demand.rate_per_s if demand.rate_per_s else 1.0
+    if demand.peak_per_s and capacity.most_per_s and demand.peak_per_s * tries > capacity.most_per_s:
+        return f"at its peak {rate(demand.peak_per_s * tries)} were asked for, more than credit can do"
+    if capacity.busiest < credit * (1 - _TIGHT):
+        return f"no more than {capacity.busiest:.0f} were at work, so credit was lower or not for what waited"
+    return "items waited for their delay, their group or a subscriber that may have them"

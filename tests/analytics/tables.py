@@ -31,11 +31,13 @@ def inputs(
     rows = [[{**nothing, **memory, **row}.get(name) for name in census.SCHEMA.names] for row in standing]
     return Inputs(
         attempts(spark, directory / "attempts.parquet", [attempt for run in runs for attempt in run.attempts]),
+        spark.createDataFrame([], census.IN_FLIGHT),
         waiting(spark, directory / "waiting.parquet", [item for run in runs for item in run.waiting]),
         spark.createDataFrame(rows, census.SCHEMA),
         spark.createDataFrame([], history.GAPS),
         None,
         last,
+        earlier=False,
     )
 
 

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,8 @@ def nowhere(tmp_path: Path) -> Iterator[Path]:
             {"begin": "2026-02-01", "end": "2026-01-01"},
             "--from 2026-02-01T00:00:00Z is not before --to 2026-01-01T00:00:00Z",
         ),
-        ({"begin": "yesterday"}, "--from 'yesterday' is no time: write e.g. 2026-01-31 or 2026-01-31T12:00"),
+        ({"begin": "yesterday"}, "--from 'yesterday' is no time: write e.g. 2026-01-31, 2026-01-31T12:00, or 7d"),
+        ({"begin": "7d", "end": "1h"}, f"no attempt was closed from {datetime.now(UTC) - timedelta(days=7):%Y-%m-%d}"),
         ({"end": "2026-13-01"}, "--to '2026-13-01' is no time"),
         ({"begin": "2031-01-01"}, "no attempt was closed from 2031-01-01T00:00:00Z: choose another interval"),
         ({"target": "soon"}, "--target-wait-p95 'soon' is no duration: write e.g. 500ms, 2s, 5min or 1h"),

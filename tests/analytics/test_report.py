@@ -57,7 +57,7 @@ def _node(made: Report, name: str) -> Node:
 @pytest.fixture(scope="module")
 def truths(runs: dict[str, Run], made: Report) -> dict[str, Truth]:
     """Compute the same once more, over the interval of all four."""
-    begin = min(attempt.closed for run in runs.values() for attempt in run.attempts)
+    begin = min(attempt.published for run in runs.values() for attempt in run.attempts)
     ends = [attempt.closed for run in runs.values() for attempt in run.attempts]
     end = 1 + max(ends + [item.published for run in runs.values() for item in run.waiting])
     assert (made.begin, made.end) == (time(begin), time(end))

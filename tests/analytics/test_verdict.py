@@ -55,3 +55,46 @@ def test_verdict(of: Node, state: State, words: str) -> None:
     """Each state has its sentence: what is needed, for what, and what there is."""
     judged = verdict(of, 2.0)
     assert (judged.state, judged.words) == (state, words)
+
+
+WAITS = "p95 wait was 1.2 s, and credit for 6 should make it"
+
+
+def _expected(wait_s: float | None, **more: object) -> Node:
+    given = _with(wait_p95_s=wait_s)
+    return replace(given, **{part: replace(getattr(given, part), **values) for part, values in more.items()})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("of", "words"),
+    [
+        (_expected(0.9), f"{WAITS} 900 ms: they agree"),
+        (_expected(None), f"{WAITS} grow without end: what was measured tells how long that has lasted"),
+        (_expected(9.0), f"{WAITS} 9 s: the interval was too short for that, or credit was higher in it"),
+        (
+            _expected(0.1, backlog={"growth_per_s": 2.0}),
+            f"{WAITS} 100 ms: the queue was not in balance, what waits grew by 2/s",
+        ),
+        (
+            _expected(0.1, backlog={"growth_per_s": -2.0}),
+            f"{WAITS} 100 ms: the queue was not in balance, what waits shrank by 2/s",
+        ),
+        (
+            _expected(0.1, demand={"peak_per_s": 50.0}),
+            f"{WAITS} 100 ms: at its peak 52/s were asked for, more than credit can do",
+        ),
+        (
+            _expected(0.1, capacity={"busiest": 3.0, "wait_p95_s": 0.1}),
+            f"{WAITS} 100 ms: no more than 3 were at work, so credit was lower or not for what waited",
+        ),
+        (
+            _expected(0.1, capacity={"busiest": 6.0, "wait_p95_s": 0.1}),
+            f"{WAITS} 100 ms: items waited for their delay, their group or a subscriber that may have them",
+        ),
+        (_with(credit=0), ""),
+    ],
+    ids=["agree", "unstable", "short", "grew", "shrank", "peak", "idle", "held back", "no credit"],
+)
+def test_waits(of: Node, words: str) -> None:
+    """The measured wait and the one that the formula expects are reconciled in one sentence."""
+    assert verdict(of, 2.0).waits == words

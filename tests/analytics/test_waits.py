@@ -46,7 +46,7 @@ def test_what_waits(spark: SparkSession, tmp_path: Path) -> None:
     """What came back waits since it did, and is no new arrival; what was never delivered since its publish."""
     attempts = with_waits(tables.attempts(spark, tmp_path / "attempts.parquet", [FIRST]))
     items = [Item("jobs", "8e71964d", 0, f"{T}-{number}", "job", T, 200) for number in (0, 1)]
-    rows = waiting_since(tables.waiting(spark, tmp_path / "waiting.parquet", items), attempts).collect()
+    rows = waiting_since(tables.waiting(spark, tmp_path / "waiting.parquet", items), attempts, None).collect()
     assert {(row.ready - T, row.first) for row in rows} == {(300, False), (0, True)}
 
 
@@ -57,7 +57,7 @@ def test_what_perished(spark: SparkSession, tmp_path: Path) -> None:
     assert [(row.wait_ms, row.held_ms) for row in attempts.collect()] == [(800, 0)]
     assert made(attempts).count() == 0
     assert [(row.node, row.perished) for row in perished(attempts).collect()] == [("jobs", 1)]
-    nobody = waiting_since(tables.waiting(spark, tmp_path / "waiting.parquet", []), attempts)
+    nobody = waiting_since(tables.waiting(spark, tmp_path / "waiting.parquet", []), attempts, None)
     steps = timeline(attempts, nobody, Span(T, T + 1_000)).collect()
     assert [sum(getattr(row, name) for row in steps) for name in ("arrived", "delivered", "closed")] == [1, 0, 0]
     lasted = [sum(getattr(row, name) * row.length_ms for row in steps) for name in ("waiting", "in_flight")]

@@ -29,7 +29,7 @@ class Truth:
 
 
 def truth(attempts: Iterable[Attempt], waiting: Sequence[Item] = (), interval: tuple[int, int] | None = None) -> Truth:
-    """Compute everything over an interval in ms, from the first close to the last if none is given."""
+    """Compute everything over an interval in ms, from the first publish to the last close if none is given."""
     rows = list(attempts)
     before = {(row.partition, row.position, row.attempt): row.closed for row in rows}
     ready = [
@@ -37,7 +37,7 @@ def truth(attempts: Iterable[Attempt], waiting: Sequence[Item] = (), interval: t
         for row in rows
     ]
     known = [(row, since) for row, since in zip(rows, ready, strict=True) if since is not None]
-    begin, end = interval or (min(row.closed for row in rows), max(row.closed for row in rows) + 1)
+    begin, end = interval or (min(row.published for row in rows), max(row.closed for row in rows) + 1)
     back = {(row.partition, row.position): row.closed for row in rows}
     since_when = [(item, back.get((item.partition, item.position))) for item in waiting]
     first = [row.published for row in rows if row.attempt == 1]

@@ -3,12 +3,14 @@
 Knows the columns of the data source. Times become whole milliseconds, which is what they are.
 """
 
+from datetime import datetime
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.storagelevel import StorageLevel
 
+from broker.analytics.span import Span
 from broker.journal.schema import Kind
 
 AGAIN: Final = (Kind.RELEASED.value, Kind.EXPIRED.value, Kind.BOUNCED.value)
@@ -41,6 +43,18 @@ def with_waits(attempts: DataFrame) -> DataFrame:
     )
 
 
+def with_open(attempts: DataFrame, in_flight: DataFrame, since: datetime | None) -> DataFrame:
+    """Add the deliveries that are open, which have no record yet; those that were closed meanwhile, from `since` on, have."""
+    meanwhile = attempts.where(F.col("closed") >= F.lit(since)).select(*_ITEM, "attempt")
+    still = in_flight.join(F.broadcast(meanwhile), [*_ITEM, "attempt"], "left_anti")
+    return attempts.unionByName(still, allowMissingColumns=True)
+
+
+def closed_in(attempts: DataFrame, span: Span) -> DataFrame:
+    """Keep what was closed in an interval."""
+    return attempts.where(F.col("closed").between(span.begin, span.end - 1))
+
+
 def made(attempts: DataFrame) -> DataFrame:
     """Leave out the records of items that perished: nobody was handed them."""
     return attempts.where(F.col("type") != Kind.PERISHED.value)
@@ -51,8 +65,15 @@ def perished(attempts: DataFrame) -> DataFrame:
     return attempts.where(F.col("type") == Kind.PERISHED.value).groupBy("node").agg(F.count("*").alias("perished"))
 
 
-def waiting_since(waiting: DataFrame, attempts: DataFrame) -> DataFrame:
-    """Say of each item that waits since when it does, and whether it waits for its first delivery."""
+def waiting_since(waiting: DataFrame, attempts: DataFrame, since: datetime | None) -> DataFrame:
+    """Say of each item that waits since when it does, and whether it waits for its first delivery.
+
+    What was done with meanwhile, from `since` on, waits no more.
+    """
+    done = attempts.where(~F.col("type").isin(*AGAIN) & (F.col("closed") >= F.unix_millis(F.lit(since))))
+    waiting = waiting.join(
+        F.broadcast(done.select(*_ITEM).withColumnRenamed("position", "offset")), [*_ITEM[:-1], "offset"], "left_anti"
+    )
     back = (
         attempts.where(F.col("type").isin(*AGAIN))
         .groupBy(*_ITEM)

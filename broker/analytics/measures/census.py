@@ -1,5 +1,7 @@
 """What the queues say of themselves: what waits and is in flight now, credit, and how full Redis and the journal are."""
 
+from datetime import datetime
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -25,6 +27,14 @@ def present(census: DataFrame) -> DataFrame:
             F.sum("journal_max").alias("journal_max"),
         )
     )
+
+
+def seen(census: DataFrame) -> datetime | None:
+    """Give since when the last look at the partitions was under way; None when there are none."""
+    newest = census.groupBy(*_PARTITION).agg(F.max("at").alias("at"))
+    [row] = newest.agg(F.min("at").alias("at")).collect()
+    at: datetime | None = row.at
+    return at
 
 
 def memory(census: DataFrame) -> DataFrame:

@@ -43,7 +43,9 @@ def _node(node: Node, target_s: float) -> Panel:
         [*(_theme(theme) for theme in themes(node)), *([_what_if(node)] if node.what_if else [])], padding=(1, 3)
     )
     # Text, not markup: a node's name may hold square brackets.
-    head = Text.assemble((judged.state.value, style), "  ", judged.words, "\n")
+    head = Text.assemble(
+        (judged.state.value, style), "  ", judged.words, "\n", f"{judged.waits}\n" if judged.waits else ""
+    )
     return Panel(Group(head, tables), title=Text(node.node, "bold"), title_align="left", border_style=style)
 
 

@@ -69,13 +69,14 @@ def _card(node: Node, number_: int, target_s: float) -> str:
 
 def _node(node: Node, number_: int, target_s: float, *, drawn: bool) -> str:
     judged = verdict(node, target_s)
+    waits = f'<p class="about">{escape(_sentence(judged.waits))}</p>' if judged.waits else ""
     figures = "".join(
         f'<figure class="card"><figcaption>{caption}</figcaption>{svg}</figure>'
         for caption, svg in (charts(node, target_s) if drawn else ())
     )
     return (
         f'<section class="{_class(judged.state.value)}"><h2 id="node-{number_}">{escape(node.node)}</h2>'
-        f'<p><span class="state">{escape(judged.state.value)}</span>: {escape(judged.words)}</p>'
+        f'<p><span class="state">{escape(judged.state.value)}</span>: {escape(judged.words)}</p>{waits}'
         f'<div class="grid wide">{figures}</div>'
         f'<div class="grid">{"".join(map(_theme, themes(node)))}{_what_if(node)}</div>'
         f'<div class="grid wide">{_shares("Subscribers", node.subscribers)}{_shares("Partitions", node.partitions)}</div>'

@@ -29,10 +29,10 @@ _LISTS: Final = {
 
 def tables(report: Report) -> dict[str, Table]:
     """Give every table by its name."""
-    nodes = Table({"node": str, "state": str, "verdict": str, **_columns(Node)}, [])
+    nodes = Table({"node": str, "state": str, "verdict": str, "waits": str, **_columns(Node)}, [])
     for node in report.nodes:
         judged = verdict(node, report.target_wait_p95_s)
-        words = {"state": judged.state.value, "verdict": judged.words}
+        words = {"state": judged.state.value, "verdict": judged.words, "waits": judged.waits}
         nodes.rows.append({"node": node.node, **words, **_values(Node, node)})
     lists = {name: _listed(report, attribute, kind) for name, (attribute, kind) in _LISTS.items()}
     return {"nodes": nodes, **lists, "gaps": Table(_columns(Gap), [_values(Gap, gap) for gap in report.gaps])}

@@ -1,0 +1,144 @@
+"""The numbers of an interval, and of all there is, against a truth that follows from what was published and worked.
+
+An overload: twice as much comes as two workers can do, and half of it is done after the interval, is open, or waits.
+"""
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+
+from broker.analytics import facts, inputs, report
+from broker.analytics.figures import Node
+from broker.analytics.history import collect
+from broker.analytics.inputs import Inputs
+from broker.analytics.verdict import State, verdict
+from tests.analytics.conftest import Journals
+from tests.analytics.truth import level, percentile
+from tests.lua.driver import T0, Delivered, Queue
+
+SERVICE_MS = 1_000
+WORKER = "worker@x/a"
+PUBLISHED = [*range(0, 10_000, 1_000), *range(10_000, 20_000, 250)]
+ENDED = 25_100
+"""Then what is in the workers' hands has just begun."""
+
+
+@dataclass
+class Story:
+    """What was published when, and each delivery with its end, if it had one; in ms since the story began."""
+
+    began: int
+    published: dict[str, int] = field(default_factory=dict)
+    deliveries: list[tuple[int, int, int | None]] = field(default_factory=list)
+
+
+@pytest.fixture
+def story(queue: Queue) -> Story:
+    """Play it by the scripts themselves: ten calm seconds, ten of overload, and five without anything new."""
+    told = Story(T0)
+    queue.subscribe(WORKER, 2)
+    # An end comes before a publish of the same moment.
+    events: list[tuple[int, int, Delivered | None]] = [(at, 1, None) for at in PUBLISHED]
+    while events[0][0] <= ENDED:
+        at, _, ended = heapq.heappop(events)
+        queue.now = told.began + at
+        if ended is None:
+            told.published[f"job-{len(told.published)}"] = at
+            answer = queue.publish(f"job-{len(told.published) - 1}")
+        else:
+            answer = queue.retract(WORKER, ended.item, ended.token)
+        for delivery in answer.deliveries:
+            closed = at + SERVICE_MS
+            told.deliveries.append((told.published[delivery.item], at, closed if closed <= ENDED else None))
+            heapq.heappush(events, (closed, 0, delivery))
+    # A record's id is Redis's own time, which is the test's here.
+    records: Any = queue.client.xrange(queue.key("journal"))
+    queue.client.delete(queue.key("journal"))
+    for number, (_, fields) in enumerate(records):
+        queue.client.xadd(queue.key("journal"), fields, id=f"{fields[b'closed'].decode()}-{number}")
+    return told
+
+
+def _moment(story: Story, at: int | None) -> datetime | None:
+    return None if at is None else datetime.fromtimestamp((story.began + at) / 1_000, UTC)
+
+
+class Case(NamedTuple):
+    """An interval that is asked for, and what is to be found of it; `lost` records have left the journal."""
+
+    first: int | None
+    last: int | None
+    lost: int
+    begin: int
+    end: int
+    arrived: int
+
+
+CASES = {
+    "all there is": Case(None, None, 0, 0, 25_001, 50),
+    "the overload": Case(10_000, 20_000, 0, 10_000, 20_000, 40),
+    # Then it begins with the first close that is known.
+    "a journal that has lost records": Case(None, None, 5, 6_000, 25_001, 44),
+}
+
+
+def _made(given: Inputs) -> Node:
+    [node] = report.report(facts.measure(given, lambda _: None), "Redis", 2.0).nodes
+    return node
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_truth(spark: SparkSession, journals: Journals, queue: Queue, story: Story, case: Case) -> None:
+    """What was published counts when it was, whether it has been delivered since, is open or waits; levels are exact."""
+    queue.client.xtrim(queue.key("journal"), maxlen=len(story.deliveries) - 2 - case.lost, approximate=False)
+    first, last = _moment(story, case.first), _moment(story, case.last)
+    node = _made(inputs.of_redis(journals.url, first, last, spark=spark))
+    begin, end = case.begin, case.end
+    known = story.deliveries[case.lost :]
+    published = [*story.published.values()][case.lost :]
+    arrived = sum(begin <= at < end for at in published)
+    closed = [row for row in known if row[2] is not None and begin <= row[2] < end]
+    waits = sorted(delivered - at for at, delivered, _ in closed)
+    delivered_at = {at: delivered for at, delivered, _ in known}
+    assert sum(moment.arrived for moment in node.moments) == arrived == case.arrived
+    assert node.demand.rate_per_s == pytest.approx(arrived / (end - begin) * 1_000)
+    assert (node.waste.attempts, node.waste.acknowledged, node.quality.waits_unknown) == (len(closed), len(closed), 0)
+    assert node.latency.wait and node.latency.wait.p95_ms == pytest.approx(percentile(waits, 0.95), rel=0.01)
+    assert node.capacity.busy == pytest.approx(
+        level([(since, end if upto is None else upto) for _, since, upto in known], begin, end)
+    )
+    assert node.backlog.waiting_mean == pytest.approx(
+        level([(at, delivered_at.get(at, end)) for at in published], begin, end)
+    )
+    assert (node.backlog.waiting, node.backlog.in_flight) == (len(story.published) - len(story.deliveries), 2)
+    judged = verdict(node, 2.0)
+    if case.first is not None:
+        # The formula is asked about what came in, which is twice what two workers do.
+        assert node.capacity.attempts_per_s == pytest.approx(4.0) and node.capacity.most_per_s == pytest.approx(2.0)
+        assert judged.state is State.UNSTABLE
+        assert "should make it grow without end" in judged.waits
+
+
+def test_history(spark: SparkSession, journals: Journals, story: Story, tmp_path: Path) -> None:
+    """A history has the same rows for the interval as Redis, also of what is open."""
+    out = str(tmp_path / "history")
+    first, last = _moment(story, 10_000), _moment(story, 20_000)
+    collect(journals.url, out, spark=spark)
+
+    def rows(given: Inputs) -> Iterator[list[str]]:
+        for table in (given.attempts, given.in_flight, given.waiting):
+            yield sorted(str(row.asDict()) for row in table.select(*sorted(table.columns)).collect())
+        given.attempts.unpersist()
+
+    of_redis, of_history = (
+        inputs.of_redis(journals.url, first, last, spark=spark),
+        inputs.of_history(out, first, last, spark=spark),
+    )
+    assert of_redis.earlier and of_history.earlier
+    assert [*rows(of_redis)] == [*rows(of_history)]
