@@ -81,4 +81,7 @@ class HttpSettings(BaseSettings):
     http_rate: float = Field(
         default=1000.0, ge=0, description="requests a second of one JID at one frontend, 0 for no limit, e.g. 1000"
     )
+    http_leases: int = Field(
+        default=1_000, ge=1, le=100_000, description="most leases of one JID on a queue or a collection, e.g. 1000"
+    )
     http_connections: int = Field(default=1_000, ge=1, description="most connections at once, e.g. 1000")

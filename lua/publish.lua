@@ -14,7 +14,7 @@ local added, tail = 0, partition.tail
 local results = budget.each(rows, function(row)
   if row.hints ~= '' then hints.begin(row) end
   if not intake.admits(row) then return {'forbidden'} end
-  if intake.repeats(row) then return {'duplicate', row.item} end
+  if intake.repeats(row) then return {'duplicate', row.item, once.differs(row) and 1 or nil} end
   if not partition.log_only and intake.knows(row.item) then
     intake.replace(row)
     return {'ok', row.item}

@@ -33,7 +33,8 @@ from broker.model.tree import Associate, Children, Dissociate, Nodes, Scope
 class Publish:
     """Add one item, or replace the one with its id; without an id the core makes one.
 
-    A `ticket` lets it take effect once, however often it is asked for with the same one (QoS assured). Without a
+    A `ticket` lets it take effect once, however often it is asked for with the same one (QoS assured); with a `digest` of what
+    is said, whoever says something else under the ticket is told so. Without a
     `partition` the group `key` chooses one, then the item's id, then where credit is free (E14). `options` are fields by
     their wire names that the node must be configured with (P18).
     """
@@ -48,6 +49,7 @@ class Publish:
     key: str = ""
     options: Mapping[str, tuple[str, ...]] | None = None
     hints: Hints = NO_HINTS
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

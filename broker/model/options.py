@@ -3,6 +3,7 @@
 Every form, every stored record and every document is made from `OPTIONS`.
 """
 
+import hashlib
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -12,6 +13,7 @@ from broker.model.fields import Option, boolean, lines, text, values, whole
 from broker.model.names import NODE_NAME_BYTES
 from broker.model.tree import MAX_CHILDREN, Association, NodeType
 
+_DEAD: Final = "/dead"
 MAX_ITEMS: Final = 1_000_000
 MAX_PAYLOAD_BYTES: Final = 262_144
 MAX_CREDIT: Final = 1_000
@@ -119,7 +121,16 @@ class NodeConfig:
         """Name the node that takes the dead letters of `node`; None when there are to be none, as of a log."""
         if not self.queueing or self.collects:
             return None
-        return f"{node}/dead" if self.dead_letter_node is None else self.dead_letter_node or None
+        return _dead_letters(node) if self.dead_letter_node is None else self.dead_letter_node or None
+
+
+def _dead_letters(node: str) -> str:
+    """Name the node for dead letters of which nobody has said the name: of a name that is too long for that, the beginning."""
+    name = f"{node}{_DEAD}"
+    if len(name.encode()) <= NODE_NAME_BYTES:
+        return name
+    end = f"~{hashlib.blake2b(node.encode(), digest_size=8).hexdigest()}{_DEAD}"
+    return node.encode()[: NODE_NAME_BYTES - len(end)].decode(errors="ignore") + end
 
 
 OPTIONS: Final = (

@@ -23,7 +23,8 @@ class Survey:
 class Transfer:
     """Send items that wait to another node, a step of them: those named, or of the next `limit` from `scan` on.
 
-    Without a `to` dead letters go back to where they died, and what is none stays; with a `reason` those alone that died of it.
+    Without a `to` dead letters go back to where they died, and what is none stays; with a `reason` those alone that died of it,
+    with `died_in` those alone that died there.
     """
 
     node: str
@@ -33,6 +34,7 @@ class Transfer:
     reason: str
     limit: int
     scan: str = ""
+    died_in: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The item is in the log under `item_id`; `duplicate` when the node ignores repeats and this was one (X1)."""
+    """The item is in the log under `item_id`; `duplicate` when the node ignores repeats and this was one (X1).
+
+    `differs`: it was one that said something else.
+    """
 
     item_id: str
     duplicate: bool = False
+    differs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,6 @@ class Terms:
         if target == node:
             return Refused(Problem.NOT_ACCEPTABLE, "a node cannot take its own dead letters")
         if target is not None and not _nameable(target):
-            # The default is longer than the node's own name.
             return Refused(Problem.NOT_ACCEPTABLE, f"stanzaq#dead_letter_node is no name for a node: {_NAMES}")
         taker = None if target is None else await self._read(target)
         if taker is not None and taker.config.collects:

@@ -81,6 +81,8 @@ class Transfers:
             told = headers(item.envelope)
             if command.reason and told.get(DEAD_REASON) != command.reason:
                 continue
+            if command.died_in and told.get(DEAD_NODE) != command.died_in:
+                continue
             to = command.to or told.get(DEAD_NODE)
             if to is None:
                 why: str | None = "it is no dead letter"

@@ -23,6 +23,7 @@ class Asked:
     body: bytes = b""
     wants: str = ""
     looks: bool = False
+    most_leases: int = 1
 
 
 @dataclass(frozen=True, slots=True)

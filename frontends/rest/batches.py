@@ -2,14 +2,14 @@
 
 import json
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeVar
 
 from broker.model.problems import MalformedRequest, Problem
 from frontends.rest import media, requests
 from frontends.rest.asked import Asked
-from frontends.rest.errors import Fault
+from frontends.rest.errors import Fault, fault
 from frontends.rest.requests import Message
 
 MOST: Final = 200
@@ -18,9 +18,11 @@ MOST: Final = 200
 _FIELDS: Final = frozenset({"json", "text", "base64", "content_type", "group_key", "guid", "headers", *requests.HINTS})
 _PART_HEADER_BYTES: Final = 8_192
 
+_Part = TypeVar("_Part")
 
-def read(asked: Asked) -> list[Message]:
-    """Read the messages of a batch; raises Fault or MalformedRequest when it cannot be taken apart."""
+
+def read(asked: Asked) -> list[Message | Fault]:
+    """Read the messages of a batch, or what is wrong with each; raises Fault or MalformedRequest if it cannot be taken apart."""
     content_type = asked.headers.get("content-type", "")
     if media.bare(content_type) == "multipart/mixed":
         found = _multipart(asked.body, media.parameter(content_type, "boundary"))
@@ -38,11 +40,22 @@ def read(asked: Asked) -> list[Message]:
     return found
 
 
-def _array(body: bytes) -> list[Message]:
+def _each(read_one: Callable[[int, _Part], Message], parts: Iterable[_Part]) -> list[Message | Fault]:
+    """Read the messages one by one: what is wrong with one is said of that one."""
+    found: list[Message | Fault] = []
+    for number, part in enumerate(parts):
+        try:
+            found.append(read_one(number, part))
+        except MalformedRequest as wrong:
+            found.append(fault(wrong))
+    return found
+
+
+def _array(body: bytes) -> list[Message | Fault]:
     said = requests.parsed(body)
     if not isinstance(said, list):
         raise MalformedRequest(Problem.BAD_REQUEST, "a batch in JSON is an array of messages")
-    return [_object(number, each) for number, each in enumerate(said[: MOST + 1])]
+    return _each(_object, said[: MOST + 1])
 
 
 def _object(number: int, said: object) -> Message:
@@ -76,13 +89,13 @@ def _object(number: int, said: object) -> Message:
     return Message(body, said.get("content_type", kind), said.get("group_key", ""), said.get("guid", ""), told, asks)
 
 
-def _multipart(body: bytes, boundary: str) -> list[Message]:
+def _multipart(body: bytes, boundary: str) -> list[Message | Fault]:
     # RFC 2046 §5.1.1: at most 70 characters.
     if not 0 < len(boundary) <= 70 or not boundary.isascii():
         raise MalformedRequest(
             Problem.BAD_REQUEST, "Content-Type: multipart/mixed has a boundary of 1 to 70 characters"
         )
-    return [_part(number, piece) for number, piece in enumerate(_pieces(body, boundary.encode()))]
+    return _each(_part, _pieces(body, boundary.encode()))
 
 
 def _pieces(body: bytes, boundary: bytes) -> Iterator[bytes]:
@@ -124,4 +137,5 @@ def _part(number: int, piece: bytes) -> Message:
         headers.get(requests.GUID, "").strip('"'),
         requests.told(headers),
         requests.asks(headers),
+        exact=requests.GUID in headers,
     )

@@ -48,8 +48,8 @@ _PLAIN: Final = re.compile(r"[\x21-\x7e]{1,200}")
 class Door:
     """The application."""
 
-    def __init__(
-        self, identity: Identity, *, rate: float, header_bytes: int, body_bytes: int, slow_seconds: float
+    def __init__(  # noqa: PLR0913  (settings, each named where it is given)
+        self, identity: Identity, *, rate: float, header_bytes: int, body_bytes: int, slow_seconds: float, leases: int
     ) -> None:
         """Prepare the door; `open` lets requests in."""
         self._identity = identity
@@ -57,6 +57,7 @@ class Door:
         self._header_bytes = header_bytes
         self._body_bytes = body_bytes
         self._slow_seconds = slow_seconds
+        self._leases = leases
         self._core: Core
 
     def open(self, core: Core) -> None:
@@ -132,7 +133,9 @@ class Door:
         kinds = _kinds(operation)
         wants = media.wanted(fields.get("accept", ""), kinds) if kinds else ""
         body = await self._body(request) if operation.body is not Body.NONE else b""
-        asked = Asked(place, sender, query, fields, body, wants, looks=request.method == "HEAD")
+        asked = Asked(
+            place, sender, query, fields, body, wants, looks=request.method == "HEAD", most_leases=self._leases
+        )
         if request.method in {"GET", "HEAD"}:
             return _unless_known(fields, await OPERATIONS[operation.name](self._core, asked))
         if conditions.asked(fields):

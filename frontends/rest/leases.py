@@ -5,6 +5,7 @@ lease in Redis. It is no secret: whoever asks has to be its owner.
 """
 
 import re
+import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from broker.model.commands import Renew as RenewLock
 from broker.model.commands import Retract, Unlock
 from broker.model.destinations import MOST
 from broker.model.leases import HeldItem, lease_jid, own_view
-from broker.model.names import Jid, bare
+from broker.model.names import Jid, bare, resource
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
 from broker.model.problems import MalformedRequest, Problem
 from frontends.rest import media, paths, requests
@@ -126,6 +127,17 @@ class Grasp:
         return Unlock(
             self.node, self.lease.jid, self.item, self.token, delay, reason, dead_letter, request, self.partition
         )
+
+
+def named(seconds: int) -> str:
+    """Make up a name: it ends with how long the lease lasts, so that a list of leases can say where each is."""
+    return f"{secrets.randbits(44):011x}{seconds:05x}"
+
+
+def known(owner: Jid, node: str, jid: Jid) -> Lease:
+    """Give a lease that there is, by the JID that is subscribed in its stead."""
+    name = resource(jid).removeprefix("lease-")
+    return Lease(owner, node, name, min(max(int(name[11:], 16), LEASE_LEAST), LEASE_MOST))
 
 
 def of(asked: Asked) -> Lease:

@@ -4,22 +4,23 @@ Must not know a framework. Holds nothing between two requests.
 """
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 
+from broker.model.access import Subscriptions
 from broker.model.commands import (
     Declare,
     Delete,
     Describe,
+    Options,
     Subscribe,
     Unsubscribe,
 )
 from broker.model.core import Core
 from broker.model.destinations import is_wildcard, meets
-from broker.model.leases import Fetch, Fetched
+from broker.model.leases import Fetch, Fetched, is_lease
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.results import (
@@ -32,11 +33,12 @@ from broker.model.results import (
     Result,
     Retracted,
     Subscribed,
+    SubscriptionList,
     Unlocked,
     Unsubscribed,
 )
 from broker.model.tree import Kind, Nodes, Scope
-from frontends.rest import events, leases, media, replies, views
+from frontends.rest import events, leases, media, replies, requests, sights, views
 from frontends.rest.asked import Answer, Asked
 from frontends.rest.asking import result
 from frontends.rest.errors import Fault, fault
@@ -52,10 +54,12 @@ _LOOKS: Final = 20
 async def create_subscription(core: Core, asked: Asked) -> Answer:
     """Begin a lease on a queue, on all queues below a collection, or on several destinations (R12, R13)."""
     wish = leases.wished(asked)
-    name = secrets.token_hex(8)
+    name = leases.named(wish.seconds)
     collects = [await _collects(core, asked, each) for each in wish.destinations]
     node = await _view(core, asked, wish, name) if None in collects or len(collects) > 1 else wish.destinations[0]
     lease = Lease(asked.sender, node, name, wish.seconds)
+    if not lease.has_view:
+        await _room(core, asked, node)
     scope = None if collects == [False] else Scope(Kind.ITEMS, None)
     command = Subscribe(
         node,
@@ -74,6 +78,16 @@ async def create_subscription(core: Core, asked: Asked) -> Answer:
         raise replies.of(outcome)
     assert isinstance(outcome, Subscribed)
     return replies.subscribed(lease, wish.destinations, outcome)
+
+
+async def list_subscriptions(core: Core, asked: Asked) -> Answer:
+    """List the asker's own leases, a page of them."""
+    first, limit = requests.first(asked), requests.page(asked)
+    found = (await result(core, Subscriptions(asked.sender, None), SubscriptionList)).subscriptions
+    mine = [leases.known(asked.sender, each.node, each.jid) for each in found if is_lease(each.jid)]
+    shown = await asyncio.gather(*(_listed(core, asked, each) for each in mine[first : first + limit]))
+    # One that ends while it is looked at is not shown.
+    return sights.leases([each for each in shown if each], first, limit, len(mine))
 
 
 async def show_subscription(core: Core, asked: Asked) -> Answer:
@@ -146,6 +160,7 @@ OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
     operation.__name__: operation
     for operation in (
         create_subscription,
+        list_subscriptions,
         show_subscription,
         delete_subscription,
         show_held_message,
@@ -178,6 +193,27 @@ def _told(lease: Lease, outcome: Result) -> Result:
     gone = {Problem.NOT_SUBSCRIBED, *({Problem.NODE_NOT_FOUND} if lease.has_view else ())}
     over = isinstance(outcome, Refused) and outcome.problem in gone
     return Refused(Problem.LEASE_OVER, "the lease is over") if over else outcome
+
+
+async def _room(core: Core, asked: Asked, node: str) -> None:
+    """Refuse a lease when its owner has as many there as may be; two that are asked for at once may be one too many."""
+    found = (await result(core, Subscriptions(asked.sender, node), SubscriptionList)).subscriptions
+    if sum(is_lease(each.jid) for each in found) >= asked.most_leases:
+        detail = f"you have {asked.most_leases} subscriptions to it already, the most that there may be: end some"
+        raise fault(MalformedRequest(Problem.TOO_MANY_SUBSCRIPTIONS, detail))
+
+
+async def _listed(core: Core, asked: Asked, lease: Lease) -> sights.Leased | None:
+    """Look at a lease; None when it is over."""
+    options = await core.ask(Options(lease.node, asked.sender, lease.jid, ""))
+    if not isinstance(options, Subscribed):
+        return None
+    if not lease.has_view:
+        return sights.Leased(lease, (lease.node,), options)
+    view = await core.ask(Describe(lease.node, asked.sender, as_owner=True))
+    if not isinstance(view, Described):
+        return None
+    return sights.Leased(lease, tuple(view.record.config.destinations.splitlines()), options)
 
 
 async def _collects(core: Core, asked: Asked, destination: str) -> bool | None:

@@ -70,6 +70,16 @@ _SEEN: Final = _object(
     lock=_object({"holder": _TEXT, "since": _MOMENT, "until": _MOMENT, "frontend": _TEXT}),
     died=_object(dict.fromkeys(("reason", "node", "item", "attempts", "holder", "publisher"), _TEXT)),
 )
+_LEASE: Final = _object(
+    {
+        "id": _TEXT,
+        "href": _TEXT,
+        "destinations": _array(_TEXT),
+        "prefetch": _WHOLE,
+        "expires": _TIME,
+        "selector": _TEXT,
+    }
+)
 _PROBLEM: Final = _object({"type": _TEXT, "title": _TEXT, "status": _WHOLE, "detail": _TEXT})
 
 _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
@@ -90,16 +100,8 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     Shown.QUEUE: _object({"name": _TEXT, "href": _TEXT}),
     Shown.SENT: _SENT,
     Shown.RESULTS: _object({"results": _array(_object({"status": _WHOLE}))}),
-    Shown.LEASE: _object(
-        {
-            "id": _TEXT,
-            "href": _TEXT,
-            "destinations": _array(_TEXT),
-            "prefetch": _WHOLE,
-            "expires": _TIME,
-            "selector": _TEXT,
-        }
-    ),
+    Shown.LEASE: _LEASE,
+    Shown.LEASES: _object({"subscriptions": _array(_LEASE), "total": _WHOLE}, next=_TEXT),
     Shown.HELD: _object({"href": _TEXT, "expires": _TIME, "messages": _array(_LISTED), "more": _IS}),
     Shown.LOCK: _object({"expires": _TIME}),
     Shown.NOTHING: {"type": "object"},

@@ -1,6 +1,7 @@
 """From a request to what owners and administrators ask of the core. Pure; must not know answers or the core."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -16,7 +17,6 @@ RELEASED_MOST: Final = 200
 STEP: Final = 200
 """Items that one request for a redrive looks at: its answer says where to go on."""
 
-_FIRST_DIGITS: Final = 9
 _SCAN_MOST: Final = 100
 _REASON_MOST: Final = 1_024
 _JID_MOST: Final = 3_071
@@ -24,10 +24,7 @@ _JID_MOST: Final = 3_071
 
 def overview(asked: Asked) -> Overview:
     """Look at a page of queues."""
-    first = asked.query.get("first", "0")
-    if not (first.isascii() and first.isdigit() and len(first) <= _FIRST_DIGITS):
-        raise MalformedRequest(Problem.BAD_REQUEST, "first is the number of a queue, from 0 on")
-    return Overview(asked.sender, int(first), requests.page(asked))
+    return Overview(asked.sender, requests.first(asked), requests.page(asked))
 
 
 def survey(asked: Asked) -> Survey:
@@ -39,7 +36,28 @@ def survey(asked: Asked) -> Survey:
     return Survey(asked.place.node, asked.sender, items, requests.page(asked), scan)
 
 
-def redrive(asked: Asked) -> Transfer:
+@dataclass(frozen=True, slots=True)
+class Redrive:
+    """Which dead letters are to go home, and where an earlier step has come to: in the queue itself, or `elsewhere`."""
+
+    node: str
+    sender: Jid
+    items: tuple[str, ...]
+    reason: str
+    scan: str
+    elsewhere: bool
+
+    def step(self, letters: str) -> Transfer:
+        """Take a step through the queue where they are."""
+        died_in = "" if letters == self.node else self.node
+        return Transfer(letters, self.sender, None, self.items, self.reason, STEP, self.scan, died_in)
+
+
+ELSEWHERE: Final = "letters "
+"""How a scan begins that goes through the dead letters of the queue that was named, and not through that queue."""
+
+
+def redrive(asked: Asked) -> Redrive:
     """Send dead letters home, a step of them."""
     said = _said(asked, {"items", "reason", "all", "scan"})
     items, reason = _items(said, REDRIVEN_MOST), _text(said, "reason", _REASON_MOST)
@@ -48,7 +66,8 @@ def redrive(asked: Asked) -> Transfer:
         raise MalformedRequest(Problem.BAD_REQUEST, "say which: items, a reason, or all")
     if items and scan:
         raise MalformedRequest(Problem.BAD_REQUEST, "scan: items that are named are all done at once")
-    return Transfer(asked.place.node, asked.sender, None, items, reason, STEP, scan)
+    place = scan.removeprefix(ELSEWHERE)
+    return Redrive(asked.place.node, asked.sender, items, reason, place, elsewhere=place != scan)
 
 
 def release(asked: Asked) -> Release:

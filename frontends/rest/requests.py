@@ -1,5 +1,6 @@
 """From a request to commands. Pure; must not know answers or the core."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ ITEM: Final = "item-"
 GUID: Final = "idempotency-key"
 
 _DIGITS: Final = 12
+_FIRST_DIGITS: Final = 9
 
 PAGE: Final = 50
 PAGE_MOST: Final = 500
@@ -44,7 +46,7 @@ ENDED: Final = "-"
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is to be sent: bytes of a type, and what is said of them."""
+    """What is to be sent: bytes of a type, and what is said of them. `exact`: a repeat that says something else is refused."""
 
     body: bytes
     content_type: str
@@ -52,6 +54,7 @@ class Message:
     guid: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     asks: Mapping[str, str | int] = field(default_factory=dict)
+    exact: bool = False
 
 
 def options(asked: Asked) -> dict[str, tuple[str, ...]]:
@@ -87,7 +90,8 @@ def configure(asked: Asked) -> Configure:
 def publish(asked: Asked, item_id: str | None, ticket: str = "") -> Publish:
     """Publish a body as it is."""
     kind, key = asked.headers.get("content-type", ""), asked.headers.get(GROUP_KEY, "")
-    sent = Message(asked.body, kind, key, headers=told(asked.headers), asks=asks(asked.headers))
+    exact = bool(ticket) and GUID in asked.headers
+    sent = Message(asked.body, kind, key, headers=told(asked.headers), asks=asks(asked.headers), exact=exact)
     return message(asked, sent, item_id, ticket)
 
 
@@ -103,9 +107,16 @@ def message(asked: Asked, sent: Message, item_id: str | None, ticket: str) -> Pu
     traced = trace.headers(asked.headers.get(trace.PARENT), asked.headers.get(trace.STATE))
     envelope = payloads.packed(sent.body, sent.content_type, {**said, **traced})
     size = len(sent.body) + headers.size(said)
+    wishes, digest = hints(sent.asks), _digest(sent, said) if sent.exact else ""
     return Publish(
-        asked.place.node, asked.sender, item_id, envelope, size, ticket, key=sent.key, hints=hints(sent.asks)
+        asked.place.node, asked.sender, item_id, envelope, size, ticket, key=sent.key, hints=wishes, digest=digest
     )
+
+
+def _digest(sent: Message, said: Mapping[str, str]) -> str:
+    """Tell messages apart by what they say, and not by the trace that a request belongs to."""
+    told = repr((sent.body, sent.content_type, sent.key, sorted(said.items()), sorted(sent.asks.items())))
+    return hashlib.blake2b(told.encode(), digest_size=12).hexdigest()
 
 
 def asks(fields: Mapping[str, str]) -> dict[str, str | int]:
@@ -198,6 +209,14 @@ def page(asked: Asked) -> int:
         return PAGE
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and 0 < int(text) <= PAGE_MOST):
         raise MalformedRequest(Problem.BAD_REQUEST, f"limit is a whole number from 1 to {PAGE_MOST}")
+    return int(text)
+
+
+def first(asked: Asked) -> int:
+    """Read with the how-many-th of a list a page is to begin."""
+    text = asked.query.get("first", "0")
+    if not (text.isascii() and text.isdigit() and len(text) <= _FIRST_DIGITS):
+        raise MalformedRequest(Problem.BAD_REQUEST, "first is a whole number, from 0 on")
     return int(text)
 
 

@@ -139,7 +139,7 @@ async def send_message(core: Core, asked: Asked) -> Answer:
     """Publish a message; without a body and an id of the client's, reserve one (RX1)."""
     node, guid = asked.place.node, requests.guid(asked)
     if guid:
-        return replies.published(node, await result(core, requests.once(asked, guid), Published), HTTPStatus.OK)
+        return replies.published(node, await _published(core, requests.once(asked, guid)), HTTPStatus.OK)
     if not asked.body:
         return replies.reserved(node, await result(core, Reserve(node, asked.sender), Reserved))
     published = await result(core, requests.publish(asked, None), Published)
@@ -254,7 +254,9 @@ async def _message(core: Core, asked: Asked) -> Message:
     return views.message(place.node, looked.items[0])
 
 
-def _command(asked: Asked, part: requests.Message) -> Publish | Fault:
+def _command(asked: Asked, part: requests.Message | Fault) -> Publish | Fault:
+    if isinstance(part, Fault):
+        return part
     try:
         guid = paths.item_id(part.guid, "guid") if part.guid else None
         return requests.message(asked, part, guid, guid or "")
@@ -268,6 +270,15 @@ async def _outcome(core: Core, command: Publish | Fault) -> Published | Fault:
     if isinstance(command, Fault):
         return command
     try:
-        return await result(core, command, Published)
+        return await _published(core, command)
     except Fault as refusal:
         return refusal
+
+
+async def _published(core: Core, command: Publish) -> Published:
+    """Publish, unless something else was published under the same key."""
+    published = await result(core, command, Published)
+    if published.differs:
+        detail = "Idempotency-Key: another message was sent under this one"
+        raise Fault(HTTPStatus(422), "idempotency-key-used", detail)
+    return published

@@ -36,6 +36,7 @@ class Shown(Enum):
     SENT = "sent"
     RESULTS = "results"
     LEASE = "lease"
+    LEASES = "leases"
     HELD = "held"
     LOCK = "lock"
     NOTHING = "nothing"
@@ -77,7 +78,7 @@ def _seconds(least: int) -> Mapping[str, object]:
 
 PARAMETERS: Final = {
     "limit": Parameter("how many on a page", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
-    "first": Parameter("the number of the first queue to show", {"type": "integer", "minimum": 0, "default": 0}),
+    "first": Parameter("the number of the first one to show", {"type": "integer", "minimum": 0, "default": 0}),
     "item": Parameter("the id of the one item to show"),
     "scan": Parameter("where the items go on: from the link to the next page"),
     "after": Parameter("where the messages go on: from the link to the next page"),
@@ -156,6 +157,9 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
         "GET": Operation("show_content", "Get what a message says, byte for byte", {_OK: Shown.CONTENT}),
     },
     paths.SUBSCRIPTIONS: {
+        "GET": Operation(
+            "list_subscriptions", "List your own subscriptions", {_OK: Shown.LEASES}, query=("first", "limit")
+        ),
         "POST": Operation("create_subscription", "Begin a lease on messages", {_CREATED: Shown.LEASE}, Body.LEASE),
     },
     paths.SUBSCRIPTION: {

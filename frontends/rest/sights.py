@@ -1,7 +1,7 @@
 """What owners and administrators are shown, as JSON. Pure; must not know the core."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -13,9 +13,19 @@ from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.oversight import Overview, Survey
 from broker.model.problems import CorruptRecord
-from broker.model.results import Overviewed, Purged, Released, SubscriptionList, Summary, Surveyed, Transferred
+from broker.model.results import (
+    Overviewed,
+    Purged,
+    Released,
+    Subscribed,
+    SubscriptionList,
+    Summary,
+    Surveyed,
+    Transferred,
+)
 from frontends.rest import documents, media, paths
 from frontends.rest.asked import Answer
+from frontends.rest.leases import Lease
 from frontends.rest.moments import moment
 
 _DEAD: Final = ("reason", "node", "item", "attempts", "holder", "publisher")
@@ -58,10 +68,32 @@ def frontends(found: FrontendList) -> Answer:
     return _answer({"frontends": listed})
 
 
-def redriven(outcome: Transferred) -> Answer:
-    """Tell how many dead letters are on their way, why others stayed, and where to go on."""
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """A lease with its destinations and as it stands."""
+
+    lease: Lease
+    destinations: tuple[str, ...]
+    options: Subscribed
+
+
+def leases(shown: Sequence[Leased], first: int, limit: int, total: int) -> Answer:
+    """Show whoever asks its own leases."""
+    said: dict[str, Any] = {"subscriptions": [_leased(each) for each in shown], "total": total}
+    if first + limit < total:
+        said["next"] = f"{paths.SUBSCRIPTIONS}?{urlencode({'first': first + limit, 'limit': limit})}"
+    return _answer(said)
+
+
+def redriven(outcome: Transferred, begins: str) -> Answer:
+    """Tell how many dead letters are on their way, why others stayed, and where to go on: a scan that so `begins`."""
     said: dict[str, Any] = {"moved": outcome.count, "stayed": dict(outcome.passed)}
-    return _answer(said | ({"scan": outcome.scan} if outcome.scan else {}))
+    return _answer(said | ({"scan": f"{begins}{outcome.scan}"} if outcome.scan else {}))
+
+
+def died_elsewhere(node: str, one: Seen) -> bool:
+    """Tell whether an item is the dead letter of another queue; what was sent home keeps what is said of its death."""
+    return _opened(one).headers.get("stanzaq-dead-node", node) != node
 
 
 def released(outcome: Released) -> Answer:
@@ -97,6 +129,17 @@ def _queue(one: Summary) -> dict[str, Any]:
 
 def _dead_letters(record: NodeRecord) -> str:
     return "" if record.config.collects else record.config.dead_letters_of(record.name) or ""
+
+
+def _leased(one: Leased) -> dict[str, Any]:
+    return {
+        "id": str(one.lease),
+        "href": one.lease.href,
+        "destinations": list(one.destinations),
+        "prefetch": one.options.credit,
+        "expires": moment(one.options.until_ms),
+        "selector": one.options.selector,
+    }
 
 
 def _item(node: str, one: Seen) -> dict[str, Any]:

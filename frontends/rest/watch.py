@@ -4,10 +4,11 @@ The core judges who may; holds nothing between two requests.
 """
 
 from broker.model.access import ListSubscribers
-from broker.model.commands import Purge
+from broker.model.commands import Describe, Purge
 from broker.model.core import Core
 from broker.model.frontends import FrontendList, Frontends
-from broker.model.results import Overviewed, Purged, Released, SubscriptionList, Surveyed, Transferred
+from broker.model.oversight import Survey
+from broker.model.results import Described, Overviewed, Purged, Released, SubscriptionList, Surveyed, Transferred
 from frontends.rest import orders, sights
 from frontends.rest.asked import Answer, Asked
 from frontends.rest.asking import result
@@ -36,8 +37,11 @@ async def list_frontends(core: Core, asked: Asked) -> Answer:
 
 
 async def redrive(core: Core, asked: Asked) -> Answer:
-    """Send dead letters home, a step of them."""
-    return sights.redriven(await result(core, orders.redrive(asked), Transferred))
+    """Send dead letters home, a step of them: those of a queue, or those in a queue that is for dead letters."""
+    order = orders.redrive(asked)
+    letters = await _letters(core, order)
+    outcome = await result(core, order.step(letters), Transferred)
+    return sights.redriven(outcome, "" if letters == order.node else orders.ELSEWHERE)
 
 
 async def release(core: Core, asked: Asked) -> Answer:
@@ -48,3 +52,20 @@ async def release(core: Core, asked: Asked) -> Answer:
 async def purge(core: Core, asked: Asked) -> Answer:
     """Delete all messages that wait (P25)."""
     return sights.purged(await result(core, Purge(asked.place.node, asked.sender), Purged))
+
+
+async def _letters(core: Core, order: orders.Redrive) -> str:
+    """Give the queue that holds the dead letters that are meant: the one that is named, if it does, or else that for its own."""
+    node, sender = order.node, order.sender
+    if order.scan and not order.elsewhere:
+        return node
+    if not order.scan:
+        found = await result(core, Survey(node, sender, order.items[:1], 1), Surveyed)
+        if any(sights.died_elsewhere(node, each) for each in found.items):
+            return node
+    config = (await result(core, Describe(node, sender, as_owner=True), Described)).record.config
+    letters = config.dead_letters_of(node)
+    if letters is None:
+        return node
+    there = await core.ask(Describe(letters, sender, as_owner=True))
+    return letters if isinstance(there, Described) or order.elsewhere else node

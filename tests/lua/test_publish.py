@@ -277,6 +277,17 @@ def test_ticket(queue: Queue, item: str) -> None:
     assert queue.run("publish", row).words == ["ok"]
 
 
+def test_ticket_with_a_digest(queue: Queue) -> None:
+    """R10: of a ticket that tells what was said, a repeat that says something else is told so; one that does not tell is not."""
+    row = {"item": "a", "by": ALICE, "body": "b", "key": "", "once": "t\0one", "subids": "", "hints": ""}
+    answer = queue.run("publish", row, row, row | {"once": "t\0two"}, row | {"once": "t"})
+    assert answer.rows == [["ok", "a"], ["duplicate", "a"], ["duplicate", "a", 1], ["duplicate", "a"]]
+    queue.now += 7_199_999
+    assert queue.run("publish", row | {"once": "t\0two"}).rows == [["duplicate", "a", 1]]
+    queue.now += 1
+    assert queue.run("publish", row | {"once": "t\0two"}).words == ["ok"]
+
+
 def test_ticket_of_a_replacement(queue: Queue) -> None:
     """X1: a publish that replaces a waiting item counts once as well: its repeat does not bring an old version back."""
     row = {"item": "a", "by": ALICE, "body": "first", "key": "", "once": "\0n1", "subids": "", "hints": ""}

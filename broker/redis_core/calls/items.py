@@ -88,7 +88,7 @@ def _publish_row(command: Publish, record: NodeRecord) -> Values:
         "key": command.key,
         "by": publisher,
         "body": command.envelope,
-        "once": command.ticket,
+        "once": f"{command.ticket}\0{command.digest}" if command.digest else command.ticket,
         "subids": subids(command.sender) if must_subscribe else "",
         "hints": str(command.hints),
     }
@@ -98,7 +98,7 @@ def published(_command: Any, reply: list[bytes], _record: NodeRecord) -> Result:
     """Read how an item was taken in."""
     code = reply[0]
     if code in {b"ok", b"duplicate"}:
-        return Published(reply[1].decode(), duplicate=code == b"duplicate")
+        return Published(reply[1].decode(), duplicate=code == b"duplicate", differs=len(reply) > 2)
     if code == b"forbidden":
         return Refused(Problem.FORBIDDEN, "only subscribers may publish to this node")
     return _refused(code)

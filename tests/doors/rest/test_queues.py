@@ -64,6 +64,23 @@ def test_bad_options(alice: httpx.Client, top: str, body: object, found: tuple[i
     assert problem(alice.post("/queues", json=body)) == found
 
 
+def test_longest_names(alice: httpx.Client, top: str) -> None:
+    """Q32: of a name that leaves no room for more the dead letters have a shorter one; no two of them the same."""
+    known = set()
+    for end in ("a", "b"):
+        name = f"{top}/{'é' * ((1_022 - len(top) - 1) // 2)}".ljust(1_022 - (1_022 - len(top) - 1) // 2, "x") + end
+        name = name[: 1_023 - (len(name.encode()) - len(name))]
+        assert alice.put(f"/queues/{name}").status_code == 201
+        options = alice.get(f"/queues/{name}", headers=JSON).json()["options"]
+        dead = options["stanzaq#dead_letter_node"]
+        assert dead.startswith(top) and dead.endswith("/dead") and len(dead.encode()) <= 1_023
+        known.add(dead)
+        assert alice.put(f"/queues/{dead}").status_code == 201
+        assert alice.patch(f"/queues/{name}", json={"options": {"stanzaq#dead_letter_node": dead}}).status_code == 200
+    assert len(known) == 2
+    assert problem(alice.put(f"/queues/{'a' * 1_024}")) == (400, "node-name-invalid")
+
+
 def test_tree(alice: httpx.Client, top: str) -> None:
     """R5: a part of the tree shows the queues in it and the parts below; a queue may be both."""
     for name in ("uk/products", "uk/products/books/computers", "uk/products/toys", "de.products"):

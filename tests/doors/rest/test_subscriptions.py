@@ -240,7 +240,7 @@ def test_ended(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
     sent(alice, queue, "a")
     assert held(alice, first)
     second = subscribed(bob, queue, prefetch=1, lease=2)
-    assert problem(bob.delete(first)) == (403, "jid-mismatch")
+    assert problem(bob.delete(first)) == (403, "forbidden")
     assert alice.delete(first).status_code == 200
     assert [each["text"] for each in held(bob, second)] == ["a"]
     for refused in (alice.get(first), alice.delete(first)):
@@ -388,6 +388,54 @@ def test_destinations(alice: httpx.Client, bob: httpx.Client) -> None:
     for nothing in (f"{top}/*/*/*", f"{top}/d/f"):
         refused = alice.post("/subscriptions", json={"destinations": [f"{top}/a", nothing]})
         assert problem(refused) == (404, "node-not-found")
+
+
+def test_own_leases(redis: RedisServer, queue: str, alice: httpx.Client) -> None:
+    """R18, RX8: who has lost track of its leases finds them, each with its address; nobody sees another's."""
+    with RestFrontend(redis.url) as frontend, client(frontend, "bob@example.org") as bob:
+        for each in bob.get("/subscriptions").json()["subscriptions"]:
+            bob.delete(each["href"])
+        name = name_of(queue)
+        made = [
+            bob.post("/subscriptions", json=wish).json()
+            for wish in (
+                {"destinations": name, "prefetch": 3, "lease": 3_600, "selector": "a = 'b'"},
+                {"destinations": name, "lease": 86_400},
+                {"destinations": [name, name_of(alice.post("/queues").headers["Location"])], "lease": 120},
+            )
+        ]
+        listed = bob.get("/subscriptions").json()
+        assert listed["total"] == 3 and "next" not in listed
+
+        def lasting(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+            return {each["id"]: each | {"expires": ""} for each in rows}
+
+        assert lasting(listed["subscriptions"]) == lasting(made)
+        first = bob.get("/subscriptions?limit=2").json()
+        second = bob.get(first["next"]).json()
+        assert [len(page["subscriptions"]) for page in (first, second)] == [2, 1] and "next" not in second
+        assert not {each["id"] for each in alice.get("/subscriptions?limit=500").json()["subscriptions"]} & {
+            each["id"] for each in made
+        }
+        for each in listed["subscriptions"]:
+            assert bob.delete(each["href"]).status_code == 200
+        assert bob.get("/subscriptions").json() == {"subscriptions": [], "total": 0}
+
+
+def test_too_many_leases(redis: RedisServer, queue: str) -> None:
+    """Guarantee 6: leases of one user on a queue are bounded; one that ends makes room, and others have room of their own."""
+    with (
+        RestFrontend(redis.url, HTTP_LEASES="2") as frontend,
+        client(frontend) as alice,
+        client(frontend, "bob@example.org") as bob,
+    ):
+        wish = {"destinations": name_of(queue)}
+        first = alice.post("/subscriptions", json=wish).headers["Location"]
+        assert alice.post("/subscriptions", json=wish).status_code == 201
+        assert problem(alice.post("/subscriptions", json=wish)) == (403, "too-many-subscriptions")
+        assert bob.post("/subscriptions", json=wish).status_code == 201
+        assert alice.delete(first).status_code == 200
+        assert alice.post("/subscriptions", json=wish).status_code == 201
 
 
 @pytest.mark.parametrize(

@@ -119,9 +119,45 @@ async def test_dead_letters_go_home(core: RedisCore, alice: httpx.Client, bob: h
     # What ever came and what is done with tell the rates, whichever frontend is asked.
     assert _counts(alice, name)["published"] == 2 * LETTERS and _counts(alice, name)["attempts"] == LETTERS
     assert _counts(alice, dead)["finished"] == _counts(alice, dead)["published"] >= LETTERS
-    assert alice.post(f"/redrives/{name}", json={"all": True}).json()["stayed"] == {
-        "a node cannot take its own items": 200
-    }
+    assert alice.post(f"/redrives/{name}", json={"all": True}).json() == {"moved": 0, "stayed": {}}
+
+
+async def test_the_dead_letters_of_a_queue(core: RedisCore, alice: httpx.Client) -> None:
+    """Q32: a redrive of a queue moves what died in it, wherever its letters are, and of nothing else."""
+    top = f"shop-{secrets.token_hex(4)}"
+    one, other, grave = (f"{top}/{each}" for each in ("books", "toys", "grave"))
+    alice.put(f"/queues/{grave}")
+    for name in (one, other):
+        options = {"stanzaq#dead_letter_node": grave, "stanzaq#partitions": 2}
+        assert alice.put(f"/queues/{name}", json={"options": options}).status_code == 201
+        assert isinstance(await core.ask(Subscribe(name, WORKER, WORKER, 250)), Subscribed)
+        for first in (0, 100):
+            batch = [{"text": "x", "guid": f"{first + number}"} for number in range(100)]
+            await asyncio.to_thread(alice.post, f"/batches/{name}", json=batch)
+        for number in range(200):
+            dead = await core.ask(Unlock(name, WORKER, str(number), reason="torn", dead_letter=True))
+            assert isinstance(dead, Unlocked)
+        alice.patch(f"/queues/{name}", json={"options": {"stanzaq#state": "paused"}})
+    await _until(lambda: _counts(alice, grave)["waiting"], 400)
+    (letter,) = [
+        each["id"]
+        for each in alice.get(f"/surveys/{grave}?limit=500").json()["items"]
+        if (each["died"]["node"], each["died"]["item"]) == (one, "7")
+    ]
+    assert alice.post(f"/redrives/{one}", json={"items": [letter]}).json() == {"moved": 1, "stayed": {}}
+    moved, asked, steps = 1, {"all": True}, 0
+    while True:
+        said = alice.post(f"/redrives/{one}", json=asked).json()
+        moved, steps = moved + said["moved"], steps + 1
+        if "scan" not in said:
+            break
+        asked = {"all": True, "scan": said["scan"]}
+    assert moved == 200 and steps > 1
+    await _until(lambda: _counts(alice, one)["waiting"], 200)
+    assert (_counts(alice, grave)["waiting"], _counts(alice, other)["waiting"]) == (200, 0)
+    assert alice.post(f"/redrives/{one}", json={"reason": "torn"}).json()["moved"] == 0
+    assert alice.post(f"/redrives/{grave}", json={"items": ["none"]}).json() == {"moved": 0, "stayed": {}}
+    assert alice.post(f"/redrives/{grave}", json={"all": True}).json()["moved"] == 200
 
 
 async def test_subscribers_and_locks(core: RedisCore, alice: httpx.Client) -> None:
