@@ -5,7 +5,7 @@
 -- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit start lease
 -- RETURNS: ok stale gone deleted | ok too-many-subscriptions offset-not-found lease-over
 -- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
---- @include finish start leave leases
+--- @include budget finish start leave leases
 local refusal = partition.load()
 if refusal then return refusal end
 
@@ -20,22 +20,18 @@ local function begin(row, position)
   window.settle({subid = row.subid, position = position, committed = position, owed = {}})
 end
 
-local results = {}
-for i, row in ipairs(rows) do
+local results = budget.each(rows, function(row)
   local position, gap = nil, 0
   if row.start ~= '' then position, gap = start.resolve(row.start) end
-  if row.start ~= '' and not position then
-    results[i] = {'offset-not-found'}
-  elseif not subscriptions.get(row.subid) and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
-    results[i] = {'too-many-subscriptions'}
-  elseif leases.over(row.lease) then
-    results[i] = {'lease-over'}
-  else
-    begin(row, position)
-    -- The first partition alone knows until when.
-    results[i] = {'ok', gap, position or '', arg.number == '0' and leases.put(row.subid, row.lease) or 0}
+  if row.start ~= '' and not position then return {'offset-not-found'} end
+  if not subscriptions.get(row.subid) and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
+    return {'too-many-subscriptions'}
   end
-end
+  if leases.over(row.lease) then return {'lease-over'} end
+  begin(row, position)
+  -- The first partition alone knows until when.
+  return {'ok', gap, position or '', arg.number == '0' and leases.put(row.subid, row.lease) or 0}
+end)
 local reply = finish.reply(results, {}, 0)
 reply[6] = leases.next(reply[6])
 return reply

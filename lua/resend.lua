@@ -2,13 +2,14 @@
 -- Take over deliveries that a frontend was to send and has not marked sent: same token, a new sequence, the caller sends
 -- them. Readers go back to what they have committed. Scans the in-flight records, then the readers (cursors that begin with
 -- r), in bounded parts and answers the cursor for the next call, 0 when done, and the highest sequence in question: what the
--- scan itself renumbers stands above it and is not met twice. One that looks for its own after a lost reply ends the session
+-- scan itself renumbers stands above it and is not met twice. So a page that was too much for one script comes again (the first
+-- one of the locks as l0, lest it begin a session). One that looks for its own after a lost reply ends the session
 -- of that reply first: so nothing that it looks for comes later.
 -- KEYS: meta log replaced delayed inflight deadlines subscribers tried sent unconfirmed retries readers reading outstanding ends
 -- ARGV: now revision frontend number lapsed after upto scan
 -- RETURNS: ok stale gone deleted
 -- WRITES: meta inflight sent readers reading outstanding
---- @include partition sessions flights again window stream due
+--- @include budget partition sessions flights again window stream due
 local refusal = partition.load()
 if refusal then return refusal end
 if arg.scan == '0' and arg.lapsed == arg.frontend and partition.session > 0 then sessions.begin() end
@@ -41,13 +42,21 @@ local function read(subid, line)
   window.settle(reader)
 end
 
-local reading, cursor = string.match(arg.scan, '^(r?)(%d+)$')
-local found = redis.call('HSCAN', reading == 'r' and key.readers or key.inflight, cursor, 'COUNT', 100)
-local each = reading == 'r' and read or lock
-for i = 1, #found[2], 2 do each(found[2][i], found[2][i + 1]) end
-local rest = found[1] ~= '0' and reading .. found[1] or (reading == '' and partition.streams and 'r0') or '0'
+local of, cursor = string.match(arg.scan, '^([lr]?)(%d+)$')
+local reading, i = of == 'r', 1
+local found = redis.call('HSCAN', reading and key.readers or key.inflight, cursor, 'COUNT', 100)
+while i < #found[2] and not budget.over() do
+  (reading and read or lock)(found[2][i], found[2][i + 1])
+  i = i + 2
+end
+local rest = not reading and partition.streams and 'r0' or '0'
+if i < #found[2] then
+  rest = (reading and 'r' or 'l') .. cursor
+elseif found[1] ~= '0' then
+  rest = of .. found[1]
+end
 -- What is too much for one script a visit goes on with, at once.
-local more = reading == 'r' and stream.run(deliveries) == 1
+local more = reading and (budget.over() or stream.run(deliveries) == 1)
 if rest == '0' and arg.lapsed ~= arg.frontend then sessions.forget(arg.lapsed) end
 partition.save()
 return {'ok', {rest, upto}, deliveries, {}, {}, more and partition.now or due.next(), 0, partition.token}

@@ -9,8 +9,9 @@ function again.row(flight)
   local position = flight.position
   local deadline = tonumber(redis.call('ZSCORE', key.deadlines, position))
   local stage = unconfirmed.of(position)
+  if not (deadline and deadline > partition.now) or owner.fenced(flight) then return nil end
   local entry = stage == 'deliver' and again.NOTHING or entries.get(flight.log_id)
-  if not (entry and deadline and deadline > partition.now) or owner.fenced(flight) then return nil end
+  if not entry then return nil end
   if stage == 'assured' then deadline = partition.deadline end
   flights.entrust(position, flight.line, arg.frontend, string.format('%d', partition.next_number()))
   return {flight.jid, position, flight.item, tonumber(flight.token), tonumber(flight.attempt), deadline, entry.by,

@@ -3,8 +3,9 @@
 -- at the place of its position: the one that lags most comes first.
 -- NEEDS: readers reading outstanding
 -- LAZY: where somebody reads the log as a stream
---- @include partition positions subscriptions readers
-local window = {}
+--- @include budget partition positions subscriptions readers
+-- So many are let go of for a unit of work.
+local window = {GONE = 20}
 
 local function member(subid, position)
   return subid .. ' ' .. positions.padded(position)
@@ -12,6 +13,10 @@ end
 
 local function whole(subid)
   return '[' .. subid .. ' ', '(' .. subid .. '!'
+end
+
+local function let_go(from, to)
+  budget.spent = budget.spent + redis.call('ZREMRANGEBYLEX', key.outstanding, from, to) / window.GONE
 end
 
 function window.room(reader)
@@ -41,20 +46,20 @@ end
 
 -- The reader has all up to this position; what it says again, or of earlier ones, changes nothing.
 function window.commit(reader, position)
-  redis.call('ZREMRANGEBYLEX', key.outstanding, '[' .. reader.subid .. ' ', '[' .. member(reader.subid, position))
+  let_go('[' .. reader.subid .. ' ', '[' .. member(reader.subid, position))
   if positions.after(position, reader.committed) then reader.committed = position end
   if reader.committed == reader.position then reader.owed = {} end
 end
 
 -- What was handed out and not committed may not have arrived: all since the committed position comes again.
 function window.rewind(reader)
-  redis.call('ZREMRANGEBYLEX', key.outstanding, whole(reader.subid))
+  let_go(whole(reader.subid))
   reader.position, reader.owed = reader.committed, {}
 end
 
 function window.forget(subid)
   if not partition.streams then return false end
   redis.call('ZREM', key.reading, subid)
-  redis.call('ZREMRANGEBYLEX', key.outstanding, whole(subid))
+  let_go(whole(subid))
   return redis.call('HDEL', key.readers, subid) == 1
 end

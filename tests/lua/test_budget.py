@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from broker.redis_core.calls.call import subids
-from tests.lua.driver import DEFAULTS, SCRIPTS, Queue
+from broker.redis_core.calls.call import subid, subids
+from tests.lua.driver import DEFAULTS, SCRIPTS, T0, Queue
 
 WORKERS = [f"w{number}@x/1" for number in range(4)]
 LARGE = 262_144
@@ -91,3 +91,71 @@ def test_pages_of_large_items(queue: Queue, way: str) -> None:
         if not reached:
             break
     assert seen == names
+
+
+READERS = [f"r{number}@x/1" for number in range(40)]
+
+
+@pytest.fixture
+def read(unopened: Queue) -> Queue:
+    """Give a log that forty read, each with 1,000 entries outstanding that `f1` was to send."""
+    unopened.open(queueing="0", keep_items=1000)
+    for jid in READERS:
+        unopened.follow(jid, 1)
+    unopened.publish("a")
+    for jid in READERS:
+        # They had more credit once. Written past the scripts, which would take a minute for it.
+        many = {f"{subid(jid)} {number:020d}{'0' * 20}": 0 for number in range(1, 1000)}
+        unopened.client.zadd(unopened.key("outstanding"), many)
+    return unopened
+
+
+def test_readers_let_go(read: Queue) -> None:
+    """What readers let go of is work: of forty that commit together, some come with the next call."""
+    rows = [{"subids": subids(jid), "position": f"{T0}-0"} for jid in READERS]
+    assert 0 < answered(read, "commit", *rows) < 40
+    read.run("commit", *rows)
+    assert not read.client.exists(read.key("outstanding"))
+
+
+def test_readers_begin_anew(read: Queue) -> None:
+    """The same of forty that begin to read somewhere else."""
+    rows = [{"subid": subid(jid), "jid": jid, "credit": 1, "start": "@latest", "lease": 0} for jid in READERS]
+    assert 0 < answered(read, "follow", *rows) < 40
+    read.run("follow", *rows)
+    assert not read.client.exists(read.key("outstanding"))
+
+
+def search(queue: Queue) -> tuple[list[int], list[str]]:
+    """Take over what `f1` was to send; gives how many deliveries each script made, and whose."""
+    made: list[int] = []
+    whose: list[str] = []
+    scan, upto = "0", ""
+    while not made or scan != "0":
+        answer = queue.run("resend", frontend="f2", lapsed="f1", after="", upto=upto, scan=scan)
+        made.append(len(answer.deliveries))
+        whose += [f"{each.jid} {each.item}" for each in answer.deliveries]
+        scan, upto = answer.rows
+    return made, whose
+
+
+def test_takeover_of_readers(read: Queue) -> None:
+    """A takeover goes through readers in parts, and each of them is handed what comes next once."""
+    first = read.run("resend", frontend="f2", lapsed="f1", after="", upto="", scan="r0")
+    assert (first.rows[0], first.more) == ("r0", 0)
+    assert 0 < read.client.zcard(read.key("outstanding")) < 40_000 - 1_000
+    _made, whose = search(read)
+    whose += [f"{each.jid} {each.item}" for each in read.run("expire", frontend="f2").deliveries]
+    assert sorted(whose) == sorted(f"{jid} a" for jid in READERS)
+    assert read.client.zcard(read.key("outstanding")) == len(READERS)
+
+
+def test_takeover_of_payloads(queue: Queue) -> None:
+    """Bytes are work: a takeover of large items is made in parts, each item once."""
+    queue.subscribe(WORKERS[0], 24)
+    queue.publish(*[""] * 24, body=b"x" * LARGE)
+    while queue.run("expire").more:
+        pass
+    made, whose = search(queue)
+    assert sum(made) == len(set(whose)) == 24
+    assert max(made) < 24
