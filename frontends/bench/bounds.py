@@ -9,42 +9,25 @@ import random
 import statistics
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import redis.asyncio as aioredis
 from rich.console import Console
 
-from broker import codec, keys
-from broker.model.commands import (
-    Bounce,
-    Browse,
-    Command,
-    Configure,
-    Declare,
-    Locks,
-    Presence,
-    Publish,
-    Purge,
-    Retract,
-    Subscribe,
-    Unlock,
-)
-from broker.model.items import Envelope
-from broker.model.leases import Fetch, lease_jid
-from broker.model.names import Jid, Partition
-from broker.model.oversight import Survey, Transfer
-from broker.model.qos import Qos
-from broker.model.results import Refused, Transferred
-from broker.redis_core.calls.call import subid
 from broker.redis_core.server import Server
 from broker.redis_core.service import RedisCore
 from broker.scripts.location import lua_directory
-from frontends.bench.core import BASE, INTAKE, Bench, Sink, settings
+from frontends.bench.core import Sink, settings
+from frontends.bench.growth import COSTS, IDLE, ROUNDS, Cost, Idle
 from frontends.bench.report import Row, at_most, show
+from frontends.bench.scene import Play, Scene
+from frontends.bench.worst import CASES, Case
 from frontends.servers.redis import RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
 
 SCRIPT: Final = 10.0
 """The longest script may take so many times as long as the native command: that is 50 ms on two quiet cores (guarantee 6)."""
@@ -59,14 +42,15 @@ met by many short commands."""
 _PAUSE: Final = 0.02
 _SLOWER_US: Final = 200
 _SAMPLES: Final = 10
-_ROUNDS: Final = 10
+
+_SETTLED_SECONDS: Final = 3.0
+_IDLE_SECONDS: Final = 30.0
+
+IDLE_COMMANDS: Final = 20.0
+"""So many commands a second an idle frontend may send."""
 
 INDEPENDENT: Final = 1.5
 """So many times as much may a step take beside much as beside little."""
-
-_OWNER: Final = Jid("owner@bounds.example/1")
-_LARGEST: Final = 262_144
-_AT_ONCE: Final = 200
 
 QUICK: Final = 0.08
 """A short run plays so much of the worst."""
@@ -109,311 +93,6 @@ class Measure:
         return self.ping_ms / self.native_ms
 
 
-class Scene:
-    """A core on a server of its own; `share` of the worst is played."""
-
-    def __init__(self, core: RedisCore, server: Server, client: "aioredis.Redis", share: float) -> None:
-        """Play on this core; what comes before the play is written by `server`, past the core."""
-        self.core = core
-        self.client = client
-        self.share = share
-        self._server = server
-
-    def many(self, count: int) -> int:
-        """Give how many of so many there are."""
-        return max(1, round(count * self.share))
-
-    async def ask(self, command: Command) -> Any:  # noqa: ANN401  (the result of its kind)
-        """Have a command carried out that must not be refused."""
-        result = await self.core.ask(command)
-        if isinstance(result, Refused):
-            msg = f"{type(command).__name__} was refused: {result.detail}"
-            raise RuntimeError(msg)  # noqa: TRY004  (no wrong type, but what must not happen here)
-        return result
-
-    async def node(self, name: str = "work", **options: str) -> "Node":
-        """Declare a node."""
-        await self.ask(
-            Declare(name, _OWNER, {_WIRE.get(key, f"stanzaq#{key}"): (value,) for key, value in options.items()})
-        )
-        async for key in self.client.scan_iter(
-            keys.of_partition("meta", Partition(name, "*", 0)).replace("{", "\\{"), 1000
-        ):
-            return Node(self, Partition.parse(key.decode().partition("{")[2].partition("}")[0]))
-        msg = f"{name} has no partition"
-        raise RuntimeError(msg)
-
-
-_WIRE: Final = {"max_items": "pubsub#max_items", "node_full": "pubsub#publish_node_full", "queueing": "pubsub#queueing"}
-
-
-class Node(Bench):
-    """One node of a scene, of one partition."""
-
-    def __init__(self, scene: Scene, partition: Partition) -> None:
-        """Fill it past the core."""
-        super().__init__(scene._server, partition.node)  # noqa: SLF001  (of this module)
-        self.partition = partition
-        self.scene = scene
-        self.name = partition.node
-
-    async def subscribed(self, count: int, credit: int, *, lease: bool = False) -> list[Jid]:
-        """Subscribe so many workers."""
-        jids = [
-            lease_jid(Jid(f"w{number}@bounds.example"), f"{number:016x}")
-            if lease
-            else Jid(f"w{number}@bounds.example/1")
-            for number in range(count)
-        ]
-        qos = Qos.PULLED if lease else Qos.UNACKNOWLEDGED
-        commands = (Subscribe(self.name, jid, jid, credit, qos) for jid in jids)
-        await asyncio.gather(*map(self.scene.ask, commands))
-        return jids
-
-    async def put(self, count: int, size: int = 10, key: str = "", hints: str = "") -> list[list[Any]]:
-        """Let so many items come; gives their deliveries."""
-        body, found = b"x" * size, []
-        row = {"item": "", "by": "owner@bounds.example", "body": body, "once": "", "subids": "", "hints": hints}
-        at_once = max(1, min(_AT_ONCE, 4_000_000 // size))
-        left = count
-        while left > 0:
-            rows = [{**row, "key": key} for _ in range(min(at_once, left))]
-            reply = await self.run("publish", {**_FIXED, **INTAKE}, rows)
-            left -= len(reply[1])
-            found += reply[2]
-        return found
-
-
-_FIXED: Final = {**BASE, "revision": "", "frontend": "before"}
-
-Play = Callable[[], Awaitable[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One worst case: `prepare` makes the scene and gives the play that is measured."""
-
-    name: str
-    prepare: Callable[[Scene], Awaitable[Play]]
-
-
-def _together(scene: Scene, commands: Sequence[Command]) -> Play:
-    async def play() -> None:
-        await asyncio.gather(*map(scene.core.ask, commands))
-
-    return play
-
-
-async def _leave(scene: Scene) -> Play:
-    node = await scene.node()
-    jids = await node.subscribed(_AT_ONCE, 300)
-    await node.put(scene.many(_AT_ONCE * 300))
-    return _together(scene, [Presence(jid, available=False) for jid in jids])
-
-
-async def _gone(scene: Scene) -> Play:
-    node = await scene.node()
-    await node.subscribed(_AT_ONCE, 300)
-    made = await node.put(scene.many(_AT_ONCE * 300))
-    first = {row[0]: row for row in reversed(made)}
-    return _together(
-        scene,
-        [Bounce(Jid(jid.decode()), node.partition, row[1].decode(), row[3], gone=True) for jid, row in first.items()],
-    )
-
-
-async def _locks(scene: Scene) -> Play:
-    node = await scene.node()
-    jids = await node.subscribed(scene.many(_AT_ONCE), 1000)
-    await node.put(len(jids) * 1000)
-    return _together(
-        scene, [Locks(node.name, jids[number % len(jids)]) for number in range(max(20, scene.many(_AT_ONCE)))]
-    )
-
-
-async def _fetch(scene: Scene) -> Play:
-    node = await scene.node()
-    jids = await node.subscribed(scene.many(_AT_ONCE), 1000, lease=True)
-    await node.put(len(jids) * 1000)
-    return _together(scene, [Fetch(node.name, jid, jid, 60_000) for jid in jids])
-
-
-def _publish(size: int) -> Callable[[Scene], Awaitable[Play]]:
-    async def prepare(scene: Scene) -> Play:
-        node = await scene.node(ordered="true", max_items="200", node_full="retract-oldest")
-        await node.put(200, size, key="k")
-        body = b"x" * size
-        return _together(
-            scene, [Publish(node.name, _OWNER, None, body, size, key="k") for _ in range(scene.many(_AT_ONCE))]
-        )
-
-    return prepare
-
-
-async def _republish(scene: Scene) -> Play:
-    """Each row finds its item by its id, with its payload."""
-    node = await scene.node(max_items="1000")
-    big = [
-        Publish(node.name, _OWNER, f"i{number}", b"x" * _LARGEST, _LARGEST) for number in range(scene.many(_AT_ONCE))
-    ]
-    for command in big:
-        await scene.ask(command)
-    small = [Publish(node.name, _OWNER, command.item_id, b"x", 1) for command in big]
-    return _together(scene, small)
-
-
-async def _delete(scene: Scene) -> Play:
-    """Items that came back, deleted by an owner who may have several subscriptions, below as many collections as there may be."""
-    node = await scene.node()
-    jids = await node.subscribed(1, 150)
-    await node.put(150)
-    await scene.ask(Presence(jids[0], available=False))
-    mark = f"{subid('pool@x')}:pool 1"
-    pools = " ".join(f"{int(mark.partition(':')[0]) + number}:p{number} 1" for number in range(50))
-    await scene.client.hset(keys.of_partition("meta", node.partition), mapping={"multi": "1", "pools": pools})
-    found: list[Any] = await scene.client.xrange(keys.of_partition("log", node.partition)) or []
-    return _together(scene, [Retract(node.name, _OWNER, f"0-{entry.decode()}") for entry, _fields in found])
-
-
-async def _unlock(scene: Scene) -> Play:
-    """All of them at their last try, so that each becomes a dead letter with a large payload."""
-    node = await scene.node(max_deliveries="1", dead_letter_node="dead")
-    await scene.node("dead", max_items="10000")
-    await node.subscribed(1, _AT_ONCE)
-    made = await node.put(scene.many(_AT_ONCE), _LARGEST)
-    return _together(scene, [Unlock(node.name, Jid(row[0].decode()), row[2].decode(), row[3]) for row in made])
-
-
-async def _expire(scene: Scene) -> Play:
-    node = await scene.node(max_deliveries="1", dead_letter_node="dead", lock_seconds="1")
-    await scene.node("dead", max_items="10000")
-    await node.subscribed(1, _AT_ONCE)
-    await node.put(scene.many(_AT_ONCE), _LARGEST)
-
-    inflight = keys.of_partition("inflight", node.partition)
-
-    async def play() -> None:
-        for _look in range(1_000):
-            if not await scene.client.hlen(inflight):
-                return
-            await asyncio.sleep(_PAUSE)
-
-    return play
-
-
-async def _browse(scene: Scene) -> Play:
-    """Look at a page where as much stands elsewhere as is looked through."""
-    node = await scene.node(retention_items="10000", max_items="100000")
-    await node.subscribed(20, 250)
-    await node.put(scene.many(5_000))
-    await node.put(scene.many(5_000), hints="3600000 4 0")
-    for jid in await node.subscribed(1, 1000):
-        await scene.ask(Presence(jid, available=False))
-    meta = keys.of_partition("meta", node.partition)
-    tail: Any = await scene.client.hget(meta, "tail")
-    await scene.client.hset(meta, mapping={"kept": 1, "cursor": tail})
-    return _together(scene, [Browse(node.name, _OWNER, (), limit=50)])
-
-
-async def _browse_large(scene: Scene) -> Play:
-    node = await scene.node(max_items="100000")
-    await node.put(scene.many(200), _LARGEST)
-    return _together(scene, [Browse(node.name, _OWNER, (), limit=100)])
-
-
-async def _purge(scene: Scene) -> Play:
-    node = await scene.node(max_items="100000")
-    await node.put(scene.many(300), _LARGEST)
-    return _together(scene, [Purge(node.name, _OWNER)])
-
-
-async def _purge_log(scene: Scene) -> Play:
-    node = await scene.node(queueing="false", retention_items="100000")
-    await node.put(scene.many(300), _LARGEST)
-    return _together(scene, [Purge(node.name, _OWNER)])
-
-
-async def _retention(scene: Scene) -> Play:
-    """Configure a log that is to keep little from now on."""
-    node = await scene.node(queueing="false", retention_items="100000")
-    await node.put(scene.many(300), _LARGEST)
-    return _together(
-        scene,
-        [
-            Configure(node.name, _OWNER, {"stanzaq#retention_items": ("1",)}),
-            Publish(node.name, _OWNER, None, b"x", 1),
-        ],
-    )
-
-
-async def _hand_out(scene: Scene) -> Play:
-    node = await scene.node(max_items="100000")
-    await node.put(scene.many(200), _LARGEST)
-    jid = Jid("late@bounds.example/1")
-    return _together(scene, [Subscribe(node.name, jid, jid, 1000)])
-
-
-async def _transfer(scene: Scene) -> Play:
-    node = await scene.node(max_items="100000")
-    await scene.node("there", max_items="100000")
-    await node.put(scene.many(200), _LARGEST)
-
-    async def play() -> None:
-        scan: str = ""
-        while True:
-            found = await scene.ask(Transfer(node.name, _OWNER, "there", (), "", 200, scan))
-            assert isinstance(found, Transferred)
-            scan = found.scan
-            if not scan:
-                return
-
-    return play
-
-
-async def _survey(scene: Scene) -> Play:
-    node = await scene.node(max_items="100000")
-    await node.put(scene.many(200), _LARGEST)
-    return _together(scene, [Survey(node.name, _OWNER, (), 200, "")])
-
-
-async def _selectors(scene: Scene) -> Play:
-    """Many who select look through what none of them does."""
-    node = await scene.node(max_items="100000")
-    jids = [Jid(f"w{number}@bounds.example/1") for number in range(100)]
-    for number, jid in enumerate(jids):
-        await scene.ask(Subscribe(node.name, jid, jid, 3, selector=f"color = 'c{number}' AND size > {number}"))
-    body = codec.pack(Envelope(b"x", "text/plain", headers={"color": "none", "size": "5"}))
-    return _together(
-        scene, [Publish(node.name, _OWNER, None, body, len(body)) for _ in range(scene.many(2 * _AT_ONCE))]
-    )
-
-
-CASES: Final = tuple(
-    Case(name, prepare)
-    for name, prepare in {
-        "leave": _leave,
-        "gone": _gone,
-        "locks": _locks,
-        "fetch": _fetch,
-        "publish_64k": _publish(65_536),
-        "publish_256k": _publish(_LARGEST),
-        "republish": _republish,
-        "delete": _delete,
-        "unlock": _unlock,
-        "expire": _expire,
-        "browse": _browse,
-        "browse_large": _browse_large,
-        "purge": _purge,
-        "purge_log": _purge_log,
-        "retention": _retention,
-        "hand_out": _hand_out,
-        "transfer": _transfer,
-        "survey": _survey,
-        "selectors": _selectors,
-    }.items()
-)
-
-
 @contextmanager
 def gauged(server: RedisServer) -> "Iterator[Gauge]":
     """Measure plays on a server."""
@@ -422,47 +101,6 @@ def gauged(server: RedisServer) -> "Iterator[Gauge]":
         yield gauge
     finally:
         gauge.close()
-
-
-Step = Callable[[], Awaitable[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What is not to grow with how much there is beside it: `prepare` gives a step of one script, beside little or much."""
-
-    name: str
-    prepare: Callable[[Scene, bool], Awaitable[Step]]
-
-
-async def _waiting_leases(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
-    """Look for something new for fifty leases, that hold one item or a hundred each."""
-    node = await scene.node(f"leases{much}")
-    jids = await node.subscribed(50, 100, lease=True)
-    await node.put(50 * (100 if much else 1))
-    token = int(await scene.client.hget(keys.of_partition("meta", node.partition), "token") or 0)
-    rows = [{"subid": subid(jid), "lease": "0", "after": token, "comes": ""} for jid in jids]
-    fixed = {"now": "", "revision": "", "number": 0, "limit": 200, "max_bytes": 1_048_576}
-    return lambda: node.run("fetch", fixed, rows)
-
-
-async def _ordered_bodies(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
-    """Hand out the next item of an ordered node, of few or of many that have large payloads."""
-    node = await scene.node(f"ordered{much}", ordered="true", max_items="1000")
-    await node.subscribed(1, 1)
-    held = await node.put(1)
-    await node.put(120 if much else _ROUNDS + 2, 65_536)
-
-    async def step() -> None:
-        held[:] = await node.acknowledge(held)
-
-    return step
-
-
-COSTS: Final = tuple(
-    Cost(name, prepare)
-    for name, prepare in {"waiting_leases": _waiting_leases, "ordered_bodies": _ordered_bodies}.items()
-)
 
 
 class Gauge:
@@ -498,25 +136,30 @@ class Gauge:
         async with self._scene(share) as (scene, client):
             return await self._measured(await case.prepare(scene), client)
 
-    async def compare(self, cost: Cost) -> tuple[float, float]:
-        """Give what a step takes beside little and beside much, in µs: the best of some rounds that alternate."""
-        async with self._scene(1) as (scene, client):
+    async def compare(self, cost: Cost, share: float) -> tuple[float, float]:
+        """Give what a step takes of Redis beside little and beside much, in µs: the best of some rounds that alternate."""
+        async with self._scene(share) as (scene, client):
             steps = [await cost.prepare(scene, much) for much in (False, True)]
-            await client.config_set("slowlog-log-slower-than", 0)
             best = [float("inf")] * 2
-            for _ in range(_ROUNDS):
+            for _ in range(ROUNDS):
                 for which, step in enumerate(steps):
-                    await client.slowlog_reset()
+                    before = await _quiet(client)
                     await step()
-                    took = [
-                        each["duration"]
-                        for each in await client.slowlog_get(100)
-                        if each["command"].startswith(b"EVALSHA")
-                    ]
-                    # Beside it there are heartbeats, which are shorter.
-                    best[which] = min(best[which], max(took))
-            await client.config_set("slowlog-log-slower-than", -1)
+                    best[which] = min(best[which], (await _quiet(client)).micros - before.micros)
             return best[0], best[1]
+
+    async def idle(self, idle: Idle, share: float, seconds: float) -> float:
+        """Give how many commands a frontend with nothing to do sends each second, those inside scripts counted."""
+        async with self._scene(share) as (scene, client):
+            await idle.prepare(scene)
+            # What was told of all this is done, and measured once.
+            await asyncio.sleep(_SETTLED_SECONDS)
+            await scene.core.measure()
+            before = await _commands(client)
+            await asyncio.sleep(seconds)
+            await scene.core.measure()
+            # INFO itself is one of them.
+            return (await _commands(client) - before - 1) / seconds
 
     @asynccontextmanager
     async def _scene(self, share: float) -> "AsyncIterator[tuple[Scene, aioredis.Redis]]":
@@ -525,10 +168,11 @@ class Gauge:
             await client.flushall()
             await client.config_set("slowlog-max-len", 100_000)
             await client.rpush("numbers", *_shuffled())
-            core = RedisCore(settings(self._server.url), Sink())
+            sink = Sink()
+            core = RedisCore(settings(self._server.url).model_copy(update={"node_quota": 10_000}), sink)
             await core.start()
             try:
-                yield Scene(core, server, client, share), client
+                yield Scene(core, sink, server, client, share), client
             finally:
                 await core.drain(5)
                 await core.stop()
@@ -553,6 +197,36 @@ class Gauge:
         longest = max((each["duration"] for each in entries if each["command"].startswith(b"EVALSHA")), default=0)
         native = statistics.mean(each["duration"] for each in entries if each["command"].startswith(b"SORT"))
         return Measure(longest / 1000, ping, native / 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scripts:
+    """How many scripts have run, and how long, in µs."""
+
+    calls: int
+    micros: int
+
+
+async def _scripts(client: "aioredis.Redis") -> _Scripts:
+    found = (await client.info("commandstats")).get("cmdstat_evalsha", {"calls": 0, "usec": 0})
+    return _Scripts(found["calls"], found["usec"])
+
+
+async def _quiet(client: "aioredis.Redis") -> _Scripts:
+    """Wait until no script follows from what was asked."""
+    before = await _scripts(client)
+    while True:
+        await asyncio.sleep(2 * _PAUSE)
+        now = await _scripts(client)
+        if now.calls == before.calls:
+            return now
+        before = now
+
+
+async def _commands(client: "aioredis.Redis") -> int:
+    """Count commands, those inside scripts too, but for the PINGs of whoever watches."""
+    found = (await client.info("commandstats")).items()
+    return sum(each["calls"] for name, each in found if name != "cmdstat_ping")
 
 
 def _shuffled() -> list[int]:
@@ -594,6 +268,10 @@ def main(*, as_json: bool, quick: bool) -> int:
             rows += _rows(case, asyncio.run(gauge.measure(case, QUICK if quick else 1)))
         for cost in COSTS:
             status.update(f"measuring {cost.name}")
-            little, much = asyncio.run(gauge.compare(cost))
+            little, much = asyncio.run(gauge.compare(cost, 1))
             rows.append(at_most(cost.name, "µs", much, INDEPENDENT, little))
+        for idle in IDLE:
+            status.update(f"measuring {idle.name}")
+            sent = asyncio.run(gauge.idle(idle, QUICK if quick else 1, _IDLE_SECONDS))
+            rows.append(at_most(idle.name, "commands/s", sent, IDLE_COMMANDS))
     return show(rows, as_json=as_json)
