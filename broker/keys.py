@@ -276,6 +276,13 @@ TABLE: Final = (
         "frontend -> when it was told to end, in ms, and by whom",
         "1,000 entries of a day",
     ),
+    Key(
+        "doors",
+        "zset",
+        "service",
+        "door and name of frontends that nothing is handed to; score is the last heartbeat in ms",
+        "live frontends, and those that have ended in an hour",
+    ),
     Key("due", "zset", "service", "partitions; score is when they next need a visit, in ms", "partitions"),
     Key(
         "changed",

@@ -189,7 +189,7 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
         msg = f"{settings.http_bind.host}:{settings.http_bind.port}: {fault}"
         raise Occupied(msg) from fault
     # Over HTTP items are come for: what others are to be sent is left to frontends that can.
-    core = RedisCore(settings, None)
+    core = RedisCore(settings, None, "rest")
 
     def open_door() -> None:
         door.open(traces.core(core) if traces else core)
@@ -221,7 +221,7 @@ async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
         msg = f"{bind.host}:{bind.port}: {fault}"
         raise Occupied(msg) from fault
     # Links read the log by themselves: nothing is handed to this core.
-    core = RedisCore(settings, None)
+    core = RedisCore(settings, None, "amqp")
     opening = partial(server.start, traces.core(core) if traces else core)
     await _keep(_unfed(core, server, opening, server.drain, f"{bind.host}:{server.port}"), settings, watchdog)
 
@@ -271,10 +271,10 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
                 frontend.open()
                 if settings.metrics_bind is not None:
                     watching.append(group.create_task(_measure(core)))
-                _log.info("serving", at=frontend.at, frontend=core.frontend)
+                _log.info("serving", at=frontend.at, frontend=core.name)
                 await any_of(stopping, core.ending)
                 if core.ending.is_set():
-                    _log.warning("disconnected by an administrator", frontend=core.frontend, subscriber=core.ended_by)
+                    _log.warning("disconnected by an administrator", frontend=core.name, subscriber=core.ended_by)
                 _log.info("draining", seconds=settings.drain_seconds)
                 await frontend.drain(settings.drain_seconds)
             await core.stop()

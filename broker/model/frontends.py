@@ -22,16 +22,20 @@ class Disconnect:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A frontend that was heard of so long ago, or since then is `disconnected_by` somebody and not gone yet."""
+    """A frontend that was heard of so long ago, or since then is `disconnected_by` somebody and not gone yet.
+
+    Items are sent through the `door` xmpp alone; at the others they are come for, so nobody takes over from those frontends.
+    """
 
     name: str
     ago_ms: int
     disconnected_by: str
+    door: str = "xmpp"
 
 
 @dataclass(frozen=True, slots=True)
 class FrontendList:
-    """The frontends, those first that were not heard of for longest; at most 1,000."""
+    """The frontends, those that send items first; of both kinds those that were not heard of for longest, at most 1,000."""
 
     frontends: tuple[Heard, ...]
 

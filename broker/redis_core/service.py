@@ -5,6 +5,7 @@ beyond the outlet that it was given.
 """
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Callable, Coroutine
@@ -26,6 +27,7 @@ from broker.model.results import Refused, Result
 from broker.model.subscriptions import State, Subscription
 from broker.redis_core.bell import Bell
 from broker.redis_core.directory import Directory
+from broker.redis_core.frontends import DoorBeat
 from broker.redis_core.handovers import Handovers
 from broker.redis_core.internal import LaneCommand, Outcome, fulfil
 from broker.redis_core.known import Known
@@ -69,13 +71,14 @@ ALONE = "-"
 class RedisCore:
     """The queue over one Redis, as one frontend process runs it."""
 
-    def __init__(self, settings: Settings, outlet: Outlet | None) -> None:
+    def __init__(self, settings: Settings, outlet: Outlet | None, door: str = "") -> None:
         """Make a core that hands deliveries and notices to `outlet`; nothing runs before `start`.
 
         Without an outlet it is no frontend: whatever there is to send is left to those that are. Started or not, it serves
-        those who come for their items.
+        those who come for their items, through the `door` that it is listed under.
         """
-        self.frontend = secrets.token_hex(4) if outlet else ""
+        self.name = secrets.token_hex(4)
+        self.frontend = self.name if outlet else ""
         self.sends = outlet is not None
         self.lost_replies = 0
         self.admins = frozenset(settings.admins)
@@ -96,6 +99,7 @@ class RedisCore:
         self.owners, self.approvals = self._works.owners, self._works.approvals
         self._handovers = Handovers(self._directory, self._works.nodes, self._ask, self.background, self.metrics.count)
         self._pulse = Pulse(self._server, self.frontend, Bell(self._server, settings.redis_timeout))
+        self._door = DoorBeat(self._server, f"{door} {self.name}", self._pulse.now_ms) if door else None
         self._rounds = Rounds(self, self._directory, self._pulse, self._ask, self._works.assured.finish)
         self._routes: dict[str, Routes] = {}
         self._tasks = Tasks()
@@ -222,6 +226,9 @@ class RedisCore:
                 await self._pulse.resign()
             except CoreUnavailable as error:
                 log.warning("could not resign", error=str(error))
+        if self._door:
+            with contextlib.suppress(CoreUnavailable):
+                await self._door.leave()
         await self._server.close()
 
     # What lanes see.
@@ -291,6 +298,10 @@ class RedisCore:
             if before != self.frontend:
                 # Whom it passed over while nobody was there to send, a frontend has to hear of.
                 self.background(self._rounds.visit_all)
+        if self._door:
+            # Redis may have no memory left: what cannot be told now is told with the next beat.
+            with contextlib.suppress(CoreUnavailable):
+                await self._door.beat()
         await self._rounds.act(visits)
         if self._works.attendance.untidy:
             self.background(self._works.attendance.tidy)

@@ -25,8 +25,10 @@ def frontend_list(config: Config = None, *, as_json: Json = False) -> None:
     if as_json:
         tell({"frontends": [asdict(each) for each in found.frontends]})
         return
-    rows = [(each.name, f"{shown.age(each.ago_ms) or 'now'}", each.disconnected_by) for each in found.frontends]
-    table(("frontend", "heard of, ago", "disconnected by"), rows)
+    rows = [
+        (each.name, f"{shown.age(each.ago_ms) or 'now'}", each.disconnected_by, each.door) for each in found.frontends
+    ]
+    table(("frontend", "heard of, ago", "disconnected by", "door"), rows)
 
 
 @app.command("disconnect")

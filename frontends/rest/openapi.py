@@ -140,7 +140,7 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
         }
     ),
     Shown.FRONTENDS: _object(
-        {"frontends": _array(_object({"name": _TEXT, "heard_ms": _WHOLE, "disconnected_by": _TEXT}))}
+        {"frontends": _array(_object({"name": _TEXT, "door": _TEXT, "heard_ms": _WHOLE, "disconnected_by": _TEXT}))}
     ),
     Shown.REDRIVEN: _object(
         {"moved": _WHOLE, "stayed": {"type": "object", "additionalProperties": _WHOLE}}, scan=_TEXT

@@ -236,9 +236,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
         "POST": Operation("purge", "Delete all messages that wait, as the queue's owner", {_OK: Shown.PURGED}),
     },
     paths.FRONTENDS: {
-        "GET": Operation(
-            "list_frontends", "List the frontends that hand items out, as administrator", {_OK: Shown.FRONTENDS}
-        ),
+        "GET": Operation("list_frontends", "List the frontends of all doors, as administrator", {_OK: Shown.FRONTENDS}),
     },
     paths.UI: {
         "GET": Operation("show_page", "Get the page for people", {_OK: Shown.FILE}, public=True),

@@ -60,9 +60,9 @@ def subscribers(found: SubscriptionList) -> Answer:
 
 
 def frontends(found: FrontendList) -> Answer:
-    """Show which frontends hand items out, and when each was last heard of."""
+    """Show which frontends there are, at which door each is, and when it was last heard of."""
     listed = [
-        {"name": each.name, "heard_ms": each.ago_ms, "disconnected_by": each.disconnected_by}
+        {"name": each.name, "door": each.door, "heard_ms": each.ago_ms, "disconnected_by": each.disconnected_by}
         for each in found.frontends
     ]
     return _answer({"frontends": listed})

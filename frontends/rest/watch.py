@@ -32,7 +32,7 @@ async def list_subscribers(core: Core, asked: Asked) -> Answer:
 
 
 async def list_frontends(core: Core, asked: Asked) -> Answer:
-    """Show the frontends that hand items out."""
+    """Show the frontends of all doors."""
     return sights.frontends(await result(core, Frontends(asked.sender), FrontendList))
 
 

@@ -75,9 +75,11 @@ def mustered(iq: Iq, outcome: FrontendList | Disconnected) -> bytes:
 
 
 def _choice(found: FrontendList) -> str:
-    names = tuple(each.name for each in found.frontends)
+    # At the other doors there is nothing that others could take over.
+    sending = [each for each in found.frontends if each.door == "xmpp"]
+    names = tuple(each.name for each in sending)
     field = forms.Field("frontend", kind="list-single", label="Frontend", choices=names, required=True)
-    known = "; ".join(map(_known, found.frontends))
+    known = "; ".join(map(_known, sending))
     text = f"The others take over at once what it has not sent; if it lives, it drains and ends. {known}."
     return forms.written("form", ns.ADMIN_DISCONNECT, (field,), _DISCONNECT_TITLE, text)
 

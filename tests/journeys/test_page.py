@@ -15,6 +15,7 @@ from tests.doors.rest.served import RestFrontend
 from tests.journeys.browser import Browser, chromium
 from tests.journeys.client import Client, Delivery
 from tests.journeys.conftest import Join
+from tests.journeys.page import judge
 from tests.journeys.service import Service
 
 pytestmark = pytest.mark.xdist_group("journeys")
@@ -226,7 +227,10 @@ def _changes_user(browser: Browser, jid: str) -> None:
     browser.says("You are signed out")
     browser.press(jid, Keys.TAB, PASSWORD, Keys.ENTER)
     browser.says("alive")
-    assert browser.barriers() == []
+    # Those of every door, not of XMPP alone.
+    browser.says("HTTP", "tbody")
+    browser.says("XMPP", "tbody")
+    judge(browser, "frontends")
 
 
 def _loses_the_service(browser: Browser) -> None:

@@ -12,6 +12,7 @@ const LOOK_MS = 2_000;
 const IDLE_PARTS = 9;
 const PAGES = 4;
 const LAPSED_MS = 3_000;
+const DOORS = {xmpp: "XMPP", rest: "HTTP", amqp: "AMQP"};
 const SAID_MS = 8_000;
 
 const main = document.getElementById("main");
@@ -141,10 +142,11 @@ function frontendsView() {
         write(empty, "Only administrators of the service see them.");
       }
       keepTable(root.querySelector("table"), found, (each) => each.name,
-        ({name}) => make("tr", {}, make("th", {scope: "row"}, name), make("td", {class: "state"}, make("span")), make("td", {class: "n"})),
+        ({name}) => make("tr", {}, make("th", {scope: "row"}, name), make("td", {class: "state"}, make("span")), make("td", {class: "n"}), make("td", {class: "n"})),
         (row, each) => {
           badge(row.children[1].firstChild, each.disconnected_by ? "ending" : each.heard_ms < LAPSED_MS ? "alive" : "lapsed");
-          write(row.children[2], `${number(Math.round(each.heard_ms / 100) / 10)} s ago`);
+          write(row.children[2], DOORS[each.door] ?? each.door);
+          write(row.children[3], `${number(Math.round(each.heard_ms / 100) / 10)} s ago`);
         });
       root.querySelector(".wide").hidden = !found.length;
       empty.hidden = found.length > 0;

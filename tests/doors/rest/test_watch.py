@@ -3,12 +3,15 @@
 # ruff: noqa: ASYNC212  (the frontend is another process: it does not wait for this loop)
 
 import asyncio
+import json
 import secrets
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
+from redis import Redis
 
 from broker.model.commands import Subscribe, Unlock
 from broker.model.items import Delivery, Notice
@@ -17,6 +20,7 @@ from broker.model.results import Subscribed, Unlocked
 from broker.redis_core.service import RedisCore
 from broker.settings import Settings
 from frontends.servers.redis import RedisServer
+from tests.doors.amqp.served import AmqpFrontend
 from tests.doors.frontend import ALICE
 from tests.doors.rest.served import RestFrontend, client, problem
 
@@ -231,6 +235,38 @@ def test_overview(frontend: RestFrontend, redis: RedisServer, alice: httpx.Clien
         assert seen == page["total"] > 0
         assert name in _overview(admin)
         assert admin.get("/frontends").status_code == 200
+
+
+def _name(frontend: RestFrontend | AmqpFrontend) -> str:
+    (line,) = [line for line in map(json.loads, frontend.log.splitlines()) if line["event"] == "serving"]
+    return str(line["frontend"])
+
+
+async def test_doors_are_listed(redis: RedisServer) -> None:
+    """R5: administrators see the frontends of every door: one that has ended in order is none, one that has lapsed is told of."""
+    with RestFrontend(redis.url, ADMINS=ALICE) as one, client(one) as http:
+
+        def listed() -> dict[str, tuple[str, bool]]:
+            found = http.get("/frontends").json()["frontends"]
+            return {each["name"]: (each["door"], each["heard_ms"] < 30_000) for each in found}
+
+        with RestFrontend(redis.url) as two, AmqpFrontend(redis.url) as three:
+            others = {_name(two): ("rest", True), _name(three): ("amqp", True)}
+            here = {_name(one): ("rest", True), **others}
+            await _until(lambda: here.items() <= listed().items(), wanted=True)
+            two.stop()
+            three.stop()
+        await _until(lambda: others.keys() & listed().keys(), set())
+        with Redis.from_url(redis.url) as server:
+            now = int(time.time() * 1000)
+            server.zadd("sq:{service}:doors", {"amqp 0000000a": now - 60_000, "rest 0000000b": now - 4_000_000})
+            found = listed()
+            assert found["0000000a"] == ("amqp", False) and "0000000b" not in found
+            # The next door that begins forgets who is shown no more.
+            with RestFrontend(redis.url) as later:
+                await _until(lambda: _name(later) in listed(), wanted=True)
+                assert server.zscore("sq:{service}:doors", "rest 0000000b") is None
+            server.zrem("sq:{service}:doors", "amqp 0000000a")
 
 
 def test_one_item(alice: httpx.Client, queue: str) -> None:

@@ -132,7 +132,8 @@ def test_frontends_to_choose_from(read: Read) -> None:
     """Issue 8: the form lists the frontends that there are, with what is known of each."""
     asked = read(command(ns.ADMIN_DISCONNECT), sender=ADMIN)
     assert isinstance(asked, Question) and asked.command == Frontends(ADMIN)
-    told = reply(asked, FrontendList((Heard("f1", 9_000, "boss@x"), Heard("f2", 12, ""))))
+    # At other doors there is nothing that others could take over.
+    told = reply(asked, FrontendList((Heard("f1", 9_000, "boss@x"), Heard("f2", 12, ""), Heard("h1", 12, "", "rest"))))
     assert told.get("status") == "executing"
     options = [each.findtext(f"{{{ns.FORM}}}value") for each in told.iter(f"{{{ns.FORM}}}option")]
     assert options == ["f1", "f2"]
