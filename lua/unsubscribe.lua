@@ -3,10 +3,10 @@
 -- `which`: of a JID's subscriptions the one that is `named`, or else the only one; `this` very one; or `all` of them, in a `pool`
 -- if that is given. The row answers too whether there are others, and the names of those that have ended.
 -- With `born` it is as of that registration: one that came later stays, and so does who owns the partition.
--- With `lapsed` only if the lease is over still. With `kept` the epoch of what the subscriber owned outlasts it (EX11); with a
+-- With `lapsed` only if the lease is over still. With `told` it hears of each lock that ends. With `kept` the epoch of what the subscriber owned outlasts it (EX11); with a
 -- `reason` it is told that it owns it no more.
 -- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
--- ARGV: now revision frontend sent number retry | subid named which pool release kept reason lapsed born
+-- ARGV: now revision frontend sent number retry | subid named which pool release kept reason lapsed born told
 -- RETURNS: ok stale gone deleted | ok not-subscribed superseded subid-required subid-invalid
 -- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
 --- @include budget finish leave leases grants chosen
@@ -45,7 +45,8 @@ local function go(row, those)
     if row.pool ~= '' then ending.pools[subid] = row.pool end
     if leave.remove(subid, row.kept ~= '', row.reason ~= '' and row.reason) then ended[#ended + 1] = subid end
     if row.release == '1' then
-      local _, gone_back = leave.release(subid, 'released', row.lapsed == '1' and 'lapsed' or 'unavailable', room)
+      local why = row.told == '1' and leave.TOLD or row.lapsed == '1' and 'lapsed' or 'unavailable'
+      local _, gone_back = leave.release(subid, 'released', why, room)
       room = room - gone_back
     end
     left = left + credit.held(subid)

@@ -107,9 +107,14 @@ class Attendance:
         finally:
             self._lapsing.discard(over)
 
-    async def remove(self, node: str, jid: Jid, whose: str = "", *, lapsed: bool = False) -> tuple[str, ...]:
-        """End a subscription, or all that a JID has, without its owner's doing, with all it holds; gives those that ended."""
-        leave = Leave(node, jid, lapsed, subid=whose)
+    async def remove(
+        self, node: str, jid: Jid, whose: str = "", *, lapsed: bool = False, told: bool = False
+    ) -> tuple[str, ...]:
+        """End a subscription, or all that a JID has, without its owner's doing, with all it holds; gives those that ended.
+
+        Its owner is `told` of each lock that ends.
+        """
+        leave = Leave(node, jid, lapsed, subid=whose, told=told)
         left = await self._ask(leave)
         ended = left.ended if isinstance(left, Left) else ()
         while isinstance(left, Left) and left.held > 0:

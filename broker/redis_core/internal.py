@@ -72,7 +72,7 @@ class Leave:
     """Remove a subscription and, if it is to `release`, give back all that it holds; `lapsed`: only if its lease is over still.
 
     Without a `subid` it is all that the JID has. With a `pool` it is through a collection, of that life of the node; with
-    `born` it is as of that registration: a later one stays.
+    `born` it is as of that registration: a later one stays. One that is `told` hears of each lock that ends.
     """
 
     node: str
@@ -83,6 +83,7 @@ class Leave:
     subid: str = ""
     born: str = ""
     incarnation: str = ""
+    told: bool = False
 
 
 @dataclass(frozen=True, slots=True)

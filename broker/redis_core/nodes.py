@@ -63,8 +63,8 @@ class NodeWork:
     ) -> None:
         """Ask lanes by `ask`; `changed` hears of a node whose record is another now, `register_all` of one with other partitions.
 
-        `remove` ends a JID's subscriptions and gives their names; what waits for approval hears by `pending` of what may decide
-        it.
+        `remove` ends a JID's subscriptions, telling it of each lock that ends, and gives their names; what waits for approval
+        hears by `pending` of what may decide it.
         """
         self._directory = directory
         self._tree = tree

@@ -222,7 +222,7 @@ class Pool:
             outcome = await awaited(lane, join)
         if isinstance(outcome, Refused) and outcome.problem in _SHUT:
             born = register.registration
-            leave = self._leave(leaf, Leave(register.node, register.jid, subid=register.subid, born=born))
+            leave = self._leave(leaf, Leave(register.node, register.jid, subid=register.subid, born=born, told=True))
             outcome = await awaited(lane, leave)
             while isinstance(outcome, Left) and outcome.held > 0:
                 outcome = await awaited(lane, leave)
@@ -289,7 +289,7 @@ class Pool:
                 if not isinstance(part, Scanned):
                     return
                 for jid in part.jids:
-                    leave = Leave(leaf.node, jid, pool=text, incarnation=leaf.incarnation)
+                    leave = Leave(leaf.node, jid, pool=text, incarnation=leaf.incarnation, told=True)
                     left = await awaited(lane, leave)
                     while isinstance(left, Left) and left.held > 0:
                         left = await awaited(lane, leave)

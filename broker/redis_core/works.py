@@ -79,13 +79,15 @@ class Works:
         self.owners = Owners(core, roster, directory, calls.ask, calls.forget)
         lists = Lists(server, directory, roster, pending, admins=admins, ask=calls.ask)
         self.attendance = Attendance(directory, lists.occupied, calls.ask, self.owners.left, notify)
+        # Whoever loses its subscription by others' doing hears which locks end with it.
+        remove = partial(self.attendance.remove, told=True)
         self.approvals = Approvals(
             directory,
             pending,
             lists,
             admins=admins,
             subscribe=lambda command: self._subscription(command)(),
-            remove=self.attendance.remove,
+            remove=remove,
             notify=notify,
         )
         self.nodes = NodeWork(
@@ -96,7 +98,7 @@ class Works:
             changed=calls.changed,
             register_all=calls.register_all,
             notify=notify,
-            remove=self.attendance.remove,
+            remove=remove,
             pending=self.approvals,
         )
         self.approvals.nodes = self.nodes

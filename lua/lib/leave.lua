@@ -1,8 +1,8 @@
 -- How a subscriber leaves, and how all that it holds is given back at once.
 -- NEEDS: subscribers turns resting leases leaving
 --- @include budget holdings partition writes flights credit ending window disown pools passed grants usage
--- `more`: there is something to go on with at once.
-local leave = {CHUNK = 300, more = false}
+-- `more`: there is something to go on with at once. `TOLD`: the reason for which locks end that their holder is to hear of.
+local leave = {CHUNK = 300, TOLD = 'withdrawn', more = false}
 
 function leave.stop_working(subid)
   redis.call('ZREM', key.turns, subid)
@@ -26,6 +26,14 @@ function leave.remove(subid, kept, reason)
   return redis.call('HDEL', key.subscribers, subid) == 1
 end
 
+local function give_back(flight, kind, reason)
+  if reason == leave.TOLD and not flights.unfetched(flight) then
+    disown.notices[#disown.notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token),
+      ending.pools[flight.subid] or '', partition.multi and flight.subid or nil}
+  end
+  ending.release(flight, kind, {reason = reason})
+end
+
 -- Gives back up to `CHUNK` items, or fewer, and tells how many are left: one script must not run for long. What is left is noted
 -- in `leaving`, up to which token it was handed out and through which pool, and visits go on with it whatever becomes of the caller.
 function leave.release(subid, kind, reason, most)
@@ -33,7 +41,7 @@ function leave.release(subid, kind, reason, most)
   local ended = 0
   for _, flight in ipairs(flights.at(places)) do
     if ended > 0 and budget.exhausted() then break end
-    if flight then ending.release(flight, kind, {reason = reason}) end
+    if flight then give_back(flight, kind, reason) end
     ended = ended + 1
   end
   writes.flush()
@@ -56,7 +64,7 @@ local function go_on(subid, note, room)
     if flight and tonumber(flight.token) > tonumber(token) then break end
     if flight then
       if room == 0 or budget.exhausted() then return 0 end
-      ending.release(flight, kind, {reason = reason})
+      give_back(flight, kind, reason)
       room = room - 1
     end
   end

@@ -17,6 +17,18 @@ function names.family(subid, pool)
   return found
 end
 
+-- By what the names of a pool's subscriptions differ from direct ones, of each pool that there is and that there was.
+local function offsets()
+  local found, past = {}, {}
+  for offset in string.gmatch(partition.pools or '', '(%d+):%S+ %d+') do
+    found[#found + 1], past[offset] = tonumber(offset), true
+  end
+  for offset in string.gmatch(partition.past_pools or '', '%d+') do
+    if not past[offset] then found[#found + 1] = tonumber(offset) end
+  end
+  return found
+end
+
 -- What the names of one JID's subscriptions have in common.
 local function kin(name)
   return partition.multi and math.floor(name / names.MOST) or name
@@ -27,8 +39,8 @@ function names.covers(subids, subid)
   local wanted = {}
   for each in string.gmatch(subids, '%d+') do wanted[kin(tonumber(each))] = true end
   if wanted[kin(tonumber(subid))] then return true end
-  for offset in string.gmatch(partition.pools or '', '(%d+):%S+ %d+') do
-    if wanted[kin((tonumber(subid) - tonumber(offset)) % 2 ^ 52)] then return true end
+  for _, offset in ipairs(offsets()) do
+    if wanted[kin((tonumber(subid) - offset) % 2 ^ 52)] then return true end
   end
   return false
 end
@@ -43,12 +55,11 @@ function names.all(subids)
   end
   -- Each of them is to be looked for.
   budget.spent = budget.spent + #found / 8
-  if not partition.pools then return found end
   local direct = #found
-  for offset in string.gmatch(partition.pools, '(%d+):%S+ %d+') do
+  for _, offset in ipairs(offsets()) do
     budget.spent = budget.spent + direct / 8
     for i = 1, direct do
-      found[#found + 1] = string.format('%.0f', (tonumber(found[i]) + tonumber(offset)) % 2 ^ 52)
+      found[#found + 1] = string.format('%.0f', (tonumber(found[i]) + offset) % 2 ^ 52)
     end
   end
   return found

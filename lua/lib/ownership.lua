@@ -16,7 +16,7 @@ end
 -- its locks, whoever owned it has been told of all at once.
 function ownership.clear(reason)
   local who, told = owner.get(), {}
-  for _, lost in ipairs(disown.notices) do told[lost[2]] = true end
+  for _, each in ipairs(disown.notices) do told[each[2]] = told[each[2]] or each[1] == 'lost' end
   local members, places = redis.call('ZRANGE', key.held, 0, ownership.CHUNK - 1), {}
   for i, member in ipairs(members) do places[i] = holdings.position(member) end
   for i, flight in ipairs(flights.at(places)) do

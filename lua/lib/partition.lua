@@ -24,7 +24,8 @@ function partition.load()
   local meta = redis.call('HMGET', key.meta, 'revision', 'state', 'lock_ms', 'max_deliveries', 'dead_letters',
     'cursor', 'tail', 'token', 'journal_max', 'confirms', 'partitions', 'ordered', 'queueing', 'keep_ms', 'keep_items',
     'keep_bytes', 'kept', 'kept_bytes', 'trim', 'lost', 'streams',
-    'fence', 'owner', 'pools', 'paused', 'multi', 'selects', 'hinted', 'session/' .. (arg.frontend or ''), 'wants_since')
+    'fence', 'owner', 'pools', 'paused', 'multi', 'selects', 'hinted', 'session/' .. (arg.frontend or ''), 'wants_since',
+    'past_pools')
   if meta[2] == 'deleted' then return {'deleted'} end
   if not meta[1] then return {'gone'} end
   if arg.revision ~= '' and arg.revision ~= meta[1] then return {'stale', meta[1]} end
@@ -48,7 +49,7 @@ function partition.load()
   partition.paused = meta[25] == '1'
   -- Somebody has had more than one subscription here; somebody selects; a publisher has asked for a delay, a priority or an end.
   partition.multi, partition.selects, partition.hinted = meta[26] == '1', meta[27] == '1', meta[28] == '1'
-  partition.wants_since = meta[30]
+  partition.wants_since, partition.past_pools = meta[30], meta[31]
   partition.before = meta[6] .. ' ' .. meta[7] .. ' ' .. meta[8]
   -- The log as a stream: what is kept of it (0: no limit of this kind), how much that is, up to where it was looked
   -- through for what may go, and the last that went.

@@ -24,7 +24,7 @@ from broker.model.commands import (
     Unlock,
     Unsubscribe,
 )
-from broker.model.items import Delivery, Envelope, NodeEvent, TreeEvent
+from broker.model.items import Delivery, Envelope, LockEnded, NodeEvent, TreeEvent
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import (
@@ -148,7 +148,7 @@ async def test_leaves_come_and_go(core: RedisCore, door: Door, tag: str) -> None
     await door.until(lambda: len(door.deliveries) == 2)
     assert await core.ask(Dissociate(top, ALICE, sub)) == Done()
     late = await core.ask(Retract(loose, W1, held.item_id, held.token))
-    assert isinstance(late, Refused) and late.problem is Problem.FORBIDDEN
+    assert isinstance(late, Refused) and late.problem is Problem.LOCK_LOST
     await door.until(lambda: len(door.deliveries) == 3)
     assert {delivery.partition.node for delivery in door.deliveries[1:]} == {leaf}
     await core.ask(Subscribe(loose, W2, W2, 1))
@@ -264,6 +264,41 @@ async def test_collection_deleted(core: RedisCore, door: Door, tag: str) -> None
     await core.ask(Subscribe(leaf, W2, W2, 1))
     await door.until(lambda: len(door.deliveries) == 2)
     assert door.deliveries[1].subscriber == W2
+
+
+def ends(door: Door) -> list[tuple[str, Jid, str, int, str]]:
+    """Give of which ends of locks whom the core told."""
+    told = [notice for notice in door.notices if isinstance(notice, LockEnded)]
+    return [(each.node, each.subscriber, each.item_id, each.token, each.collection) for each in told]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_leaf_taken_away(core: RedisCore, door: Door, tag: str, partitions: int) -> None:
+    """Q25, Q35, H7: whoever held something of a leaf that leaves its collection is told so, and so again when it is late."""
+    top, (leaf,) = await tree(core, tag, partitions)
+    await core.ask(Subscribe(top, W1, W1, 1, scope=ALL))
+    await core.ask(item(leaf, "a"))
+    await door.until(lambda: len(door.deliveries) == 1)
+    token = door.deliveries[0].token
+    assert await core.ask(Dissociate(top, ALICE, leaf)) == Done()
+    await door.until(lambda: len(ends(door)) == 1)
+    assert ends(door) == [(leaf, W1, "a", token, top)]
+    for late in (Retract(leaf, W1, "a", token), Unlock(leaf, W1, "a")):
+        refused = await core.ask(late)
+        assert isinstance(refused, Refused) and refused.problem is Problem.LOCK_LOST
+
+
+async def test_collection_deleted_under_its_holders(core: RedisCore, door: Door, tag: str) -> None:
+    """P24, Q25, Q35: with a collection end the locks that were had through it; each holder is told, and so is who comes late."""
+    top, (leaf,) = await tree(core, tag, 1)
+    await core.ask(Subscribe(top, W1, W1, 2, scope=ALL))
+    for name in "ab":
+        await core.ask(item(leaf, name))
+    await door.until(lambda: len(door.deliveries) == 2)
+    await core.ask(Delete(top, ALICE))
+    assert sorted(ends(door)) == sorted((leaf, W1, sent.item_id, sent.token, top) for sent in door.deliveries)
+    refused = await core.ask(Retract(leaf, W1, "a"))
+    assert isinstance(refused, Refused) and refused.problem is Problem.LOCK_LOST
 
 
 async def test_nothing_reaches_it(core: RedisCore, door: Door, tag: str) -> None:

@@ -422,7 +422,16 @@ class Queue:
         """Remove a subscription, of a `pool` if one is named."""
         pool = more.pop("pool", "")
         whose = below(pool, subid(jid)) if pool else subid(jid)
-        columns = {"named": "", "which": "this", "pool": pool, "reason": "", "lapsed": "", "born": "", **more}
+        columns = {
+            "named": "",
+            "which": "this",
+            "pool": pool,
+            "reason": "",
+            "lapsed": "",
+            "born": "",
+            "told": "",
+            **more,
+        }
         return self.run("unsubscribe", {"subid": whose, "release": release, "kept": kept, **columns})
 
     def retract(self, jid: str, item: str, token: Any = "", **more: Any) -> Answer:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from broker.redis_core.calls.call import below, subid
 from tests.lua.driver import Answer, Queue
 
@@ -43,6 +45,37 @@ def test_whoever_held_it_is_known(queue: Queue) -> None:
     queue.unlock(W1, "a", delay_ms=1000)
     assert queue.retract(W1, "a", lock[1]).words == ["lock-lost"]
     assert queue.retract(W2, "a").words == ["forbidden"]
+
+
+def test_whoever_held_it_through_what_was_left_is_known(queue: Queue) -> None:
+    """Q25, §1.7 row 9: who had an item through a collection is known by it when nobody is subscribed through that any more."""
+    seated(queue, W1)
+    seated(queue, W2, OTHER)
+    queue.publish("a")
+    queue.hand_out(W1, 9, 1, pool=POOL)
+    (lock,) = queue.locks(W1)
+    queue.unsubscribe(W1, pool=POOL)
+    assert queue.locks(W1) == [lock], "QX11: what it holds is listed"
+    queue.unlock(W1, "a", delay_ms=1000)
+    assert queue.retract(W1, "a", lock[1]).words == queue.unlock(W1, "a").words == ["lock-lost"]
+    assert queue.retract(W2, "a").words == ["forbidden"]
+    # Those that were left long ago are forgotten, one by one.
+    for number in range(20, 28):
+        seated(queue, W2, f"{number}:c{number}@i")
+        queue.unsubscribe(W2, pool=f"{number}:c{number}@i")
+    assert queue.retract(W1, "a").words == ["forbidden"]
+
+
+@pytest.mark.parametrize("told", ["1", ""])
+def test_told_of_what_ends(queue: Queue, told: str) -> None:
+    """Q35: whose locks end with its subscription is told of each if it is to be; who has gone itself is not."""
+    seated(queue, W1)
+    queue.publish("a")
+    queue.hand_out(W1, 9, 1, pool=POOL)
+    ((item, token, *_),) = queue.locks(W1)
+    ended = queue.unsubscribe(W1, release="1", pool=POOL, told=told)
+    said = [notice for notice in ended.notices if notice[0] == "ended"]
+    assert said == ([["ended", W1, item, token, POOL]] if told else [])
 
 
 def test_reports_need(queue: Queue) -> None:

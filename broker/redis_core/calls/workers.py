@@ -123,7 +123,7 @@ def departure(whose: str, *, release: bool) -> dict[str, str]:
     """Give the columns of a departure of one subscription."""
     gone = "1" if release else ""
     # Whoever leaves in order closes what it owned; a connection that is lost is not closed by its owner (EX11).
-    nothing = dict.fromkeys(("named", "pool", "reason", "lapsed", "born"), "")
+    nothing = dict.fromkeys(("named", "pool", "reason", "lapsed", "born", "told"), "")
     return {"subid": whose, "which": "this", "release": gone, "kept": gone} | nothing
 
 
@@ -138,6 +138,7 @@ def _leave_row(command: Leave, _record: NodeRecord) -> Values:
         "pool": command.pool,
         "lapsed": "1" if command.lapsed else "",
         "born": command.born,
+        "told": "1" if command.told else "",
     }
 
 
