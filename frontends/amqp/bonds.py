@@ -11,12 +11,12 @@ from cproton_ffi import ffi, lib
 from proton import Condition, Data, Described, Endpoint, Link, Terminus
 from proton import symbol as symbol  # noqa: PLC0414  (what properties are named with)
 
-from frontends.amqp.errors import LIMIT, TOO_BIG, Fault
+from frontends.amqp.errors import LIMIT, TOO_BIG, TRANSFER_LIMIT, Fault
 from frontends.amqp.filters import Filter
 from frontends.amqp.outcomes import Kind, Outcome
 
 _SETTLED: Final = 1
-_RECEIVED, _ACCEPTED, _REJECTED, _MODIFIED = 0x23, 0x24, 0x25, 0x27
+_RECEIVED, _ACCEPTED, _REJECTED, _RELEASED, _MODIFIED = range(0x23, 0x28)
 DETAIL_CHARS: Final = 300
 
 
@@ -60,6 +60,11 @@ class Bond:
     def dynamic(self) -> bool:
         """Tell whether the peer asks for an address of its own."""
         return bool((self._link.remote_source if self.sends else self._link.remote_target).dynamic)
+
+    @property
+    def declares(self) -> bool:
+        """Tell whether the peer would declare transactions over it (part 4 §4.1)."""
+        return bool(self._link.remote_target.type == Terminus.COORDINATOR)
 
     @property
     def copies(self) -> bool:
@@ -160,6 +165,8 @@ class Incoming(Bond):
                 lib.pn_link_advance(self.raw)
                 lib.pn_delivery_settle(delivery)
                 continue
+            if lib.pn_link_credit(self.raw) <= 0:
+                raise Fault(TRANSFER_LIMIT, "the link has no credit for so many messages")
             pending = lib.pn_delivery_pending(delivery)
             if len(self._part) + pending > most:
                 raise Fault(TOO_BIG, f"a message has at most {most} bytes")
@@ -177,7 +184,7 @@ class Incoming(Bond):
             yield delivery, bytes(whole), bool(lib.pn_delivery_settled(delivery))
 
     def discard(self) -> None:
-        """Drop what has arrived."""
+        """Give back what has arrived: nothing was done with it."""
         while self.alive and (delivery := lib.pn_link_current(self.raw)) != ffi.NULL:
             partial = lib.pn_delivery_partial(delivery)
             if pending := lib.pn_delivery_pending(delivery):
@@ -185,6 +192,7 @@ class Incoming(Bond):
             if partial and not lib.pn_delivery_aborted(delivery):
                 return
             lib.pn_link_advance(self.raw)
+            lib.pn_delivery_update(delivery, _RELEASED)
             lib.pn_delivery_settle(delivery)
 
     @property

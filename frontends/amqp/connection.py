@@ -14,12 +14,15 @@ from broker.tasks import serve
 from frontends.amqp import sasl
 from frontends.amqp.attaching import Attaching, Part
 from frontends.amqp.bonds import Bond, Incoming
-from frontends.amqp.engine import Engine, Happening
-from frontends.amqp.errors import FORCED, INTERNAL, LIMIT, UNAUTHORIZED, Fault, fault
+from frontends.amqp.engine import CHANNELS, FRAME_BYTES, Engine, Happening
+from frontends.amqp.errors import FORCED, INTERNAL, INVALID_FIELD, LIMIT, NOT_IMPLEMENTED, UNAUTHORIZED, Fault, fault
 from frontends.amqp.feeds import Feed
+from frontends.amqp.grammar import Frames
 from frontends.amqp.hubs.desks import Desk
 from frontends.amqp.hubs.profile import Profile
+from frontends.amqp.hubs.words import BATCH
 from frontends.amqp.identity import Untrusted, certified
+from frontends.amqp.order import Order
 from frontends.amqp.queries import Questions
 from frontends.amqp.sending import Intake
 from frontends.amqp.shared import Shared
@@ -39,6 +42,9 @@ _CLOSING_SECONDS: Final = 2.0
 _LONGEST_TICK_SECONDS: Final = 5.0
 _EXPIRE_SECONDS: Final = 1.0
 """Longest time that a token opens anything after its end."""
+
+_IDLE_LEAST_SECONDS: Final = 1.0
+"""Shortest idle time-out that is kept: whoever asks for less would be let down by any pause of this process."""
 
 _SHORTEST_TICK_SECONDS: Final = 0.05
 
@@ -68,6 +74,9 @@ class Connection(asyncio.Protocol):
         self._full = False
         self._flushing = False
         self._closed = False
+        self._leaving = False
+        self._frames = Frames(FRAME_BYTES)
+        self._order = Order(CHANNELS)
         self._deadline: asyncio.TimerHandle | None = None
         self._ticking: asyncio.TimerHandle | None = None
 
@@ -146,8 +155,8 @@ class Connection(asyncio.Protocol):
             self._transport.write(header + sasl.mechanisms(identity.mechanisms(self._certified)))
         elif header == sasl.AMQP_HEADER and (self._believed or identity.anonymous):
             self._jid = self._jid or identity.anonymous
-            data, self._buffer = header + self._buffer, b""
-            self._begin(data)
+            data, self._buffer = self._buffer, b""
+            self._begin(header, data)
         else:
             # Part 2 §2.2: what is wanted is said, and the connection closed.
             self._transport.write(sasl.AMQP_HEADER if self._believed else sasl.SASL_HEADER)
@@ -169,36 +178,67 @@ class Connection(asyncio.Protocol):
 
     # AMQP.
 
-    def _begin(self, data: bytes) -> None:
+    def _begin(self, header: bytes, data: bytes) -> None:
         self._engine = Engine()
         shared, flush, held, begun = self._shared, self.flush, self._holding, self._begun
         if self._jid:
             self._attaching = Attaching(shared.core, shared.tides, self._jid, flush, held, begun)
         else:
-            self._profile = Profile(shared, flush=flush, held=held, begun=begun, known=self._known)
+            self._profile = Profile(
+                shared, flush=flush, held=held, begun=begun, known=self._known, batched=self._batched
+            )
             self._attaching = self._profile.attaching
         self._tick()
+        self._receive(header)
         self._received(data)
+
+    def _batched(self) -> bool:
+        return self._order.format == BATCH
 
     def _known(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
 
     def _received(self, data: bytes) -> None:
-        for piece in self._profile.received(data) if self._profile else (data,):
-            self._receive(piece)
+        if self._leaving:
+            return
+        sound: list[bytes] = []
+        refusal = None
+        try:
+            for frame in self._frames.whole(data):
+                self._order.check(frame)
+                if self._profile:
+                    # One by one: what happens at a frame is of the message that it has a part of.
+                    self._receive(frame)
+                else:
+                    sound.append(frame)
+        except Fault as wrong:
+            refusal = wrong
+        self._receive(b"".join(sound))
+        if refusal:
+            self._leave(refusal)
         self.flush()
 
     def _receive(self, data: bytes) -> None:
         rest, stuck = memoryview(data), False
-        while rest and self._engine is not None:
+        while rest and self._engine is not None and not self._leaving:
             taken = self._engine.receive(rest)
             if taken < 0 or (stuck and not taken):
-                self._flush()
-                self._transport.close()
+                self._leave(None)
                 return
             rest, stuck = rest[taken:], not taken
             self._happen()
+
+    def _leave(self, why: Fault | None) -> None:
+        """End the connection after a fault of the peer: it is heard no more, and has some time to read why."""
+        if self._engine is None or self._leaving:
+            return
+        self._engine.close(why)
+        self._flush()
+        self._leaving = True
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._loop.call_later(_CLOSING_SECONDS, self._transport.close)
 
     def _happen(self) -> None:
         if self._engine is None:
@@ -214,9 +254,7 @@ class Connection(asyncio.Protocol):
         assert self._engine, "what happens happens before its end"
         match what:
             case Happening.OPENED:
-                self._engine.open()
-                if self._jid:
-                    self._known()
+                self._opened(self._engine)
             case Happening.CLOSED:
                 self._closed = True
                 self._engine.close(None)
@@ -237,10 +275,22 @@ class Connection(asyncio.Protocol):
                 # Nobody has let it send.
                 link.discard()
 
+    def _opened(self, engine: Engine) -> None:
+        engine.open()
+        if 0 < engine.idle_seconds < _IDLE_LEAST_SECONDS:
+            # Part 2 §2.4.5: what cannot be kept is refused.
+            engine.close(Fault(INVALID_FIELD, f"an idle time-out is {_IDLE_LEAST_SECONDS * 1000:.0f} ms at least"))
+        if self._jid:
+            self._known()
+        # From here on it is known how often the peer has to hear something.
+        self._tick()
+
     async def _attach(self, link: Bond) -> None:
         assert self._attaching, "links are attached after the open"
         refusal = None
         try:
+            if link.declares:
+                raise Fault(NOT_IMPLEMENTED, "there are no transactions here")  # noqa: TRY301  (one way to refuse)
             part = await self._attaching.attach(link)
             if part is not None:
                 self._parts[link] = part
@@ -275,7 +325,7 @@ class Connection(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._flushing = False
-        if self._engine is None:
+        if self._engine is None or self._leaving:
             return
         self._happen()
         while not self._full:
@@ -318,11 +368,14 @@ class Connection(asyncio.Protocol):
     def _tick(self) -> None:
         if self._engine is None:
             return
+        if self._ticking is not None:
+            self._ticking.cancel()
         now = self._loop.time()
         due = self._engine.tick(now)
-        longest = _LONGEST_TICK_SECONDS
+        # proton notices here that something was said, and waits for half of the peer's time from then on.
+        longest = min(_LONGEST_TICK_SECONDS, self._engine.idle_seconds / 4 or _LONGEST_TICK_SECONDS)
         if self._profile:
-            longest = _EXPIRE_SECONDS
+            longest = min(_EXPIRE_SECONDS, longest)
             if not self._profile.attaching.expire():
                 self._engine.close(Fault(UNAUTHORIZED, "the token is over"))
         pause = max(_SHORTEST_TICK_SECONDS, due - now) if due else longest

@@ -36,6 +36,10 @@ SESSION_BYTES: Final = 2_000 * FRAME_BYTES
 emptied as soon as something has arrived, and with too much that waits for Redis no more is read."""
 
 
+_OPEN: Final = bytes.fromhex("00000011 02000000 005310c0 0401a10130")
+"""The shortest open that there is."""
+
+
 class Happening(Enum):
     """What a door has to hear of."""
 
@@ -86,6 +90,11 @@ class Engine:
     def tick(self, now: float) -> float:
         """Let time pass; gives when it wants to be told again, 0 for never."""
         return float(self._transport.tick(now) or 0.0)
+
+    @property
+    def idle_seconds(self) -> float:
+        """After how long without a word the peer ends the connection; 0 for never."""
+        return float(self._transport.remote_idle_timeout)
 
     def events(self) -> "Iterator[tuple[Happening, Bond | None]]":
         """Give what has happened, and to which link."""
@@ -151,7 +160,9 @@ class Engine:
         return len(self._bonds)
 
     def open(self) -> None:
-        """Answer the peer's open."""
+        """Answer the peer's open, once."""
+        if not self._connection.state & Endpoint.LOCAL_UNINIT:
+            return
         self._connection.container = CONTAINER
         self._connection.offered_capabilities = [symbol(CAPABILITY)]
         self._connection.properties = {symbol("product"): CONTAINER}
@@ -161,6 +172,10 @@ class Engine:
         """End the connection, and say why."""
         if self._connection.state & Endpoint.LOCAL_CLOSED:
             return
+        if self._connection.state & Endpoint.LOCAL_UNINIT:
+            # Part 2 §2.4.3: there is no close without an open; and proton says none to a peer that it has not heard one from.
+            self.open()
+            self._transport.push(_OPEN)
         if fault:
             self._connection.condition = Condition(fault.condition, fault.detail[:DETAIL_CHARS])
         self._connection.close()

@@ -20,6 +20,11 @@ TOO_BIG: Final = "amqp:link:message-size-exceeded"
 STOLEN: Final = "amqp:link:stolen"
 DETACHED: Final = "amqp:link:detach-forced"
 FORCED: Final = "amqp:connection:forced"
+FRAMING: Final = "amqp:connection:framing-error"
+ILLEGAL_STATE: Final = "amqp:illegal-state"
+HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
+UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
+TRANSFER_LIMIT: Final = "amqp:link:transfer-limit-exceeded"
 
 CONDITION: Final = {
     Problem.BAD_REQUEST: INVALID_FIELD,

@@ -56,6 +56,17 @@ def check(data: bytes, at: int) -> int:
         raise Malformed(VALUE, "a value is cut off, or its text is none") from None
 
 
+def described(data: bytes, at: int) -> tuple[int | str, int]:
+    """Give the descriptor of a value, a number or a name, and where what it describes begins; raises Malformed."""
+    if data[at : at + 2] == b"\x00\x53" and len(data) > at + 2:
+        return data[at + 2], at + 3
+    if data[at]:
+        raise Malformed(VALUE, "it has no descriptor")
+    end = check(data, at + 1)
+    number = integer(data, at + 1)
+    return (text(data, at + 1) or "") if number is None else number, end
+
+
 def _checked(data: bytes, at: int, depth: int, left: list[int]) -> int:
     left[0] -= 1
     if depth > _DEPTH or left[0] < 0:
@@ -127,6 +138,17 @@ def span(data: bytes, at: int) -> tuple[int, int]:
     if kind & 1:
         return at + 5, at + 5 + int(struct.unpack_from(">I", data, at + 1)[0])
     return at + 2, at + 2 + data[at + 1]
+
+
+def opened(data: bytes, at: int) -> tuple[int, int, int]:
+    """Give how many values a list has, where the first begins, and where the list ends; raises Malformed for no list."""
+    if data[at] not in {0x45, 0xC0, 0xD0}:
+        raise Malformed(VALUE, "it is no list")
+    try:
+        start, end = span(data, at)
+        return *_counted(data, data[at], start), end
+    except struct.error:
+        raise Malformed(VALUE, "a list is cut off") from None
 
 
 def items(data: bytes, at: int) -> Iterator[int]:

@@ -1,12 +1,11 @@
-"""The profile as a connection meets it: its frames on their way in and out, and its links. Must not know what a link is for."""
+"""The profile as a connection meets it: its links, and its frames on their way out. Must not know what a link is for."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
-from frontends.amqp.engine import FRAME_BYTES
+from frontends.amqp.grammar import HEADER_BYTES, Frames
 from frontends.amqp.hubs.attaching import HubAttaching
-from frontends.amqp.hubs.frames import Formats, Frames, widened
-from frontends.amqp.hubs.words import BATCH
+from frontends.amqp.hubs.frames import widened
 from frontends.amqp.shared import Shared
 
 _ANY: Final = 2**32 - 1
@@ -15,7 +14,7 @@ _ANY: Final = 2**32 - 1
 class Profile:
     """Of one connection."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (what links work with)
         self,
         shared: Shared,
         *,
@@ -23,12 +22,11 @@ class Profile:
         held: Callable[[int], None],
         begun: Callable[[], int],
         known: Callable[[], None],
+        batched: Callable[[], bool],
     ) -> None:
-        """Begin with nobody; `known` hears when it is known who the peer is."""
-        self._incoming = Frames(FRAME_BYTES)
+        """Begin with nobody; `known` hears when it is known who the peer is, `batched` tells whether what arrives is a batch."""
         self._outgoing = Frames(_ANY)
-        self._formats = Formats()
-        self._format = 0
+        self._headed = False
         self.attaching = HubAttaching(
             shared.core,
             shared.tides,
@@ -37,15 +35,11 @@ class Profile:
             held=held,
             begun=begun,
             known=known,
-            batched=lambda: self._format == BATCH,
+            batched=batched,
         )
-
-    def received(self, data: bytes) -> Iterator[bytes]:
-        """Give frames one by one: what happens at one of them is of the message that it has a part of."""
-        for frame in self._incoming.whole(data):
-            self._format = self._formats.of(frame)
-            yield frame
 
     def written(self, data: bytes) -> bytes:
         """Write what proton has written as SDKs read it."""
-        return b"".join(map(widened, self._outgoing.whole(data)))
+        header = b"" if self._headed else data[:HEADER_BYTES]
+        self._headed = True
+        return header + b"".join(map(widened, self._outgoing.whole(data[len(header) :])))

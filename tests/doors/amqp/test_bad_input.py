@@ -21,8 +21,9 @@ from broker.settings import CommandSettings
 from frontends.amqp import sasl, wire
 from frontends.servers.redis import RedisServer
 from tests.doors.amqp.conftest import NewLog
+from tests.doors.amqp.raw import attach, frame, heard, opened, plain
 from tests.doors.amqp.served import AmqpFrontend, annotations, bodies, connected, consumer, producer, send, sql
-from tests.doors.frontend import ALICE, PASSWORD
+from tests.doors.frontend import ALICE
 
 MEGABYTE = 1_048_576
 SOUND = b"".join([b"AMQP\x03\x01\x00\x00", b"\x00\x00\x00\x10\x02\x01\x00\x00", b"AMQP\x00\x01\x00\x00"])
@@ -41,50 +42,6 @@ def others(frontend: AmqpFrontend, new_log: NewLog) -> Iterator[None]:
     assert {each["event"] for each in errors} <= {"an item cannot be read"}
 
 
-def plain(jid: str = ALICE, password: str = PASSWORD) -> bytes:
-    """Write header and init of SASL PLAIN."""
-    init = wire.listed([wire.symbol("PLAIN"), wire.binary(f"\0{jid}\0{password}".encode())])
-    body = wire.section(0x41, init)
-    return sasl.SASL_HEADER + struct.pack(">IBBH", len(body) + 8, 2, 1, 0) + body
-
-
-def heard(line: socket.socket) -> bytes:
-    """Read to the end."""
-    found = b""
-    try:
-        while piece := line.recv(65_536):
-            found += piece
-    except ConnectionResetError:
-        pass
-    line.close()
-    return found
-
-
-def frame(code: int, *fields: bytes, payload: bytes = b"") -> bytes:
-    """Write a frame on channel 0."""
-    body = wire.section(code, wire.listed(list(fields))) + payload
-    return struct.pack(">IBBH", len(body) + 8, 2, 0, 0) + body
-
-
-def opened(frontend: AmqpFrontend) -> socket.socket:
-    """Open a connection and a session by hand."""
-    line = frontend.raw()
-    line.sendall(plain())
-    line.recv(4096)
-    line.sendall(sasl.AMQP_HEADER + frame(0x10, wire.string("raw")))
-    line.sendall(frame(0x11, b"\x40", b"\x43", b"\x70\x7f\xff\xff\xff", b"\x70\x7f\xff\xff\xff"))
-    return line
-
-
-def attach(name: str, handle: int, node: str) -> bytes:
-    """Write the attach of a sender."""
-    source, target = wire.section(0x28, wire.listed([])), wire.section(0x29, wire.listed([wire.string(node)]))
-    return frame(
-        0x12, wire.string(name), b"\x52%c" % handle, b"\x42", b"\x50\x00", b"\x40", source, target,
-        b"\x40", b"\x40", b"\x43",
-    )  # fmt: skip
-
-
 def test_filters(alice: BlockingConnection, new_log: NewLog) -> None:
     """E17, E23: a malformed filter is an invalid field, an unknown one is not implemented; nothing is attached."""
     log = new_log(2)
@@ -99,7 +56,6 @@ def test_filters(alice: BlockingConnection, new_log: NewLog) -> None:
         ("invalid-field", annotations(offset=5)),
         ("invalid-field", annotations(timestamp="now")),
         ("invalid-field", annotations(timestamp=timestamp(-1))),
-        ("invalid-field", annotations(timestamp=timestamp(4_000_000_000_000))),
         ("invalid-field", Filter({name: Described(name, "text")})),
         ("invalid-field", sql("d.event-streams-offset >")),
         ("invalid-field", sql(" AND ".join(["TRUE"] * 1_000))),
@@ -239,7 +195,7 @@ def test_many_links(frontend: AmqpFrontend, new_log: NewLog) -> None:
     log = new_log()
     line = opened(frontend)
     line.sendall(b"".join(attach(f"l{number}", number, log) for number in range(256)))
-    line.sendall(attach("one more", 0, log).replace(b"\x52\x00", b"\x70\x00\x00\x01\x00"))
+    line.sendall(attach("one more", 256, log))
     found, deadline = b"", time.monotonic() + 10
     while b"amqp:resource-limit-exceeded" not in found and time.monotonic() < deadline:
         found += line.recv(65_536)

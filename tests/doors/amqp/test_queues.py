@@ -26,6 +26,7 @@ from broker.settings import CommandSettings
 from frontends.amqp import wire
 from frontends.servers.redis import RedisServer, valkey_binary
 from tests.doors.amqp.conftest import NewLog, made
+from tests.doors.amqp.raw import frame, opened
 from tests.doors.amqp.served import (
     PATIENCE_SECONDS,
     AmqpFrontend,
@@ -37,7 +38,6 @@ from tests.doors.amqp.served import (
     send,
     text,
 )
-from tests.doors.amqp.test_bad_input import frame, opened
 from tests.doors.frontend import ALICE, BOB
 
 
@@ -508,6 +508,8 @@ def test_hints(redis: RedisServer, alice: BlockingConnection, queue: str, new_lo
     assert got(receiver, 1) == ["late"]
     settle(receiver, Delivery.ACCEPTED, 4)
     come_to(lambda: counts(redis, queue), (0, 0))
+    with pytest.raises(SendException):
+        sender.send(Message(body="x", annotations={symbol("x-opt-delivery-delay"): "soon"}))
     log = new_log()
     consumer(alice, log)
     producer(alice, log).send(Message(body="any", priority=9, ttl=60.0))

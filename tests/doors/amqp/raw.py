@@ -1,0 +1,106 @@
+"""A client by hand: bytes of SASL and of AMQP as a test wants them, also such as no library would send."""
+
+import socket
+import struct
+
+from frontends.amqp import sasl, wire
+from tests.doors.amqp.served import AmqpFrontend
+from tests.doors.frontend import ALICE, PASSWORD
+
+NULL, TRUE, FALSE, ZERO = b"\x40", b"\x41", b"\x42", b"\x43"
+
+
+def plain(jid: str = ALICE, password: str = PASSWORD) -> bytes:
+    """Write header and init of SASL PLAIN."""
+    init = wire.listed([wire.symbol("PLAIN"), wire.binary(f"\0{jid}\0{password}".encode())])
+    body = wire.section(0x41, init)
+    return sasl.SASL_HEADER + struct.pack(">IBBH", len(body) + 8, 2, 1, 0) + body
+
+
+def heard(line: socket.socket) -> bytes:
+    """Read to the end."""
+    found = b""
+    try:
+        while piece := line.recv(65_536):
+            found += piece
+    except ConnectionResetError:
+        pass
+    line.close()
+    return found
+
+
+def performative(code: int, *fields: bytes) -> bytes:
+    """Write a performative."""
+    return wire.section(code, wire.listed(list(fields)))
+
+
+def framed(body: bytes, *, channel: int = 0, kind: int = 0, offset: int = 2) -> bytes:
+    """Write a frame around whatever it is."""
+    return struct.pack(">IBBH", len(body) + 8, offset, kind, channel) + body
+
+
+def frame(code: int, *fields: bytes, payload: bytes = b"", channel: int = 0) -> bytes:
+    """Write a frame."""
+    return framed(performative(code, *fields) + payload, channel=channel)
+
+
+def uint(number: int) -> bytes:
+    """Write a number of 32 bits."""
+    return struct.pack(">BI", 0x70, number)
+
+
+def source(address: bytes = NULL, *more: bytes) -> bytes:
+    """Write a source."""
+    return performative(0x28, address, *more)
+
+
+def target(address: bytes = NULL, *more: bytes) -> bytes:
+    """Write a target."""
+    return performative(0x29, address, *more)
+
+
+OPEN = frame(0x10, wire.string("raw"))
+BEGIN = frame(0x11, NULL, ZERO, uint(2**31 - 1), uint(2**31 - 1))
+
+
+def connected(frontend: AmqpFrontend) -> socket.socket:
+    """Say who connects, and the header of AMQP, by hand."""
+    line = frontend.raw()
+    line.sendall(plain())
+    line.recv(4096)
+    line.sendall(sasl.AMQP_HEADER)
+    return line
+
+
+def opened(frontend: AmqpFrontend) -> socket.socket:
+    """Open a connection and a session by hand."""
+    line = connected(frontend)
+    line.sendall(OPEN + BEGIN)
+    return line
+
+
+def attach(name: str, handle: int, node: str) -> bytes:
+    """Write the attach of a sender, which settles nothing by itself."""
+    ends = [source(), target(wire.string(node))]
+    return frame(0x12, wire.string(name), uint(handle), FALSE, b"\x50\x00", NULL, *ends, NULL, NULL, ZERO)
+
+
+def receiver(name: str, handle: int, node: str) -> bytes:
+    """Write the attach of a receiver."""
+    return frame(0x12, wire.string(name), uint(handle), TRUE, NULL, NULL, source(wire.string(node)), target())
+
+
+def transfer(handle: int, number: int | None, tag: bytes | None, *more: bytes) -> bytes:
+    """Write a transfer of a small message; `more` are the fields from the format on."""
+    fields = [uint(handle), NULL if number is None else uint(number), NULL if tag is None else wire.binary(tag), *more]
+    return frame(0x14, *fields, payload=b"\x00\x53\x75\xa0\x01x")
+
+
+def until(line: socket.socket, sign: bytes) -> bytes:
+    """Read until that has come."""
+    found = b""
+    while sign not in found:
+        piece = line.recv(65_536)
+        assert piece, found
+        found += piece
+    return found

@@ -1,0 +1,243 @@
+"""What AMQP 1.0 calls an error of the peer, clause by clause, on the wire: each ends its connection by a condition."""
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from proton.utils import BlockingConnection
+
+from frontends.amqp import wire
+from tests.doors.amqp.conftest import NewLog
+from tests.doors.amqp.raw import (
+    BEGIN,
+    FALSE,
+    NULL,
+    OPEN,
+    TRUE,
+    ZERO,
+    attach,
+    connected,
+    frame,
+    framed,
+    heard,
+    opened,
+    performative,
+    source,
+    target,
+    transfer,
+    uint,
+    until,
+)
+from tests.doors.amqp.served import AmqpFrontend, bodies, consumer
+
+CLOSE, CREDIT, ACCEPTED = b"\x00\x53\x18", uint(1_000), b"\x00\x53\x24"
+NO_TEXT = b"\xa1\x02\xff\xfe"
+NO_LINK = frame(0x12, wire.string("l"), uint(7), FALSE, NULL, NULL, source(), target(), NULL, NULL, ZERO)
+ENDS = (source(), target(wire.string("log")))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_fails(frontend: AmqpFrontend) -> Iterator[None]:
+    """Hold all of these to this: nothing of them is a fault of the frontend's own, or leaves a traceback."""
+    yield
+    errors = [line for line in map(json.loads, frontend.log.splitlines()) if line["level"] == "error"]
+    # Other tests have left what nobody can read.
+    assert {each["event"] for each in errors} <= {"an item cannot be read"}
+
+
+def closed(said: bytes, condition: str) -> bool:
+    """Tell whether the connection was closed by the condition."""
+    return CLOSE in said and f"amqp:{condition}".encode() in said
+
+
+def _named(each: str | bytes) -> str:
+    return each if isinstance(each, str) else "said"
+
+
+@pytest.mark.parametrize(
+    ("said", "condition"),
+    [
+        # §2.4.1: a connection begins with its open, on channel 0, and has one alone.
+        (BEGIN, "illegal-state"),
+        (OPEN + OPEN, "illegal-state"),
+        (OPEN + BEGIN + OPEN, "illegal-state"),
+        (frame(0x10, wire.string("x"), channel=1), "connection:framing-error"),
+        # §2.7.1: who it is has to be said, and every peer takes 512 bytes.
+        (frame(0x10), "invalid-field"),
+        (frame(0x10, ZERO), "invalid-field"),
+        (frame(0x10, wire.string("x"), NULL, uint(511)), "invalid-field"),
+        # §2.4.5: an idle time-out that cannot be kept.
+        (frame(0x10, wire.string("x"), NULL, NULL, NULL, uint(100)), "invalid-field"),
+        # §2.3.1: where a body begins, and how long a frame is.
+        (OPEN + framed(b"", offset=1), "connection:framing-error"),
+        (OPEN + framed(b"", offset=3), "connection:framing-error"),
+        (OPEN + b"\x00\x00\x00\x07\x02\x00\x00\x00", "connection:framing-error"),
+        (OPEN + b"AMQP\x00\x01\x00\x00", "connection:framing-error"),
+        # §2.3.2, part 5 §5.3.1: frames of SASL are over, and of others nothing is known.
+        (OPEN + framed(performative(0x41, wire.symbol("PLAIN")), kind=1), "connection:framing-error"),
+        (OPEN + framed(performative(0x17), kind=7), "connection:framing-error"),
+    ],
+    ids=_named,
+)  # fmt: skip
+def test_opens(frontend: AmqpFrontend, said: bytes, condition: str) -> None:
+    """Part 2 §2.3 and §2.4: who does not begin as a connection begins is told so."""
+    line = connected(frontend)
+    line.sendall(said)
+    assert closed(heard(line), condition)
+
+
+@pytest.mark.parametrize(
+    ("said", "condition"),
+    [
+        # §2.7: what is no performative, or is not all there.
+        (frame(0x1A, NULL), "not-implemented"),
+        (frame(0x99, NULL), "not-implemented"),
+        (framed(b"\x00" + wire.symbol("amqp:no-such:list") + wire.listed([])), "not-implemented"),
+        (framed(wire.listed([NULL])), "decode-error"),
+        (framed(b"\x00"), "decode-error"),
+        (framed(b"\x00\x53\x12"), "decode-error"),
+        (framed(b"\x00\x53\x12\xff\xff\xff"), "decode-error"),
+        (framed(b"\x00\x53\x12\xc0\x50\x05\xa1"), "decode-error"),
+        (framed(b"\x00\x53\x17\xd0\xff\xff\xff\xff\x00\x00\x00\x01\x40"), "decode-error"),
+        (framed(performative(0x17) + b"more"), "decode-error"),
+        (frame(0x17, NULL, NULL), "decode-error"),
+        # §2.7.2, §2.5.1: a session has one channel of those that there may be.
+        (frame(0x11, channel=1), "invalid-field"),
+        (BEGIN, "illegal-state"),
+        (frame(0x11, NULL, ZERO, ZERO, ZERO, channel=64), "connection:framing-error"),
+        (frame(0x11, b"\x60\x00\x05", ZERO, ZERO, ZERO, channel=1), "invalid-field"),
+        (frame(0x17, channel=3), "not-allowed"),
+        (frame(0x17) + attach("l", 0, "log"), "not-allowed"),
+        # §2.7.3: what an attach must say, and how.
+        (frame(0x12), "invalid-field"),
+        (frame(0x12, wire.string("l"), NULL, FALSE), "invalid-field"),
+        (frame(0x12, uint(5), ZERO, FALSE), "invalid-field"),
+        (frame(0x12, wire.string("l"), ZERO, FALSE, b"\x50\x03"), "invalid-field"),
+        (frame(0x12, wire.string("l"), ZERO, FALSE, NULL, b"\x50\x02"), "invalid-field"),
+        (frame(0x12, wire.string("l"), ZERO, FALSE, NULL, NULL, *ENDS), "invalid-field"),
+        (frame(0x12, wire.string("l"), ZERO, FALSE, NULL, NULL, *ENDS, NULL, NULL, ZERO, NULL, NULL, NULL, ZERO),
+         "invalid-field"),
+        (frame(0x12, NO_TEXT, ZERO, FALSE, NULL, NULL, *ENDS, NULL, NULL, ZERO), "decode-error"),
+        # Part 3 §3.5.3, §3.5.4: an address is a text, and what stands beside it has its type.
+        (frame(0x12, wire.string("l"), ZERO, FALSE, NULL, NULL, source(), target(NO_TEXT), NULL, NULL, ZERO),
+         "decode-error"),
+        (frame(0x12, wire.string("l"), ZERO, TRUE, NULL, NULL, source(NO_TEXT), target()), "decode-error"),
+        (frame(0x12, wire.string("l"), ZERO, TRUE, NULL, NULL, source(NULL, *[NULL] * 6, wire.string("f")), target()),
+         "invalid-field"),
+        # §2.7.3: a handle is of one link, also one whose name is another's.
+        (NO_LINK + NO_LINK.replace(b"\xa1\x01l", b"\xa1\x01m"), "session:handle-in-use"),
+        (NO_LINK + frame(0x12, wire.string("l"), uint(8), FALSE, NULL, NULL, *ENDS, NULL, NULL, ZERO), "invalid-field"),
+        # §2.8.18: a handle of no link.
+        (frame(0x13, ZERO, uint(5), ZERO, uint(5), uint(9)), "session:unattached-handle"),
+        (transfer(9, 0, b"t"), "session:unattached-handle"),
+        (frame(0x16, uint(9)), "session:unattached-handle"),
+        (NO_LINK + frame(0x16, uint(7), TRUE) + frame(0x16, uint(7), TRUE), "session:unattached-handle"),
+        # §2.7.4: a flow of a link names it, and a session's own numbers are always there.
+        (frame(0x13, ZERO, uint(5), ZERO, uint(5), NULL, ZERO, uint(5)), "invalid-field"),
+        (frame(0x13), "invalid-field"),
+        # §2.7.5: over a link messages go one way, and no more than the session's window has room for.
+        (frame(0x12, wire.string("r"), uint(8), TRUE, NULL, NULL, *ENDS) + transfer(8, 0, b"t"), "illegal-state"),
+        # §2.7.6 to §2.7.9: what a disposition, a detach and an error must have.
+        (frame(0x15), "invalid-field"),
+        (frame(0x15, TRUE, NULL), "invalid-field"),
+        (frame(0x15, TRUE, ZERO, NULL, TRUE, ZERO), "invalid-field"),
+        (frame(0x16), "invalid-field"),
+        (frame(0x18, ZERO), "invalid-field"),
+        # Part 4 §4.5.8: no transaction can have been declared.
+        (frame(0x15, FALSE, ZERO, NULL, TRUE, performative(0x34, wire.binary(b"1"))), "not-implemented"),
+    ],
+    ids=_named,
+)  # fmt: skip
+def test_performatives(frontend: AmqpFrontend, said: bytes, condition: str) -> None:
+    """Part 2 §2.5 to §2.8: what cannot be read, lacks a field or is not of its type, and what refers to nothing."""
+    line = opened(frontend)
+    line.sendall(said)
+    assert closed(heard(line), condition)
+
+
+BATCHES, RECEIVER_SECOND = b"\x70\x80\x01\x37\x00", b"\x50\x01"
+
+
+@pytest.mark.parametrize(
+    ("said", "condition"),
+    [
+        # §2.7.5: the first transfer of a delivery has an id and a tag of at most 32 bytes, and the others do not differ.
+        (frame(0x14), "invalid-field"),
+        (transfer(0, None, b"t"), "invalid-field"),
+        (transfer(0, 0, None), "invalid-field"),
+        (transfer(0, 0, b"t" * 33), "invalid-field"),
+        (transfer(0, 0, b"t", ZERO, FALSE, TRUE) + transfer(0, 1, b"t", ZERO), "invalid-field"),
+        (transfer(0, 0, b"t", ZERO, FALSE, TRUE) + transfer(0, 0, b"u", ZERO), "invalid-field"),
+        (transfer(0, 0, b"t", ZERO, FALSE, TRUE) + transfer(0, 0, b"t", BATCHES), "invalid-field"),
+        (transfer(0, 0, b"t") + transfer(0, 5, b"u"), "session:invalid-field"),
+        # What the attach has agreed on: the receiver settles first, and the sender nothing.
+        (transfer(0, 0, b"t", ZERO, FALSE, FALSE, RECEIVER_SECOND), "invalid-field"),
+        (transfer(0, 0, b"t", ZERO, TRUE), "invalid-field"),
+        # A delivery that nobody has begun is not resumed, nor is it part of a transaction.
+        (transfer(0, 0, b"t", ZERO, FALSE, FALSE, NULL, NULL, TRUE), "not-implemented"),
+        (transfer(0, 0, b"t", ZERO, FALSE, FALSE, NULL, performative(0x34, wire.binary(b"1"))), "not-implemented"),
+    ],
+    ids=_named,
+)
+def test_transfers(frontend: AmqpFrontend, new_log: NewLog, said: bytes, condition: str) -> None:
+    """Part 2 §2.7.5: a transfer that is none is refused."""
+    line = opened(frontend)
+    line.sendall(attach("l", 0, new_log()))
+    until(line, CREDIT)
+    line.sendall(said)
+    assert closed(heard(line), condition)
+
+
+def test_as_it_should_be(frontend: AmqpFrontend, alice: BlockingConnection, new_log: NewLog) -> None:
+    """Part 2: the same frames without a fault are taken, in parts and under any width of numbers; a handle may be used again."""
+    log = new_log()
+    out = consumer(alice, log)
+    line = opened(frontend)
+    line.sendall(framed(b"") + frame(0x11, NULL, ZERO, uint(9), uint(9), channel=63) + frame(0x17, channel=63))
+    line.sendall(attach("l", 0, log))
+    until(line, CREDIT)
+    line.sendall(transfer(0, 0, b"t" * 32, ZERO, FALSE, TRUE) + frame(0x14, ZERO, payload=b"") + transfer(0, 1, b"u"))
+    until(line, ACCEPTED)
+    line.sendall(frame(0x16, ZERO, TRUE))
+    until(line, b"\x00\x53\x16")
+    line.sendall(attach("m", 0, log))
+    until(line, CREDIT)
+    line.sendall(transfer(0, 2, b"t", b"\x43", FALSE, FALSE, b"\x50\x00", NULL, FALSE, FALSE, TRUE))
+    until(line, ACCEPTED)
+    line.sendall(frame(0x18))
+    assert CLOSE in heard(line)
+    assert bodies(out, 3) == ["x"] * 3
+
+
+def test_more_than_credit(frontend: AmqpFrontend, new_log: NewLog) -> None:
+    """Part 2 §2.6.7, §2.8.19: a link over which more comes than it has credit for is ended; its connection goes on."""
+    line = opened(frontend)
+    line.sendall(attach("l", 0, f"{new_log()}/$info"))
+    until(line, b"\x52\x0a")
+    line.sendall(b"".join(transfer(0, number, b"%d" % number) for number in range(40)))
+    until(line, b"amqp:link:transfer-limit-exceeded")
+    line.sendall(frame(0x18))
+    assert CLOSE in heard(line)
+
+
+def test_transactions(frontend: AmqpFrontend) -> None:
+    """Part 4 §4.1: who would declare transactions is told that there are none; the connection goes on."""
+    line = opened(frontend)
+    ends = source(), performative(0x30, wire.symbol("amqp:local-transactions"))
+    line.sendall(frame(0x12, wire.string("l"), ZERO, FALSE, NULL, NULL, *ends, NULL, NULL, ZERO))
+    until(line, b"amqp:not-implemented")
+    line.sendall(frame(0x18))
+    assert CLOSE in heard(line)
+
+
+def test_idle(frontend: AmqpFrontend) -> None:
+    """Part 2 §2.4.5: a peer that gives up after a second hears something every second, though there is nothing to say."""
+    line = connected(frontend)
+    line.sendall(frame(0x10, wire.string("x"), NULL, NULL, NULL, uint(1_000)))
+    until(line, b"stanzaq")
+    began, empty = time.monotonic(), b"\x00\x00\x00\x08\x02\x00\x00\x00"
+    for _ in range(4):
+        assert line.recv(len(empty)) == empty
+    line.close()
+    assert time.monotonic() - began < 4.0
