@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from zlib import crc32
 
+from broker.model import offsets
 from broker.model.commands import Command, Describe, Subscribe, Unsubscribe
 from broker.model.core import Core
 from broker.model.leases import lease_jid
@@ -14,7 +15,7 @@ from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.reading import Bind, Bound, Read, Unbind
-from broker.model.results import Described, Refused, Replay, Subscribed
+from broker.model.results import Described, Refused, Replay, Result, Subscribed
 from broker.model.tree import Kind, Scope
 from frontends.amqp import filters, links
 from frontends.amqp.bonds import Bond, Incoming, Outgoing, symbol
@@ -118,11 +119,11 @@ class Attaching:
         else:
             numbers = [wish.partition]
         # Judged before anybody is put out: a link that cannot begin takes nothing.
-        found = await self._asked(Read(where.node, self.sender, numbers[0], start.begin, 0), Replay)
+        found = await self._started(where.node, numbers[0], start.begin)
         bound = await self._bound(where.node, wish, numbers)
         number = bound.partition if bound else numbers[0]
         if number != numbers[0]:
-            found = await self._asked(Read(where.node, self.sender, number, start.begin, 0), Replay)
+            found = await self._started(where.node, number, start.begin)
         if not link.alive:
             if bound:
                 self._unbind(where.node, wish.group, bound)
@@ -146,6 +147,17 @@ class Attaching:
             group=wish.group,
             bound=bound,
         )
+
+    async def _started(self, node: str, partition: int, begin: str, group: str = "") -> Replay:
+        """Find where a link begins; at a time that is still to come with what comes after its attach. Raises Fault."""
+        outcome = await self.core.ask(Read(node, self.sender, partition, begin, 0, group))
+        if (
+            isinstance(outcome, Refused)
+            and outcome.problem is Problem.OFFSET_NOT_FOUND
+            and offsets.named(begin) is None
+        ):
+            outcome = await self.core.ask(Read(node, self.sender, partition, offsets.LATEST, 0, group))
+        return _answer(outcome, Replay)
 
     async def _working(self, link: Outgoing, record: NodeRecord, wish: links.Wish, selector: str) -> Part | None:
         """Let a worker take items: by a lease of its own, so that each link has a credit of its own."""
@@ -195,11 +207,14 @@ class Attaching:
         return described.record
 
     async def _asked(self, command: Command, kind: type[_T]) -> _T:
-        outcome = await self.core.ask(command)
-        if isinstance(outcome, Refused):
-            raise fault(outcome)
-        assert isinstance(outcome, kind), f"{type(outcome).__name__} is no answer to {type(command).__name__}"
-        return outcome
+        return _answer(await self.core.ask(command), kind)
+
+
+def _answer(outcome: Result, kind: type[_T]) -> _T:
+    if isinstance(outcome, Refused):
+        raise fault(outcome)
+    assert isinstance(outcome, kind), f"{type(outcome).__name__} is not {kind.__name__}"
+    return outcome
 
 
 def publishable(record: NodeRecord, partition: int | None) -> None:

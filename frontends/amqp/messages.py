@@ -81,15 +81,8 @@ def sections(raw: bytes) -> list[Section]:
     found: list[Section] = []
     at, last = 0, HEADER - 1
     while at < len(raw):
-        value = 3
-        if raw[at : at + 2] == b"\x00\x53" and len(raw) > at + 2:
-            code, value = raw[at + 2], at + 3
-        elif raw[at] == 0:
-            value = wire.check(raw, at + 1)
-            named = wire.integer(raw, at + 1)
-            code = _NAMES.get(wire.text(raw, at + 1) or "", 0) if named is None else named
-        else:
-            raise wire.Malformed(wire.MESSAGE, "a section has no descriptor")
+        named, value = wire.described(raw, at)
+        code = _NAMES.get(named, 0) if isinstance(named, str) else named
         repeats = code == last and code in {DATA, SEQUENCE}
         mixed = code in _BODY and last in _BODY and code != last
         if not HEADER <= code <= FOOTER or (code <= last and not repeats) or mixed:
@@ -193,9 +186,18 @@ def _bodied(raw: bytes, into: _Taken) -> tuple[bytes, str, str]:
 
 def _header(raw: bytes, section: Section, into: _Taken) -> None:
     """Read priority and time to live (§3.2.1): of 256 priorities ten are told apart, and a time of 0 is none."""
-    said = [wire.integer(raw, at) for at in wire.items(raw, section.value)] + [None] * 3
-    into.priority = None if said[1] is None else min(max(said[1], 0), MOST_PRIORITY)
-    into.ttl_ms = said[2] or None
+    places: list[int | None] = [*wire.items(raw, section.value), None, None, None]
+    rank, ttl = (_whole(raw, places[number], what) for number, what in ((1, "the priority"), (2, "the time to live")))
+    into.priority = None if rank is None else min(max(rank, 0), MOST_PRIORITY)
+    into.ttl_ms = ttl or None
+
+
+def _whole(raw: bytes, at: int | None, what: str) -> int | None:
+    """Read a whole number that asks for something; None where there is none, or null."""
+    found = None if at is None else wire.integer(raw, at)
+    if found is None and at is not None and raw[at] != 0x40:
+        raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{what} is no whole number")
+    return found
 
 
 def _partition(raw: bytes, annotations: Section) -> str | None:
@@ -221,7 +223,7 @@ def _annotations(raw: bytes, annotations: Section, into: _Taken) -> None:
             into.message.key = said
         elif name not in PARTITIONS:
             if name == DELAY:
-                into.delay_ms = wire.integer(raw, value)
+                into.delay_ms = _whole(raw, value, DELAY)
             rest += [raw[key : wire.after(raw, key)], raw[value : wire.after(raw, value)]]
     if rest:
         into.carried.append(wire.section(MESSAGE, wire.mapped(rest)))

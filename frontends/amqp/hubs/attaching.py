@@ -137,7 +137,7 @@ class HubAttaching(Attaching):
             raise fault(Refused(Problem.GROUP_NOT_FOUND, f"the node has no group {where.group}"))
         # Without an epoch a partition is read for a group as long as nobody has one; judged before anybody is put out.
         group = where.group if epoch is None else ""
-        found = await self._asked(Read(where.node, self.sender, number, start.begin, 0, group), Replay)
+        found = await self._started(where.node, number, start.begin, group)
         bound = None if epoch is None else await self._owned(where, number, epoch)
         if not link.alive:
             if bound:
@@ -220,7 +220,8 @@ class HubAttaching(Attaching):
         name = asked.said.get("name", "")
         if asked.said.get("operation") != "READ" or not 0 < len(name.encode()) <= NODE_NAME_BYTES:
             raise MalformedRequest(Problem.BAD_REQUEST, "only READ of a hub's name is done here")
-        self._judge(name)
+        # The SDK for JavaScript puts a token for just this.
+        self._judge(f"{name}/{MANAGEMENT}")
         match asked.said.get("type"):
             case "com.microsoft:eventhub":
                 record = await self._log(name)

@@ -67,6 +67,8 @@ def _annotations(raw: bytes, at: int) -> tuple[str, list[bytes]]:
         said = wire.text(raw, name)
         if said == KEY:
             key = wire.text(raw, value) or ""
+            if not key and raw[value] != 0x40:
+                raise MalformedRequest(Problem.PAYLOAD_INVALID, f"{KEY} is a string that is not empty")
         elif said not in _OURS:
             rest += [raw[name : wire.after(raw, name)], raw[value : wire.after(raw, value)]]
     return key, rest

@@ -209,6 +209,10 @@ def test_tokens(hubs: AmqpFrontend, new_log: NewLog) -> None:
             send(client, "b")
         with pytest.raises(AuthenticationError, match="401"):
             client.get_eventhub_properties()
+    with sending(by_token(hubs, log, signed(f"{log}/$management", 60))) as client:
+        assert client.get_partition_ids() == ["0"]
+        with pytest.raises(ConnectionLostError, match="amqp:unauthorized-access"):
+            send(client, "b")
     with sending(by_token(hubs, log, signed(log, -1))) as client, pytest.raises(AuthenticationError, match="is over"):
         send(client, "b")
 

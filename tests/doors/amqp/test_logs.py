@@ -45,6 +45,26 @@ def test_from_now_on(alice: BlockingConnection, new_log: NewLog) -> None:
     assert isinstance(said["timestamp"], timestamp) and abs(said["timestamp"] / 1000 - began) < 5
 
 
+def test_times_to_come(alice: BlockingConnection, new_log: NewLog) -> None:
+    """E3, E23, E24, EX9: where no event can be yet a link begins from now on, by either filter; a whole condition is kept to."""
+    log = new_log()
+    sender = producer(alice, log)
+    send(sender, "before")
+    later = int(time.time() * 1000) + 3_600_000
+    begun = [
+        consumer(alice, log, where)
+        for where in (
+            annotations(timestamp=timestamp(later)),
+            annotations(timestamp=timestamp(later), offset=symbol("@earliest")),
+            sql(f"d.event-streams-timestamp > {later}"),
+        )
+    ]
+    strict = consumer(alice, log, sql(f"d.event-streams-timestamp >= {later} AND TRUE"))
+    send(sender, "after")
+    assert [bodies(each, 1) for each in begun] == [["after"]] * 3
+    assert arrived(strict) == 0
+
+
 def test_filters(alice: BlockingConnection, new_log: NewLog) -> None:
     """E2, E18, E20, E22, E23, EX5, EX6: the filter's offset or time is where it begins, by name and by number; it is echoed."""
     log = new_log()

@@ -121,6 +121,25 @@ def test_no_hints(ttl: int, delay: int) -> None:
         messages.taken(raw + wire.section(0x75, wire.binary(b"x")))
 
 
+@pytest.mark.parametrize(
+    "wrong", [b"\x41", b"\x45", wire.string("5"), wire.symbol("5"), b"\x82" + b"\0" * 8, b"\x83" + b"\0" * 8]
+)
+@pytest.mark.parametrize("field", ["delay", "priority", "ttl"])
+def test_hints_that_are_no_numbers(wrong: bytes, field: str) -> None:
+    """Part 3 §3.2.1: what is asked for is a whole number, or refused by its name; null asks for nothing."""
+
+    def message(value: bytes) -> bytes:
+        fields = {"priority": [b"\x40", value], "ttl": [b"\x40", b"\x40", value]}.get(field, [])
+        raw = wire.section(0x70, wire.listed(fields)) if fields else b""
+        if field == "delay":
+            raw += wire.section(0x72, wire.mapped([wire.symbol(DELAY), value]))
+        return raw + wire.section(0x75, wire.binary(b"x"))
+
+    with pytest.raises(MalformedRequest, match="no whole number"):
+        messages.taken(message(wrong))
+    assert messages.taken(message(b"\x40")).hints == NO_HINTS
+
+
 def test_properties() -> None:
     """Issue 10: properties of any plain type are headers for others, and as they were for AMQP; the service's come to them."""
     identity = UUID(int=7)

@@ -101,3 +101,13 @@ def test_bad_batches(wrong: bytes) -> None:
     """Guarantee 7: one event that is none refuses the batch; so do too many."""
     with pytest.raises(MalformedRequest):
         apart(wrong)
+
+
+@pytest.mark.parametrize("key", [5, b"bytes", ""])
+def test_bad_keys(key: Any) -> None:  # noqa: ANN401  (of any type)
+    """Part 3 §3.2.3: a key that is none is not taken for no key, neither of an event nor of a batch."""
+    raw = encoded(annotations={symbol("x-opt-partition-key"): key})
+    with pytest.raises(MalformedRequest, match="x-opt-partition-key"):
+        events.inward(raw)
+    with pytest.raises(MalformedRequest, match="x-opt-partition-key"):
+        events.batch(raw)
