@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.doors.amqp import hubs
 from tests.doors.amqp.served import AmqpFrontend
 from tests.doors.frontend import HASH, PASSWORD
 from tests.journeys.conftest import Join
@@ -105,3 +106,43 @@ async def test_rhea(service: Service, join: Join) -> None:
         "worked": [["one", 0], ["two", 0], ["two", 1], ["three", 0]],
         "dead": ["three", "no such page"],
     }
+
+
+async def test_event_hubs(service: Service, join: Join) -> None:
+    """E2, E14, E16, E19, E22, E27, E28: npm's @azure/event-hubs does all that it can; Python's SDK beside it has the same."""
+    owner = await join()
+    hub = await owner.queue({QUEUEING_ENABLED: "0", "stanzaq#partitions": "3"})
+    keys = f"sensors {owner.bare} {hubs.KEY}\n"
+    with AmqpFrontend(service.redis.url, AMQP_EVENT_HUBS_KEYS=keys, AMQP_PASSWORDS="") as frontend:
+        place = hubs.address(frontend, hub, "sensors")
+
+        def sent() -> None:
+            with hubs.sending(place) as client:
+                hubs.send(client, "from", "Python", partition_id="2")
+
+        def found() -> list[tuple[str, str]]:
+            with hubs.reading(place) as reader:
+                reader.until(lambda it: len(it.events) == 38)
+                return [(number, hubs.body(event)) for number, event in reader.events]
+
+        await asyncio.to_thread(sent)
+        did = await told("node", OUTSIDERS / "with_event_hubs.mjs", TOOLS / "node_modules", place, "2")
+        events = await asyncio.to_thread(found)
+    assert did == {
+        "hub": [["0", "1", "2"], True],
+        "ids": ["0", "1", "2"],
+        "empty": True,
+        "buffered": list(range(30)),
+        "others": ["Python", "from"],
+        "order": [["a", "b", "c"], True],
+        "whole": [{"size": 12}, "k", "application/json", {"colour": "red", "size": 12}],
+        "properties": [False, True, True],
+        "places": ["c", "bc", "c", "bc", "abc", "later", "later"],
+        "owner": "ReceiverDisconnectedError",
+        "thief": "abc",
+        "refused": ["ServiceCommunicationError"] * 2 + ["MessageTooLargeError"] + ["UnauthorizedError"] * 2,
+    }
+    texts = ["from", "Python", '{"size":12}', "later", "later", *(f'"{each}"' for each in "abc"), *map(str, range(30))]
+    assert sorted(text.strip('"') for _, text in events) == sorted(text.strip('"') for text in texts)
+    assert [text for number, text in events if number == "2"][:2] == ["from", "Python"]
+    assert [text.strip('"') for number, text in events if number == "0"][:3] == ["a", "b", "c"]
