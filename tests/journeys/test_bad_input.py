@@ -68,6 +68,10 @@ def _nested(levels: int) -> str:
     return "<a xmlns='urn:x'>" + "<a>" * (levels - 1) + "</a>" * levels
 
 
+def _asks(name: str) -> str:
+    return submitted(f"{PUBSUB}#publish-options", {name: "1"})
+
+
 def _affiliate(jid: str, affiliation: str) -> str:
     entry = f"<affiliation jid='{jid}' affiliation='{affiliation}'/>"
     return _pubsub(f"<affiliations node='NODE'>{entry}</affiliations>", OWNER)
@@ -242,6 +246,24 @@ CASES = {
     # XEP-0060 §7.1.3.7, XEP-0335 §3.
     "publish of nothing": ("set", _publish(""), f"{BAD} payload-required"),
     "JSON that is none": ("set", _publish("<json xmlns='urn:xmpp:json:0'>{'a': 1}</json>"), BAD_PAYLOAD),
+    # XEP-0060 §7.1.5.
+    "publish with options to an unknown node": (
+        "set",
+        _pubsub(
+            f"<publish node='?'><item>{JOB}</item></publish><publish-options>{_asks('pubsub#title')}</publish-options>"
+        ),
+        UNKNOWN,
+    ),
+    "publish with options that no node has": (
+        "set",
+        _pubsub(f"<publish node='NODE'><item>{JOB}</item></publish><publish-options>{_asks('x')}</publish-options>"),
+        "modify not-acceptable",
+    ),
+    "publish with other than options": (
+        "set",
+        _pubsub(f"<publish node='NODE'><item>{JOB}</item></publish><create/>"),
+        BAD,
+    ),
     # XEP-0060 §8.1 to §8.5.
     "a node that is there": ("set", _pubsub("<create node='NODE'/>"), "cancel conflict"),
     "configure without node": ("get", _pubsub("<configure/>", OWNER), NO_NODE),

@@ -76,16 +76,15 @@ async def test_refused_to_collections(join: Join) -> None:
     top = f"none-{owner.bare.partition('@')[0]}"
     assert (await owner.create(top, COLLECTION)).error == ""
     leaf = await owner.queue()
-    unsupported = "cancel feature-not-implemented unsupported"
-    assert (await owner.publish(top)).error == unsupported
-    assert (await owner.pubsub(f"<items node='{top}'/>", "get")).error == unsupported
-    for refused in (
-        await owner.owner(f"<purge node='{top}'/>"),
-        await owner.pubsub(f"<retract node='{top}'><item id='i1'/></retract>"),
+    for refused, feature in (
+        # XEP-0060 §7.1.3.2, §6.5.9.5, §8.5.3.3, §7.2.3.5.
+        (await owner.publish(top), "publish"),
+        (await owner.pubsub(f"<items node='{top}'/>", "get"), "retrieve-items"),
+        (await owner.owner(f"<purge node='{top}'/>"), "persistent-items"),
+        (await owner.pubsub(f"<retract node='{top}'><item id='i1'/></retract>"), "persistent-items"),
     ):
-        # XEP-0060 §8.5.3.3, §7.2.3.5.
-        assert refused.error == unsupported
-        assert refused.find(f".//{{{PUBSUB}#errors}}unsupported").get("feature") == "persistent-items"
+        assert refused.error == "cancel feature-not-implemented unsupported"
+        assert refused.find(f".//{{{PUBSUB}#errors}}unsupported").get("feature") == feature
     invalid = "cancel not-allowed invalid-options"
     assert (await owner.configure(top, {TYPE: "leaf"})).error == invalid
     assert (await owner.configure(leaf, COLLECTION)).error == invalid

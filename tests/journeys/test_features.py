@@ -246,6 +246,10 @@ async def _several(owner: Client, other: Client) -> None:
     assert (await other.pubsub(f"{leave}/>")).error == "modify bad-request subid-required"
     assert (await other.pubsub(f"{leave} subid='x'/>")).error == "modify not-acceptable invalid-subid"
     assert (await other.pubsub(f"<items node='{node}'/>", "get")).error == "modify bad-request subid-required"
+    # XEP-0060 §6.3.4.4, §6.3.4.5.
+    asked = f"<options node='{node}' jid='{other.jid}'"
+    assert (await other.pubsub(f"{asked}/>", "get")).error == "modify bad-request subid-required"
+    assert (await other.pubsub(f"{asked} subid='x'/>", "get")).error == "modify not-acceptable invalid-subid"
     assert (await other.pubsub(f"{leave} subid='{first}'/>")).error == ""
     assert [each.get("subid") for each in await own(other, node=node)] == [second]
 

@@ -50,6 +50,7 @@ async def test_aioxmpp(service: Service, account: tuple[str, str]) -> None:
         "affiliations": {account[0]: "owner", "friend@localhost": "publisher"},
         "precondition": "conflict",
         "browsed": ["i1", "i2"],
+        "newest": ["i2"],
         "subscribed": "subscribed",
         "credit": ["1"],
         "delivered": [node, "i1", "Job"],

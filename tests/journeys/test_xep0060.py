@@ -64,6 +64,7 @@ async def test_create_instant(join: Join) -> None:
         ({"pubsub#queueing": "perhaps"}, "modify not-acceptable"),
         ({"pubsub#deliver_payloads": "0"}, "modify not-acceptable"),
         ({"pubsub#access_model": "roster"}, "modify not-acceptable unsupported-access-model"),
+        ({"pubsub#access_model": "presence"}, "modify not-acceptable unsupported-access-model"),
     ],
 )
 async def test_create_refused(join: Join, options: dict[str, str], error: str) -> None:

@@ -94,6 +94,8 @@ async def main(host: str, port: str, account: tuple[str, str], service: str, nod
         except aioxmpp.errors.XMPPCancelError as refused:
             did["precondition"] = refused.condition.value[1]
         did["browsed"] = [item.id_ for item in (await pubsub.get_items(to, node)).payload.items]
+        # A part of what there is: the page is told by a count, which the library reads by its schema (XEP-0059 §6).
+        did["newest"] = [item.id_ for item in (await pubsub.get_items(to, node, max_items=1)).payload.items]
         own = client.local_jid
         one, five = (submitted("subscribe_options", queue_requests=credit) for credit in "15")
         granted = await pubsub.subscribe(to, node=node, subscription_jid=own, config=one)
