@@ -88,9 +88,9 @@ async def items(client: Client, node: str) -> list[str]:
 
 async def test_the_three_levels(sender: Client) -> None:
     """S1, S15: a message goes into the queue at each level, and the address says that it can."""
-    info = await sender.ask("<query xmlns='http://jabber.org/protocol/disco#info'/>", "get", to=at("any"))
-    assert QOS in {feature.get("var") for feature in info.element.iter()}
     node = await sender.queue()
+    info = await sender.ask("<query xmlns='http://jabber.org/protocol/disco#info'/>", "get", to=at(node))
+    assert QOS in {feature.get("var") for feature in info.element.iter()}
     sender.send(f"<message to='{at(node)}' id='plain'>{JOB}<no-store xmlns='urn:xmpp:hints'/></message>")
     await sender.settle()
     reply = await acknowledged(sender, node, mark=" id='acknowledged'")
