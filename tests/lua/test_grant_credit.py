@@ -253,7 +253,7 @@ def test_bounded(parts: Parts) -> None:
 
 
 def test_pairs_count(parts: Parts) -> None:
-    """Guarantee 6: of many who are of use to none of many partitions, a part is looked at in a call, and the rest with the next."""
+    """Guarantee 6: of many who are of use to none of many partitions, a part is looked at in a call, the rest in the next."""
     coordinator, _, _ = parts
     numbers, jids = range(3, 303), [f"w{number}@x/1" for number in range(30)]
     blank = {"holdings": "", "wants": "", "registered": "", "gone": ""}
@@ -265,7 +265,8 @@ def test_pairs_count(parts: Parts) -> None:
     answer = coordinator.expire()
     assert grants(answer) == [] and 0 < answer.due - coordinator.now <= 100
     # The last in turn is open to one of them.
-    last = int(coordinator.client.zrange(coordinator.key("demand"), -1, -1)[0])
+    found: Any = coordinator.client.zrange(coordinator.key("demand"), -1, -1)
+    last = int(found[0])
     answer = told(coordinator, last, jids[0], 0, 0, full=1)
     assert grants(answer) == []
     for _ in range(10):
