@@ -1,24 +1,83 @@
-"""The program of docs/amqp.md does what it says."""
+"""The commands and programs of docs/amqp.md do what they say, as they stand there."""
 
+import os
 import re
+import signal
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from frontends.amqp import errors
 from frontends.amqp.errors import CONDITION
-from tests.doors.amqp.conftest import NewLog
-from tests.doors.amqp.served import AmqpFrontend
+from frontends.servers.process import free_port
+from frontends.servers.redis import RedisServer
 
-PAGE = (Path(__file__).parents[3] / "docs" / "amqp.md").read_text()
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "amqp.md").read_text()
+PATIENCE_SECONDS = 60.0
 
 
-def test_program(frontend: AmqpFrontend, new_log: NewLog) -> None:
-    """It ends well, and shows what it has sent with its offset."""
-    program = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
-    program = program.replace("127.0.0.1:5672", f"127.0.0.1:{frontend.port}").replace('"log"', f'"{new_log()}"')
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+def blocks(language: str) -> list[str]:
+    """Give the blocks of the page in a language, in their order."""
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+@contextmanager
+def served(commands: str, redis: RedisServer, directory: Path) -> Iterator[int]:
+    """Run the commands of a server, and give its port."""
+    port, own = free_port(), {name: value for name, value in os.environ.items() if not name.startswith("STANZAQ_")}
+    own |= {"PATH": f"{Path(sys.executable).parent}:{own['PATH']}", "STANZAQ_AMQP_BIND": f"127.0.0.1:{port}"}
+    script = "set -eu\n" + commands.replace("redis://127.0.0.1:6379/0", redis.url)
+    with (directory / "log").open("wb") as log:
+        server = subprocess.Popen(
+            ["sh", "-c", script], env=own, cwd=directory, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while not listens(port):
+                assert server.poll() is None and time.monotonic() < deadline, (directory / "log").read_text()
+                time.sleep(0.1)
+            yield port
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGTERM)
+            server.wait(PATIENCE_SECONDS)
+
+
+def listens(port: int) -> bool:
+    """Tell whether anybody does."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+def said(port: int, directory: Path, *command: str, program: str) -> str:
+    """Run a program; gives what it writes."""
+    program = program.replace("127.0.0.1:5672", f"127.0.0.1:{port}")
+    done = subprocess.run(
+        [*command, program], cwd=directory, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
+    )
     assert done.returncode == 0, (done.stdout, done.stderr)
-    assert "an event" in done.stdout and "event-streams-offset" in done.stdout
+    return done.stdout
+
+
+def test_programs(redis: RedisServer, tmp_path: Path) -> None:
+    """Each ends well: a log and a queue by proton, and the same log as a hub by both SDKs."""
+    (plain, hubs), (log, queue, sends), (receives,) = blocks("sh"), blocks("python"), blocks("js")
+    with served(plain, redis, tmp_path) as port:
+        found = said(port, tmp_path, sys.executable, "-c", program=log + queue)
+        assert "an event " in found and "event-streams-offset" in found
+        assert "a job 0 " in found and "x-opt-stanzaq-lock" in found
+    # npm's packages are found from where a program is.
+    (tmp_path / "node_modules").symlink_to(ROOT / ".venv" / "tools" / "node_modules")
+    with served(hubs, redis, tmp_path) as port:
+        assert "'partition_ids': ['0']" in said(port, tmp_path, sys.executable, "-c", program=sends)
+        lines = said(port, tmp_path, "node", "--input-type=module", "--eval", program=receives).splitlines()
+    assert [line.rpartition(" ")[0] for line in lines] == ["an event", "from Python"]
 
 
 def test_conditions() -> None:
@@ -28,3 +87,6 @@ def test_conditions() -> None:
         "amqp:not-implemented", "amqp:decode-error", "amqp:link:message-size-exceeded", "amqp:resource-limit-exceeded",
     }  # fmt: skip
     assert told <= set(CONDITION.values()) and all(f"`{each}`" in PAGE for each in told)
+    # And what AMQP itself calls an error.
+    own = {errors.FRAMING, errors.ILLEGAL_STATE, errors.HANDLE_IN_USE, errors.UNATTACHED_HANDLE, errors.TRANSFER_LIMIT}
+    assert all(f"`{each}`" in PAGE for each in own)
