@@ -130,6 +130,7 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | 
         strict_iq_type=settings.strict_iq_type,
         event_log=settings.event_log,
         admins=frozenset(settings.admins),
+        default_queueing=settings.default_queueing,
     )
     core = RedisCore(settings, traces.outlet(component) if traces else component)
     asked = traces.core(core) if traces else core

@@ -7,11 +7,12 @@ no more than a name, signed so that every frontend knows it again as one that wa
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model.names import Jid, bare
+from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import forms
 from frontends.xmpp import namespaces as ns
@@ -25,10 +26,14 @@ _SIGNATURE_CHARACTERS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Who administrates the service, and the key that sessions are signed with: the same at every frontend."""
+    """Who administrates the service, the key that sessions are signed with, and what a node is whose maker does not say.
+
+    All three are the same at every frontend.
+    """
 
     admins: frozenset[Jid] = frozenset()
     key: bytes = b""
+    node: NodeConfig = field(default_factory=NodeConfig)
 
     def open_to(self, command: "Command", sender: Jid) -> bool:
         """Tell whether somebody may execute a command, as far as that can be told without the core."""

@@ -18,6 +18,7 @@ from broker.model.core import Core, Reply
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
+from broker.model.options import NodeConfig
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import Described, Refused, Result, Retracted, Unlocked
 from frontends.xmpp import (
@@ -64,6 +65,7 @@ class Component:
         legacy_unlock_ns: bool = False,
         event_log: Jid | None = None,
         admins: frozenset[Jid] = frozenset(),
+        default_queueing: bool = True,
     ) -> None:
         """Prepare the door; `start` opens it. Must run inside the event loop."""
         self._domain = domain
@@ -71,7 +73,7 @@ class Component:
         self._events = events.Events(domain, secrets.token_hex(6), legacy_unlock_ns=legacy_unlock_ns)
         self._log = EventLog(domain, event_log)
         # All frontends of a service have its secret, so each knows the sessions of the others.
-        self._desk = adhoc.Desk(admins, secret.encode())
+        self._desk = adhoc.Desk(admins, secret.encode(), NodeConfig(queueing=default_queueing))
         self._strides = Strides(lambda: self._draining)
         self._stream = Stream(domain, secret, host, port, receive=self.receive, changed=self._changed)
         self._core: Core

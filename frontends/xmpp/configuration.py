@@ -1,6 +1,7 @@
 """A node's configuration as a form. Knows the table of options; must not know who asks for it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from broker.model.nodes import NodeRecord, shown
@@ -46,9 +47,9 @@ def changed(record: NodeRecord) -> str:
     return f"<configuration node='{escaped(record.name)}'>{form}</configuration>"
 
 
-def default(kind: NodeType = NodeType.LEAF) -> bytes:
-    """Write the form of a node that does not exist yet (XEP-0060 §8.3.1, §8.3.2)."""
-    values = shown("", NodeConfig(node_type=kind))
+def default(config: NodeConfig, kind: NodeType) -> bytes:
+    """Write the form of a node of a type that does not exist yet (XEP-0060 §8.3.1, §8.3.2)."""
+    values = shown("", replace(config, node_type=kind))
     # The default depends on the node's name; an empty field, sent back, would mean that there are no dead letters.
     del values[_DEAD_LETTER_NODE]
     form = forms.written("form", ns.PUBSUB_NODE_CONFIG, _fields(values, kind))

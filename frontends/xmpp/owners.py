@@ -9,13 +9,16 @@ from broker.model.commands import Configure, Declare, Delete, Describe, Purge
 from broker.model.fields import values
 from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation
+from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.tree import Associate, Dissociate, NodeType
 from frontends.xmpp import attributes, configuration, forms, lists
 from frontends.xmpp import namespaces as ns
+from frontends.xmpp.adhoc import Desk
 from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect, only, without_foreign
 
 _CONFIGURE: Final = f"{{{ns.PUBSUB}}}configure"
+_DEFAULT: Final = f"{{{ns.PUBSUB_OWNER}}}default"
 _REDIRECT: Final = f"{{{ns.PUBSUB_OWNER}}}redirect"
 _AFFILIATION: Final = f"{{{ns.PUBSUB_OWNER}}}affiliation"
 _NODE_TYPE: Final = "pubsub#node_type"
@@ -44,12 +47,14 @@ def create(iq: Iq, pubsub: Element) -> Declare:
     return Declare(node, iq.sender, {**said, **configuration.understood(fields or {})})
 
 
-def read(iq: Iq, pubsub: Element) -> Question | Answer:
+def read(iq: Iq, pubsub: Element, desk: Desk) -> Question | Answer:
     """Translate a request in the owner's namespace."""
     pubsub = without_foreign(pubsub, ns.PUBSUB_OWNER, ns.RSM)
     if not len(pubsub):
         raise MalformedRequest(Problem.BAD_REQUEST, "the request is empty")
     tag = pubsub[0].tag
+    if tag == _DEFAULT:
+        return _default(iq, pubsub, desk.node)
     if reader := _ACTIONS.get(tag):
         return reader(iq, pubsub)
     raise MalformedRequest(Problem.UNSUPPORTED, "no such request in XEP-0060")
@@ -70,10 +75,10 @@ def _configure(iq: Iq, pubsub: Element) -> Question | Answer:
     return Question(iq, Configure(node, iq.sender, configuration.understood(fields)))
 
 
-def _default(iq: Iq, pubsub: Element) -> Answer:
+def _default(iq: Iq, pubsub: Element, config: NodeConfig) -> Answer:
     asked = only(iq, pubsub, "get")
     try:
-        return Answer(iq, configuration.default(NodeType(asked.get("type", NodeType.LEAF.value))))
+        return Answer(iq, configuration.default(config, NodeType(asked.get("type", NodeType.LEAF.value))))
     except ValueError:
         known = ", ".join(values(NodeType))
         raise MalformedRequest(Problem.BAD_REQUEST, f"the type of a node is one of {known}") from None
@@ -128,7 +133,6 @@ def _collection(iq: Iq, pubsub: Element) -> Question:
 
 _ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer]]] = {
     f"{{{ns.PUBSUB_OWNER}}}configure": _configure,
-    f"{{{ns.PUBSUB_OWNER}}}default": _default,
     f"{{{ns.PUBSUB_OWNER}}}delete": _delete,
     f"{{{ns.PUBSUB_OWNER}}}purge": _purge,
     f"{{{ns.PUBSUB_OWNER}}}affiliations": _affiliations,

@@ -72,7 +72,7 @@ def is_get_for_set(question: Question) -> bool:
     return question.iq.kind == "get" and isinstance(question.command, Retract | Unlock)
 
 
-def _pubsub(iq: Iq, pubsub: Element) -> Question | Answer:
+def _pubsub(iq: Iq, pubsub: Element, desk: adhoc.Desk) -> Question | Answer:
     pubsub = stanzas.without_foreign(pubsub, ns.PUBSUB, ns.QUEUEING, ns.RSM)
     if not len(pubsub):
         raise MalformedRequest(Problem.BAD_REQUEST, "the request is empty")
@@ -80,7 +80,7 @@ def _pubsub(iq: Iq, pubsub: Element) -> Question | Answer:
     if reader := _ACTIONS.get(tag):
         return Question(iq, reader(iq, pubsub))
     if tag == _DEFAULT:
-        return subscriptions.default(iq, pubsub)
+        return subscriptions.default(iq, pubsub, desk.node)
     if tag == _CONFIGURE:
         raise MalformedRequest(Problem.BAD_REQUEST, "a configure follows a create (XEP-0060 8.1.3)")
     raise MalformedRequest(Problem.UNSUPPORTED, "no such request in XEP-0060")
@@ -240,8 +240,6 @@ _ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Command]]] = {
     f"{{{ns.PUBSUB}}}affiliations": lists.affiliations,
 }
 _PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer]]] = {
-    f"{{{ns.PUBSUB}}}pubsub": _pubsub,
-    f"{{{ns.PUBSUB_OWNER}}}pubsub": owners.read,
     f"{{{ns.STANZAQ}}}renew": _renew,
     f"{{{ns.STANZAQ}}}locks": _locks,
     f"{{{ns.STANZAQ}}}commit": streams.commit,
@@ -252,7 +250,9 @@ _PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer]]] = {
     f"{{{ns.VERSION}}}query": software.version,
 }
 _GUARDED: Final[Mapping[str, Callable[[Iq, Element, adhoc.Desk], Question | Answer]]] = {
+    f"{{{ns.PUBSUB}}}pubsub": _pubsub,
+    f"{{{ns.PUBSUB_OWNER}}}pubsub": owners.read,
     f"{{{ns.COMMANDS}}}command": offered.read,
     f"{{{ns.DISCO_ITEMS}}}query": disco.read_items,
 }
-"""What is not the same for everybody."""
+"""What depends on who asks, or on how the service is set."""

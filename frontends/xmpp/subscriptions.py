@@ -110,11 +110,14 @@ def options(iq: Iq, pubsub: Element) -> Options | Adjust:
     return Adjust(node, iq.sender, jid, subid, wish.credit, wish.qos, wish.until_ms, wish.scope, wish.selector)
 
 
-def default(iq: Iq, pubsub: Element) -> Question | Answer:
-    """Translate `<default/>`: what a subscription is that says nothing of itself, to one node or to any (XEP-0060 §6.4)."""
+def default(iq: Iq, pubsub: Element, config: NodeConfig) -> Question | Answer:
+    """Translate `<default/>`: what a subscription is that says nothing of itself (XEP-0060 §6.4).
+
+    It is to one node, or to one of this configuration.
+    """
     asked = only(iq, pubsub, "get")
     if asked.get("node") is None:
-        return Answer(iq, defaults(None, NodeConfig()))
+        return Answer(iq, defaults(None, config))
     return Question(iq, Describe(attributes.node(asked), iq.sender, as_owner=False), View.DEFAULT_SUBSCRIPTION)
 
 

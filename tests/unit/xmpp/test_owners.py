@@ -13,9 +13,9 @@ from broker.model.options import FORCED, OPTIONS, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Described
 from broker.model.tree import Associate, Association, Dissociate, NodeType, Wish, wished
-from frontends.xmpp import configuration, forms
+from frontends.xmpp import adhoc, configuration, forms, requests
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.stanzas import Answer, Question, View
+from frontends.xmpp.stanzas import Answer, Iq, Question, View
 
 _ME = Jid("worker@example.org/desk")
 
@@ -264,3 +264,13 @@ def test_the_default_of_each_type(read: Callable[..., Answer], fault: Fault) -> 
     assert collection["pubsub#node_type"] == ("collection",)
     assert "pubsub#children_max" in collection and "stanzaq#partitions" not in collection
     assert fault(_owner("<default type='banana'/>"), "get").problem is Problem.BAD_REQUEST
+
+
+def test_the_default_is_the_service_s(make_iq: Callable[..., Iq]) -> None:
+    """XEP-0060 §8.3.2, §6.4.2: where nodes are logs unless their makers say otherwise, the default forms say so."""
+    desk = adhoc.Desk(node=NodeConfig(queueing=False))
+    node = requests.read(make_iq(_owner("<default/>"), "get"), desk)
+    subscription = requests.read(make_iq(_pubsub("<default/>"), "get"), desk)
+    assert isinstance(node, Answer) and isinstance(subscription, Answer)
+    assert _submitted(node.content)["{urn:xmpp:pubsub:queueing:0}enabled"] == ("0",)
+    assert b"stanzaq#start" in subscription.content
