@@ -19,12 +19,12 @@ end
 
 -- By what the names of a pool's subscriptions differ from direct ones, of each pool that there is and that there was.
 local function offsets()
-  local found, past = {}, {}
+  local found, seated = {}, {}
   for offset in string.gmatch(partition.pools or '', '(%d+):%S+ %d+') do
-    found[#found + 1], past[offset] = tonumber(offset), true
+    found[#found + 1], seated[offset] = tonumber(offset), true
   end
   for offset in string.gmatch(partition.past_pools or '', '%d+') do
-    if not past[offset] then found[#found + 1] = tonumber(offset) end
+    if not seated[offset] then found[#found + 1] = tonumber(offset) end
   end
   return found
 end

@@ -325,6 +325,8 @@ async def test_leaf_deleted(core: RedisCore, door: Door, tag: str) -> None:
     await door.until(lambda: len(door.deliveries) == 1)
     await core.ask(item(two))
     await core.ask(Delete(one, ALICE))
+    # P24: whoever held something of it is told that it is gone.
+    assert NodeEvent(one, W1, "delete") in door.notices
     await door.until(lambda: len(door.deliveries) == 2)
     await made(core, one, top)
     await core.ask(item(one))
