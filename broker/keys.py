@@ -234,6 +234,13 @@ TABLE: Final = (
         "500 entries",
     ),
     Key(
+        "hour",
+        "hash",
+        "node",
+        "minute of the hour -> time in ms, waiting, in flight, age of the oldest, published, finished and attempts ever",
+        "60 fields",
+    ),
+    Key(
         "resources",
         "zset",
         "jid",

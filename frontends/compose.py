@@ -270,8 +270,7 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
             unfit = [] if stopping.is_set() or settings.allow_eviction else await _unfit(core)
             if not (stopping.is_set() or unfit):
                 frontend.open()
-                if settings.metrics_bind is not None:
-                    watching.append(group.create_task(_measure(core)))
+                watching.append(group.create_task(_measure(core)))
                 _log.info("serving", at=frontend.at, frontend=core.name)
                 await any_of(stopping, core.ending)
                 if core.ending.is_set():
@@ -305,7 +304,7 @@ async def _pulse(watch_seconds: float, watchdog: Watchdog, health: Health) -> No
 
 
 async def _measure(core: RedisCore) -> None:
-    """Keep the gauges of the nodes fresh, for as long as somebody may read them."""
+    """Keep the gauges of the nodes and their history fresh."""
     trouble = Trouble("the nodes could not be counted")
     while True:
         try:

@@ -21,7 +21,7 @@ from broker.model.frontends import Disconnect, Frontends
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.leases import Fetch
 from broker.model.names import Jid, Partition
-from broker.model.oversight import Overview, Release, Survey, Transfer
+from broker.model.oversight import Overview, Release, ShowHistory, Survey, Transfer
 from broker.model.positions import Place
 from broker.model.qos import Qos, Stage
 from broker.model.reading import Partitions, Reading
@@ -339,6 +339,7 @@ Command = (
     | Transfer
     | Release
     | Overview
+    | ShowHistory
     | Frontends
     | Disconnect
 )

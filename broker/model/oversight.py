@@ -57,3 +57,11 @@ class Overview:
     sender: Jid
     first: int
     limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShowHistory:
+    """Look at what a node held in the last hour, as whoever may look at its items."""
+
+    node: str
+    sender: Jid

@@ -314,6 +314,30 @@ class Overviewed:
     total: int
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a node held at a time, and what there had ever been by then, as in `Counted`."""
+
+    at_ms: int
+    waiting: int
+    in_flight: int
+    oldest_ms: int
+    published: int
+    finished: int
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Samples of a node, at most one a minute, the oldest first and the last one of now.
+
+    Nothing has happened to the node in a minute without a sample. The first may be older than the hour: it tells what there had
+    been when the hour began.
+    """
+
+    samples: tuple[Sample, ...]
+
+
 Result = (
     Refused
     | Published
@@ -344,6 +368,7 @@ Result = (
     | Transferred
     | Released
     | Overviewed
+    | History
     | FrontendList
     | Disconnected
 )

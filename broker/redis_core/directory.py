@@ -199,7 +199,12 @@ class Directory:
 
     async def _forget(self, record: NodeRecord) -> None:
         await self._server.run(self._call("forget", record.name, {"incarnation": record.incarnation}))
-        await self._server.commands([("ZREM", keys.of_service(name), record.name) for name in ("names", "changed")])
+        await self._server.commands(
+            [
+                *(("ZREM", keys.of_service(name), record.name) for name in ("names", "changed")),
+                ("UNLINK", keys.of_node("hour", record.name)),
+            ]
+        )
 
     async def open(self, record: NodeRecord, numbers: Sequence[int] | None = None) -> bool:
         """Bring partitions, all unless named, to the record's revision; False when one of them was deleted.

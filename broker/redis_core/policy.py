@@ -30,7 +30,7 @@ from broker.model.hints import NO_HINTS
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord, unmet
 from broker.model.options import AccessModel, NodeState, PublishModel
-from broker.model.oversight import Release
+from broker.model.oversight import Release, ShowHistory
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.reading import Bind, Commit, Read
@@ -93,7 +93,7 @@ def refusal(  # noqa: C901, PLR0911, PLR0912  (a table of cases)
         case FetchPart():
             mine = bare(command.jid) == bare(command.sender)
             return None if mine or standing is Affiliation.OWNER else _LEASED
-        case Browse() | Extent():
+        case Browse() | Extent() | ShowHistory():
             return _reading(record, standing) or (subid_refusal(command) if isinstance(command, Browse) else None)
         case Join():
             return _reading(record, standing) or (None if record.config.queueing else _NO_WORK)

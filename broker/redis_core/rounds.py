@@ -21,6 +21,7 @@ from broker.redis_core import proxy
 from broker.redis_core.approvals import Approvals
 from broker.redis_core.directory import LISTED, Directory
 from broker.redis_core.gather import gathered
+from broker.redis_core.history import Histories
 from broker.redis_core.internal import Ask, Expire, Outcome, Resend, Scanned
 from broker.redis_core.lane import Lane
 from broker.redis_core.metrics import Metrics
@@ -57,6 +58,7 @@ class Lanes(Protocol):
     metrics: Metrics
     owners: Owners
     approvals: Approvals
+    histories: Histories
 
     def routes(self, node: str) -> Routes:
         """Give the lanes of a node's partitions."""
@@ -259,9 +261,9 @@ class Rounds:
                 return True
 
     async def measure(self) -> None:
-        """Set the gauges of nodes that are new here or that something has happened to; drop those of nodes that are gone.
+        """Measure the nodes that are new here or that something has happened to, for gauges and their history.
 
-        The others have what they had, but for the age of what waits.
+        The others have what they had, but for the age of what waits; the gauges of nodes that are gone are dropped.
         """
         metrics = self._core.metrics
         there = {name async for names in self._names() for name in names}
@@ -269,6 +271,7 @@ class Rounds:
         upto = await self._directory.now_ms() - 1
         changed = await self._directory.changed(self._measured_ms, upto)
         metrics.keep(there)
+        measured: dict[str, Counted] = {}
         wanted = [name for name in there if name in changed or name not in metrics.measured]
         for first in range(0, len(wanted), LISTED):
             records = await self._directory.records(wanted[first : first + LISTED])
@@ -278,6 +281,9 @@ class Rounds:
                 counted = gathered(Stats(record.name, Jid("")), outcomes) if outcomes else None
                 if isinstance(counted, Counted):
                     metrics.gauge(record.name, counted)
+                    measured[record.name] = counted
+        if measured:
+            await self._core.histories.note(upto, measured)
         metrics.age()
         self._measured_ms = upto
 

@@ -97,6 +97,7 @@ class RedisCore:
         calls = Calls(self._begin, self._ask, self.ask, self._changed, self._forget, self._register_all)
         self._works = Works(self._server, self._directory, self._tree, settings, self, calls, self._tell)
         self.owners, self.approvals = self._works.owners, self._works.approvals
+        self.histories = self._works.histories
         self._handovers = Handovers(self._directory, self._works.nodes, self._ask, self.background, self.metrics.count)
         self._pulse = Pulse(self._server, self.frontend, Bell(self._server, settings.redis_timeout))
         self._door = DoorBeat(self._server, f"{door} {self.name}", self._pulse.now_ms) if door else None

@@ -25,6 +25,7 @@ from broker.redis_core.browsing import browse
 from broker.redis_core.directory import Directory
 from broker.redis_core.fetching import Fetching
 from broker.redis_core.frontends import Muster
+from broker.redis_core.history import Histories
 from broker.redis_core.internal import Ask, LaneCommand
 from broker.redis_core.listing import Catalogue
 from broker.redis_core.lists import Lists
@@ -106,6 +107,7 @@ class Works:
         self.fetching = Fetching(calls.ask)
         catalogue = Catalogue(server, directory, tree, admins)
         surveys = Surveys(directory, rules, calls.ask)
+        self.histories = Histories(server, directory, rules, calls.ask)
         muster = Muster(server, rules)
         self.transfers = Transfers(directory, rules, calls.ask, surveys)
         self.of: dict[type, Work] = {
@@ -142,6 +144,7 @@ class Works:
             oversight.Release: self.nodes.release,
             oversight.Survey: surveys.survey,
             oversight.Overview: surveys.overview,
+            oversight.ShowHistory: self.histories.show,
             oversight.Transfer: self.transfers.transfer,
             frontends.Frontends: muster.list,
             frontends.Disconnect: muster.disconnect,

@@ -139,6 +139,20 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
             "more": _IS,
         }
     ),
+    Shown.HISTORY: _object(
+        {
+            "samples": _array(
+                _object(
+                    {
+                        "at": _MOMENT,
+                        **dict.fromkeys(
+                            ("waiting", "in_flight", "oldest_ms", "published", "finished", "attempts"), _WHOLE
+                        ),
+                    }
+                )
+            )
+        }
+    ),
     Shown.FRONTENDS: _object(
         {"frontends": _array(_object({"name": _TEXT, "door": _TEXT, "heard_ms": _WHOLE, "disconnected_by": _TEXT}))}
     ),

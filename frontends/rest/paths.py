@@ -32,6 +32,7 @@ OVERVIEW: Final = "/overview"
 FRONTENDS: Final = "/frontends"
 SURVEY: Final = "/surveys/{queue}"
 SUBSCRIBERS: Final = "/subscribers/{queue}"
+HISTORIES: Final = "/histories/{queue}"
 REDRIVES: Final = "/redrives/{queue}"
 RELEASES: Final = "/releases/{queue}"
 PURGES: Final = "/purges/{queue}"
@@ -45,6 +46,7 @@ _OF_QUEUES: Final = {
     b"batches": BATCH,
     b"surveys": SURVEY,
     b"subscribers": SUBSCRIBERS,
+    b"histories": HISTORIES,
     b"redrives": REDRIVES,
     b"releases": RELEASES,
     b"purges": PURGES,

@@ -198,6 +198,7 @@ OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
         watch.show_overview,
         watch.show_survey,
         watch.list_subscribers,
+        watch.show_history,
         watch.list_frontends,
         watch.redrive,
         watch.release,

@@ -43,6 +43,7 @@ class Shown(Enum):
     OVERVIEW = "overview"
     SURVEY = "survey"
     SUBSCRIBERS = "subscribers"
+    HISTORY = "history"
     FRONTENDS = "frontends"
     REDRIVEN = "redriven"
     RELEASED = "released"
@@ -220,6 +221,9 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     },
     paths.SUBSCRIBERS: {
         "GET": Operation("list_subscribers", "List a queue's subscribers as its owner", {_OK: Shown.SUBSCRIBERS}),
+    },
+    paths.HISTORIES: {
+        "GET": Operation("show_history", "Look at what a queue held in the last hour", {_OK: Shown.HISTORY}),
     },
     paths.REDRIVES: {
         "POST": Operation(

@@ -14,6 +14,7 @@ from broker.model.nodes import NodeRecord
 from broker.model.oversight import Overview, Survey
 from broker.model.problems import CorruptRecord
 from broker.model.results import (
+    History,
     Overviewed,
     Purged,
     Released,
@@ -57,6 +58,15 @@ def subscribers(found: SubscriptionList) -> Answer:
         for each in found.subscriptions
     ]
     return _answer({"subscribers": listed, "more": found.more})
+
+
+def history(found: History) -> Answer:
+    """Show what a queue held in the last hour, the oldest sample first."""
+    listed = []
+    for each in found.samples:
+        said = asdict(each)
+        listed.append({"at": moment(said.pop("at_ms")), **said})
+    return _answer({"samples": listed})
 
 
 def frontends(found: FrontendList) -> Answer:

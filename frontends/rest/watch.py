@@ -7,8 +7,17 @@ from broker.model.access import ListSubscribers
 from broker.model.commands import Describe, Purge
 from broker.model.core import Core
 from broker.model.frontends import FrontendList, Frontends
-from broker.model.oversight import Survey
-from broker.model.results import Described, Overviewed, Purged, Released, SubscriptionList, Surveyed, Transferred
+from broker.model.oversight import ShowHistory, Survey
+from broker.model.results import (
+    Described,
+    History,
+    Overviewed,
+    Purged,
+    Released,
+    SubscriptionList,
+    Surveyed,
+    Transferred,
+)
 from frontends.rest import orders, sights
 from frontends.rest.asked import Answer, Asked
 from frontends.rest.asking import result
@@ -29,6 +38,11 @@ async def show_survey(core: Core, asked: Asked) -> Answer:
 async def list_subscribers(core: Core, asked: Asked) -> Answer:
     """Show who is subscribed to a queue."""
     return sights.subscribers(await result(core, ListSubscribers(asked.place.node, asked.sender), SubscriptionList))
+
+
+async def show_history(core: Core, asked: Asked) -> Answer:
+    """Show what a queue held in the last hour."""
+    return sights.history(await result(core, ShowHistory(asked.place.node, asked.sender), History))
 
 
 async def list_frontends(core: Core, asked: Asked) -> Answer:

@@ -37,6 +37,7 @@ def _all(browser: Browser, frontend: RestFrontend, http: httpx.Client) -> None:
     _finds(browser, http, name)
     _deletes_an_item(browser, http, name)
     _purges(browser, http, name)
+    _hour(browser, frontend, name)
     _log(browser, http, f"{mark}-log")
     _places(browser, mark, name)
     _ends(browser, http, name)
@@ -184,6 +185,21 @@ def _purges(browser: Browser, http: httpx.Client, name: str) -> None:
     browser.says(f"{name} is purged", "#said")
     assert _messages(http, name) == []
     browser.says("Nothing is in this queue")
+
+
+def _hour(browser: Browser, frontend: RestFrontend, name: str) -> None:
+    """See the last hour as it was, also on a page that is loaded anew: three came, one was worked on and two were deleted."""
+    for _ in range(2):
+        browser.find(".tabs [data-part=hour]").click()
+        browser.says("Came in 3 Done 3 Tries 1", ".part .figures")
+        line = browser.attribute(".part .flow .line", "points")
+        assert len({point.split(",")[1] for point in line.split()}) > 1, "it is drawn"
+        browser.driver.refresh()
+        sign_in(browser, frontend, ALICE)
+        _go(browser, name)
+    browser.find(".tabs [data-part=hour]").click()
+    browser.says("Came in 3", ".part .figures")
+    judge(browser, "hour")
 
 
 def _log(browser: Browser, http: httpx.Client, log: str) -> None:

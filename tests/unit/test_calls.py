@@ -108,7 +108,7 @@ def test_samples_are_all() -> None:
     assert {kind.__name__ for kind in elsewhere} == {
         "Presence", "Declare", "Configure", "Describe", "Affiliate", "Delete", "Nodes", "Hold", "Deliver", "Keep",
         "Partitions", "Subscriptions", "Affiliations", "ListSubscribers", "ManageSubscribers", "Approve", "ListPending",
-        "SendPending", "Survey", "Transfer", "Overview", "Frontends", "Disconnect",
+        "SendPending", "Survey", "Transfer", "Overview", "ShowHistory", "Frontends", "Disconnect",
         "Associate", "Dissociate", "Children", "Reserve", "Redeem", "Fetch",
     }  # fmt: skip
 

@@ -19,6 +19,13 @@ export function write(element, text) {
   if (element.textContent !== String(text)) element.textContent = text;
 }
 
+const shown = new WeakMap();
+
+// The record that the row shows which something stands in.
+export function recordOf(element) {
+  return shown.get(element.closest("[data-key]"));
+}
+
 // Let a body have one row for each record, in their order; a row that was there stays the same element.
 export function keep(body, records, key, row, fill) {
   const rows = new Map([...body.children].map((each) => [each.dataset.key, each]));
@@ -33,6 +40,7 @@ export function keep(body, records, key, row, fill) {
     }
     const place = before ? before.nextSibling : body.firstChild;
     if (found !== place) body.insertBefore(found, place);
+    shown.set(found, record);
     fill(found, record);
     before = found;
   }

@@ -2,14 +2,14 @@
 
 import {ask} from "./api.js";
 import {openDialog} from "./dialogs.js";
-import {clock, counted, facts, figures, make, number, since, write} from "./dom.js";
+import {clock, counted, facts, figures, make, number, recordOf, since, write} from "./dom.js";
 
 // What dead letters tell of themselves stands in a place of its own.
 const TOLD_APART = "stanzaq-dead-";
 
-// A button that opens it.
-export function opener(item, words) {
-  return make("button", {type: "button", class: "link", onclick: () => openItem(item)}, words);
+// A button that opens the item of its row, as the row knows it by then.
+export function opener(words) {
+  return make("button", {type: "button", class: "link", onclick: ({currentTarget}) => openItem(recordOf(currentTarget))}, words);
 }
 
 // When something will happen to an item by itself.

@@ -113,7 +113,7 @@ export function itemsPart(name, {act, renew}) {
   });
   return searched("items", name, renew, {
     row: (item) => make("tr", {},
-      make("th", {scope: "row"}, opener(item, item.id), make("small")), cell("state", make("span"), make("small")), cell("n"), cell("n"),
+      make("th", {scope: "row"}, opener(item.id), make("small")), cell("state", make("span"), make("small")), cell("n"), cell("n"),
       cell("text"), cell("text"),
       cell("do", button("Release", item.id, () => release(item)), button("Delete", item.id, () => remove(item)))),
     fill: (row, item) => {
@@ -134,7 +134,7 @@ export function itemsPart(name, {act, renew}) {
 export function entriesPart(name, {renew}) {
   return searched("entries", name, renew, {
     row: (item) => make("tr", {},
-      make("th", {scope: "row"}, opener(item, item.id)), cell("n"), cell("n"), cell("text"), cell("text"), cell("text")),
+      make("th", {scope: "row"}, opener(item.id)), cell("n"), cell("n"), cell("text"), cell("text"), cell("text")),
     fill: (row, item) => {
       const [, old, size, kind, key, publisher] = row.children;
       write(old, since(item.published));
@@ -154,7 +154,7 @@ export function deadPart(name, {queue, act, say, renew}) {
     row: (item) => {
       const id = item.died.item || item.id;
       return make("tr", {},
-        make("th", {scope: "row"}, opener(item, id)), cell("text"), cell("n"), cell("n"), cell("text"), cell("text"),
+        make("th", {scope: "row"}, opener(id)), cell("text"), cell("n"), cell("n"), cell("text"), cell("text"),
         cell("do", button("Redrive", id, () => act(async () => {
           const said = await ask(path("redrives", letters()), {method: "POST", body: {items: [item.id]}});
           return said.moved ? `${id} is on its way back to ${item.died.node}.` : stayed(said.stayed);

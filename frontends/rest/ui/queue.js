@@ -3,6 +3,7 @@
 import {ask, path} from "./api.js";
 import {confirmFirst, publishItem} from "./dialogs.js";
 import {age, badge, bytes, counted, figures, fromTemplate, make, number, rate, write} from "./dom.js";
+import {hourPart} from "./hour.js";
 import {childrenPart, deadPart, entriesPart, itemsPart, subscribersPart} from "./parts.js";
 import {kindOf, linkTo, stateOf} from "./queues.js";
 import {draw, recent} from "./rates.js";
@@ -11,9 +12,12 @@ import {settingsPart} from "./settings.js";
 // The parts of each kind, the first one first: its name in the address, what it is called, what shows it.
 const PARTS = {
   queue: {
-    items: ["Items", itemsPart], dead: ["Dead letters", deadPart], subscribers: ["Subscribers", subscribersPart], settings: ["Settings", settingsPart],
+    items: ["Items", itemsPart], dead: ["Dead letters", deadPart], subscribers: ["Subscribers", subscribersPart],
+    hour: ["History", hourPart], settings: ["Settings", settingsPart],
   },
-  log: {items: ["Entries", entriesPart], subscribers: ["Readers", subscribersPart], settings: ["Settings", settingsPart]},
+  log: {
+    items: ["Entries", entriesPart], subscribers: ["Readers", subscribersPart], hour: ["History", hourPart], settings: ["Settings", settingsPart],
+  },
   collection: {children: ["Contains", childrenPart], subscribers: ["Subscribers", subscribersPart], settings: ["Settings", settingsPart]},
 };
 

@@ -45,10 +45,15 @@ export function recent(name) {
 
 // Draw both rates: what came as a line, what is done as an area; gives what the top stands for.
 export function draw(svg, name) {
-  const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
   const found = samples(name);
-  const top = Math.max(1, ...found.map((each) => Math.max(each.come, each.gone)));
-  const x = (each) => (width * (1 - (found.at(-1).now - each.now) / SHOWN_MS)).toFixed(1);
+  return plot(svg, found, {until: found.at(-1)?.now, span: SHOWN_MS, line: "come", area: "gone"});
+}
+
+// Draw records of moments up to `until`: one of their figures as a line, another one as an area; gives what the top stands for.
+export function plot(svg, found, {until, span, line, area}) {
+  const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
+  const top = Math.max(1, ...found.map((each) => Math.max(each[line], each[area])));
+  const x = (each) => (width * (1 - (until - each.now) / span)).toFixed(1);
   const points = (what) => found.map((each) => `${x(each)},${(height - 1 - (each[what] / top) * (height - 3)).toFixed(1)}`);
   if (!svg.firstChild) {
     for (const kind of ["area", "line"]) {
@@ -57,9 +62,9 @@ export function draw(svg, name) {
       svg.append(shape);
     }
   }
-  const floor = found.length ? [`${x(found[0])},${height}`, `${width},${height}`] : [];
-  svg.firstChild.setAttribute("points", [floor[0], ...points("gone"), floor[1]].filter(Boolean).join(" "));
-  svg.lastChild.setAttribute("points", points("come").join(" "));
+  const floor = found.length ? [`${x(found[0])},${height}`, `${x(found.at(-1))},${height}`] : [];
+  svg.firstChild.setAttribute("points", [floor[0], ...points(area), floor[1]].filter(Boolean).join(" "));
+  svg.lastChild.setAttribute("points", points(line).join(" "));
   return top;
 }
 

@@ -237,6 +237,27 @@ def test_overview(frontend: RestFrontend, redis: RedisServer, alice: httpx.Clien
         assert admin.get("/frontends").status_code == 200
 
 
+def test_history(alice: httpx.Client, bob: httpx.Client, queue: str) -> None:
+    """R5: what a queue held since it was made, if that is less than an hour ago, and what it holds now."""
+    history = queue.replace("queues", "histories")
+    for _ in range(3):
+        assert alice.post(queue, content=b"x").status_code == 201
+    lease = alice.post("/subscriptions", json={"destinations": [queue.removeprefix("/queues/")], "prefetch": 1})
+    (held,) = alice.get(f"{lease.json()['href']}?wait=10", headers={"Accept": "application/json"}).json()["messages"]
+    assert alice.delete(held["href"]).status_code == 200
+    alice.delete(lease.json()["href"])
+    first, *_, last = alice.get(history).json()["samples"]
+    assert {name: value for name, value in first.items() if name != "at"} == dict.fromkeys(
+        ("waiting", "in_flight", "oldest_ms", "published", "finished", "attempts"), 0
+    )
+    assert (last["published"], last["finished"], last["waiting"]) == (3, 1, 2) and last["at"] > first["at"]
+    # Whoever may look at its items may see that too, and nobody else.
+    assert bob.get(history).status_code == bob.get(queue).status_code == 200
+    alice.patch(queue, json={"options": {"pubsub#access_model": "whitelist"}})
+    assert bob.get(history).status_code == bob.get(queue).status_code == 403
+    assert problem(alice.get("/histories/nowhere")) == (404, "node-not-found")
+
+
 def _name(frontend: RestFrontend | AmqpFrontend) -> str:
     (line,) = [line for line in map(json.loads, frontend.log.splitlines()) if line["event"] == "serving"]
     return str(line["frontend"])

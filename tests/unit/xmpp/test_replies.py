@@ -102,7 +102,7 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
 _ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Stats, access.Approve}
 _ELSEWHERE |= {leases.Fetch, reading.Bind, reading.Unbind}
 _ELSEWHERE |= {reservations.Reserve, reservations.Redeem}
-_ELSEWHERE |= {oversight.Survey, oversight.Transfer, oversight.Release, oversight.Overview}
+_ELSEWHERE |= {oversight.Survey, oversight.Transfer, oversight.Release, oversight.Overview, oversight.ShowHistory}
 _ELSEWHERE |= {frontends.Frontends, frontends.Disconnect}
 
 
