@@ -116,10 +116,10 @@ def _change(entry: Element) -> Change:
     text = entry.get("jid")
     if not text:
         raise MalformedRequest(Problem.JID_REQUIRED, "each subscription names a JID")
-    state = entry.get("subscription", "")
-    if state and state not in _STATES:
+    state = entry.get("subscription")
+    if state is not None and state not in _STATES:
         raise MalformedRequest(Problem.BAD_REQUEST, f"subscription is one of {', '.join(sorted(_STATES))}")
-    return Change(attributes.any_jid(text), attributes.subid(entry), state)
+    return Change(attributes.any_jid(text), attributes.subid(entry), state or "")
 
 
 def _any_node(asked: Element) -> str | None:

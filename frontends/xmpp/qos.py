@@ -12,7 +12,7 @@ from frontends.xmpp import messages
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.errors import Unserved
 from frontends.xmpp.markup import escaped
-from frontends.xmpp.stanzas import Iq, Question, View, expect
+from frontends.xmpp.stanzas import Iq, Question, View, expect, without_foreign
 
 _SPACE: Final = f"{{{ns.QOS}}}"
 _CONTROLS: Final = frozenset(f"{_SPACE}{name}" for name in ("acknowledged", "assured", "deliver", "received"))
@@ -78,6 +78,7 @@ def _msg_id(element: Element) -> str:
 
 
 def _sent(wrapper: Element, node: str) -> messages.Sent:
+    wrapper = without_foreign(wrapper, ns.CLIENT, ns.COMPONENT, ns.QOS)
     if len(wrapper) != 1 or wrapper[0].tag not in _MESSAGES:
         raise MalformedRequest(Problem.BAD_REQUEST, "exactly one message is inside")
     message = wrapper[0]

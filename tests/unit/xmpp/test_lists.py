@@ -66,6 +66,7 @@ def test_managing(read: Read) -> None:
         ([], Problem.BAD_REQUEST),
         (["<subscription subscription='none'/>"], Problem.JID_REQUIRED),
         (["<subscription jid='w@x' subscription='perhaps'/>"], Problem.BAD_REQUEST),
+        (["<subscription jid='w@x' subscription=''/>"], Problem.BAD_REQUEST),
         (["<subscription jid='w@x' subscription='none'/>"] * 2, Problem.BAD_REQUEST),
         ([f"<subscription jid='{'w' * 4000}@x' subscription='none'/>"], Problem.JID_MISMATCH),
         ([f"<subscription jid='w@x/{n}' subscription='none'/>" for n in range(501)], Problem.NOT_ACCEPTABLE),

@@ -63,6 +63,14 @@ def test_bad_requests(make_iq: MakeIq, payload: str, problem: Problem) -> None:
     assert caught.value.problem is problem
 
 
+def test_foreign_elements_are_ignored(make_iq: MakeIq) -> None:
+    """RFC 6120 §8.4: what is of a protocol that is not spoken here changes nothing of the promise beside it."""
+    plain, extended = (
+        _read(make_iq, _assured(f"<message>{JOB}</message>{more}")) for more in ("", "<x xmlns='urn:x'/>")
+    )
+    assert plain.command == extended.command
+
+
 def test_a_get_is_none(make_iq: MakeIq) -> None:
     """Requests are sets (S3, S9)."""
     with pytest.raises(MalformedRequest) as caught:
