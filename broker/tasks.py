@@ -189,7 +189,7 @@ async def _answered(work: Coroutine[Any, Any, Any], answer: Answer) -> None:
     try:
         outcome = await work
     except CoreUnavailable as error:
-        outcome = Refused(error.problem, str(error))
+        outcome = Refused(error.problem, error.detail)
     except Exception:
         log.exception("a command failed")
         outcome = FAILED

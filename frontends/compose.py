@@ -110,7 +110,7 @@ def _embedded(directory: str) -> RedisServer:
 
 @dataclass(frozen=True, slots=True)
 class _Frontend:
-    """A core and a door as they are run: how they begin and end, and why they should get no work."""
+    """A core and a door as they are run: how they begin and end, since when they are `up`, and why they should get no work."""
 
     core: RedisCore
     reasons: Callable[[], list[str]]
@@ -118,6 +118,7 @@ class _Frontend:
     open: Callable[[], None]
     drain: Callable[[float], Coroutine[None, None, None]]
     at: str
+    up: asyncio.Event
 
 
 async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | None") -> None:
@@ -144,15 +145,21 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | 
     def reasons() -> list[str]:
         return [*core.healthy(), *([] if component.connected else ["there is no stream to the XMPP server"])]
 
+    up = asyncio.Event()
+
+    def link(connected: bool) -> None:  # noqa: FBT001  (the component's one argument)
+        core.link(connected)
+        if connected:
+            up.set()
+
     async def drain(seconds: float) -> None:
         # What is under way ends and is marked as sent while there is still a stream to send it on.
         component.refuse()
         await core.drain(seconds)
         await component.drain(seconds)
 
-    frontend = _Frontend(
-        core, reasons, core.start, partial(component.start, asked, core.link), drain, settings.xmpp_domain
-    )
+    opening = partial(component.start, asked, link)
+    frontend = _Frontend(core, reasons, core.start, opening, drain, settings.xmpp_domain, up)
     await _keep(frontend, settings, watchdog)
 
 
@@ -249,7 +256,10 @@ def _unfed(
         await leave(seconds)
         await core.drain(seconds)
 
-    return _Frontend(core, reasons, core.start, open_door, drain, at)
+    # Whoever listens is up as soon as it is open.
+    up = asyncio.Event()
+    up.set()
+    return _Frontend(core, reasons, core.start, open_door, drain, at, up)
 
 
 async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> None:
@@ -271,7 +281,9 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
             if not (stopping.is_set() or unfit):
                 frontend.open()
                 watching.append(group.create_task(_measure(core)))
-                _log.info("serving", at=frontend.at, frontend=core.name)
+                await any_of(frontend.up, stopping, core.ending)
+                if frontend.up.is_set():
+                    _log.info("serving", at=frontend.at, frontend=core.name)
                 await any_of(stopping, core.ending)
                 if core.ending.is_set():
                     _log.warning("disconnected by an administrator", frontend=core.name, subscriber=core.ended_by)
@@ -321,7 +333,10 @@ class Unreachable(Exception):  # noqa: N818  (what Redis is)
 
 
 def command(settings: CommandSettings, administrator: Jid, work: Callable[[Core], Awaitable[_T]]) -> _T:
-    """Let a core without a door do something for an administrator, and come to the end of it; raises Unreachable."""
+    """Let a core without a door do something for an administrator, and come to the end of it; raises Unreachable.
+
+    Where Redis does not answer at all it raises CoreUnavailable, which says where Redis is and why it does not.
+    """
     logs.set_up(as_json=settings.log_format is LogFormat.JSON)
     logging.getLogger().setLevel(logging.ERROR)
     if settings.redis_url.startswith(_EMBEDDED):
@@ -339,6 +354,7 @@ def command(settings: CommandSettings, administrator: Jid, work: Callable[[Core]
 async def _command(settings: CommandSettings, work: Callable[[Core], Awaitable[_T]]) -> _T:
     core = RedisCore(settings, None)
     try:
+        await core.reach()
         return await work(core)
     finally:
         # What has begun ends here; what does not is ended by frontends.

@@ -18,7 +18,7 @@ def main(settings: RedisSettings, *, as_json: bool) -> int:
     """Look at Redis and print what was found; 1 when something breaks a promise of the queue."""
     findings = asyncio.run(examine(settings.redis_url, settings.redis_timeout))
     if as_json:
-        print(json.dumps([{**asdict(finding), "level": finding.level.value} for finding in findings]))  # noqa: T201
+        print(json.dumps({"findings": [{**asdict(each), "level": each.level.value} for each in findings]}))  # noqa: T201
     else:
         Console().print(_table(findings))
     return int(any(finding.level is Level.PROBLEM for finding in findings))

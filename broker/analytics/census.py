@@ -127,14 +127,15 @@ def waiting(spark: SparkSession, found: Mapping[Place, Standing], options: Mappi
 
 
 def _standing(link: Link, key: str, place: Place, at: datetime, room: tuple[int, int]) -> Standing | None:
-    meta, lines, stored, replaced, parked, dying, locked, ready = link.all(
+    meta, lines, stored, replaced, parked, dying, locked, locks, ready = link.all(
         ("HMGET", f"{key}meta", "state", "cursor", "kept", "journal_max"),
         ("HVALS", f"{key}subscribers"),
         ("XLEN", f"{key}log"),
         ("HLEN", f"{key}replaced"),
         ("HLEN", f"{key}parked"),
         ("HKEYS", f"{key}handover"),
-        ("HGETALL", f"{key}inflight"),
+        ("HKEYS", f"{key}inflight"),
+        ("HVALS", f"{key}inflight"),
         ("ZRANGE", f"{key}ready", 0, 0),
     )
     state, cursor, kept, journal_max = meta
@@ -145,7 +146,7 @@ def _standing(link: Link, key: str, place: Place, at: datetime, room: tuple[int,
         ("XREVRANGE", f"{key}journal", "+", "-", "COUNT", 1),
         ("XLEN", f"{key}journal"),
     )
-    waiting = max(0, stored - replaced - parked - int(kept or 0) - len(locked) // 2 - len(dying))
+    waiting = max(0, stored - replaced - parked - int(kept or 0) - len(locked) - len(dying))
     oldest = _oldest(link, key, cursor, ready) if waiting else None
     workers = [line.split(b" ", 3) for line in lines]
     workers = [words for words in workers if words[2] != _READER]
@@ -153,7 +154,7 @@ def _standing(link: Link, key: str, place: Place, at: datetime, room: tuple[int,
         *place,
         at,
         waiting,
-        len(locked) // 2,
+        len(locked),
         oldest and _time(oldest.ms),
         sum(int(words[0]) for words in workers),
         len(workers),
@@ -163,9 +164,9 @@ def _standing(link: Link, key: str, place: Place, at: datetime, room: tuple[int,
         int(journal_max or 0),
         *room,
     )
-    away = frozenset(position.decode() for position in (*locked[::2], *dying))
+    away = frozenset(position.decode() for position in (*locked, *dying))
     return Standing(
-        row, tuple(_open(place, line) for line in locked[1::2]), Id.parse(cursor), frozenset(_back(link, key)), away
+        row, tuple(_open(place, line) for line in locks), Id.parse(cursor), frozenset(_back(link, key)), away
     )
 
 

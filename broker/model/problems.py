@@ -91,12 +91,20 @@ class MalformedRequest(Exception):  # noqa: N818  (a peer's fault, named for wha
 
 
 class CoreUnavailable(Exception):  # noqa: N818
-    """Redis did not answer, or not in time; the request may or may not have taken effect."""
+    """Redis did not answer, or not in time; the request may or may not have taken effect.
 
-    def __init__(self, detail: str, problem: Problem = Problem.UNAVAILABLE) -> None:
+    As text it is what operators are told, with addresses; `detail` is what those are told who have asked something.
+    """
+
+    def __init__(self, detail: str, problem: Problem = Problem.UNAVAILABLE, told: str = "") -> None:
         """Keep the problem (unavailable, timed-out or out-of-memory) and what Redis or the network said."""
-        super().__init__(detail)
+        super().__init__(told or detail)
+        self.detail = detail
         self.problem = problem
+
+
+class Forbidden(CoreUnavailable):
+    """Redis does not allow its user what was asked: when an operator has changed that, all goes on."""
 
 
 class ScriptDefect(Exception):  # noqa: N818

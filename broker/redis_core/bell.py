@@ -28,5 +28,5 @@ class Bell:
         self._seconds = min(_WAIT_SECONDS, timeout / 2)
 
     async def heard(self) -> bool:
-        """Wait for a while; tells whether it has rung. Raises CoreUnavailable, or ScriptDefect where that is not allowed."""
+        """Wait for a while; tells whether it has rung. Raises CoreUnavailable."""
         return await self._server.wait("BLPOP", keys.of_service("bell"), str(self._seconds)) is not None

@@ -127,7 +127,9 @@ async def _told(master: Master) -> dict[str, str]:
 
 async def _asked(master: Master, *command: str) -> str:
     (reply,) = await master.send([command])
-    return bytes(reply[1]).decode() if isinstance(reply, list) and len(reply) == 2 else ""
+    # With RESP3, which redis-py 8 asks for, it is a map.
+    pair = [word for both in reply.items() for word in both] if isinstance(reply, dict) else reply
+    return bytes(pair[1]).decode() if isinstance(pair, list) and len(pair) == 2 else ""
 
 
 def _version(where: str, info: Mapping[str, str]) -> Finding:

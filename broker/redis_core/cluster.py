@@ -56,7 +56,7 @@ class Cluster:
         for reply in (state, slots):
             # Whoever is no node of a cluster says so.
             if isinstance(reply, RedisError):
-                raise CoreUnavailable(str(fault(reply)))
+                raise CoreUnavailable(str(reply), told=f"Redis at {address}: {fault(reply)}")
         if b"cluster_state:ok" not in state:
             msg = "the cluster is down"
             raise CoreUnavailable(msg)

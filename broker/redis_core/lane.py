@@ -209,7 +209,7 @@ class Lane:
         except CoreUnavailable as error:
             self._lost()
             # Whoever came during the call has waited for Redis too, and would else wait for it twice as long as is set.
-            self._answer([*tickets, *self._gathered()], Refused(error.problem, str(error)))
+            self._answer([*tickets, *self._gathered()], Refused(error.problem, error.detail))
             return Batch(batch.kind)
         again = self._settle(record, batch, reply)
         hindrance = await self._renewed(record) if again else None

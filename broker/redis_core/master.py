@@ -6,8 +6,10 @@ nor what any command means.
 
 import asyncio
 import hashlib
+import re
+import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import hiredis
@@ -18,6 +20,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
+    InvalidResponse,
+    NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
     RedisError,
@@ -27,7 +31,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.maint_notifications import MaintNotificationsConfig
 
-from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
+from broker.model.problems import CoreUnavailable, Forbidden, Problem, ScriptDefect
 from broker.redis_url import Address
 from broker.tasks import start
 
@@ -68,6 +72,9 @@ _AWAY: Final = (
 )
 
 
+_IN_SCRIPT: Final = ("ACL failure in script", "The user executing the script can't")
+"""What Redis answers when its user may not run what a script runs: before 7.2 it does not say which command."""
+
 _FORGOTTEN: Final = CoreUnavailable("Redis has forgotten the script, and a later one has run")
 
 
@@ -101,16 +108,16 @@ class _Connection:
         return [hiredis.pack_command(words)]
 
 
-def fault(error: Exception) -> Exception:
-    """Name what went wrong: Redis is away, has no memory, or a script is at fault."""
-    if isinstance(error, (RedisTimeoutError, TimeoutError)):
-        return CoreUnavailable("Redis did not answer in time", Problem.TIMED_OUT)
-    if isinstance(error, (RedisConnectionError, OSError)):
-        return CoreUnavailable(_unreached(error))
+def fault(error: Exception, place: str = "") -> Exception:
+    """Name what went wrong: the Redis at a place is away, has no memory, does not allow it, or a script is at fault."""
+    if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)):
+        return _unreached(error, f"{ALONE} at {place}" if place else ALONE)
     # redis-py takes the code word off those answers that it knows.
     code = getattr(error, "status_code", None) or str(error).partition(" ")[0]
     if isinstance(error, OutOfMemoryError) or code == "OOM":
         return CoreUnavailable("Redis has no memory left", Problem.OUT_OF_MEMORY)
+    if isinstance(error, NoPermissionError) or str(error).removeprefix("ERR ").startswith(_IN_SCRIPT):
+        return _forbidden(str(error))
     if isinstance(error, ResponseError) and code in _AWAY:
         return CoreUnavailable(f"Redis cannot serve now: {code} {str(error).removeprefix(code)[:80].strip()}")
     if isinstance(error, RedisError):
@@ -119,10 +126,47 @@ def fault(error: Exception) -> Exception:
     return error
 
 
-def _unreached(error: BaseException) -> str:
-    """Say why there is no connection, as far as its settings are to blame; nothing is repeated that may be a secret."""
+def _forbidden(said: str) -> Forbidden:
+    """Say what Redis does not allow its user."""
+    command = re.search("the ('[^']+') command", said)
+    detail = f"Redis does not allow its user {f'the command {command[1]}' if command else 'what the queue does'}"
+    return Forbidden(detail, told=f"{detail}: see users of Redis in docs/operations.md")
+
+
+def _unreached(error: BaseException, named: str) -> CoreUnavailable:
+    """Say why there is no answer; of what its settings are to blame for, nothing is repeated that may be a secret."""
+    if isinstance(error, (RedisTimeoutError, TimeoutError)):
+        return CoreUnavailable(f"{ALONE} did not answer in time", Problem.TIMED_OUT, f"{named} did not answer in time")
+    if blamed := _blamed(error):
+        return CoreUnavailable(blamed)
+    return CoreUnavailable("Redis cannot be reached", told=f"{named} cannot be reached: {_reason(error)}")
+
+
+def _reason(error: BaseException) -> str:
+    """Say in a word or two why there is no connection."""
+    for cause in _causes(error):
+        match cause:
+            case ConnectionRefusedError():
+                return "connection refused"
+            case socket.gaierror():
+                return "no such host"
+            case FileNotFoundError():
+                return "no such socket"
+            case InvalidResponse():
+                return "what answers is no Redis"
+    return str(error).rstrip(".")[:100]
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = error
     while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _blamed(error: BaseException) -> str:
+    """Say which settings are to blame that there is no connection, if any are."""
+    for cause in _causes(error):
         match cause:
             case ssl.SSLCertVerificationError():
                 return (
@@ -132,8 +176,7 @@ def _unreached(error: BaseException) -> str:
                 return f"TLS with Redis fails ({cause.reason}): see REDIS_URL"
             case AuthenticationError():
                 return "Redis refuses the user or password of REDIS_URL"
-        cause = cause.__cause__ or cause.__context__
-    return "Redis cannot be reached"
+    return ""
 
 
 class Master:
@@ -169,6 +212,8 @@ class Master:
             **{**options, **place},
         )
         self._pool.connection_class = type("Connection", (_Connection, self._pool.connection_class), {})
+        at = {**options, **place}
+        self._place = str(at.get("path") or Address(at.get("host", "localhost"), at.get("port", 6379)))
         self._retired = False
         self._gathered: list[tuple[Sequence[Line], asyncio.Future[list[Any]]]] = []
         self._timeout = timeout
@@ -234,7 +279,7 @@ class Master:
                 again = _parted(await self._exchange([line for lines in unrun for line in lines]), unrun)
             except Unsent as error:
                 # Of the others something may have run.
-                raise CoreUnavailable(str(error), error.problem) from error
+                raise CoreUnavailable(error.detail, error.problem, str(error)) from error
             for found, anew in zip(replies, again, strict=True):
                 found[len(found) - len(anew) :] = anew
         # Something that its caller sent later has run: nothing is to run after it that was sent before.
@@ -245,21 +290,21 @@ class Master:
         try:
             connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
         except (RedisError, OSError, TimeoutError) as error:
-            raise _unsent(error) from error
+            raise _unsent(error, self._place) from error
         try:
             if self._scripts and connection.loads != self._loads and any(map(_is_script, lines)):
                 await self._know_scripts(connection, ends)
             loads = self._loads
             if asyncio.get_running_loop().time() > ends:
                 # Whoever asked has given up: nothing of it is to run any more.
-                raise _unsent(TimeoutError())
+                raise _unsent(TimeoutError(), self._place)
             replies = await _replies(connection, lines)
         except BusyLoadingError as error:
             if len(lines) == 1:
-                raise _unsent(error) from error
-            raise fault(error) from error
+                raise _unsent(error, self._place) from error
+            raise fault(error, self._place) from error
         except (RedisError, OSError, TimeoutError) as error:
-            raise fault(error) from error
+            raise fault(error, self._place) from error
         finally:
             if self._retired:
                 await connection.disconnect()
@@ -287,7 +332,7 @@ class Master:
                 finally:
                     self._loading.release()
         except (RedisError, OSError, TimeoutError) as error:
-            raise _unsent(error) from error
+            raise _unsent(error, self._place) from error
         connection.loads = loads
 
     async def _missing(self, connection: Any) -> list[str]:
@@ -360,6 +405,10 @@ async def _reply(connection: AbstractConnection) -> Any:
         return error
 
 
-def _unsent(error: Exception) -> Unsent:
-    named = fault(error)
-    return Unsent(str(named), named.problem) if isinstance(named, CoreUnavailable) else Unsent(str(error)[:80])
+def _unsent(error: Exception, place: str) -> Unsent:
+    named = fault(error, place)
+    return (
+        Unsent(named.detail, named.problem, str(named))
+        if isinstance(named, CoreUnavailable)
+        else Unsent(str(error)[:80])
+    )

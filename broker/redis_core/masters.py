@@ -96,16 +96,23 @@ class Masters:
             await self._learnt(ends)
         if len(left) == len(lines):
             named = fault(replies[0])
-            raise Unsent(str(named), named.problem) if isinstance(named, CoreUnavailable) else named
+            raise Unsent(named.detail, named.problem, str(named)) if isinstance(named, CoreUnavailable) else named
         return replies
 
     async def everywhere(self, line: Line) -> dict[str, Any]:
         """Ask each master that has a slot, by its address; raises CoreUnavailable when one of them does not answer."""
+        if not any(self._owners):
+            self._doubt()
+            await self._learnt(asyncio.get_running_loop().time() + self._timeout)
         owners = {owner for owner in self._owners if owner is not None}
         if not owners:
-            raise Unsent(_NOBODY)
+            raise self._nobody()
         replies = await asyncio.gather(*(self._exchange(owner, False, [line]) for owner in owners))  # noqa: FBT003  (half of a key)
         return {str(owner): reply for owner, (reply,) in zip(owners, replies, strict=True)}
+
+    def _nobody(self) -> Unsent:
+        """Say that nobody serves a slot, and why that is so if it is known."""
+        return Unsent(_NOBODY, told=": ".join(filter(None, (_NOBODY, self._trouble.reason))))
 
     async def _round(self, lines: Sequence[Line], left: Sequence[_Errand], replies: list[Any]) -> list[_Errand]:
         """Send what is left to whom it belongs; gives what has to go again."""
@@ -114,7 +121,7 @@ class Masters:
         for errand in left:
             owner = errand.asked or self._owners[errand.slot]
             if owner is None:
-                replies[errand.place] = Unsent(_NOBODY)
+                replies[errand.place] = self._nobody()
                 self._doubt()
             # What goes another way than an earlier one of its slot would overtake it: it waits.
             elif ways.setdefault(errand.slot, errand.asked) == errand.asked:

@@ -1,6 +1,6 @@
 """The memory of each Redis: how full it is, and whether it would drop what the queue holds. Must not know what it holds."""
 
-from broker.model.problems import ScriptDefect
+from broker.model.problems import Forbidden
 from broker.redis_core.checkup import Finding, evicting
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.server import Server
@@ -20,14 +20,14 @@ class Memory:
         """Set the gauges."""
         try:
             self._metrics.memory((await self._told()).values())
-        except ScriptDefect as error:
+        except Forbidden as error:
             # Its user may not ask: all else goes on.
             self._unknown.met(error)
         else:
             self._unknown.over()
 
     async def evicting(self) -> list[Finding]:
-        """Find the masters that would drop what the queue holds; raises CoreUnavailable, or ScriptDefect if forbidden."""
+        """Find the masters that would drop what the queue holds; raises CoreUnavailable."""
         return evicting(await self._told())
 
     async def _told(self) -> dict[str, bytes]:

@@ -176,7 +176,7 @@ class Routes:
             hindrance = GONE if record is None else None
             partitions = 0 if record is None else record.config.partitions
         except CoreUnavailable as error:
-            hindrance = Refused(error.problem, str(error))
+            hindrance = Refused(error.problem, error.detail)
         except Exception:
             log.exception("record not read", node=self.known.node)
         finally:

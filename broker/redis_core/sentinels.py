@@ -35,25 +35,27 @@ class Sentinels:
 
     async def find(self) -> Found:
         """Give the master for all slots: whom most sentinels name. Raises CoreUnavailable when none knows one."""
-        named = Counter[Address]()
+        named, trouble = Counter[Address](), CoreUnavailable("there is none")
         for answer in self._inquiry.ask(self._ask(sentinel) for sentinel in self._sentinels):
             try:
                 named[await answer] += 1
-            except CoreUnavailable:
+            except CoreUnavailable as error:
+                trouble = error
                 continue
             # More than half have said the same: those who hang need not be waited for.
             if 2 * max(named.values()) > len(self._sentinels):
                 break
         if not named:
             msg = f"no sentinel knows a master of {self._service!r}"
-            raise CoreUnavailable(msg)
+            raise CoreUnavailable(msg, told=f"{msg}: {trouble}")
         return [(0, REDIS_CLUSTER_HASH_SLOTS - 1, named.most_common(1)[0][0])]
 
     async def _ask(self, sentinel: Master) -> Address:
         (named,) = await sentinel.send([self._question])
         if not isinstance(named, list):
             # None of a service that it does not watch, an error of who is no sentinel.
-            raise CoreUnavailable(str(named))
+            msg = "it watches none of that name" if named is None else str(named)
+            raise CoreUnavailable(msg)
         return Address(named[0].decode(), int(named[1]))
 
     def meet(self, address: Address) -> Master:

@@ -149,6 +149,10 @@ class RedisCore:
 
     # What the composer sees.
 
+    async def reach(self) -> None:
+        """Find out whether Redis answers; raises CoreUnavailable."""
+        await self._server.everywhere("TIME")
+
     async def start(self) -> None:
         """Start the pulse, waiting for Redis as long as it takes; then look at every partition once."""
         while True:

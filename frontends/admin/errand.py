@@ -20,6 +20,7 @@ from rich.text import Text
 from broker.model.commands import Command
 from broker.model.core import Core
 from broker.model.names import Jid
+from broker.model.problems import CoreUnavailable
 from broker.model.results import Listing, Refused, Result
 from broker.model.tree import Nodes
 from broker.settings import SettingsError, load_command
@@ -64,6 +65,8 @@ def run(config: Path | None, work: Callable[[Core], Awaitable[_T]]) -> _T:
         complain(f"{detail} ({problem.value})" if detail else problem.value.replace("-", " "))
     except compose.Unreachable as fault:
         misuse(str(fault))
+    except CoreUnavailable as fault:
+        complain(str(fault))
 
 
 def complain(sentence: str) -> NoReturn:
@@ -131,6 +134,6 @@ def nodes_beginning(incomplete: str) -> list[str]:
 
     try:
         listing = compose.command(load_command(), ADMINISTRATOR, lambda core: core.ask(Nodes(ADMINISTRATOR)))
-    except (SettingsError, compose.Unreachable):
+    except (SettingsError, compose.Unreachable, CoreUnavailable):
         return []
     return [name for name in listing.nodes if name.startswith(incomplete)] if isinstance(listing, Listing) else []

@@ -1,5 +1,6 @@
 """Redis over TLS: one server, a cluster and sentinels, with an authority of one's own and with certificates of clients."""
 
+import asyncio
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -14,8 +15,8 @@ from broker.analytics.source.servers import Servers
 from broker.model.commands import Declare, Publish, Retract, Subscribe
 from broker.model.items import Envelope
 from broker.model.names import Jid
-from broker.model.problems import CoreUnavailable
-from broker.model.results import Declared, Published, Retracted, Subscribed
+from broker.model.problems import CoreUnavailable, Problem
+from broker.model.results import Declared, Published, Refused, Retracted, Subscribed
 from broker.redis_core.checkup import Level, examine
 from broker.redis_core.server import Server
 from broker.redis_core.service import RedisCore
@@ -167,13 +168,45 @@ async def test_certificate_of_a_client(careful: Secure, authority: Authority, ot
     for url in (at + options(authority), at + options(authority, other)):
         # Redis refuses after the client's part of the handshake (TLS 1.3) and hangs up: what it says may be lost.
         said = await refusal(url)
-        assert said.startswith("TLS with Redis fails (") or said == "Redis cannot be reached"
+        assert said.startswith(("TLS with Redis fails (", f"Redis at 127.0.0.1:{careful.tls_port} cannot be reached: "))
+
+
+@pytest.mark.parametrize(
+    ("url", "place", "reason"),
+    [
+        ("redis://127.0.0.1:1/0", "127.0.0.1:1", "connection refused"),
+        ("redis://nobody.invalid/0", "nobody.invalid:6379", "no such host"),
+        ("unix:///nowhere/redis.sock", "/nowhere/redis.sock", "no such socket"),
+        ("redis://127.0.0.1:HTTP/0", "127.0.0.1:HTTP", "what answers is no Redis"),
+    ],
+)
+async def test_wrong_url(url: str, place: str, reason: str) -> None:
+    """A URL that leads to no Redis is told with its address and the reason; who only asked learns no address."""
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as http:
+        port = str(http.sockets[0].getsockname()[1])
+        url, place = url.replace("HTTP", port), place.replace("HTTP", port)
+        told = f"Redis at {place} cannot be reached: {reason}"
+        assert await refusal(url) == told
+        (finding,) = await examine(url, 2.0)
+        assert (finding.level, finding.found) == (Level.PROBLEM, told)
+        quiet = RedisCore(Settings(redis_url=url, xmpp_domain="q.localhost", xmpp_secret=SecretStr("secret")), None)
+        assert await quiet.ask(Declare("jobs", ALICE, {})) == Refused(Problem.UNAVAILABLE, "Redis cannot be reached")
+        await quiet.stop()
 
 
 async def test_other_refusals(server: Secure) -> None:
     """TLS with a Redis that waits for words, and a wrong password, each have their sentence; the password is in none."""
     with RedisServer(port=0) as plain:
-        assert await refusal(f"rediss://127.0.0.1:{plain.port}/0") == "Redis did not answer in time"
+        assert (
+            await refusal(f"rediss://127.0.0.1:{plain.port}/0")
+            == f"Redis at 127.0.0.1:{plain.port} did not answer in time"
+        )
         said = await refusal(f"redis://stanzaq:mellon@127.0.0.1:{plain.port}/0")
         assert said == "Redis refuses the user or password of REDIS_URL"
     assert "mellon" not in await refusal(f"redis://stanzaq:mellon@127.0.0.1:{server.tls_port}/0")

@@ -16,10 +16,22 @@ import redis
 from structlog.testing import capture_logs
 
 from broker import codec
-from broker.model.commands import Declare, Publish, Retract, Subscribe
+from broker.model.commands import Declare, Describe, Publish, Retract, Stats, Subscribe
+from broker.model.frontends import FrontendList, Frontends
 from broker.model.items import Envelope
-from broker.model.names import Jid
-from broker.model.results import Declared, Published, Retracted, Subscribed
+from broker.model.names import Jid, bare
+from broker.model.oversight import Overview, Survey
+from broker.model.results import (
+    Counted,
+    Declared,
+    Described,
+    Overviewed,
+    Published,
+    Refused,
+    Retracted,
+    Subscribed,
+    Surveyed,
+)
 from broker.redis_core.checkup import Level, examine
 from broker.redis_core.service import RedisCore
 from broker.scripts.location import lua_directory
@@ -27,7 +39,7 @@ from broker.settings import CommandSettings
 from frontends.servers.cluster import RedisCluster
 from frontends.servers.redis import RedisServer
 from frontends.servers.sentinels import RedisSentinels
-from tests.contract.conftest import MakeCore
+from tests.contract.conftest import Door, MakeCore
 from tests.operations import PAGE, USERS, as_user, make_user
 
 ALICE, WORKER = Jid("alice@x/home"), Jid("worker@x/a")
@@ -168,6 +180,47 @@ async def test_without_info(make_core: MakeCore, server: RedisServer) -> None:
         await core.measure()
     (line,) = lines
     assert line["event"] == "the memory of Redis is not known" and "info" in line["error"].lower()
+
+
+async def test_commands_that_only_read(make_core: MakeCore, server: RedisServer) -> None:
+    """`stanzaq node list` and its like work as the user who may only read, who may change nothing."""
+    core, _door = await make_core(server.url)
+    assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
+    assert isinstance(await core.ask(Publish("jobs", ALICE, "a", codec.pack(Envelope(b"<a/>")), 4)), Published)
+    url = as_user(server.url, "inspector")
+    quiet = RedisCore(CommandSettings(redis_url=url, admins=(bare(ALICE),)), None)
+    await quiet.reach()
+    asked = (
+        Overview(ALICE, 0, 10),
+        Describe("jobs", ALICE, as_owner=True),
+        Stats("jobs", ALICE),
+        Survey("jobs", ALICE, (), 10, ""),
+        Frontends(ALICE),
+    )
+    answers = [await quiet.ask(command) for command in asked]
+    assert [type(answer) for answer in answers] == [Overviewed, Described, Counted, Surveyed, FrontendList]
+    refused = await quiet.ask(Publish("jobs", ALICE, "b", codec.pack(Envelope(b"<b/>")), 4))
+    assert isinstance(refused, Refused) and refused.detail.startswith("Redis does not allow its user ")
+    await quiet.stop()
+
+
+async def test_without_rights(server: RedisServer) -> None:
+    """A frontend whose user may do nothing says so once and what to do, and ends without a traceback."""
+    make_user(server.url, "stanzaq", "-@all", "+ping")
+    core = RedisCore(CommandSettings(redis_url=as_user(server.url, "stanzaq")), Door())
+    with capture_logs() as lines:
+        starting = asyncio.create_task(core.start())
+        # Some beats.
+        await asyncio.sleep(2.0)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await core.stop()
+    assert [line["event"] for line in lines] == ["heartbeat failed", "could not resign"]
+    for line in lines:
+        assert re.fullmatch(
+            r"Redis does not allow its user the command '.+': see users of Redis in docs/operations.md", line["error"]
+        )
+        assert "exc_info" not in line
 
 
 async def test_without_the_bell(make_core: MakeCore, server: RedisServer) -> None:

@@ -37,7 +37,9 @@ def examined(url: str, code: int) -> dict[str, Any]:
     """Look at a Redis; gives what was found by its name, the worst of each."""
     done = cli("doctor", "--json", REDIS_URL=url)
     assert done.returncode == code, done
-    ranked = sorted(json.loads(done.stdout.splitlines()[-1]), key=lambda one: [*Level].index(Level(one["level"])))
+    ranked = sorted(
+        json.loads(done.stdout.splitlines()[-1])["findings"], key=lambda one: [*Level].index(Level(one["level"]))
+    )
     return {one["what"]: one for one in ranked}
 
 
@@ -48,6 +50,10 @@ def test_as_it_should_be() -> None:
         assert {"version", "maxmemory-policy", "memory", "persistence", "role", "answers in"} == found.keys()
         del found["answers in"]
         assert {one["level"] for one in found.values()} == {"fine"} and not any(one["remedy"] for one in found.values())
+        assert found["persistence"]["found"] == "append-only file, appendfsync everysec"
+        command(server, "CONFIG", "SET", "appendfsync", "no")
+        never = examined(server.url, 0)["persistence"]
+        assert never["level"] == "warning" and "appendfsync everysec" in never["remedy"]
         table = cli("doctor", REDIS_URL=server.url)
         assert table.returncode == 0 and "maxmemory-policy" in table.stdout
 
@@ -68,8 +74,10 @@ def test_replica_and_nobody() -> None:
     with RedisServer(options=GOOD, port=0) as master, RedisServer(options=GOOD) as server:
         command(server, "REPLICAOF", "127.0.0.1", str(master.port))
         assert examined(server.url, 1)["role"]["level"] == "problem"
-    found = examined(f"redis://127.0.0.1:{free_port()}/0", 1)
+    port = free_port()
+    found = examined(f"redis://127.0.0.1:{port}/0", 1)
     assert found.keys() == {"connection"} and found["connection"]["remedy"]
+    assert found["connection"]["found"] == f"Redis at 127.0.0.1:{port} cannot be reached: connection refused"
 
 
 def test_not_allowed() -> None:
@@ -83,7 +91,7 @@ def test_not_allowed() -> None:
 def test_cluster(redis_cluster: RedisCluster) -> None:
     """Every master of a cluster is looked at, and their clocks are compared."""
     done = cli("doctor", "--json", REDIS_URL=redis_cluster.url)
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(done.stdout.splitlines()[-1])["findings"]
     assert len({one["where"] for one in found if one["what"] == "version"}) == 3
     assert [one["level"] for one in found if one["what"] == "clocks"] == ["fine"]
 
@@ -92,7 +100,9 @@ def test_sentinels(redis_sentinels: RedisSentinels) -> None:
     """The master that sentinels name is looked at."""
     done = cli("doctor", "--json", REDIS_URL=redis_sentinels.url)
     assert [
-        one["found"].split(",")[0] for one in json.loads(done.stdout.splitlines()[-1]) if one["what"] == "role"
+        one["found"].split(",")[0]
+        for one in json.loads(done.stdout.splitlines()[-1])["findings"]
+        if one["what"] == "role"
     ] == ["master"]
 
 

@@ -85,8 +85,23 @@ def test_comes_and_goes(ejabberd: Ejabberd) -> None:
         _, log = frontend.communicate(timeout=_PATIENCE_SECONDS)
         assert frontend.returncode == 0
         events = [json.loads(line)["event"] for line in log.splitlines()]
-        assert "serving" in events
+        assert events.index("connected to the XMPP server") < events.index("serving")
         assert "draining" in events
+
+
+def test_serving_is_told_when_it_is_so(ejabberd: Ejabberd) -> None:
+    """While the XMPP server is away the log does not say `serving`; the frontend still ends when it is told to."""
+    port = free_port()
+    away = f"127.0.0.1:{free_port()}"
+    with _frontend(ejabberd, port, REDIS_URL="embedded://", XMPP_SERVER=away) as frontend:
+        assert frontend.stderr is not None
+        events = [json.loads(frontend.stderr.readline())["event"]]
+        while events[-1] != "cannot reach the XMPP server":
+            events.append(json.loads(frontend.stderr.readline())["event"])
+        frontend.send_signal(signal.SIGTERM)
+        _, log = frontend.communicate(timeout=_PATIENCE_SECONDS)
+        assert frontend.returncode == 0 and "serving" not in events
+        assert "serving" not in [json.loads(line)["event"] for line in log.splitlines()]
 
 
 def test_without_redis(ejabberd: Ejabberd) -> None:

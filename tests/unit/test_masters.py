@@ -132,10 +132,11 @@ async def test_one_round_trip_each(nodes: Nodes, masters: Masters) -> None:
 
 
 async def test_everywhere(nodes: Nodes, masters: Masters) -> None:
-    """Each master that serves a slot is asked once and told by its address; with none known nobody can be asked."""
-    with pytest.raises(Unsent, match="no Redis serves"):
+    """Each master that serves a slot is asked once and told by its address; with none known, why that is so is told."""
+    known, nodes.found = nodes.found, CoreUnavailable("nobody")
+    with pytest.raises(Unsent, match=r"^no Redis serves this slot now: nobody$"):
         await masters.everywhere(("INFO", "memory"))
-    await masters.send([get(LOW)])
+    nodes.found = known
     assert await masters.everywhere(("INFO", "memory")) == {str(A): "ok INFO memory", str(B): "ok INFO memory"}
     assert [nodes.told[each].heard[-1:] for each in (A, B, C)] == [[["INFO memory"]], [["INFO memory"]], []]
 
