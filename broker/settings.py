@@ -5,7 +5,9 @@ read from the file that `STANZAQ_NAME_FILE` names, as orchestrators mount them, 
 """
 
 import os
+import re
 import tomllib
+from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -31,6 +33,9 @@ _SECRETS: Final = (
     "amqp_event_hubs_keys",
 )
 
+
+_SERVICE: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
+"""What a pod finds in its environment of each service, here of one called `stanzaq…`, besides `…_PORT` with a URL."""
 
 _Kind = TypeVar("_Kind", bound=BaseSettings)
 
@@ -298,6 +303,8 @@ def load_command(config: Path | None = None) -> CommandSettings:
 
 
 def _given(config: Path | None) -> dict[str, Any]:
+    if unknown := _unknown():
+        raise SettingsError(*unknown)
     return {**(_file(config) if config else {}), **_secret_files()}
 
 
@@ -321,6 +328,26 @@ def _file(config: Path) -> dict[str, Any]:
         raise SettingsError(msg) from None
 
 
+def _unknown() -> list[str]:
+    """Name the variables that look like settings and are none; those that Kubernetes sets for services are not ours."""
+    known = {PREFIX + name.upper() for name in Settings.model_fields} | {
+        f"{PREFIX}{name.upper()}_FILE" for name in _SECRETS
+    }
+    problems = []
+    for name in sorted(os.environ):
+        # The environment is read whatever the case of its names is.
+        if not name.upper().startswith(PREFIX) or name.upper() in known or _of_kubernetes(name, os.environ[name]):
+            continue
+        near = get_close_matches(name.upper(), known, 1, 0.0)
+        problems.append(f"{name}: no such setting. Unset it, or correct it: the nearest is {near[0]}.")
+    return problems
+
+
+def _of_kubernetes(name: str, value: str) -> bool:
+    """Tell a variable that pods get for a service whose name begins with `stanzaq`."""
+    return bool(_SERVICE.fullmatch(name)) or (name.endswith("_PORT") and "://" in value)
+
+
 def _secret_files() -> dict[str, str]:
     found = {}
     for name in _SECRETS:
@@ -339,8 +366,7 @@ def _sentence(location: tuple[int | str, ...], kind: str, message: str) -> str:
     """Say which setting, what is wrong and what to do."""
     name = str(location[0])
     field = Settings.model_fields.get(name)
-    # Only a file can hold an unknown name: the environment is not ours alone. (A Kubernetes service called `stanzaq`
-    # puts STANZAQ_PORT and its like into every pod.)
+    # Only a file can have it here: of the environment, names that are known are read alone.
     if field is None:
         known = ", ".join(Settings.model_fields)
         return f"{name}: no such setting. Take it out of the file, or correct it to one of {known}."

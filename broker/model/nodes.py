@@ -93,18 +93,18 @@ def _value(option: Option, name: str, values: tuple[str, ...]) -> object:
         raise MalformedRequest(Problem.NOT_ACCEPTABLE, f"{name} takes one value")
     try:
         return option.read("\n".join(values))
-    except ValueError:
-        raise _refusal(option) from None
+    except ValueError as fault:
+        raise _refusal(option, str(fault)) from None
 
 
-def _refusal(option: Option) -> MalformedRequest:
+def _refusal(option: Option, wrong: str) -> MalformedRequest:
     if option.attribute == "access_model":
         return MalformedRequest(
             Problem.ACCESS_MODEL_UNSUPPORTED, f"{option.name} is one of {', '.join(option.choices)}"
         )
     if option.choices:
         return MalformedRequest(Problem.NOT_ACCEPTABLE, f"{option.name} is one of {', '.join(option.choices)}")
-    return MalformedRequest(Problem.NOT_ACCEPTABLE, f"{option.name}: {option.label}: out of range or not of its type")
+    return MalformedRequest(Problem.NOT_ACCEPTABLE, f"{option.name} {wrong}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,13 @@ def _shorts() -> dict[str, set[str]]:
 SHORTS: Final[Mapping[str, set[str]]] = _shorts()
 
 
+def short(name: str) -> str:
+    """Give the name of an option without its prefix, by which it may be typed: of several, the one that says most."""
+    option = BY_NAME.get(name)
+    known = option is not None and SHORTS.get(option.attribute) == {name}
+    return option.attribute if option is not None and known else _short(name)
+
+
 def named(key: str) -> str:
     """Give the wire name of an option; raises Unreadable."""
     if key in BY_NAME or key in FORCED:

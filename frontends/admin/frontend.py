@@ -7,7 +7,7 @@ import typer
 
 from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends
 from frontends.admin import shown
-from frontends.admin.errand import ADMINISTRATOR, asked, confirm, run, say, table, tell
+from frontends.admin.errand import ADMINISTRATOR, asked, complain, confirm, run, say, table, tell
 from frontends.terminal import Config, Json
 
 app = typer.Typer(help="Look at frontends, and end one that is sick.", no_args_is_help=True)
@@ -47,5 +47,7 @@ def frontend_disconnect(
     done = run(config, lambda core: asked(core, Disconnect(ADMINISTRATOR, name), Disconnected))
     if as_json:
         tell({"frontend": name, "listed": done.listed})
-    else:
-        say(f"disconnected {name}" if done.listed else f"{name} was not in the list (any more); if it lives, it ends")
+    elif done.listed:
+        say(f"disconnected {name}")
+    if not done.listed:
+        complain(f"{name} is not in the list (any more); if it lives, it ends")

@@ -29,7 +29,7 @@ app = typer.Typer(help="Look at items, send them back, end their locks.", no_arg
 Node = Annotated[str, typer.Argument(help="The node's name.", autocompletion=nodes_beginning)]
 Items = Annotated[list[str] | None, typer.Argument(help="Ids of items.")]
 
-_COLUMNS = ("item", "part", "state", "attempts", "published", "holder", "reason")
+_COLUMNS = ("item", "partition", "state", "attempts", "published", "holder", "reason")
 
 
 @app.command("list")

@@ -54,9 +54,15 @@ def node_list(
     """
     found = run(config, lambda core: asked(core, Overview(ADMINISTRATOR, first, limit), Overviewed))
     if as_json:
-        tell({"nodes": [shown.summary(one) for one in found.nodes], "first": first, "total": found.total})
+        tell(
+            {
+                "nodes": [shown.summary(one.record, one.counted) for one in found.nodes],
+                "first": first,
+                "total": found.total,
+            }
+        )
         return
-    table(("node", "state", "parts", *shown.COUNTS), [shown.summary_row(one) for one in found.nodes])
+    table(("node", "state", "partitions", *shown.COUNTS), [shown.summary_row(one) for one in found.nodes])
     more = found.total - first - limit
     if more > 0:
         say(f"{more} more: --first {first + limit}")
@@ -174,7 +180,7 @@ def node_drain(
     _set(name, NodeState.DRAINING, config, as_json=as_json and not wait)
     if wait:
         run(config, lambda core: _emptied(core, name))
-        _done({"node": name, "left": 0}, f"{name} is empty", as_json=as_json)
+        _done({"node": name, "state": NodeState.DRAINING.value, "left": 0}, f"{name} is empty", as_json=as_json)
 
 
 def _set(name: str, state: NodeState, config: Path | None, *, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from broker.model.items import Envelope, Seen
 from broker.model.nodes import NodeRecord, shown
 from broker.model.problems import CorruptRecord
 from broker.model.results import Counted, Summary
+from frontends.admin import fields
 
 COUNTS: Final = ("waiting", "in_flight", "delayed", "dying", "subscribers", "oldest")
 """What is told of each node in a list, after its name, its state and its partitions."""
@@ -33,11 +34,11 @@ def age(ms: int) -> str:
     return f"{ms} ms" if ms else ""
 
 
-def summary(one: Summary) -> dict[str, Any]:
+def summary(record: NodeRecord, counted: Counted) -> dict[str, Any]:
     """Give a node of a list."""
-    config = one.record.config
-    head = {"node": one.record.name, "state": config.state.value, "partitions": config.partitions}
-    return head | {"queueing": config.queueing} | asdict(one.counted)
+    config = record.config
+    head = {"node": record.name, "state": config.state.value, "partitions": config.partitions}
+    return head | {"queueing": config.queueing, "counts": asdict(counted)}
 
 
 def summary_row(one: Summary) -> list[str]:
@@ -48,14 +49,12 @@ def summary_row(one: Summary) -> list[str]:
 
 
 def node(record: NodeRecord, counted: Counted) -> dict[str, Any]:
-    """Give all that is to be said of one node."""
-    return {
-        "node": record.name,
+    """Give all that is to be said of one node: what a list has of it, and more."""
+    return summary(record, counted) | {
         "incarnation": record.incarnation,
         "revision": record.revision,
-        "options": shown(record.name, record.config),
+        "options": {fields.short(name): value for name, value in shown(record.name, record.config).items()},
         "affiliations": {jid: affiliation.value for jid, affiliation in sorted(record.affiliations.items())},
-        "counts": asdict(counted),
     }
 
 
@@ -64,7 +63,12 @@ def node_rows(told: Mapping[str, Any]) -> list[list[str]]:
     rows = [[name, str(told[name])] for name in ("node", "incarnation", "revision")]
     rows += [[name, value] for name, value in told["options"].items()]
     rows += [[jid, affiliation] for jid, affiliation in told["affiliations"].items()]
-    return rows + [[name, str(count)] for name, count in told["counts"].items()]
+    # As lists have it: how long the oldest has waited.
+    counts = {
+        name.removesuffix("_ms"): age(count) if name == "oldest_ms" else str(count)
+        for name, count in told["counts"].items()
+    }
+    return rows + [[name, count] for name, count in counts.items()]
 
 
 def item(one: Seen) -> dict[str, Any]:

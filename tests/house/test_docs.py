@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker import keys
+from broker.model.fields import Option
 from broker.model.options import OPTIONS, NodeConfig
 from broker.settings import Settings
 from frontends.xmpp import confirmations, qos, requests, stanzas
@@ -61,9 +62,34 @@ def test_all_fields_of_logs_are_listed() -> None:
 
 
 def test_all_options_are_listed() -> None:
-    """protocol.md has a row for each node option with its default."""
+    """protocol.md has a row for each node option with its default, its other names and its bounds."""
     page = (DOCS / "protocol.md").read_text()
     default = NodeConfig()
     for option in OPTIONS:
         shown = option.show(default) or ("`NODE/dead`" if option.attribute == "dead_letter_node" else "")
-        assert re.search(rf"\| `{re.escape(option.name)}` \| {re.escape(shown)} ?\|", page), option.name
+        row = re.search(rf"\| `{re.escape(option.name)}` \| {re.escape(shown)} ?\|(.*)", page)
+        assert row, option.name
+        assert {*option.aliases, *_bounds(option)} <= set(re.findall(r"[\w#]+", row[1])), option.name
+
+
+def _bounds(option: Option) -> list[str]:
+    """Give the numbers of which the option says that it must be within them."""
+    try:
+        option.read("\0" * 1_000_000)
+    except ValueError as fault:
+        return [] if option.choices else re.findall(r"\d\d+", str(fault))
+    return []
+
+
+def test_figures_agree() -> None:
+    """README names the jobs a second that performance.md has, and two frontends' part of it."""
+    page, readme = (DOCS / "performance.md").read_text(), (ROOT / "README.md").read_text()
+    jobs, ratio = (
+        re.search(r"\| `jobs` \| ([\d,]+) .*\| ([\d.]+) \|", page),
+        re.search(r"\| `two_frontends` .*\| ([\d.]+) \|", page),
+    )
+    assert jobs and ratio
+    assert f"one frontend carries {jobs[1]} whole jobs a second" in readme
+    assert (
+        f"{jobs[2]} times what ejabberd's own pubsub" in readme and f"two frontends carry {ratio[1]} of that" in readme
+    )

@@ -1,12 +1,13 @@
 """Settings: what is read from where, and what the person who got one wrong is told (design §3)."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from broker.address import Address
-from broker.settings import LogFormat, NodeCreation, SettingsError, load, load_amqp
+from broker.settings import LogFormat, NodeCreation, SettingsError, load, load_amqp, load_command, load_redis
 
 
 @pytest.fixture(autouse=True)
@@ -195,8 +196,35 @@ def test_unknown_name_in_file(tmp_path: Path) -> None:
 
 def test_unknown_name_in_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that Kubernetes puts there for a service called stanzaq harms nothing."""
-    monkeypatch.setenv("STANZAQ_PORT", "tcp://10.0.0.1:80")
+    for name, value in {
+        "STANZAQ_PORT": "tcp://10.0.0.1:80",
+        "STANZAQ_REST_SERVICE_HOST": "10.0.0.1",
+        "STANZAQ_REST_SERVICE_PORT_HTTP": "80",
+        "STANZAQ_PORT_80_TCP_ADDR": "10.0.0.1",
+    }.items():
+        monkeypatch.setenv(name, value)
     assert load().xmpp_domain == "queue.example.org"
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("STANZAQ_REDIS_ULR", "STANZAQ_REDIS_URL"),
+        ("STANZAQ_NODE_QOUTA", "STANZAQ_NODE_QUOTA"),
+        ("STANZAQ_XMPP_SECRETFILE", "STANZAQ_XMPP_SECRET_FILE"),
+        ("STANZAQ_XMPP_PORT", "STANZAQ_XMPP_"),
+    ],
+)
+@pytest.mark.parametrize("read", [load, load_redis, load_command])
+def test_misspelt_name_in_environment(
+    name: str, nearest: str, read: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable that looks like a setting and is none is refused with the nearest name, by every command."""
+    monkeypatch.setenv(name, "5347")
+    with pytest.raises(SettingsError) as refused:
+        read()
+    (problem,) = refused.value.problems
+    assert problem.startswith(f"{name}: no such setting.") and f"the nearest is {nearest}" in problem
 
 
 @pytest.mark.parametrize("text", ["node_quota 7", "\x00", 'node_quota = "'])
