@@ -17,6 +17,7 @@ from frontends.amqp.outcomes import Kind, Outcome
 
 _SETTLED: Final = 1
 _RECEIVED, _ACCEPTED, _REJECTED, _RELEASED, _MODIFIED = range(0x23, 0x28)
+_ANY: Final = 2**64
 DETAIL_CHARS: Final = 300
 
 
@@ -97,10 +98,14 @@ class Bond:
         link = self._link
         link.source.copy(link.remote_source)
         link.target.copy(link.remote_target)
+        for end in (link.source, link.target):
+            # What is asked for beyond that is not so: nothing is kept of a link that has ended.
+            end.durability, end.expiry_policy, end.timeout = Terminus.NONDURABLE, Terminus.EXPIRE_WITH_LINK, 0
+            end.capabilities.clear()
         if address is not None:
             link.source.address = address
-        if moves:
-            link.source.distribution_mode = Terminus.DIST_MODE_MOVE
+        if self.sends:
+            link.source.distribution_mode = Terminus.DIST_MODE_MOVE if moves else Terminus.DIST_MODE_COPY
         link.snd_settle_mode = link.remote_snd_settle_mode
         link.rcv_settle_mode = Link.RCV_FIRST
         if most_bytes:
@@ -145,7 +150,11 @@ class Bond:
 class Incoming(Bond):
     """A link over which a peer sends."""
 
+    rejects = False
+    """Whether a message that is too long is rejected, and does not end the link."""
+
     _part = b""
+    _size = 0
 
     def messages(self, most: int, held: int) -> Iterator[tuple[Any, bytes, bool]]:
         """Give what has arrived whole: a delivery to be settled, its bytes, and whether the peer has settled it already.
@@ -157,31 +166,39 @@ class Incoming(Bond):
                 return
             if self.over:
                 # Still on its way when the link was ended.
-                self._part = b""
+                self._part, self._size = b"", 0
                 self.discard()
                 return
             if lib.pn_delivery_aborted(delivery):
-                self._part = b""
+                self._part, self._size = b"", 0
                 lib.pn_link_advance(self.raw)
                 lib.pn_delivery_settle(delivery)
                 continue
-            if lib.pn_link_credit(self.raw) <= 0:
-                raise Fault(TRANSFER_LIMIT, "the link has no credit for so many messages")
-            pending = lib.pn_delivery_pending(delivery)
-            if len(self._part) + pending > most:
-                raise Fault(TOO_BIG, f"a message has at most {most} bytes")
-            data = bytearray(pending)
-            if pending:
-                lib.pn_link_recv(self.raw, ffi.from_buffer(data), pending)
+            self._gather(delivery, most, held)
             if lib.pn_delivery_partial(delivery):
-                self._part += bytes(data)
-                if len(self._part) + held > 2 * most:
-                    raise Fault(LIMIT, "too many messages are begun and not ended")
                 return
-            whole, self._part = self._part + data, b""
+            whole, size, self._part, self._size = self._part, self._size, b"", 0
             lib.pn_link_advance(self.raw)
             lib.pn_incref(delivery)
-            yield delivery, bytes(whole), bool(lib.pn_delivery_settled(delivery))
+            if size > most:
+                self.settle(delivery, Fault(TOO_BIG, f"a message has at most {most} bytes"))
+            else:
+                yield delivery, whole, bool(lib.pn_delivery_settled(delivery))
+
+    def _gather(self, delivery: Any, most: int, held: int) -> None:  # noqa: ANN401  (a pointer)
+        """Take a part of a message; of one that is too long nothing is kept."""
+        if lib.pn_link_credit(self.raw) <= 0:
+            raise Fault(TRANSFER_LIMIT, "the link has no credit for so many messages")
+        pending = lib.pn_delivery_pending(delivery)
+        self._size += pending
+        if self._size > most and not self.rejects:
+            raise Fault(TOO_BIG, f"a message has at most {most} bytes")
+        data = bytearray(pending)
+        if pending:
+            lib.pn_link_recv(self.raw, ffi.from_buffer(data), pending)
+        self._part = b"" if self._size > most else self._part + data
+        if lib.pn_delivery_partial(delivery) and len(self._part) + held > 2 * most:
+            raise Fault(LIMIT, "too many messages are begun and not ended")
 
     def discard(self) -> None:
         """Give back what has arrived: nothing was done with it."""
@@ -246,6 +263,7 @@ class Outgoing(Bond):
 
     def prepare(self) -> None:
         """Settle what is sent at once if the peer asks for that; else it says when, though nothing hangs on it in a log (E1)."""
+        self.most_bytes = int(lib.pn_link_remote_max_message_size(self.raw)) or _ANY
         self.settles = lib.pn_link_remote_snd_settle_mode(self.raw) == _SETTLED
 
     def send(self, message: bytes) -> int:

@@ -16,7 +16,7 @@ from broker.model.reading import Bind, Bound, Read, Unbind
 from broker.model.results import Event, Refused, Replay, Result
 from broker.tasks import serve
 from frontends.amqp.bonds import Outgoing
-from frontends.amqp.errors import INTERNAL, Fault, fault
+from frontends.amqp.errors import INTERNAL, TOO_BIG, Fault, fault
 from frontends.amqp.messages import Writer
 from frontends.amqp.tides import Tides
 
@@ -163,12 +163,18 @@ class Feed:
                 return False
             try:
                 if self._first is None or self._first(event):
-                    self.link.send(self._writer.message(event, gap=self._gap))
+                    self._send(self._writer.message(event, gap=self._gap))
                     self._first, self._gap = None, False
             except CorruptRecord as wrong:
                 _log.error("an item cannot be read", node=self._node, item=event.item_id, error=str(wrong))
             self.after = event.offset
         return True
+
+    def _send(self, message: bytes) -> None:
+        if len(message) > self.link.most_bytes:
+            # Part 2 §2.7.3: it is not to be sent; and to leave it out would be a loss of which nobody hears.
+            raise Fault(TOO_BIG, f"the next event has {len(message)} bytes, more than the link takes")
+        self.link.send(message)
 
     def _room(self) -> int:
         if self.link.unsent > _UNSENT_BYTES:

@@ -2,10 +2,10 @@
 
 proton forgives much that the specification calls an error: it drops what it cannot read, gives a handle that is in use to another
 link, and takes a missing field for a zero. Here all this ends the connection, with the condition that the specification has for
-it. What proton refuses itself is left to it: windows, the order of deliveries, links of one name.
+it. What proton refuses itself is left to it: windows, and links of one name.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from frontends.amqp import wire
@@ -14,6 +14,7 @@ from frontends.amqp.errors import (
     HANDLE_IN_USE,
     ILLEGAL_STATE,
     INVALID_FIELD,
+    LIMIT,
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
     UNATTACHED_HANDLE,
@@ -23,6 +24,10 @@ from frontends.amqp.grammar import Code, Performative, performative
 
 _FRAME_LEAST: Final = 512
 _TAG_BYTES: Final = 32
+_IDS: Final = 2**32
+_LINKS_MOST: Final = 1_000
+"""Links that a peer has attached and not detached, refused ones among them: what it asks for is kept until then."""
+
 _TRANSACTIONAL: Final = 0x34
 _UNSETTLED, _SETTLED, _MIXED = range(3)
 
@@ -32,7 +37,6 @@ _LINK_HANDLE, _ROLE, _SENDER_MODE, _RECEIVER_MODE, _FIRST_COUNT = 1, 2, 3, 4, 9
 _FLOW_HANDLE: Final = 4
 _OF_A_LINK: Final = range(5, 9)
 _HANDLE: Final = 0
-_OUTCOME: Final = 4
 
 
 @dataclass(slots=True)
@@ -48,6 +52,14 @@ class _Link:
     format: int = 0
 
 
+@dataclass(slots=True)
+class _Session:
+    """A session: its links by their handles, and the id that the next delivery must have, once there was one."""
+
+    links: dict[int, _Link] = field(default_factory=dict)
+    next: int | None = None
+
+
 class Order:
     """One connection, as far as its peer has gone."""
 
@@ -55,7 +67,7 @@ class Order:
         """Begin after the header of AMQP, with so many channels."""
         self._channels = channels
         self._open = self._closed = False
-        self._sessions: dict[int, dict[int, _Link]] = {}
+        self._sessions: dict[int, _Session] = {}
         self.format = 0
         """Format of the message of which the last frame had a part; 0 when it had none of any."""
 
@@ -80,7 +92,8 @@ class Order:
     def _opens(self, said: Performative) -> None:
         if said.channel:
             raise Fault(FRAMING, "the open is sent on channel 0")
-        if (said.fields[_FRAME_SIZE] or _FRAME_LEAST) < _FRAME_LEAST:
+        most = said.fields[_FRAME_SIZE]
+        if most is not None and most < _FRAME_LEAST:
             raise Fault(INVALID_FIELD, f"frames have at least {_FRAME_LEAST} bytes")
         self._open = True
 
@@ -89,24 +102,26 @@ class Order:
             raise Fault(FRAMING, f"channels are below {self._channels}")
         if said.channel in self._sessions:
             raise Fault(ILLEGAL_STATE, "the channel has a session")
-        self._sessions[said.channel] = {}
+        self._sessions[said.channel] = _Session()
 
     def _within(self, code: Code, channel: int, said: list[Any]) -> None:
-        links = self._sessions.get(channel)
-        if links is None:
+        session = self._sessions.get(channel)
+        if session is None:
             raise Fault(NOT_ALLOWED, "the channel has no session")
         match code:
             case Code.TRANSFER:
-                self.format = _transfers(_link(links, said[_HANDLE]), said)
+                self.format = _transfers(session, said)
             case Code.ATTACH:
-                _attaches(links, said)
+                if sum(len(each.links) for each in self._sessions.values()) >= _LINKS_MOST:
+                    raise Fault(LIMIT, f"{_LINKS_MOST} links are attached")
+                _attaches(session.links, said)
             case Code.FLOW:
-                _flows(links, said)
+                _flows(session.links, said)
             case Code.DISPOSITION:
-                _transactional(said[_OUTCOME])
+                _disposes(said)
             case Code.DETACH:
-                _link(links, said[_HANDLE])
-                del links[said[_HANDLE]]
+                _link(session.links, said[_HANDLE])
+                del session.links[said[_HANDLE]]
             case Code.END:
                 del self._sessions[channel]
 
@@ -136,9 +151,18 @@ def _flows(links: dict[int, _Link], said: list[Any]) -> None:
         raise Fault(INVALID_FIELD, "the flow is of a link, and has no handle")
 
 
-def _transfers(link: _Link, said: list[Any]) -> int:
+def _disposes(said: list[Any]) -> None:
+    _role, first, last, _settled, state, _batchable = said
+    # Ids go round (part 2 §2.8.9).
+    if last is not None and (last - first) % _IDS >= _IDS // 2:
+        raise Fault(INVALID_FIELD, "a disposition is of no delivery")
+    _transactional(state)
+
+
+def _transfers(session: _Session, said: list[Any]) -> int:
     """Go on with a delivery, or begin one, and give the format of its message."""
-    _handle, number, tag, form, settled, more, mode, state, resume, aborted, _batchable = said
+    handle, number, tag, form, settled, more, mode, state, resume, aborted, _batchable = said
+    link = _link(session.links, handle)
     if not link.sends:
         raise Fault(ILLEGAL_STATE, "the peer receives over the link")
     if resume:
@@ -149,6 +173,9 @@ def _transfers(link: _Link, said: list[Any]) -> int:
     if not link.begun:
         if number is None or tag is None or len(tag) > _TAG_BYTES:
             raise Fault(INVALID_FIELD, f"a delivery has an id, and a tag of at most {_TAG_BYTES} bytes")
+        if session.next not in {None, number}:
+            raise Fault(INVALID_FIELD, f"the next delivery of the session has the id {session.next}")
+        session.next = (number + 1) % _IDS
         link.number, link.tag, link.format, link.settled = number, tag, form or 0, False
     elif number not in {None, link.number} or tag not in {None, link.tag} or form not in {None, link.format}:
         raise Fault(INVALID_FIELD, "a delivery goes on under another id, tag or format")

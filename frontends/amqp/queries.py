@@ -15,7 +15,7 @@ from broker.model.reading import Partitions
 from broker.model.results import Extents, Refused, Result
 from frontends.amqp import info, wire
 from frontends.amqp.bonds import Incoming, Outgoing
-from frontends.amqp.errors import DECODE, INTERNAL, LIMIT, NOT_FOUND, Fault, fault
+from frontends.amqp.errors import DECODE, INTERNAL, LIMIT, NOT_FOUND, TOO_BIG, Fault, fault
 
 QUESTION_BYTES: Final = 16_384
 WINDOW: Final = 10
@@ -42,7 +42,11 @@ class Answers:
     def stir(self) -> None:
         """Send what there is credit for."""
         while self._waiting and self.link.open_for() > 0:
-            self.link.send(self._waiting.popleft())
+            answer = self._waiting.popleft()
+            if len(answer) > self.link.most_bytes:
+                self.link.end(Fault(TOO_BIG, f"the answer has {len(answer)} bytes, more than the link takes"))
+                return
+            self.link.send(answer)
         if self.link.draining:
             self.link.drained()
 

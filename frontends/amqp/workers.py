@@ -188,6 +188,11 @@ class Worker:
             # Its lock runs out like any other; after its last attempt it is a dead letter.
             _log.error("an item cannot be read", node=self._lease.node, item=item.item_id, error=str(wrong))
             return
+        if len(message) > self.link.most_bytes:
+            # Part 2 §2.7.3: longer than its worker takes; others may take it.
+            self._not_again(grip)
+            self._end(grip.give_back(untried=True, delay_ms=_ELSEWHERE_MS))
+            return
         if self.link.settles:
             # At most once: it is done before it is sent.
             self._leaving += 1
@@ -222,10 +227,13 @@ class Worker:
             self.link.answer(number, Fault(STOLEN, "the lock was over: the item may be another's"))
             return
         if outcome.elsewhere:
-            self._elsewhere[grip.partition, grip.item_id] = None
-            if len(self._elsewhere) > _ELSEWHERE_MOST:
-                self._elsewhere.popitem(last=False)
+            self._not_again(grip)
         self._end(grip.end(outcome), _unheard if settled else partial(self._answer, number))
+
+    def _not_again(self, grip: Grip) -> None:
+        self._elsewhere[grip.partition, grip.item_id] = None
+        if len(self._elsewhere) > _ELSEWHERE_MOST:
+            self._elsewhere.popitem(last=False)
 
     def _answer(self, number: int, refusal: Refused | None) -> None:
         self.link.answer(number, fault(refusal) if refusal else None)

@@ -141,7 +141,7 @@ async def test_event_hubs(service: Service, join: Join) -> None:
         "places": ["c", "bc", "c", "bc", "abc", "later", "later"],
         "owner": "ReceiverDisconnectedError",
         "thief": "abc",
-        "refused": ["ServiceCommunicationError"] * 2 + ["MessageTooLargeError"] + ["UnauthorizedError"] * 2,
+        "refused": ["ServiceCommunicationError"] * 2 + ["MessageTooLargeError"] * 2 + ["UnauthorizedError"] * 2,
     }
     texts = ["from", "Python", '{"size":12}', "later", "later", *(f'"{each}"' for each in "abc"), *map(str, range(30))]
     assert sorted(text.strip('"') for _, text in events) == sorted(text.strip('"') for text in texts)

@@ -39,6 +39,8 @@ class HubIntake(Intake):
     def __init__(self, *link: Any, record: NodeRecord, batched: Callable[[], bool], **door: Any) -> None:  # noqa: ANN401  (the door's)
         """Take messages for a hub; `batched` tells whether the message that arrives is a batch."""
         super().__init__(*link, **door)
+        # SDKs wait for the outcome of a batch, also when its link is ended.
+        self.link.rejects = True
         self._batched = batched
         self._partitions = record.config.partitions
         self._most_bytes = record.config.max_payload_bytes

@@ -5,7 +5,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from proton.utils import BlockingConnection
+from proton import Link, Message, Terminus, symbol
+from proton.reactor import LinkOption
+from proton.utils import BlockingConnection, LinkDetached
 
 from frontends.amqp import wire
 from tests.doors.amqp.conftest import NewLog
@@ -29,7 +31,7 @@ from tests.doors.amqp.raw import (
     uint,
     until,
 )
-from tests.doors.amqp.served import AmqpFrontend, bodies, consumer
+from tests.doors.amqp.served import PATIENCE_SECONDS, AmqpFrontend, arrived, bodies, consumer, producer, send
 
 CLOSE, CREDIT, ACCEPTED = b"\x00\x53\x18", uint(1_000), b"\x00\x53\x24"
 NO_TEXT = b"\xa1\x02\xff\xfe"
@@ -67,6 +69,7 @@ def _named(each: str | bytes) -> str:
         (frame(0x10), "invalid-field"),
         (frame(0x10, ZERO), "invalid-field"),
         (frame(0x10, wire.string("x"), NULL, uint(511)), "invalid-field"),
+        (frame(0x10, wire.string("x"), NULL, ZERO), "invalid-field"),
         # §2.4.5: an idle time-out that cannot be kept.
         (frame(0x10, wire.string("x"), NULL, NULL, NULL, uint(100)), "invalid-field"),
         # §2.3.1: where a body begins, and how long a frame is.
@@ -74,6 +77,8 @@ def _named(each: str | bytes) -> str:
         (OPEN + framed(b"", offset=3), "connection:framing-error"),
         (OPEN + b"\x00\x00\x00\x07\x02\x00\x00\x00", "connection:framing-error"),
         (OPEN + b"AMQP\x00\x01\x00\x00", "connection:framing-error"),
+        # §2.5.6, §2.8.18: what is sent before the session has a window.
+        (OPEN + BEGIN + attach("l", 0, "log") + transfer(0, 0, b"t"), "session:window-violation"),
         # §2.3.2, part 5 §5.3.1: frames of SASL are over, and of others nothing is known.
         (OPEN + framed(performative(0x41, wire.symbol("PLAIN")), kind=1), "connection:framing-error"),
         (OPEN + framed(performative(0x17), kind=7), "connection:framing-error"),
@@ -142,6 +147,7 @@ def test_opens(frontend: AmqpFrontend, said: bytes, condition: str) -> None:
         (frame(0x15), "invalid-field"),
         (frame(0x15, TRUE, NULL), "invalid-field"),
         (frame(0x15, TRUE, ZERO, NULL, TRUE, ZERO), "invalid-field"),
+        (frame(0x15, TRUE, uint(5), uint(2**32 - 1), TRUE), "invalid-field"),
         (frame(0x16), "invalid-field"),
         (frame(0x18, ZERO), "invalid-field"),
         # Part 4 §4.5.8: no transaction can have been declared.
@@ -170,7 +176,7 @@ BATCHES, RECEIVER_SECOND = b"\x70\x80\x01\x37\x00", b"\x50\x01"
         (transfer(0, 0, b"t", ZERO, FALSE, TRUE) + transfer(0, 1, b"t", ZERO), "invalid-field"),
         (transfer(0, 0, b"t", ZERO, FALSE, TRUE) + transfer(0, 0, b"u", ZERO), "invalid-field"),
         (transfer(0, 0, b"t", ZERO, FALSE, TRUE) + transfer(0, 0, b"t", BATCHES), "invalid-field"),
-        (transfer(0, 0, b"t") + transfer(0, 5, b"u"), "session:invalid-field"),
+        (transfer(0, 0, b"t") + transfer(0, 5, b"u"), "invalid-field"),
         # What the attach has agreed on: the receiver settles first, and the sender nothing.
         (transfer(0, 0, b"t", ZERO, FALSE, FALSE, RECEIVER_SECOND), "invalid-field"),
         (transfer(0, 0, b"t", ZERO, TRUE), "invalid-field"),
@@ -203,7 +209,11 @@ def test_as_it_should_be(frontend: AmqpFrontend, alice: BlockingConnection, new_
     until(line, b"\x00\x53\x16")
     line.sendall(attach("m", 0, log))
     until(line, CREDIT)
-    line.sendall(transfer(0, 2, b"t", b"\x43", FALSE, FALSE, b"\x50\x00", NULL, FALSE, FALSE, TRUE))
+    # One that is aborted is not there (§2.7.5).
+    line.sendall(
+        transfer(0, 2, b"v", ZERO, FALSE, TRUE) + transfer(0, 2, b"v", ZERO, FALSE, FALSE, NULL, NULL, NULL, TRUE)
+    )
+    line.sendall(transfer(0, 3, b"t", b"\x43", FALSE, FALSE, b"\x50\x00", NULL, FALSE, FALSE, TRUE))
     until(line, ACCEPTED)
     line.sendall(frame(0x18))
     assert CLOSE in heard(line)
@@ -219,6 +229,51 @@ def test_more_than_credit(frontend: AmqpFrontend, new_log: NewLog) -> None:
     until(line, b"amqp:link:transfer-limit-exceeded")
     line.sendall(frame(0x18))
     assert CLOSE in heard(line)
+
+
+def test_links_never_detached(frontend: AmqpFrontend) -> None:
+    """Guarantee 6: links that are refused, and never detached by who has asked for them, are no more than so many."""
+    line = opened(frontend)
+    line.sendall(b"".join(attach(f"l{number}", number, "nowhere") for number in range(1_001)))
+    assert closed(heard(line), "resource-limit-exceeded")
+
+
+def test_what_is_not_granted(alice: BlockingConnection, new_log: NewLog) -> None:
+    """Part 3 §3.5.3: an attach is answered with what is so: nothing is durable or outlives its link, a log is copied."""
+
+    class Wish(LinkOption):
+        def apply(self, link: Link) -> None:
+            link.source.durability, link.source.expiry_policy = Terminus.DELIVERIES, Terminus.EXPIRE_NEVER
+            link.source.timeout, link.source.distribution_mode = 600, Terminus.DIST_MODE_MOVE
+            link.source.capabilities.put_object(symbol("x-no-such-capability"))
+
+    link = consumer(alice, new_log(), Wish()).link
+    said = link.remote_source
+    assert (said.durability, said.expiry_policy, said.timeout) == (Terminus.NONDURABLE, Terminus.EXPIRE_WITH_LINK, 0)
+    assert said.distribution_mode == Terminus.DIST_MODE_COPY
+    said.capabilities.rewind()
+    assert said.capabilities.next() is None
+
+
+def test_no_longer_than_the_receiver_takes(alice: BlockingConnection, new_log: NewLog) -> None:
+    """Part 2 §2.7.3: nothing longer than a receiver's max-message-size is sent: a log's link ends, an item is for others."""
+
+    class Small(LinkOption):
+        def apply(self, link: Link) -> None:
+            link.max_message_size = 1_000
+
+    queue, log = new_log(queueing=True), new_log()
+    worker = consumer(alice, queue, Small())
+    send(producer(alice, queue), "short", "x" * 2_000)
+    assert bodies(worker, 1) == ["short"]
+    assert bodies(consumer(alice, queue), 1) == ["x" * 2_000]
+    assert arrived(worker) == 0
+    reader, sender = consumer(alice, log, Small()), producer(alice, log)
+    send(sender, "short")
+    assert bodies(reader, 1) == ["short"]
+    sender.link.send(Message(body=b"x" * 2_000, inferred=True))
+    with pytest.raises(LinkDetached, match="amqp:link:message-size-exceeded"):
+        alice.wait(lambda: False, timeout=PATIENCE_SECONDS)
 
 
 def test_transactions(frontend: AmqpFrontend) -> None:

@@ -90,6 +90,7 @@ did.refused = [
   await failed(producer.getPartitionProperties("9")),
   await failed(producer.sendBatch([{ body: "x" }], { partitionId: "9" })),
   await failed(producer.sendBatch([{ body: "x".repeat(300_000) }])),
+  await failed(producer.sendBatch([{ body: "x".repeat(900_000) }])),
 ];
 const wrong = new EventHubProducerClient(connection.replace(/SharedAccessKey=[^;]*/, `SharedAccessKey=${"k".repeat(40)}`), options);
 did.refused.push(await failed(wrong.getPartitionIds()), await failed(wrong.sendBatch([{ body: "x" }])));
