@@ -1,6 +1,6 @@
 """A request as translators see it, and an answer as they give it. Values only; must not know a framework."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -35,4 +35,4 @@ class Answer:
     media: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     refusals: tuple[Fault, ...] = ()
-    events: AsyncIterator[bytes] | None = None
+    events: AsyncGenerator[bytes, None] | None = None

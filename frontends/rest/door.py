@@ -76,7 +76,11 @@ class Door:
         if answer.events is not None and request.method != "HEAD":
             headers |= {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
             stream = StreamingResponse(answer.events, answer.status, headers, answer.media)
-            await stream(scope, receive, send)
+            try:
+                await stream(scope, receive, send)
+            finally:
+                # Whoever has gone is known to have, without waiting for memory to be tidied.
+                await answer.events.aclose()
             return
         body = b"" if request.method == "HEAD" else answer.body
         response = Response(body, answer.status, headers)

@@ -4,7 +4,7 @@ Must not know a framework. Holds nothing between two requests.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
@@ -21,6 +21,7 @@ from broker.model.commands import (
 from broker.model.core import Core
 from broker.model.destinations import is_wildcard, meets
 from broker.model.leases import Fetch, Fetched, is_lease
+from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.results import (
@@ -38,6 +39,7 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.tree import Kind, Nodes, Scope
+from broker.tasks import start
 from frontends.rest import events, leases, media, replies, requests, sights, views
 from frontends.rest.asked import Answer, Asked
 from frontends.rest.asking import result
@@ -105,11 +107,7 @@ async def show_subscription(core: Core, asked: Asked) -> Answer:
 async def delete_subscription(core: Core, asked: Asked) -> Answer:
     """End a lease, and give back what it holds (R14)."""
     lease = leases.of(asked)
-    if lease.has_view:
-        return _done(_told(lease, await core.ask(Delete(lease.node, asked.sender))), Done)
-    return _done(
-        _told(lease, await core.ask(Unsubscribe(lease.node, asked.sender, lease.jid, "", release=True))), Unsubscribed
-    )
+    return _done(_told(lease, await _ended(core, lease, asked.sender)), Done, Unsubscribed)
 
 
 async def show_held_message(core: Core, asked: Asked) -> Answer:
@@ -270,22 +268,36 @@ def _not_held(grasp: Grasp) -> Fault:
     return fault(MalformedRequest(problem, "the subscription does not hold this message under this lock"))
 
 
-def _done(outcome: Result, kind: type[Result]) -> Answer:
+async def _ended(core: Core, lease: Lease, sender: Jid) -> Result:
+    if lease.has_view:
+        return await core.ask(Delete(lease.node, sender))
+    return await core.ask(Unsubscribe(lease.node, sender, lease.jid, "", release=True))
+
+
+def _done(outcome: Result, *kinds: type[Result]) -> Answer:
     if isinstance(outcome, Refused):
         raise replies.of(outcome)
-    assert isinstance(outcome, kind), f"{type(outcome).__name__} is no {kind.__name__}"
+    assert isinstance(outcome, kinds), f"{type(outcome).__name__} is none of {kinds}"
     return replies.done()
 
 
-async def _events(core: Core, lease: Lease, fetch: Fetch, found: Result) -> AsyncIterator[bytes]:
-    """Send each message once, and end when the lease does, or this process; whoever reads slowly is not fetched for."""
+async def _events(core: Core, lease: Lease, fetch: Fetch, found: Result) -> AsyncGenerator[bytes, None]:
+    """Send each message once, and end when the lease does, or this process; whoever reads slowly is not fetched for.
+
+    When its owner has gone before that, the lease ends with it: nobody would work on what it holds.
+    """
     seen = dict(fetch.after)
-    while isinstance(found, Fetched):
-        for item in sorted(found.items, key=lambda item: item.token):
-            seen[item.partition] = item.token
-            yield events.message(views.held(lease, item))
-        if not found.items:
-            yield events.NOTHING
-        found = await core.ask(replace(fetch, wait_seconds=SILENT_SECONDS, after=seen))
-    assert isinstance(found, Refused)
-    yield events.end(replies.of(found))
+    try:
+        while isinstance(found, Fetched):
+            for item in sorted(found.items, key=lambda item: item.token):
+                seen[item.partition] = item.token
+                yield events.message(views.held(lease, item))
+            if not found.items:
+                yield events.NOTHING
+            found = await core.ask(replace(fetch, wait_seconds=SILENT_SECONDS, after=seen))
+        assert isinstance(found, Refused)
+        yield events.end(replies.of(found))
+    finally:
+        if fetch.comes and isinstance(found, Fetched):
+            # Nothing can be waited for here any more.
+            start(_ended(core, lease, fetch.sender))

@@ -320,6 +320,27 @@ def test_events(alice: httpx.Client, queue: str) -> None:
         assert list(stream) == []
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_a_listener_who_has_gone(alice: httpx.Client, bob: httpx.Client, queue: str, *, several: bool) -> None:
+    """R2, R14, RX5: when who listens has gone its lease ends at once, and others have what it held; who only looks ends none."""
+    destinations = [name_of(queue), name_of(alice.post("/queues").headers["Location"])][: 2 if several else 1]
+    made = alice.post("/subscriptions", json={"destinations": destinations, "lease": 86_400})
+    path = made.headers["Location"]
+    sent(alice, queue, "a", "b")
+    while len(held(alice, path)) < 2:
+        pass
+    theirs = subscribed(bob, queue, prefetch=2)
+    with alice.stream("GET", path, headers=EVENTS, timeout=20) as answer:
+        assert next(events(answer))[1]["text"] in {"a", "b"}
+    while len(held(bob, theirs, 30)) < 2:
+        pass
+    assert problem(alice.get(path)) == (410, "lease-over")
+    # The queue's owner looks on, and goes.
+    with alice.stream("GET", theirs, headers=EVENTS, timeout=20) as answer:
+        assert next(events(answer))[1]["text"] in {"a", "b"}
+    assert len(held(bob, theirs)) == 2
+
+
 def test_a_hundred_share(alice: httpx.Client, frontend: RestFrontend, queue: str) -> None:
     """R1, R17: what many come for is spread over all of them, one after the other."""
     paths = [subscribed(alice, queue, prefetch=2) for _ in range(20)]
