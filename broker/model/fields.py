@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from broker.model.tree import NodeType
+
+DIGITS: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +45,37 @@ def boolean(text: str) -> bool:
     return text in {"1", "true"}
 
 
-def whole(low: int, high: int, *words: str) -> Callable[[str], int]:
-    """Make a reader of whole numbers between two bounds; any of these words is the upper one."""
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Reads whole numbers between two bounds; any of these words is the upper one."""
 
-    def read(text: str) -> int:
-        if text in words:
-            return high
+    low: int
+    high: int
+    words: tuple[str, ...] = ()
+
+    def __call__(self, text: str) -> int:
+        """Read one."""
+        if text in self.words:
+            return self.high
         # Bounded before int(): a form may hold megabytes of digits, and int() is quadratic in them.
-        if not (text.isascii() and text.isdigit() and len(text) <= 18 and low <= int(text) <= high):
-            msg = f"must be a whole number from {low} to {high}"
+        if not (text.isascii() and text.isdigit() and len(text) <= DIGITS and self.low <= int(text) <= self.high):
+            msg = f"must be a whole number from {self.low} to {self.high}"
             raise ValueError(msg)
         return int(text)
 
-    return read
 
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Reads texts of up to so many bytes."""
 
-def text(limit: int) -> Callable[[str], str]:
-    """Make a reader of texts of up to so many bytes."""
+    limit: int
 
-    def read(text: str) -> str:
-        if len(text.encode()) > limit:
-            msg = f"must be no longer than {limit} bytes"
+    def __call__(self, text: str) -> str:
+        """Read one."""
+        if len(text.encode()) > self.limit:
+            msg = f"must be no longer than {self.limit} bytes"
             raise ValueError(msg)
         return text
-
-    return read
 
 
 def lines(most: int, limit: int) -> Callable[[str], str]:

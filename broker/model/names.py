@@ -23,6 +23,23 @@ _DOMAIN: Final = re.compile(
 _RESOURCE: Final = re.compile(r"[^\x00-\x1f\x7f]+")
 
 
+UNPRINTABLE: Final = (
+    r"\x00-\x1f\x7f-\xa0\xad\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u1680\u180e\u2000-\u200f\u2028-\u202f"
+    r"\u205f-\u2064\u2066-\u206f\u3000\ufeff\ufff9-\ufffb\ufffe-\uffff"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0001\U000e0020-\U000e007f"
+)
+"""Characters that no name may have, as a class of any kind of regular expression: those that control, format or separate (but
+the space). Those that Unicode has not assigned yet may be there, or a name would be one at some frontends only."""
+
+_PRINTABLE: Final = re.compile(rf"[^{UNPRINTABLE}\ud800-\udfff]*")
+
+
+def is_printable(text: str) -> bool:
+    """Tell whether a text may be a part of a name."""
+    return _PRINTABLE.fullmatch(text) is not None
+
+
 def bare(jid: str) -> Jid:
     """Give the JID without its resource."""
     return Jid(jid.partition("/")[0])

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final
 
 from broker.model import destinations
-from broker.model.fields import Option, boolean, lines, text, values, whole
+from broker.model.fields import Option, Text, Whole, boolean, lines, values
 from broker.model.names import NODE_NAME_BYTES
 from broker.model.tree import MAX_CHILDREN, Association, NodeType
 
@@ -142,29 +142,29 @@ OPTIONS: Final = (
         boolean,
         aliases=("pubsub#queueing",),
     ),
-    Option("pubsub#title", "title", "text-single", "A short name for people", text(1024), on=None),
-    Option("pubsub#description", "description", "text-single", "What the node is for", text(4096), on=None),
-    Option("pubsub#type", "type", "text-single", "What the payloads are, by their namespace", text(1024)),
+    Option("pubsub#title", "title", "text-single", "A short name for people", Text(1024), on=None),
+    Option("pubsub#description", "description", "text-single", "What the node is for", Text(4096), on=None),
+    Option("pubsub#type", "type", "text-single", "What the payloads are, by their namespace", Text(1024)),
     Option(
         "stanzaq#lock_seconds",
         "lock_seconds",
         "text-single",
         "Seconds that a worker has for an item",
-        whole(1, MAX_LOCK_SECONDS),
+        Whole(1, MAX_LOCK_SECONDS),
     ),
     Option(
         "stanzaq#max_deliveries",
         "max_deliveries",
         "text-single",
         "Deliveries of an item before it is a dead letter (0: no limit)",
-        whole(0, 1_000),
+        Whole(0, 1_000),
     ),
     Option(
         "stanzaq#dead_letter_node",
         "dead_letter_node",
         "text-single",
         "Node for dead letters (empty: items are tried for ever)",
-        text(1023),
+        Text(1023),
     ),
     Option(
         "stanzaq#dedupe",
@@ -179,14 +179,14 @@ OPTIONS: Final = (
         "dedupe_seconds",
         "text-single",
         "Seconds for which repeated ids are ignored (with dedupe ignore)",
-        whole(1, 604_800),
+        Whole(1, 604_800),
     ),
     Option(
         "pubsub#max_items",
         "max_items",
         "text-single",
         "Most items that the node holds",
-        whole(1, MAX_ITEMS, "max"),
+        Whole(1, MAX_ITEMS, ("max",)),
     ),
     Option(
         "pubsub#publish_node_full",
@@ -219,14 +219,14 @@ OPTIONS: Final = (
         "max_payload_bytes",
         "text-single",
         "Largest payload in bytes",
-        whole(1, MAX_PAYLOAD_BYTES),
+        Whole(1, MAX_PAYLOAD_BYTES),
     ),
     Option(
         "stanzaq#partitions",
         "partitions",
         "text-single",
         "Partitions that the items are spread over (never fewer than now)",
-        whole(1, MAX_PARTITIONS),
+        Whole(1, MAX_PARTITIONS),
     ),
     Option(
         "stanzaq#ordered",
@@ -240,28 +240,28 @@ OPTIONS: Final = (
         "retention_seconds",
         "text-single",
         "Seconds for which items stay readable that are done with (0: no limit)",
-        whole(0, MAX_RETENTION_SECONDS),
+        Whole(0, MAX_RETENTION_SECONDS),
     ),
     Option(
         "stanzaq#retention_items",
         "retention_items",
         "text-single",
         "Most of these that each partition keeps (0: no limit)",
-        whole(0, MAX_ITEMS),
+        Whole(0, MAX_ITEMS),
     ),
     Option(
         "stanzaq#retention_bytes",
         "retention_bytes",
         "text-single",
         "Most bytes of these that each partition keeps (0: no limit)",
-        whole(0, MAX_RETENTION_BYTES),
+        Whole(0, MAX_RETENTION_BYTES),
     ),
     Option(
         "stanzaq#groups",
         "groups",
         "text-single",
         "Consumer groups that may own partitions, with blanks between (empty: any)",
-        text(4096),
+        Text(4096),
     ),
     Option(
         "stanzaq#multi_subscribe",
@@ -310,7 +310,7 @@ OPTIONS: Final = (
         "children_max",
         "text-single",
         "Most children of the collection",
-        whole(0, MAX_CHILDREN, "max"),
+        Whole(0, MAX_CHILDREN, ("max",)),
         on=NodeType.COLLECTION,
     ),
     Option(
@@ -327,7 +327,7 @@ OPTIONS: Final = (
         "association_whitelist",
         "jid-multi",
         "Who else may, with the policy whitelist",
-        text(65_536),
+        Text(65_536),
         on=NodeType.COLLECTION,
         many=True,
     ),

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from broker.model.commands import Declare
-from broker.model.names import NODE_NAME_BYTES, Jid, bare
+from broker.model.names import NODE_NAME_BYTES, Jid, bare, is_printable
 from broker.model.nodes import Affiliation, NodeRecord, configured
 from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
@@ -83,4 +83,4 @@ def converted(before: NodeConfig, after: NodeConfig) -> Refused | None:
 
 
 def _nameable(node: str) -> bool:
-    return 0 < len(node.encode()) <= NODE_NAME_BYTES and node.isprintable()
+    return 0 < len(node.encode()) <= NODE_NAME_BYTES and is_printable(node)

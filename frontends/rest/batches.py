@@ -24,7 +24,8 @@ _Part = TypeVar("_Part")
 def read(asked: Asked) -> list[Message | Fault]:
     """Read the messages of a batch, or what is wrong with each; raises Fault or MalformedRequest if it cannot be taken apart."""
     content_type = asked.headers.get("content-type", "")
-    if media.bare(content_type) == "multipart/mixed":
+    # RFC 2046 §5.1.3: kinds of multipart that are not known are read as mixed.
+    if media.bare(content_type).startswith("multipart/"):
         found = _multipart(asked.body, media.parameter(content_type, "boundary"))
     elif media.bare(content_type) == media.JSON:
         found = _array(asked.body)
@@ -68,7 +69,7 @@ def _object(number: int, said: object) -> Message:
         )
     for name, value in said.items():
         if name in requests.HINTS:
-            if not isinstance(value, int) or isinstance(value, bool):
+            if requests.whole(value) is None:
                 raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} is a whole number")
         elif name not in {"json", "headers"} and not isinstance(value, str):
             raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} is a text")
@@ -85,7 +86,7 @@ def _object(number: int, said: object) -> Message:
                 body, kind = b64decode(said["base64"], validate=True), ""
     except ValueError:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{where} cannot be read as bytes") from None
-    asks = {name: said[name] for name in requests.HINTS if name in said}
+    asks = {name: int(said[name]) for name in requests.HINTS if name in said}
     return Message(body, said.get("content_type", kind), said.get("group_key", ""), said.get("guid", ""), told, asks)
 
 
@@ -133,8 +134,8 @@ def _part(number: int, piece: bytes) -> Message:
     return Message(
         body,
         headers.get("content-type", "text/plain"),
-        headers.get(requests.GROUP_KEY, ""),
-        headers.get(requests.GUID, "").strip('"'),
+        requests.text(headers, requests.GROUP_KEY),
+        requests.text(headers, requests.GUID).strip('"'),
         requests.told(headers),
         requests.asks(headers),
         exact=requests.GUID in headers,

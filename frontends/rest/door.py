@@ -37,7 +37,7 @@ _KINDS: Final = {Shown.PAGE: media.KINDS, Shown.MESSAGE: media.KINDS, Shown.HELD
 """What the answers come as that do not come as JSON alone."""
 _AS_THEY_ARE: Final = {Shown.CONTENT, Shown.FILE}
 
-_NOT_THERE: Final = {HTTPStatus.NOT_FOUND, HTTPStatus.GONE, HTTPStatus.NOT_IMPLEMENTED}
+_NOT_THERE: Final = {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}
 """What says that nothing is there that a condition could speak of."""
 _VARY: Final = "Accept, Accept-Encoding"
 

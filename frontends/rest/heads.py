@@ -12,7 +12,7 @@ from typing import Final
 from broker.model.problems import MalformedRequest, Problem
 from frontends.rest.errors import Fault, headers_too_large, target_too_long
 
-METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "QUERY"})
 """Those that are known, whether there is a resource that takes them or not (RFC 9110 §9.1)."""
 
 EVERYTHING: Final = b"*"

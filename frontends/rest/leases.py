@@ -19,7 +19,7 @@ from broker.model.commands import Renew as RenewLock
 from broker.model.commands import Retract, Unlock
 from broker.model.destinations import MOST
 from broker.model.leases import HeldItem, lease_jid, own_view
-from broker.model.names import Jid, bare, resource
+from broker.model.names import Jid, bare, is_printable, resource
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
 from broker.model.problems import MalformedRequest, Problem
 from frontends.rest import media, paths, requests
@@ -37,6 +37,8 @@ REASON_LONGEST: Final = 200
 TOGETHER: Final = 200
 """Messages that are acknowledged together: as many as go to Redis in one call."""
 
+_NUMBERS: Final = frozenset({"delay", "lease", "prefetch", "seconds"})
+_DIGITS: Final = 9
 _NAME: Final = re.compile(r"[0-9a-f]{16}")
 _LOCK: Final = re.compile(r"(([0-9]{1,4})-([0-9]{1,16}))(?:-([0-9a-f]{8}))?", re.ASCII)
 
@@ -120,7 +122,7 @@ class Grasp:
         """Give the message back, or to the dead letters, as the body says; the same again is answered as the first time."""
         said = _fields(asked, {"reason"} if dead_letter else {"delay", "reason"})
         reason = said.get("reason", "")
-        if not isinstance(reason, str) or not (reason.isprintable() and len(reason) <= REASON_LONGEST):
+        if not isinstance(reason, str) or not (is_printable(reason) and len(reason) <= REASON_LONGEST):
             raise MalformedRequest(Problem.BAD_REQUEST, f"reason is a line of at most {REASON_LONGEST} characters")
         request = f"{'dead-letter' if dead_letter else 'release'} {self.text}"
         delay = _whole(said, "delay", 0, MAX_LOCK_SECONDS, 0) * 1000
@@ -153,7 +155,7 @@ def _read(text: str) -> Lease | None:
     """Read an id: it is in every request that a worker makes."""
     try:
         owner, node, name, seconds = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split("\0")
-        lasts = _whole({"lease": seconds}, "lease", LEASE_LEAST, LEASE_MOST, 0)
+        lasts = _whole({"lease": _number(seconds)}, "lease", LEASE_LEAST, LEASE_MOST, 0)
         lease = Lease(bare(owner), paths.node([node]), name, lasts)
     except (ValueError, MalformedRequest):
         return None
@@ -223,7 +225,7 @@ def wished(asked: Asked) -> Wish:
 
 def wait(asked: Asked) -> int:
     """Read how many seconds somebody waits for a message."""
-    return _whole(asked.query, "wait", 0, WAIT_MOST, 0)
+    return _whole({name: _number(value) for name, value in asked.query.items()}, "wait", 0, WAIT_MOST, 0)
 
 
 def _fields(asked: Asked, names: set[str]) -> dict[str, Any]:
@@ -246,6 +248,7 @@ def _fields(asked: Asked, names: set[str]) -> dict[str, Any]:
 
 
 def _form(body: bytes) -> dict[str, Any]:
+    """Read pairs of names and texts; those that are to be numbers are, if they are written like that."""
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=200)
     except ValueError:
@@ -257,14 +260,16 @@ def _form(body: bytes) -> dict[str, Any]:
         elif name in said:
             raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is there twice")
         else:
-            said[name] = value
+            said[name] = _number(value) if name in _NUMBERS else value
     return said
 
 
+def _number(text: str) -> int | str:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else text
+
+
 def _whole(said: Mapping[str, Any], name: str, least: int, most: int, default: int) -> int:
-    value: object = said.get(name, default)
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 9:
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+    value = requests.whole(said.get(name, default))
+    if value is None or not least <= value <= most:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{name} is a whole number from {least} to {most}")
     return value

@@ -6,6 +6,8 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from broker.model import destinations
+from broker.model.fields import DIGITS, Option, Text, Whole
+from broker.model.names import NODE_NAME_BYTES, UNPRINTABLE
 from broker.model.nodes import Affiliation
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS, NodeState
 from broker.model.subscriptions import State
@@ -18,6 +20,27 @@ _TEXT: Final = {"type": "string"}
 _WHOLE: Final = {"type": "integer"}
 _IS: Final = {"type": "boolean"}
 _TIME: Final = {"type": "string", "format": "date-time"}
+
+
+_LINE: Final = {"type": "string", "pattern": f"^[^{UNPRINTABLE}]*$"}
+_NAME_SCHEMA: Final = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": NODE_NAME_BYTES,
+    "pattern": f"^[^{UNPRINTABLE}]+$",
+}
+_NAME: Final = {"$ref": "#/components/schemas/name"}
+_SCHEMAS_OF: Final = {
+    "name": _NAME_SCHEMA,
+    "line": {**_LINE, "maxLength": leases.REASON_LONGEST},
+    "jid": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": orders.JID_MOST,
+        "pattern": f"^[^ /{UNPRINTABLE}]+(?:/[^{UNPRINTABLE}]*)?$",
+    },
+}
+"""What is long to say, and said in many places."""
 
 
 def _object(required: dict[str, Any], **others: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
@@ -164,7 +187,22 @@ _SCHEMAS: Final[dict[Shown, dict[str, Any]]] = {
     Shown.DOCUMENT: {"type": "object"},
 }
 
-_VALUE: Final = {"anyOf": [_TEXT, _WHOLE, _IS]}
+_SWITCH: Final = {"anyOf": [_IS, {"enum": ["0", "1", "true", "false"]}]}
+
+
+def _value(option: Option) -> dict[str, Any]:
+    """Say what an option may be; what several of them may be together, no schema says."""
+    match option.read:
+        case Whole(low, high, words):
+            digits = {**_TEXT, "pattern": "^(?:" + "|".join((f"[0-9]{{1,{DIGITS}}}", *words)) + ")$"}
+            return {"anyOf": [{**_WHOLE, "minimum": low, "maximum": high}, digits]}
+        case Text(limit):
+            return {**_TEXT, "maxLength": limit}
+    if option.choices:
+        return {**_TEXT, "enum": list(option.choices)}
+    return _SWITCH if option.kind == "boolean" else _TEXT
+
+
 _OPTIONS_BODY: Final = {
     "type": "object",
     "additionalProperties": False,
@@ -175,7 +213,7 @@ _OPTIONS_BODY: Final = {
             "properties": {
                 option.name: {
                     "description": option.label,
-                    **({"type": "string", "enum": list(option.choices)} if option.choices else _VALUE),
+                    **_value(option),
                     # For whoever makes a form of them: the kind of field (XEP-0004), and the type of node that has it.
                     "x-kind": option.kind,
                     **({"x-node-type": option.on.value} if option.on else {}),
@@ -222,7 +260,7 @@ def document() -> dict[str, Any]:
                 "password": {"type": "http", "scheme": "basic"},
                 "token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
             },
-            "schemas": {"problem": _PROBLEM},
+            "schemas": {"problem": _PROBLEM, **_SCHEMAS_OF},
         },
     }
 
@@ -235,8 +273,11 @@ def answer() -> Answer:
 
 def _parameters(pattern: str) -> dict[str, Any]:
     names = re.findall(r"{(\w+)}", pattern)
-    schema = {"type": "string", "minLength": 1}
-    found = [{"name": name, "in": "path", "required": True, "schema": schema} for name in names]
+    schemas = {"queue": _NAME, "message": _NAME}
+    found = [
+        {"name": name, "in": "path", "required": True, "schema": schemas.get(name, {**_TEXT, "minLength": 1})}
+        for name in names
+    ]
     return {"parameters": found} if found else {}
 
 
@@ -257,7 +298,13 @@ def _operation(method: str, operation: Operation) -> dict[str, Any]:
         said["security"] = [{"password": []}, {"token": []}]
     if given:
         said["parameters"] = [
-            {"name": name, "in": where, "description": PARAMETERS[name].text, "schema": dict(PARAMETERS[name].schema)}
+            {
+                "name": name,
+                "in": where,
+                "description": PARAMETERS[name].text,
+                "schema": dict(PARAMETERS[name].schema),
+                **({"required": True} if PARAMETERS[name].required else {}),
+            }
             for where, name in given
         ]
     if operation.body is not Body.NONE:
@@ -265,9 +312,9 @@ def _operation(method: str, operation: Operation) -> dict[str, Any]:
     return said
 
 
-def _form(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
+def _form(required: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
     """Give a body of these fields, as JSON or as a form."""
-    schema = {"type": "object", "additionalProperties": False, "properties": fields}
+    schema = {"type": "object", "additionalProperties": False, "properties": fields, "required": list(required)}
     return {"content": {kind: {"schema": schema} for kind in (media.JSON, leases.FORM)}}
 
 
@@ -275,18 +322,25 @@ def _from(least: int, most: int, default: int) -> dict[str, Any]:
     return {**_WHOLE, "minimum": least, "maximum": most, "default": default}
 
 
-_REASON: Final = {**_TEXT, "maxLength": leases.REASON_LONGEST}
+_REASON: Final = {"$ref": "#/components/schemas/line"}
+_PLACE: Final = "[0-9]{1,4} [0-9]{1,19}-[0-9]{1,19}"
+_SCAN: Final = {
+    **_TEXT,
+    "maxLength": orders.SCAN_MOST,
+    "pattern": f"^(?:(?:{orders.ELSEWHERE})?[0-9]{{1,19}}-(?:[0-9]{{1,19}}|18446744073709551615) {_PLACE})?$",
+}
 
 
 def _names(most: int) -> dict[str, Any]:
-    return _array({"type": "string", "minLength": 1}, minItems=1, maxItems=most)
+    return _array(_NAME, minItems=1, maxItems=most)
 
 
 _BODIES: Final[dict[Body, dict[str, Any]]] = {
     Body.LEASE: {
         "required": True,
         **_form(
-            destinations={"anyOf": [_TEXT, _array(_TEXT, minItems=1, maxItems=destinations.MOST)]},
+            ("destinations",),
+            destinations={"anyOf": [_NAME, _array(_NAME, minItems=1, maxItems=destinations.MOST)]},
             prefetch=_from(1, MAX_CREDIT, leases.PREFETCH),
             lease=_from(leases.LEASE_LEAST, leases.LEASE_MOST, leases.LEASE_SECONDS),
             selector=_TEXT,
@@ -306,8 +360,8 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
                 "schema": {
                     "oneOf": [
                         _whole({"items": _names(orders.REDRIVEN_MOST)}),
-                        _whole({"reason": {"type": "string", "minLength": 1}}, scan=_TEXT),
-                        _whole({"all": {"const": True}}, scan=_TEXT),
+                        _whole({"reason": {**_TEXT, "minLength": 1, "maxLength": orders.REASON_MOST}}, scan=_SCAN),
+                        _whole({"all": {"const": True}}, scan=_SCAN),
                     ]
                 }
             }
@@ -320,7 +374,7 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
                 "schema": {
                     "oneOf": [
                         _whole({"items": _names(orders.RELEASED_MOST)}),
-                        _whole({"holder": {"type": "string", "minLength": 1}}),
+                        _whole({"holder": {"$ref": "#/components/schemas/jid"}}),
                     ]
                 }
             }
@@ -334,7 +388,7 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
             media.JSON: {
                 "schema": _array(
                     {
-                        "oneOf": [
+                        "anyOf": [
                             {
                                 **_PART,
                                 "required": [name],
@@ -346,12 +400,20 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
                                 ("base64", {"type": "string", "contentEncoding": "base64"}),
                             )
                         ]
+                        + [{"description": "what is none of these has a result of its own, which says what is wrong"}]
                     },
                     minItems=1,
                     maxItems=batches.MOST,
                 )
             },
-            "multipart/mixed": {"schema": {}},
+            "multipart/mixed": {
+                "schema": {
+                    "description": "each part is a message; the names of parts are nobody's",
+                    "type": "object",
+                    "minProperties": 1,
+                    "maxProperties": batches.MOST,
+                }
+            },
         },
     },
 }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
-from broker.model.names import Jid, prepared
+from broker.model.names import Jid, is_printable, prepared
 from broker.model.oversight import Overview, Release, Survey, Transfer
 from broker.model.problems import MalformedRequest, Problem
 from frontends.rest import media, paths, requests
@@ -17,9 +17,9 @@ RELEASED_MOST: Final = 200
 STEP: Final = 200
 """Items that one request for a redrive looks at: its answer says where to go on."""
 
-_SCAN_MOST: Final = 100
-_REASON_MOST: Final = 1_024
-_JID_MOST: Final = 3_071
+SCAN_MOST: Final = 100
+REASON_MOST: Final = 1_024
+JID_MOST: Final = 3_071
 
 
 def overview(asked: Asked) -> Overview:
@@ -30,10 +30,9 @@ def overview(asked: Asked) -> Overview:
 def survey(asked: Asked) -> Survey:
     """Look closely at a page of items, or at the one that is named."""
     wanted, scan = asked.query.get("item"), _scan(asked.query.get("scan", ""))
-    if wanted is not None and scan:
-        raise MalformedRequest(Problem.BAD_REQUEST, "scan: an item that is named is looked for everywhere at once")
     items = () if wanted is None else (paths.item_id(wanted, "item"),)
-    return Survey(asked.place.node, asked.sender, items, requests.page(asked), scan)
+    # One that is named is looked for everywhere at once.
+    return Survey(asked.place.node, asked.sender, items, requests.page(asked), "" if items else scan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +59,12 @@ ELSEWHERE: Final = "letters "
 def redrive(asked: Asked) -> Redrive:
     """Send dead letters home, a step of them."""
     said = _said(asked, {"items", "reason", "all", "scan"})
-    items, reason = _items(said, REDRIVEN_MOST), _text(said, "reason", _REASON_MOST)
-    everything, scan = said.get("all", False), _scan(_text(said, "scan", _SCAN_MOST))
-    if not isinstance(everything, bool) or [bool(items), bool(reason), everything].count(True) != 1:
+    items, reason = _items(said, REDRIVEN_MOST), _text(said, "reason", REASON_MOST)
+    scan = _scan(_text(said, "scan", SCAN_MOST))
+    one_way = len(said.keys() & {"items", "reason", "all"}) == 1
+    if not one_way or not (items or reason or said.get("all") is True):
         raise MalformedRequest(Problem.BAD_REQUEST, "say which: items, a reason, or all")
-    if items and scan:
+    if items and "scan" in said:
         raise MalformedRequest(Problem.BAD_REQUEST, "scan: items that are named are all done at once")
     place = scan.removeprefix(ELSEWHERE)
     return Redrive(asked.place.node, asked.sender, items, reason, place, elsewhere=place != scan)
@@ -73,15 +73,15 @@ def redrive(asked: Asked) -> Redrive:
 def release(asked: Asked) -> Release:
     """End locks by force."""
     said = _said(asked, {"items", "holder"})
-    items, holder = _items(said, RELEASED_MOST), _text(said, "holder", _JID_MOST)
-    if bool(items) == bool(holder):
+    items, holder = _items(said, RELEASED_MOST), _text(said, "holder", JID_MOST)
+    if len(said) != 1 or not (items or holder):
         raise MalformedRequest(Problem.BAD_REQUEST, "name items, or a holder, and not both")
     return Release(asked.place.node, asked.sender, items, _jid(holder) if holder else None)
 
 
 def _jid(text: str) -> Jid:
     bare, slash, resource = text.partition("/")
-    if not bare or any(char.isspace() for char in bare):
+    if not bare or " " in bare or not is_printable(text):
         raise MalformedRequest(Problem.BAD_REQUEST, "holder is a JID")
     return Jid(f"{prepared(bare)}{slash}{resource}")
 
@@ -113,6 +113,6 @@ def _text(said: Mapping[str, Any], name: str, most: int) -> str:
 
 
 def _scan(text: str) -> str:
-    if len(text) > _SCAN_MOST or not text.isascii():
+    if len(text) > SCAN_MOST or not text.isascii():
         raise MalformedRequest(Problem.BAD_REQUEST, "scan: take it from the answer before")
     return text

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
-from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES
+from broker.model.names import ITEM_ID_BYTES, NODE_NAME_BYTES, is_printable
 from broker.model.problems import MalformedRequest, Problem
 
 _SEGMENT: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*")
@@ -97,7 +97,7 @@ def _leased(names: list[str]) -> Place | None:
 
 def item_id(text: str, where: str) -> str:
     """Judge the id of a message."""
-    if not text or not text.isprintable() or len(text.encode()) > ITEM_ID_BYTES:
+    if not text or not is_printable(text) or len(text.encode()) > ITEM_ID_BYTES:
         raise MalformedRequest(
             Problem.ITEM_ID_INVALID, f"{where}: a message's id has 1 to {ITEM_ID_BYTES} printable bytes"
         )
@@ -147,7 +147,7 @@ def _decoded(segment: bytes) -> str:
 def node(names: list[str], where: str = "the path") -> str:
     """Judge the name of a queue, given its parts."""
     name = "/".join(names)
-    if not name.isprintable() or len(name.encode()) > NODE_NAME_BYTES:
+    if not is_printable(name) or len(name.encode()) > NODE_NAME_BYTES:
         raise MalformedRequest(
             Problem.NODE_NAME_INVALID, f"{where}: a queue's name has 1 to {NODE_NAME_BYTES} printable bytes"
         )

@@ -14,10 +14,11 @@ from broker.model.commands import (
     Declare,
     Publish,
 )
+from broker.model.fields import Whole
 from broker.model.hints import Hints
-from broker.model.names import ITEM_ID_BYTES
+from broker.model.names import ITEM_ID_BYTES, is_printable
 from broker.model.nodes import configured
-from broker.model.options import NodeConfig
+from broker.model.options import BY_NAME, NodeConfig
 from broker.model.positions import Place as Position
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.reservations import Redeem
@@ -89,7 +90,7 @@ def configure(asked: Asked) -> Configure:
 
 def publish(asked: Asked, item_id: str | None, ticket: str = "") -> Publish:
     """Publish a body as it is."""
-    kind, key = asked.headers.get("content-type", ""), asked.headers.get(GROUP_KEY, "")
+    kind, key = asked.headers.get("content-type", ""), text(asked.headers, GROUP_KEY)
     exact = bool(ticket) and GUID in asked.headers
     sent = Message(asked.body, kind, key, headers=told(asked.headers), asks=asks(asked.headers), exact=exact)
     return message(asked, sent, item_id, ticket)
@@ -97,11 +98,11 @@ def publish(asked: Asked, item_id: str | None, ticket: str = "") -> Publish:
 
 def message(asked: Asked, sent: Message, item_id: str | None, ticket: str) -> Publish:
     """Publish one message; it belongs to the trace of its request, if that has one."""
-    if sent.key and (not sent.key.isprintable() or len(sent.key.encode()) > ITEM_ID_BYTES):
+    if sent.key and (not is_printable(sent.key) or len(sent.key.encode()) > ITEM_ID_BYTES):
         raise MalformedRequest(Problem.BAD_REQUEST, f"Group-Key has at most {ITEM_ID_BYTES} printable bytes")
     for name, text in sent.headers.items():
         # XML, in which the message may be handed out, has no control characters.
-        if not (name + text).isprintable():
+        if not is_printable(name + text):
             raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the header {name[:80]!a} is not printable")
     said = headers.named(sent.headers.items())
     traced = trace.headers(asked.headers.get(trace.PARENT), asked.headers.get(trace.STATE))
@@ -145,14 +146,15 @@ def _count(name: str, value: str | int) -> int:
 
 def told(fields: Mapping[str, str]) -> dict[str, str]:
     """Read what the fields of a head say of a message: `Item-NAME`, in lower case as HTTP has names, in UTF-8."""
+    return {name.removeprefix(ITEM): text(fields, name) for name in fields if name.startswith(ITEM)}
+
+
+def text(fields: Mapping[str, str], name: str) -> str:
+    """Read a field that is a text in UTF-8; empty when it is not there."""
     try:
-        return {
-            name.removeprefix(ITEM): text.encode("latin-1").decode()
-            for name, text in fields.items()
-            if name.startswith(ITEM)
-        }
+        return fields.get(name, "").encode("latin-1").decode()
     except UnicodeError:
-        raise MalformedRequest(Problem.BAD_REQUEST, "Item-… headers are in UTF-8") from None
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is in UTF-8") from None
 
 
 def once(asked: Asked, guid: str) -> Publish:
@@ -167,7 +169,7 @@ def guid(asked: Asked) -> str:
         given.append(paths.item_id(asked.query["guid"], "guid"))
     if GUID in asked.headers:
         # A string of RFC 9651, whose quotes many leave out.
-        given.append(paths.item_id(asked.headers[GUID].removeprefix('"').removesuffix('"'), "Idempotency-Key"))
+        given.append(paths.item_id(text(asked.headers, GUID).removeprefix('"').removesuffix('"'), "Idempotency-Key"))
     if len(set(given)) > 1:
         raise MalformedRequest(Problem.BAD_REQUEST, "guid and Idempotency-Key are not the same")
     return given[0] if given else ""
@@ -233,9 +235,20 @@ def _refuse(_: str) -> None:
 
 
 def _value(name: str, value: object) -> str:
+    """Write an option's value as forms have it: of one that is true or false, a number or a text that, or a text."""
+    option, number = BY_NAME.get(name), whole(value)
     match value:
-        case bool():
+        case str():
+            return value
+        case bool() if option is None or option.kind == "boolean":
             return "1" if value else "0"
-        case str() | int():
-            return str(value)
-    raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]}: a value is a text, a whole number, true or false")
+    if number is not None and (option is None or isinstance(option.read, Whole)):
+        return str(number)
+    raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]}: a value is a text, a whole number, or true or false")
+
+
+def whole(value: object) -> int | None:
+    """Give a whole number of JSON, which has but one kind of numbers; None for whatever else."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Final
 
 from broker.model.hints import MOST_PRIORITY, MOST_SECONDS, USUAL_PRIORITY
+from broker.model.names import ITEM_ID_BYTES
 from frontends.rest import paths
 
 
@@ -71,6 +72,15 @@ class Parameter:
 
     text: str
     schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
+    required: bool = False
+
+
+def _text(pattern: str) -> Mapping[str, object]:
+    return {"type": "string", "pattern": f"^{pattern}$"}
+
+
+_NAME: Final = {"$ref": "#/components/schemas/name"}
+_POSITION: Final = "[0-9]{1,19}-[0-9]{1,19}"
 
 
 def _seconds(least: int) -> Mapping[str, object]:
@@ -79,17 +89,32 @@ def _seconds(least: int) -> Mapping[str, object]:
 
 PARAMETERS: Final = {
     "limit": Parameter("how many on a page", {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
-    "first": Parameter("the number of the first one to show", {"type": "integer", "minimum": 0, "default": 0}),
-    "item": Parameter("the id of the one item to show"),
-    "scan": Parameter("where the items go on: from the link to the next page"),
-    "after": Parameter("where the messages go on: from the link to the next page"),
+    "first": Parameter(
+        "the number of the first one to show", {"type": "integer", "minimum": 0, "maximum": 999_999_999, "default": 0}
+    ),
+    "item": Parameter("the id of the one item to show", _NAME),
+    "scan": Parameter("where the items go on: from the link to the next page", _text(f"(?:[0-9]{{1,4}} {_POSITION})?")),
+    "after": Parameter(
+        "where the messages go on: from the link to the next page",
+        _text("(?:-|[0-9]{1,4}-[0-9]{1,18}-[0-9]{1,18})?"),
+    ),
     "below": Parameter("where the tree goes on: from the link to the next page"),
-    "guid": Parameter("the client's own id of the message: repeats of it are ignored"),
-    "Idempotency-Key": Parameter("the same as guid"),
+    "guid": Parameter("the client's own id of the message: repeats of it are ignored", _NAME),
+    "Idempotency-Key": Parameter(
+        "the same as guid, but that another message under it is refused",
+        {**_text("[ -~]*[!#-~][ -~]*"), "maxLength": ITEM_ID_BYTES},
+    ),
     "wait": Parameter("seconds to wait for a message", {"type": "integer", "minimum": 0, "maximum": 60, "default": 0}),
-    "lock": Parameter("the lock of the message: from its subscription"),
-    "queue": Parameter("the queue of the message, where the subscription is to several"),
-    "Group-Key": Parameter("messages of one key are worked on in order where the queue is `stanzaq#ordered`"),
+    "lock": Parameter(
+        "the lock of the message: from its subscription",
+        _text("[0-9]{1,4}-[0-9]{1,16}(?:-[0-9a-f]{8})?"),
+        required=True,
+    ),
+    "queue": Parameter("the queue of the message, where the subscription is to several", _NAME),
+    "Group-Key": Parameter(
+        "messages of one key are worked on in order where the queue is `stanzaq#ordered`",
+        {**_text("[ -~]*"), "maxLength": ITEM_ID_BYTES},
+    ),
     "Message-Delay": Parameter("seconds before which the message is not handed out", _seconds(0)),
     "Message-Priority": Parameter(
         "messages of a higher one are handed out first",

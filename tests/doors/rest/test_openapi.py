@@ -1,18 +1,19 @@
 """The description of the door: it is valid, it is the table of routes, and whoever goes by it finds it true."""
 
-from typing import Any
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import httpx
-import pytest
-import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis.checks import CHECKS, load_all_checks
-from schemathesis.generation import GenerationMode
 
 from frontends.rest import openapi, resources
-from frontends.rest.paths import OPENAPI, UI, UI_FILE
 from frontends.rest.routes import PARAMETERS, ROUTES, allowed
-from tests.doors.rest.served import RestFrontend, basic_words
+from frontends.servers.redis import RedisServer, valkey_binary
+from tests.doors.frontend import ALICE, PASSWORD
+from tests.doors.rest.served import RestFrontend
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_one_truth(frontend: RestFrontend, alice: httpx.Client) -> None:
@@ -31,34 +32,20 @@ def test_one_truth(frontend: RestFrontend, alice: httpx.Client) -> None:
     assert {name for operation in operations for name in (*operation.query, *operation.headers)} == set(PARAMETERS)
 
 
-load_all_checks()
-SCHEMA = schemathesis.openapi.from_dict(openapi.document())
-CASES = [
-    (pattern, method, mode)
-    for pattern, methods in ROUTES.items()
-    for method in methods
-    for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
-    # Nothing can be wrong about what takes nothing.
-    if mode is GenerationMode.POSITIVE or pattern not in {OPENAPI, UI, UI_FILE}
-]
-# Which characters a name may have, and what an option's number may be, no schema says: what fits it may be refused.
-CHECKED = [check for check in CHECKS.get_all() if check.__name__ != "positive_data_acceptance"]
-
-
-@pytest.mark.parametrize(("pattern", "method", "mode"), CASES)
-def test_as_described(frontend: RestFrontend, pattern: str, method: str, mode: GenerationMode) -> None:
-    """Whatever is made up by the description, or against it, is answered as it says."""
-    operation = SCHEMA[pattern][method]
-
-    @given(case=operation.as_strategy(generation_mode=mode))
-    @settings(
-        max_examples=12,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-        derandomize=True,
-    )
-    def answered(case: schemathesis.Case[Any]) -> None:
-        case.call_and_validate(base_url=frontend.url, headers={"Authorization": basic_words()}, checks=CHECKED)  # type: ignore[arg-type]  # it takes what it gives
-
-    answered()
+def test_as_described(tmp_path: Path) -> None:
+    """What schemathesis makes up by the description, or against it, one by one and in a row, is answered as it says."""
+    tool, config = Path(sys.executable).with_name("schemathesis"), ROOT / "schemathesis.toml"
+    with RedisServer(binary=valkey_binary()) as redis, RestFrontend(redis.url, HTTP_RATE="0") as frontend:
+        asked = [f"{frontend.url}/openapi.json", "--auth", f"{ALICE}:{PASSWORD}", "--checks", "all", "--no-color"]
+        done = subprocess.run(
+            [tool, "--config-file", config, "run", *asked, "--max-time", "20", "--seed", "1", "--no-shrink"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=110,
+        )
+        assert done.returncode == 0, done.stdout
+        tested = re.search(r"(\d+) passed", done.stdout)
+        assert tested and int(tested[1]) > len(ROUTES)
+        assert frontend.probe("/readyz")[0] == 200 and "Traceback" not in frontend.log
