@@ -49,9 +49,10 @@ class Identity:
             return None
         if init.mechanism == PLAIN and self._passwords:
             try:
-                user, password = sasl.plain(init.response)
+                acts_as, user, password = sasl.plain(init.response)
                 jid = prepared(user)
-                if await self._passwords.right(jid, password):
+                # RFC 4616 §2: nobody acts as another.
+                if await self._passwords.right(jid, password) and (not acts_as or prepared(acts_as) == jid):
                     return jid
             except Malformed:
                 pass

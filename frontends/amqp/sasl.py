@@ -50,12 +50,12 @@ def framed(data: bytes) -> int:
 def init(frame: bytes) -> Init:
     """Read what a client says; raises Malformed."""
     offset, kind = frame[4] * 4, frame[5]
-    if kind != 1 or not 8 <= offset < len(frame) or frame[offset : offset + 3] != b"\x00\x53\x41":
+    code, at = wire.described(frame, offset) if kind == 1 and 8 <= offset < len(frame) else (0, 0)
+    if code not in {_INIT, "amqp:sasl-init:list"} or wire.check(frame, at) != len(frame):
         raise wire.Malformed(wire.SASL, "the frame is no init of SASL")
-    wire.check(frame, offset)
-    if frame[offset + 3] not in {0xC0, 0xD0}:
+    if frame[at] not in {0xC0, 0xD0}:
         raise wire.Malformed(wire.SASL, "the init of SASL is no list")
-    fields = list(wire.items(frame, offset + 3))
+    fields = list(wire.items(frame, at))
     mechanism = wire.text(frame, fields[0]) if fields else None
     if mechanism is None:
         raise wire.Malformed(wire.SASL, "the init of SASL names no mechanism")
@@ -66,13 +66,13 @@ def init(frame: bytes) -> Init:
     return Init(mechanism, response)
 
 
-def plain(response: bytes) -> tuple[str, str]:
-    """Read name and password of PLAIN (RFC 4616); raises Malformed."""
+def plain(response: bytes) -> tuple[str, str, str]:
+    """Read what PLAIN says (RFC 4616): as whom to act, perhaps, who it is, and the password; raises Malformed."""
     parts = response.split(b"\x00")
     if len(parts) != 3:
         raise wire.Malformed(wire.SASL, "the response of PLAIN has three parts")
     try:
-        return parts[1].decode(), parts[2].decode()
+        return parts[0].decode(), parts[1].decode(), parts[2].decode()
     except UnicodeDecodeError:
         raise wire.Malformed(wire.SASL, "the response of PLAIN is UTF-8") from None
 

@@ -12,9 +12,14 @@ NULL, TRUE, FALSE, ZERO = b"\x40", b"\x41", b"\x42", b"\x43"
 
 def plain(jid: str = ALICE, password: str = PASSWORD) -> bytes:
     """Write header and init of SASL PLAIN."""
-    init = wire.listed([wire.symbol("PLAIN"), wire.binary(f"\0{jid}\0{password}".encode())])
-    body = wire.section(0x41, init)
-    return sasl.SASL_HEADER + struct.pack(">IBBH", len(body) + 8, 2, 1, 0) + body
+    return sasl_init(wire.symbol("PLAIN"), wire.binary(f"\0{jid}\0{password}".encode()))
+
+
+def sasl_init(
+    mechanism: bytes, response: bytes, *, code: int = 0x41, kind: int = 1, offset: int = 2, more: bytes = b""
+) -> bytes:
+    """Write the header of SASL and an init."""
+    return sasl.SASL_HEADER + framed(performative(code, mechanism, response) + more, kind=kind, offset=offset)
 
 
 def heard(line: socket.socket) -> bytes:

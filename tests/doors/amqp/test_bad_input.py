@@ -21,9 +21,9 @@ from broker.settings import CommandSettings
 from frontends.amqp import sasl, wire
 from frontends.servers.redis import RedisServer
 from tests.doors.amqp.conftest import NewLog
-from tests.doors.amqp.raw import attach, frame, heard, opened, plain
+from tests.doors.amqp.raw import NULL, attach, frame, heard, opened, performative, plain, sasl_init
 from tests.doors.amqp.served import AmqpFrontend, annotations, bodies, connected, consumer, producer, send, sql
-from tests.doors.frontend import ALICE
+from tests.doors.frontend import ALICE, BOB, PASSWORD
 
 MEGABYTE = 1_048_576
 SOUND = b"".join([b"AMQP\x03\x01\x00\x00", b"\x00\x00\x00\x10\x02\x01\x00\x00", b"AMQP\x00\x01\x00\x00"])
@@ -239,6 +239,10 @@ def test_wrong_passwords(frontend: AmqpFrontend) -> None:
     assert heard(said).endswith(b"\x50\x01")
 
 
+PLAIN, RIGHT = wire.symbol("PLAIN"), wire.binary(f"\0{ALICE}\0{PASSWORD}".encode())
+BELIEVED = performative(0x44, b"\x50\x00")
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -249,6 +253,17 @@ def test_wrong_passwords(frontend: AmqpFrontend) -> None:
         plain(ALICE, ""),
         plain().replace(b"PLAIN", b"PLANE"),
         plain().replace(b"\0alice", b"aalice"),
+        # RFC 4616 §2: alice does not act as another.
+        sasl_init(PLAIN, wire.binary(f"{BOB}\0{ALICE}\0{PASSWORD}".encode())),
+        sasl_init(PLAIN, NULL),
+        sasl_init(PLAIN, wire.binary(b"\0\xff\0x")),
+        sasl_init(NULL, RIGHT),
+        # Part 5 §5.3: one init, in a frame of SASL, and nothing else.
+        sasl_init(PLAIN, RIGHT, more=b"more"),
+        sasl_init(PLAIN, RIGHT, kind=0),
+        sasl_init(PLAIN, RIGHT, offset=0),
+        sasl_init(PLAIN, RIGHT, code=0x43),
+        sasl.SASL_HEADER * 2,
         sasl.SASL_HEADER + b"\x7f\xff\xff\xff\x02\x01\x00\x00",
     ],
 )
@@ -258,7 +273,7 @@ def test_unknown_peers(frontend: AmqpFrontend, said: bytes) -> None:
     line.sendall(said)
     found = heard(line)
     assert not found or found.startswith(sasl.SASL_HEADER)
-    assert b"ANONYMOUS" not in found
+    assert b"ANONYMOUS" not in found and BELIEVED not in found
 
 
 def test_too_many_connections(redis: RedisServer) -> None:

@@ -1,0 +1,17 @@
+"""What a client says of itself in SASL."""
+
+import pytest
+
+from frontends.amqp import sasl, wire
+from tests.doors.amqp.raw import framed
+
+FIELDS = wire.listed([wire.symbol("PLAIN"), wire.binary(b"\0a@b\0c")])
+
+
+@pytest.mark.parametrize(
+    "descriptor", [b"\x53\x41", b"\x80\x00\x00\x00\x00\x00\x00\x00\x41", wire.symbol("amqp:sasl-init:list")]
+)
+def test_descriptors(descriptor: bytes) -> None:
+    """Part 1 §1.2: an init has its number, in any width, or its name."""
+    found = sasl.init(framed(b"\x00" + descriptor + FIELDS, kind=1))
+    assert found == sasl.Init("PLAIN", b"\0a@b\0c") and sasl.plain(found.response) == ("", "a@b", "c")
