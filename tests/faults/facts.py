@@ -31,6 +31,8 @@ class What(StrEnum):
     """The service said no to either."""
     SEVERED = "severed"
     """The worker, or everybody if it names none, lost its connection between `at_ms` and `until_ms`: what it held may be free."""
+    FORGOTTEN = "forgotten"
+    """Redis lost what it was told between `at_ms` and `until_ms`."""
 
 
 @dataclass(frozen=True, slots=True)

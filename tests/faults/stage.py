@@ -19,6 +19,7 @@ import redis
 from frontends.servers.ejabberd import Ejabberd
 from tests.faults import story, verdict
 from tests.faults.facts import Evidence, Fact, What, now_ms
+from tests.faults.growth import grow
 from tests.faults.house import House, Player
 from tests.faults.player import CREDIT, POISON, RATE, passing
 from tests.journeys import service
@@ -104,6 +105,18 @@ class Stage:
         for who in self.evidence.accounts(worker.name) if worker else [""]:
             self.evidence.note(Fact(What.SEVERED, begun, who, until_ms=done))
 
+    @contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """Note that Redis will have lost what it is told inside."""
+        begun = now_ms()
+        yield
+        self.evidence.note(Fact(What.FORGOTTEN, begun, until_ms=now_ms()))
+
+    def grow(self, more: int) -> None:
+        """Give each queue so many partitions more, as its owner does."""
+        for queue in self.queues:
+            grow(self.house.store.url, queue, more)
+
     def heal(self) -> None:
         """Note that the cause is gone: from now on the service has a few seconds to work on."""
         self._healed_ms = now_ms()
@@ -168,7 +181,7 @@ class Stage:
         """Name the items whose way has not ended."""
         self.evidence.refresh()
         items = self.evidence.items
-        published = items(What.PUBLISHED)
+        published = items(What.PUBLISHED) - verdict.forgotten(self.evidence.facts)
         # Whoever was killed after it had asked may have been heard: the queue itself has the last word.
         if unseen := published - items(What.ACKNOWLEDGING) - items(What.RELEASING):
             return unseen

@@ -14,6 +14,7 @@ import pytest
 import redis
 
 from broker.scripts.source import operations, script
+from tests.faults import past
 from tests.faults.house import REDIS_TIMEOUT, ROOT, WATCHDOG_SECONDS, Frontend, Kind
 from tests.faults.stage import Stage
 
@@ -214,6 +215,38 @@ def rolling_upgrade(stage: Stage) -> None:
     stage.heal()
 
 
+def queue_grows(stage: Stage) -> None:
+    """Let the queue have more partitions under load, once while a frontend dies."""
+    stage.grow(1)
+    stage.pause(0.5, 1)
+    frontend = stage.random.choice(stage.house.frontends)
+    frontend.doomed = True
+    frontend.process._child.kill()
+    stage.grow(stage.random.choice([1, 2]))
+    stage.pause(0, 0.5)
+    stage.heal()
+
+
+def record_loses_a_second(stage: Stage) -> None:
+    """Let Redis lose the last change of the queue's record, which gave it more partitions, and none of these."""
+    records = [past.of_record(stage.house.redis, queue) for queue in stage.queues]
+    stage.grow(stage.random.choice([1, 2]))
+    stage.pause(0.8, 1.2)
+    for each in records:
+        each.lose()
+    stage.heal()
+
+
+def partitions_lose_a_second(stage: Stage) -> None:
+    """Let Redis lose the last second of the queue's partitions: items, locks, tokens and ends of locks, but no record."""
+    with stage.forgetting():
+        partitions = [past.of_partitions(stage.house.redis, queue) for queue in stage.queues]
+        stage.pause(0.8, 1.2)
+        for each in partitions:
+            each.lose()
+    stage.heal()
+
+
 @dataclass(frozen=True, slots=True)
 class Strike:
     """A fault, the lock time of the queue that it meets, and what Redis must be for it."""
@@ -243,6 +276,10 @@ STRIKES: Final = (
     Strike(clients_cut_off, LONG),
     Strike(clocks_astray, LONG),
     Strike(rolling_upgrade, LONG),
+    Strike(queue_grows, LONG),
+    Strike(record_loses_a_second, LONG),
+    # What was acknowledged in that second is locked again, and nobody knows: the lock's end heals that.
+    Strike(partitions_lose_a_second, SHORT),
 )
 
 

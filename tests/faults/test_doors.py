@@ -1,6 +1,6 @@
-"""Redis stands still or dies while leases over HTTP and workers over AMQP are at work: everyone is answered, and work goes on.
+"""Leases over HTTP and workers over AMQP while Redis stands still, dies or loses a second, and while their queue grows.
 
-Each client is a thread with a connection of its own. Must not know how a door is made.
+Everyone is answered, and work goes on. Each client is a thread with a connection of its own. Must not know how a door is made.
 """
 
 import itertools
@@ -19,6 +19,9 @@ from frontends.servers.redis import RedisServer, redis_binary
 from tests.doors.amqp.conftest import made
 from tests.doors.amqp.served import AmqpFrontend, consumer, producer, text
 from tests.doors.rest.served import RestFrontend, client
+from tests.faults import past
+from tests.faults.growth import grow
+from tests.faults.strikes import LONG, SHORT
 
 pytestmark = pytest.mark.xdist_group("faults")
 
@@ -29,6 +32,7 @@ ANSWER_SECONDS = 5.0
 STANDSTILL_SECONDS = 7.0
 """Longer than every timeout: of a call to Redis, of a heartbeat, of a frontend's lapse."""
 
+HEARD_SECONDS = 1.0
 WAIT_SECONDS = 2
 RECOVERY_SECONDS = 10.0
 JSON = {"Accept": "application/json"}
@@ -41,7 +45,7 @@ class Load:
     rest: RestFrontend
     amqp: AmqpFrontend
     queue: str
-    published: set[str] = field(default_factory=set)
+    published: dict[str, float] = field(default_factory=dict)
     done: dict[str, list[str]] = field(default_factory=lambda: {"lease": [], "link": []})
     answered: dict[str, int] = field(default_factory=lambda: {"http": 0, "amqp": 0})
     wrong: list[str] = field(default_factory=list)
@@ -81,7 +85,7 @@ class Load:
                     )
                     self.answered["http"] += 1
                     if told.status_code == httpx.codes.OK:
-                        self.published.add(name)
+                        self.published[name] = time.monotonic()
                         break
                     assert told.status_code in {503, 504}, told.text
                     time.sleep(0.05)
@@ -95,7 +99,7 @@ class Load:
             name = f"amqp-{number}"
             try:
                 sender.send(proton.Message(body=name.encode(), inferred=True), timeout=ANSWER_SECONDS)
-                self.published.add(name)
+                self.published[name] = time.monotonic()
             except SendException:
                 # An outcome all the same: it may be sent again under another name.
                 pass
@@ -158,11 +162,24 @@ class Load:
         ]
         return [*published, *(len(each) for each in self.done.values())]
 
+    @contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """Forgive that Redis will have lost what it is told inside."""
+        begun = time.monotonic()
+        yield
+        # Somebody may hear a little later of what was told before.
+        ended = time.monotonic() + HEARD_SECONDS
+        while time.monotonic() < ended:
+            time.sleep(0.05)
+        for name, at in tuple(self.published.items()):
+            if begun <= at <= ended:
+                del self.published[name]
+
     def settle(self) -> None:
         """Stop publishing and let the workers finish."""
         self.stopping.set()
         ends = time.monotonic() + RECOVERY_SECONDS
-        while missing := self.published - {*self.done["lease"], *self.done["link"]}:
+        while missing := self.published.keys() - {*self.done["lease"], *self.done["link"]}:
             assert self.wrong == []
             assert time.monotonic() < ends, f"not worked off: {sorted(missing)[:10]}"
             time.sleep(0.05)
@@ -181,21 +198,52 @@ def is_killed(server: RedisServer) -> None:
     server.start()
 
 
-@pytest.mark.parametrize("strike", [stands_still, is_killed])
-def test_redis_is_struck(strike: Callable[[RedisServer], None]) -> None:
-    """Guarantees 1 and 8: publishes and fetches in flight are answered, workers with credit get items again, nothing is lost."""
+@contextmanager
+def loaded(lock_seconds: int) -> Iterator[tuple[RedisServer, Load]]:
+    """Have a server, a frontend of each door, and a load that flows."""
     options = {"appendonly": "yes", "appendfsync": "always"}
     settings = {"REDIS_TIMEOUT": str(REDIS_TIMEOUT)}
     with ExitStack() as stack:
         server = stack.enter_context(RedisServer(binary=redis_binary(), options=options))
         rest = stack.enter_context(RestFrontend(server.url, **settings))
         amqp = stack.enter_context(AmqpFrontend(server.url, **settings))
-        load = Load(rest, amqp, made(server.url, queueing=True, stanzaq__retention_items="0"))
+        queue = made(server.url, queueing=True, stanzaq__retention_items="0", stanzaq__lock_seconds=str(lock_seconds))
+        load = Load(rest, amqp, queue)
         with load.running():
             load.flows(RECOVERY_SECONDS)
-            for _ in range(1 if strike is stands_still else 3):
-                before = dict(load.answered)
-                strike(server)
-                load.flows(RECOVERY_SECONDS)
-                assert all(load.answered[door] > before[door] for door in before)
-            load.settle()
+            yield server, load
+
+
+@pytest.mark.parametrize("strike", [stands_still, is_killed])
+def test_redis_is_struck(strike: Callable[[RedisServer], None]) -> None:
+    """Guarantees 1 and 8: publishes and fetches in flight are answered, workers with credit get items again, nothing is lost."""
+    with loaded(LONG) as (server, load):
+        for _ in range(1 if strike is stands_still else 3):
+            before = dict(load.answered)
+            strike(server)
+            load.flows(RECOVERY_SECONDS)
+            assert all(load.answered[door] > before[door] for door in before)
+        load.settle()
+
+
+def test_the_queue_is_struck() -> None:
+    """Guarantees 1, 8 and 10: the queue grows; then Redis loses the last second of its record, then that of its partitions.
+
+    All are answered and work goes on each time, and nothing is lost but what was told to Redis in that second.
+    """
+    with loaded(SHORT) as (server, load):
+        grow(server.url, load.queue, 1)
+        load.flows(RECOVERY_SECONDS)
+
+        record = past.of_record(server, load.queue)
+        grow(server.url, load.queue, 2)
+        load.flows(RECOVERY_SECONDS)
+        record.lose()
+        load.flows(RECOVERY_SECONDS)
+
+        with load.forgetting():
+            partitions = past.of_partitions(server, load.queue)
+            load.flows(RECOVERY_SECONDS)
+            partitions.lose()
+        load.flows(RECOVERY_SECONDS)
+        load.settle()

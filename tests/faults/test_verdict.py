@@ -19,6 +19,11 @@ def received(who: str, since: int, token: int, *, attempt: int = 1, item: str = 
     return Fact(What.RECEIVED, since + 5, who, item, token, attempt, since + LOCK_MS)
 
 
+def loss(since: int, until: int) -> Fact:
+    """Make the loss of what Redis was told in that time."""
+    return Fact(What.FORGOTTEN, since, until_ms=until)
+
+
 def said(what: What, who: str, at: int, token: int, item: str = ITEM) -> Fact:
     """Make what a worker notes of a lock of its own."""
     return Fact(what, at, who, item, token)
@@ -53,6 +58,13 @@ GOOD = {
         said(What.ACKNOWLEDGING, A, 1010, 1, item="i1"),
         received(A, 1010, 3, item="i3"),
     ],
+    "done in a second that Redis forgot": [
+        received(A, 1000, 1),
+        said(What.ACKNOWLEDGING, A, 1010, 1),
+        said(What.ACKNOWLEDGED, A, 1020, 1),
+        loss(1000, 2000),
+        received(B, 2100, 2),
+    ],
     "acknowledged late and in vain": [
         received(A, 1000, 1),
         received(B, 1000 + LOCK_MS, 2, attempt=2),
@@ -69,6 +81,14 @@ BEYOND = (A, "held 3 items at 1001, the credit is 2")
 
 BAD = {
     "two holders": ([received(A, 1000, 1), received(B, 1000 + LOCK_MS - 1, 2, attempt=2)], [TWO]),
+    "two holders of what was done before Redis forgot": (
+        [loss(9000, 9500), received(A, 1000, 1), received(B, 1000 + LOCK_MS - 1, 2, attempt=2)],
+        [TWO],
+    ),
+    "one token twice, before and after Redis forgot": (
+        [received(A, 1000, 1), loss(1000, 2000), received(B, 3000, 1)],
+        [OTHER_LOCK],
+    ),
     "two holders, one of them twice": ([received(A, 1000, 1), received(A, 1001, 2, attempt=2)], [TWO]),
     "freed before it was given back": (
         [received(A, 1000, 1), said(What.RELEASING, A, 1010, 1), received(B, 1009, 2, attempt=2)],
@@ -135,6 +155,8 @@ PUBLISHED = Fact(What.PUBLISHED, 1000, item=ITEM)
         ([PUBLISHED], [], [ITEM, ITEM], ["doubled"]),
         ([PUBLISHED], [ITEM], [ITEM], ["doubled"]),
         ([PUBLISHED, said(What.ACKNOWLEDGED, A, 1020, 1)], [], [], []),
+        ([PUBLISHED, loss(900, 1900)], [], [], []),
+        ([PUBLISHED, loss(1001, 1900)], [], [], ["lost"]),
         # Asked and cut off before the answer: the request may have been carried out.
         ([PUBLISHED, said(What.ACKNOWLEDGING, A, 1010, 1)], [], [], []),
         # Asked and told that it was not carried out.

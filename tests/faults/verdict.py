@@ -14,6 +14,9 @@ from tests.faults.facts import Fact, What
 
 _GIVEN_UP = {What.ACKNOWLEDGING, What.RELEASING}
 
+_LATE_MS = 2_000
+"""So much later somebody may hear of what Redis was told."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hold:
@@ -37,8 +40,16 @@ class Violation:
 
 def violations(facts: Sequence[Fact], lock_ms: int, credit: int) -> list[Violation]:
     """Say what the facts show that must not be; nothing for a service that keeps its promises."""
-    held = holds(facts, lock_ms)
-    return [*_ambiguous(facts), *_overlapping(held), *_beyond_credit(held, credit), *_done_twice(facts, held)]
+    forgiven = forgotten(facts)
+    held = [hold for hold in holds(facts, lock_ms) if hold.item not in forgiven]
+    return [*_ambiguous(facts), *_overlapping(held), *_beyond_credit(held, credit), *_done_twice(facts, held, forgiven)]
+
+
+def forgotten(facts: Iterable[Fact]) -> set[str]:
+    """Name the items that something happened to of which Redis may know nothing any more."""
+    known = list(facts)
+    lost = [(fact.at_ms, fact.until_ms + _LATE_MS) for fact in known if fact.what is What.FORGOTTEN]
+    return {fact.item for fact in known if fact.item and any(since <= fact.at_ms <= until for since, until in lost)}
 
 
 def lost(facts: Iterable[Fact], left: Sequence[str], dead: Sequence[str]) -> list[Violation]:
@@ -49,7 +60,9 @@ def lost(facts: Iterable[Fact], left: Sequence[str], dead: Sequence[str]) -> lis
     A worker that asked and heard no answer before it was cut off is a witness too: its request may have been carried out.
     """
     published, confirmed, asked, told = set[str](), set[str](), set[tuple[str, int]](), set[tuple[str, int]]()
-    for fact in facts:
+    known = list(facts)
+    forgiven = forgotten(known)
+    for fact in known:
         match fact.what:
             case What.PUBLISHED:
                 published.add(fact.item)
@@ -60,8 +73,8 @@ def lost(facts: Iterable[Fact], left: Sequence[str], dead: Sequence[str]) -> lis
                 told.add((fact.item, fact.token))
             case What.ACKNOWLEDGING:
                 asked.add((fact.item, fact.token))
-    gone = published - confirmed - {*left, *dead} - {item for item, _token in asked - told}
-    several = {item for item, times in Counter([*left, *dead]).items() if times > 1}
+    gone = published - confirmed - {*left, *dead} - {item for item, _token in asked - told} - forgiven
+    several = {item for item, times in Counter([*left, *dead]).items() if times > 1} - forgiven
     return [
         *(Violation(item, "lost") for item in sorted(gone)),
         *(Violation(item, "doubled") for item in sorted(several)),
@@ -126,10 +139,12 @@ def _beyond_credit(held: Iterable[Hold], credit: int) -> Iterator[Violation]:
                 yield Violation(who, f"held {count} items at {at}, the credit is {credit}")
 
 
-def _done_twice(facts: Iterable[Fact], held: Iterable[Hold]) -> Iterator[Violation]:
+def _done_twice(facts: Iterable[Fact], held: Iterable[Hold], forgiven: set[str]) -> Iterator[Violation]:
     """Find what was had again after its acknowledgement: what is acknowledged is gone."""
     done: dict[str, Fact] = {}
     for fact in facts:
+        if fact.item in forgiven:
+            continue
         if fact.what is What.ACKNOWLEDGED and done.setdefault(fact.item, fact).token != fact.token:
             yield Violation(fact.item, f"acknowledged twice: {done[fact.item]} and {fact}")
     for hold in held:
