@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
-from broker.model.commands import Adjust, Command, Presence, Publish, Purge, Retract, Subscribe, Unsubscribe
+from broker.model.commands import Adjust, Command, Presence, Publish, Purge, Retract, Subscribe, Unlock, Unsubscribe
 from broker.model.items import Delivery, Notice, OwnershipGained, OwnershipLost
 from broker.model.names import Jid
 from broker.model.results import Done, Published, Purged, Retracted, Subscribed, Unsubscribed
@@ -48,6 +48,18 @@ class Taken:
     token: int
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An item that was handed out, where, to whom, and who had it before: nobody, or `None` if that is not known."""
+
+    number: int
+    jid: Jid
+    before: Jid | None
+
+
+NOBODY = Jid("")
+
+
 @dataclass(slots=True)
 class Step:
     """What is particular about one step.
@@ -66,6 +78,7 @@ class Step:
     gained: dict[tuple[int, int], Jid] = field(default_factory=dict)
     stays: dict[Jid, set[int]] = field(default_factory=dict)
     finishing: set[tuple[int, str, Jid]] = field(default_factory=set)
+    given: list[Given] = field(default_factory=list)
 
 
 class Ledger:
@@ -85,13 +98,17 @@ class Ledger:
         self.wrong: list[AssertionError] = []
         self.going: set[tuple[int, str]] = set()
         self.step = Step()
+        self.commands: tuple[Command, ...] = ()
+        self.holders: dict[tuple[int, str], Jid] = {}
+        self.ahead: Counter[tuple[Jid, Jid]] = Counter()
+        self.settled = False
 
     # What happens, in the order in which clients see it.
 
     def begin(self, step: Step, *commands: Command) -> None:
         """Begin a step, in which these are asked."""
         self.number += 1
-        self.step = step
+        self.step, self.commands = step, commands
         for command in commands:
             match command:
                 case Subscribe() | Adjust():
@@ -126,6 +143,9 @@ class Ledger:
             self._comes(delivery, item)
         held = sum(taken.jid == jid for taken in self.taken.values())
         most = max(self.granted.get(jid, 0), self.asked.get(jid, 0))
+        before = self.holders.get((number, delivery.item_id)) if delivery.attempt > 1 else NOBODY
+        self.step.given.append(Given(number, jid, before))
+        self.holders[number, delivery.item_id] = jid
         assert held < most or self.step.changes_owners, f"{jid} holds {held} of {most} and gets {delivery}"
         self.taken[place] = Taken(jid, delivery.item_id, token)
 
@@ -219,6 +239,7 @@ class Ledger:
             self._members(after)
             self._credit(before, after)
             self._starvation(after)
+        self._fairness(before, after)
         self.asked.clear()
         self.had = _held(after)
 
@@ -348,12 +369,53 @@ class Ledger:
                 places = {jid: self._where(after, jid) for jid in free}
                 assert not free, f"{waits} wait in {number} for {places}"
 
+    def _fairness(self, before: Sight, after: Sight) -> None:
+        """Guarantee 9, Q30, Q35: whoever was served last is the last in turn, and what comes back goes to another.
+
+        While one has free credit all the time, nobody is handed two more than it, but for what it has given back itself, and
+        what owners are handed. Where much happens at once, a grant for an item that another took comes back a moment late: there
+        it may be one more.
+        """
+        vague = self.step.vague or not self.settled or len(before.parts) != len(after.parts)
+        self.settled = not (self.step.vague or self.astray)
+        if self.step.vague:
+            self.holders.clear()
+        if vague or self.astray or (self.step.changes_owners and (_owned(before) or _owned(after))):
+            self.ahead.clear()
+            return
+        given = [each for each in self.step.given if after.parts[each.number].tenure is None]
+        had, got = _held(before), Counter(each.jid for each in self.step.given)
+        in_order = len(self.commands) == 1 and isinstance(self.commands[0], Publish | Retract | Unlock)
+        idle = {
+            jid
+            for jid, kind in self.kinds.items()
+            if kind == SHARED and jid not in self.asked and had[jid] + got[jid] < self.granted[jid]
+        }
+        for each in given if in_order else ():
+            others = idle - {each.jid}
+            assert each.before != each.jid or not others, f"{each} gave it back, and {others} could have had it"
+        ahead: Counter[tuple[Jid, Jid]] = Counter()
+        for idler in idle:
+            served = sum(each.jid == idler for each in given)
+            for other in self.kinds.keys() - self.asked.keys() - {idler}:
+                more = sum(each.jid == other and each.before not in {idler, None} for each in given)
+                turns = self.ahead[other, idler] + more - served
+                assert turns <= (1 if in_order else 2), (
+                    f"{other} had {turns} more than {idler}, which was idle: {given}"
+                )
+                ahead[other, idler] = min(max(turns, 0), 1)
+        self.ahead = ahead
+
     def _ready(self, number: int, name: str, part: Seen) -> bool:
         if part.items[name][0] != "waiting":
             return False
         item = self.items[number, name]
         rivals = [one for one in self._group(number, item.key).values() if one is not item]
         return not (self.ordered and item.key) or all(one.since > item.since for one in rivals)
+
+
+def _owned(sight: Sight) -> bool:
+    return bool(sight.members) or any(part.tenure for part in sight.parts)
 
 
 def _held(sight: Sight) -> Counter[Jid]:

@@ -129,17 +129,21 @@ class SpreadMachine(RuleBasedStateMachine):
         partitions=st.sampled_from((1, 2, 3, 3, 5, 6)),
         ordered=st.booleans(),
         keep=st.sampled_from((0, 0, 2)),
+        sharing=st.dictionaries(jids, st.integers(1, 5), max_size=3),
     )
-    def begin(self, *, partitions: int, ordered: bool, keep: int) -> None:
-        """Create a node by one frontend."""
+    def begin(self, *, partitions: int, ordered: bool, keep: int, sharing: dict[Jid, int]) -> None:
+        """Create a node by one frontend, for some who share it."""
         self.node = f"jobs-{secrets.token_hex(4)}"
         self.partitions, self.keep = partitions, keep
+        self.former: list[int] = []
         self.ledger = Ledger(ordered=ordered)
         self.bodies = 0
         self.cores: list[tuple[RedisCore, Telling]] = []
         self.tokens: list[tuple[int, str, int, Jid]] = []
         self.clock.now += 1_000
         self.runner.run(self._begun(ordered=ordered))
+        for jid, credit in sharing.items():
+            self.share(0, jid, credit)
 
     async def _begun(self, *, ordered: bool) -> None:
         self.observer, _ = self._core()
@@ -174,8 +178,7 @@ class SpreadMachine(RuleBasedStateMachine):
     def publish(self, front: int, number: int | None, name: str | None, key: str) -> None:
         """E7, E14: an item goes where it is said, else by its key, else by its id, else anywhere."""
         command = self._item(name, number, key)
-        at = self._home(front, command)
-        result = self._do(front, command, at=at)
+        result = self._do(front, command, at=self._home(command))
         if number is not None and number >= self.partitions:
             assert isinstance(result, Refused) and result.problem is Problem.PARTITION_NOT_FOUND, result
         else:
@@ -204,6 +207,24 @@ class SpreadMachine(RuleBasedStateMachine):
             commands.append((front, asked, number))
         results = self._all(step, commands)
         assert all(isinstance(result, Published | Retracted) for result in results), results
+
+    @rule(
+        items=st.lists(
+            st.tuples(fronts, st.integers(0, 5), st.sampled_from((None, Retract, Unlock))), min_size=2, max_size=5
+        )
+    )
+    def one_by_one(self, items: list[tuple[int, int, Any]]) -> None:
+        """Publish items one after another, between which the first of those that are worked on is done or given back."""
+        before = set(self.ledger.taken)
+        for front, number, verb in items:
+            self.publish(front, number % self.partitions, None, "")
+            mine = self.ledger.taken.keys() - before
+            if verb and mine:
+                place = min(mine, key=lambda each: each[1])
+                taken = self.ledger.taken[place]
+                step = Step(finishing={(place[0], taken.item, taken.jid)})
+                ended = verb(self.node, taken.jid, taken.item, taken.token, partition=place[0])
+                self._do(front, ended, step, at=place[0])
 
     @rule(front=fronts)
     def purge(self, front: int) -> None:
@@ -366,6 +387,7 @@ class SpreadMachine(RuleBasedStateMachine):
         if self.partitions + more > 6:
             return
         count = {"stanzaq#partitions": (str(self.partitions + more),)}
+        self.former.append(self.partitions)
         self.partitions += more
         step = Step(changes_owners=True)
         assert self._do(front, Configure(self.node, OWNER, count), step) == Done()
@@ -490,13 +512,14 @@ class SpreadMachine(RuleBasedStateMachine):
         envelope = codec.pack(Envelope(b"<x>%d</x>" % self.bodies))
         return Publish(self.node, OWNER, name, envelope, 8, partition=number, key=IDS[name] if name else key)
 
-    def _home(self, front: int, command: Publish) -> int | None:
-        if command.partition is not None:
-            return command.partition
-        record = self.cores[front][0].routes(self.node).known.record
-        count = record.config.partitions if record else self.partitions
+    def _home(self, command: Publish) -> int | None:
+        """Say where an item goes, whoever has not heard of growth yet; what is known from before goes to where it is."""
         chosen = command.key or command.item_id
-        return hashed(chosen, count) if chosen else None
+        if command.partition is not None or not chosen:
+            return command.partition
+        former = (hashed(chosen, count) for count in self.former)
+        known = (number for number in former if (number, command.item_id) in self.ledger.items)
+        return next(known, hashed(chosen, self.partitions))
 
     def _known(self) -> list[tuple[int, str, int, Jid]]:
         now = [(n, taken.item, taken.token, taken.jid) for (n, _), taken in sorted(self.ledger.taken.items())]
