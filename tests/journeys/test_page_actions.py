@@ -6,7 +6,7 @@ import secrets
 import httpx
 import pytest
 
-from tests.doors.frontend import ALICE
+from tests.doors.frontend import ALICE, BOB
 from tests.doors.rest.served import RestFrontend, client
 from tests.journeys.browser import Browser, chromium
 from tests.journeys.page import judge, sign_in
@@ -41,6 +41,7 @@ def _all(browser: Browser, frontend: RestFrontend, http: httpx.Client) -> None:
     _log(browser, http, f"{mark}-log")
     _places(browser, mark, name)
     _ends(browser, http, name)
+    _others(browser, frontend, http, f"{mark}-log")
     assert browser.complaints() == []
 
 
@@ -235,3 +236,23 @@ def _ends(browser: Browser, http: httpx.Client, name: str) -> None:
     browser.says(f"{name} is deleted", "#said")
     browser.says("Queues", "h1")
     assert http.get(f"/queues/{name}").status_code == 404
+
+
+def _others(browser: Browser, frontend: RestFrontend, http: httpx.Client, log: str) -> None:
+    """See as somebody else that what is not shown is said, and that the page stays as it is while one reads it."""
+    http.patch(f"/queues/{log}", json={"options": {"pubsub#access_model": "whitelist"}})
+    browser.driver.refresh()
+    sign_in(browser, frontend, BOB)
+    for part, words in (
+        ("settings", "Only the queue's owners"),
+        ("hour", "admits only those on its list"),
+        ("items", "owners"),
+    ):
+        browser.driver.execute_script(f"location.hash = '#/queue/{log}/{part}'")
+        browser.says(words, ".part .empty:not([hidden])")
+    field = browser.find("[role=search] input")
+    field.send_keys("typed")
+    seen = browser.text("#pulse")
+    browser.until(lambda: browser.text("#pulse") != seen, "it looked anew")
+    assert field.get_attribute("value") == "typed"
+    assert not browser.find(".actions").is_displayed()

@@ -142,7 +142,7 @@ function frontendsView() {
         write(empty, "Only administrators of the service see them.");
       }
       keepTable(root.querySelector("table"), found, (each) => each.name,
-        ({name}) => make("tr", {}, make("th", {scope: "row"}, name), make("td", {class: "state"}, make("span")), make("td", {class: "n"}), make("td", {class: "n"})),
+        ({name}) => make("tr", {}, make("th", {scope: "row"}, name), make("td", {class: "state"}, make("span")), make("td", {class: "word"}), make("td", {class: "n"})),
         (row, each) => {
           badge(row.children[1].firstChild, each.disconnected_by ? "ending" : each.heard_ms < LAPSED_MS ? "alive" : "lapsed");
           write(row.children[2], DOORS[each.door] ?? each.door);

@@ -46,7 +46,7 @@ export function queueView(name, section, {queues, say, renew, go}) {
   }
   find(".publish").addEventListener("click", () => publishItem(name, (words) => act(async () => words)));
   find(".purge").addEventListener("click", () => confirmFirst({
-    title: `Purge ${name}?`, words: `${lost(queue())} What workers hold now stays theirs.`, button: "Purge it",
+    title: `Purge ${name}?`, words: lost(queue()), button: "Purge it",
   }, async () => {
     await ask(path("purges", name), {method: "POST"});
     act(async () => `${name} is purged.`);
@@ -58,12 +58,13 @@ export function queueView(name, section, {queues, say, renew, go}) {
     go("#/", `${name} is deleted.`);
   }));
 
-  // What kind it is, is known when the service has told of it.
+  // What kind it is, is known when the service has told of it; of what it does not tell this user, a queue is the likeliest.
   let [part, kind] = [null, ""];
   function showPart() {
     const found = queue();
-    if (found && kindOf(found) === kind) return;
-    kind = found ? kindOf(found) : "queue";
+    const told = found ? kindOf(found) : kind || "queue";
+    if (told === kind) return;
+    kind = told;
     const parts = PARTS[kind];
     const shown = parts[section] ? section : Object.keys(parts)[0];
     find(".tabs").replaceChildren(...Object.entries(parts).map(([each, [words]]) =>
@@ -109,8 +110,8 @@ export function queueView(name, section, {queues, say, renew, go}) {
 function lost(queue) {
   if (kindOf(queue) === "collection") return "What it contains stays, and belongs to no collection any more.";
   const {kept, waiting} = queue.counts;
-  const held = kindOf(queue) === "log" ? counted(kept, "entry", "entries") : counted(waiting, "waiting item");
-  return `${held} will be gone for ever.`;
+  if (kindOf(queue) === "log") return `${counted(kept, "entry", "entries")} will be gone for ever.`;
+  return `${counted(waiting, "waiting item")} will be gone for ever.`;
 }
 
 function about(queue) {
