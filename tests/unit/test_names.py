@@ -1,10 +1,13 @@
 """Names of things."""
 
+import sys
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.model.names import Partition, bare, is_jid, prepared, resource
+from broker.model.names import Partition, bare, is_jid, is_printable, prepared, resource
 
 
 def test_jids() -> None:
@@ -45,3 +48,12 @@ def test_what_is_a_jid(text: str) -> None:
 def test_what_is_no_jid(text: str) -> None:
     """RFC 7622 §3.2, §3.3: neither part is empty or longer than 1023 bytes, and some characters are in neither."""
     assert not is_jid(text)
+
+
+def test_printable() -> None:
+    """P33: a name has no character that controls, formats or separates, whatever version of Unicode a frontend knows."""
+    refused = {code for code in range(sys.maxunicode + 1) if not is_printable(chr(code))}
+    kinds = {unicodedata.category(chr(code)) for code in refused}
+    assert kinds <= {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp", "Cn"} and not is_printable("a\ud800") and is_printable("")
+    # What some Unicode prints is printable in every other, but for a few that have no meaning in any.
+    assert not any(chr(code).isprintable() for code in refused) and is_printable("\u0378\U0001f9ff é\ue000")

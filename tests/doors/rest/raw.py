@@ -17,6 +17,17 @@ class Line:
         """Send bytes; the other end may have gone already."""
         self._socket.sendall(text)
 
+    def end(self) -> None:
+        """Say that nothing more is to come."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def first(self) -> int:
+        """Read the status of an answer that is not the last."""
+        heard = b""
+        while b"\r\n\r\n" not in heard:
+            heard += self._socket.recv(1)
+        return int(heard.split(b" ", 2)[1])
+
     def hear(self) -> tuple[int, bytes, float]:
         """Read until the end; gives the status (0 without an answer), the bytes, and the seconds that it took."""
         began, heard = time.monotonic(), b""

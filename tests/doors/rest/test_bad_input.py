@@ -196,6 +196,13 @@ def test_bad_ids(alice: httpx.Client, queue: str, given: dict[str, object]) -> N
         (b"GET /queues/" + b"a" * 9_000, 414, b"target-too-long"),
         # RFC 9112 §5.1: a blank before the colon.
         (b"GET /queues HTTP/1.1\r\nHost : x\r\n\r\n", 400, b"bad-request"),
+        # RFC 9112 §2.2, RFC 9110 §5.5: a line that begins with a blank, and what no value may hold.
+        (b"GET /queues HTTP/1.1\r\n Host: x\r\n\r\n", 400, b"bad-request"),
+        (b"GET /queues HTTP/1.1\r\nHost: x\r\nX: a\rb\r\n\r\n", 400, b"bad-request"),
+        (b"GET /queues HTTP/1.1\r\nHost: x\r\nX: a\0b\r\n\r\n", 400, b"bad-request"),
+        # RFC 9110 §8.6: lengths that are none, and one that nobody takes.
+        (b"POST /queues HTTP/1.1\r\nHost: x\r\nContent-Length: +1\r\n\r\na", 400, b"bad-request"),
+        (b"POST /queues HTTP/1.1\r\nHost: x\r\nContent-Length: 1, 2\r\n\r\na", 400, b"bad-request"),
         # RFC 9112 §6.1, §6.3, §7.1: bodies whose end is not clear.
         (
             b"POST /queues HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -233,6 +240,36 @@ def test_no_such_request(strict: RestFrontend, said: bytes, status: int, code: b
     line.say(said.replace(b"\r\nHost: x\r\n", b"\r\nHost: x\r\nConnection: close\r\n", 1))
     found, heard, _ = line.hear()
     assert found == status and b"urn:stanzaq:0:problem:" + code in heard, heard
+
+
+def test_torn_bodies(strict: RestFrontend, alice: httpx.Client) -> None:
+    """RFC 9112 §7.1, §8: chunks that are none, and a body that ends too soon, publish nothing."""
+    queue = alice.post("/queues").headers["Location"]
+    head = f"POST {queue} HTTP/1.1\r\nHost: x\r\nAuthorization: {alice.headers['Authorization']}\r\n".encode()
+    line = Line(strict)
+    line.say(head + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n")
+    status, heard, _ = line.hear()
+    assert status == 400 and b"bad-request" in heard
+    line = Line(strict)
+    line.say(head + b"Content-Length: 10\r\n\r\nabc")
+    line.end()
+    assert line.hear()[0] in {0, 400, 408}
+    assert alice.get(queue, headers={"Accept": "application/json"}).json()["counts"]["published"] == 0
+
+
+def test_expectations(strict: RestFrontend, alice: httpx.Client) -> None:
+    """RFC 9110 §10.1.1: who asks before it sends a body is told to go on, or, without having sent it, what is wrong."""
+    head = (
+        f"Host: x\r\nAuthorization: {alice.headers['Authorization']}\r\nExpect: 100-continue\r\nConnection: close\r\n"
+    )
+    line = Line(strict)
+    line.say(f"POST /queues HTTP/1.1\r\n{head}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n".encode())
+    assert line.first() == 100
+    line.say(b"{}")
+    assert line.hear()[0] == 201
+    line = Line(strict)
+    line.say(f"POST /queues/a HTTP/1.1\r\n{head}Content-Length: 9000000\r\n\r\n".encode())
+    assert line.hear()[0] == 413
 
 
 def test_end_of_an_unclear_body(strict: RestFrontend) -> None:

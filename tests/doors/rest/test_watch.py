@@ -138,6 +138,7 @@ async def test_the_dead_letters_of_a_queue(core: RedisCore, alice: httpx.Client)
         for first in (0, 100):
             batch = [{"text": "x", "guid": f"{first + number}"} for number in range(100)]
             await asyncio.to_thread(alice.post, f"/batches/{name}", json=batch)
+        await _until(lambda name=name: _counts(alice, name)["in_flight"], 200)
         for number in range(200):
             dead = await core.ask(Unlock(name, WORKER, str(number), reason="torn", dead_letter=True))
             assert isinstance(dead, Unlocked)
