@@ -97,8 +97,14 @@ def _compound_end(data: bytes, code: int, start: int, depth: int, left: list[int
     count, inside = _counted(data, code, start)
     if code & 1 and count % 2:
         raise Malformed(VALUE, "a map has a key without a value")
-    for _ in range(count):
-        inside = _checked(data, inside, depth + 1, left)
+    keys = set()
+    for place in range(count):
+        begin, inside = inside, _checked(data, inside, depth + 1, left)
+        if code & 1 and not place % 2:
+            keys.add(bytes(data[begin:inside]))
+    if code & 1 and len(keys) < count // 2:
+        # Part 1 §1.6.23.
+        raise Malformed(VALUE, "a map has a key twice")
     return inside
 
 

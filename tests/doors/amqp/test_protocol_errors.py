@@ -124,6 +124,8 @@ def test_opens(frontend: AmqpFrontend, said: bytes, condition: str) -> None:
         (frame(0x12, wire.string("l"), ZERO, FALSE, NULL, NULL, *ENDS, NULL, NULL, ZERO, NULL, NULL, NULL, ZERO),
          "invalid-field"),
         (frame(0x12, NO_TEXT, ZERO, FALSE, NULL, NULL, *ENDS, NULL, NULL, ZERO), "decode-error"),
+        # Part 1 §1.6.23: a map has no key twice.
+        (frame(0x12, wire.string("l"), ZERO, TRUE, *[NULL] * 10, wire.mapped([wire.symbol("a"), ZERO] * 2)), "decode-error"),
         # Part 3 §3.5.3, §3.5.4: an address is a text, and what stands beside it has its type.
         (frame(0x12, wire.string("l"), ZERO, FALSE, NULL, NULL, source(), target(NO_TEXT), NULL, NULL, ZERO),
          "decode-error"),

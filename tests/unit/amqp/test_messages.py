@@ -17,7 +17,7 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from frontends.amqp import messages, sasl, wire
 from frontends.amqp.errors import CONDITION
-from frontends.amqp.words import DELAY, KEY
+from frontends.amqp.words import DELAY, KEY, PARTITION
 
 OFFSET = "0" * 52
 
@@ -138,6 +138,26 @@ def test_hints_that_are_no_numbers(wrong: bytes, field: str) -> None:
     with pytest.raises(MalformedRequest, match="no whole number"):
         messages.taken(message(wrong))
     assert messages.taken(message(b"\x40")).hints == NO_HINTS
+
+
+@pytest.mark.parametrize(
+    ("section", "pairs", "said"),
+    [
+        (0x71, [wire.symbol(PARTITION), b"\x43"], "is no symbol"),
+        (0x72, [wire.symbol(KEY), b"\x43"], KEY),
+        (0x72, [wire.symbol(KEY), wire.string("")], KEY),
+        (0x72, [wire.symbol(KEY), wire.string("a\nb")], KEY),
+        (0x72, [wire.symbol(KEY), wire.string("k" * 2_000)], KEY),
+        (0x72, [wire.symbol("a"), b"\x43"] * 2, "a key twice"),
+        (0x74, [wire.string("a"), b"\x43", wire.string("b"), b"\x43", wire.string("a"), b"\x44"], "a key twice"),
+        (0x77, [wire.string("a"), b"\x43"] * 2, "a key twice"),
+    ],
+)
+def test_bad_maps(section: int, pairs: list[bytes], said: str) -> None:
+    """§2.1.2, §2.1.3 of the draft, part 1 §1.6.23: a partition or key that is none is refused, and so is a key twice."""
+    body = b"" if section == 0x77 else wire.section(0x75, wire.binary(b"x"))
+    with pytest.raises(MalformedRequest, match=said):
+        messages.taken(wire.section(section, wire.mapped(pairs)) + body)
 
 
 def test_properties() -> None:
