@@ -27,6 +27,9 @@ TOLD_MS: Final = 86_400_000
 _KEYS: Final = ("frontends", "disconnected")
 _FORBIDDEN: Final = Refused(Problem.FORBIDDEN, "only administrators may see frontends, or disconnect them")
 _UNKNOWN: Final = Refused(Problem.ITEM_NOT_FOUND, "no frontend has such a name")
+_SENDS_NOTHING: Final = Refused(
+    Problem.UNSUPPORTED, "the frontend sends nothing that others could take over: end its process"
+)
 _NAME: Final = re.compile(r"[0-9a-f]{8}", re.ASCII)
 
 
@@ -61,6 +64,8 @@ class Muster:
             return _FORBIDDEN
         if not _NAME.fullmatch(command.frontend):
             return _UNKNOWN
+        if any(each.name == command.frontend for each in await self._doors()):
+            return _SENDS_NOTHING
         told: dict[str, Value] = {
             "frontend": command.frontend,
             "by": bare(command.sender),

@@ -15,6 +15,7 @@ from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Declared, Published, Refused, Retracted, Subscribed
 from broker.redis_core import marks, pulse
+from broker.redis_core.frontends import DoorBeat
 from broker.redis_core.service import RedisCore
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 
@@ -43,6 +44,22 @@ async def listed(core: RedisCore) -> dict[str, str]:
     found = await core.ask(Frontends(ADMIN))
     assert isinstance(found, FrontendList)
     return {each.name: each.disconnected_by for each in found.frontends}
+
+
+@EVERYWHERE
+async def test_doors(make_core: MakeCore) -> None:
+    """R5: one that is handed nothing is in the list with its door as long as it lives; there is nothing to disconnect."""
+    core, _ = await make_core(admins="admin@x")
+    beat = DoorBeat(core._server, "rest 0000000c", core._pulse.now_ms)
+    await beat.beat()
+    found = await core.ask(Frontends(ADMIN))
+    assert isinstance(found, FrontendList)
+    assert {each.name: each.door for each in found.frontends} == {core.frontend: "xmpp", "0000000c": "rest"}
+    assert all(each.ago_ms < 60_000 for each in found.frontends)
+    refused = await core.ask(Disconnect(ADMIN, "0000000c"))
+    assert isinstance(refused, Refused) and refused.problem is Problem.UNSUPPORTED
+    await beat.leave()
+    assert await listed(core) == {core.frontend: ""}
 
 
 @EVERYWHERE
