@@ -43,8 +43,9 @@ _LONGEST_TICK_SECONDS: Final = 5.0
 _EXPIRE_SECONDS: Final = 1.0
 """Longest time that a token opens anything after its end."""
 
-_IDLE_LEAST_SECONDS: Final = 1.0
-"""Shortest idle time-out that is kept: whoever asks for less would be let down by any pause of this process."""
+_IDLE_LEAST_SECONDS: Final = 0.5
+"""Shortest idle time-out that is kept: whoever asks for less would be let down by any pause of this process. Clients that give
+up after a second say half of that (§2.4.5)."""
 
 _SHORTEST_TICK_SECONDS: Final = 0.05
 

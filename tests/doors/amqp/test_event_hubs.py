@@ -223,8 +223,8 @@ def test_ends_with_its_token(hubs: AmqpFrontend, new_log: NewLog) -> None:
     connection = BlockingConnection(f"amqp://127.0.0.1:{hubs.port}", timeout=20, allowed_mechs="ANONYMOUS")
     asking, answers = producer(connection, "$cbs"), consumer(connection, "$cbs")
     for token, code in (
-        (signed(log, 1), 202),
-        (signed(other, 4), 202),
+        (signed(log, 3), 202),
+        (signed(other, 6), 202),
         (signed("", 60, BOBS_KEY, "bob-1"), 401),
     ):
         proven = {"operation": "put-token", "type": "servicebus.windows.net:sastoken"}
