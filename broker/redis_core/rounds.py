@@ -271,19 +271,19 @@ class Rounds:
         upto = await self._directory.now_ms() - 1
         changed = await self._directory.changed(self._measured_ms, upto)
         metrics.keep(there)
-        measured: dict[str, Counted] = {}
         wanted = [name for name in there if name in changed or name not in metrics.measured]
         for first in range(0, len(wanted), LISTED):
             records = await self._directory.records(wanted[first : first + LISTED])
             counts = await self._directory.counts([each for record in records for each in record.partitions])
+            measured: dict[str, Counted] = {}
             for record in records:
                 outcomes = [counts[each] for each in record.partitions if each in counts]
                 counted = gathered(Stats(record.name, Jid("")), outcomes) if outcomes else None
                 if isinstance(counted, Counted):
                     metrics.gauge(record.name, counted)
                     measured[record.name] = counted
-        if measured:
-            await self._core.histories.note(upto, measured)
+            if measured:
+                await self._core.histories.note(upto, measured)
         metrics.age()
         self._measured_ms = upto
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -40,6 +41,25 @@ class Browser:
         """Give the element that must be there, waiting for it."""
         self.until(lambda: bool(self.driver.find_elements(By.CSS_SELECTOR, selector)), selector)
         return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def click(self, selector: str) -> None:
+        """Click what is there by then, though the page may be making it anew just now."""
+        self._do(lambda: self.find(selector).click(), selector)
+
+    def fill(self, selector: str, text: str) -> None:
+        """Type into a field in the place of what is there."""
+        self._do(lambda: self.find(selector).clear(), selector)
+        self._do(lambda: self.find(selector).send_keys(text), selector)
+
+    def _do(self, work: Callable[[], None], what: str) -> None:
+        def done() -> bool:
+            try:
+                work()
+            except StaleElementReferenceException:
+                return False
+            return True
+
+        self.until(done, what)
 
     def text(self, selector: str) -> str:
         """Give what is written there now, in one line; nothing if there is no such element."""

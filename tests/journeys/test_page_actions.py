@@ -14,6 +14,7 @@ from tests.journeys.service import Service
 
 pytestmark = pytest.mark.xdist_group("journeys")
 
+LOCK_SECONDS = "[name='stanzaq#lock_seconds']"
 LONG_NAME = "customers/letters/incoming-from-the-registered-post-office-in-northumberland"
 
 
@@ -47,58 +48,53 @@ def _all(browser: Browser, frontend: RestFrontend, http: httpx.Client) -> None:
 
 def _type(browser: Browser, fields: dict[str, str]) -> None:
     for name, text in fields.items():
-        field = browser.find(f"dialog [name={name}]")
-        field.clear()
-        field.send_keys(text)
+        browser.fill(f"dialog [name={name}]", text)
 
 
 def _creates(browser: Browser, name: str, log: str) -> None:
     """Make a queue and a log; one that is there already is not made again, and that is said where the name was typed."""
-    browser.find(".create").click()
+    browser.click(".create")
     judge(browser, "create")
     _type(browser, {"name": name, "title": "Books to send"})
-    browser.find("dialog [type=submit]").click()
+    browser.click("dialog [type=submit]")
     browser.says(name, "h1")
     browser.says(f"{name} is made", "#said")
     browser.says("Books to send", ".about")
     # What was said goes with its page.
-    browser.find(".crumbs a").click()
+    browser.click(".crumbs a")
     browser.says("Queues", "h1")
     assert browser.text("#said") == ""
-    browser.find(".create").click()
+    browser.click(".create")
     _type(browser, {"name": name})
-    browser.find("dialog [type=submit]").click()
+    browser.click("dialog [type=submit]")
     browser.says(f"There is a {name} already", "dialog [role=alert]")
     _type(browser, {"name": log})
-    browser.find("dialog [value=log]").click()
-    browser.find("dialog [type=submit]").click()
+    browser.click("dialog [value=log]")
+    browser.click("dialog [type=submit]")
     browser.says(f"{log} is made", "#said")
 
 
 def _go(browser: Browser, name: str, part: str = "") -> None:
     """Open a queue by its row, and a part of it by its tab."""
-    browser.find(".bar nav a").click()
-    browser.find(f'tr[data-key="{name}"] th a').click()
+    browser.click(".bar nav a")
+    browser.click(f'tr[data-key="{name}"] th a')
     browser.says(name, "h1")
     if part:
-        browser.find(f".tabs [data-part={part}]").click()
+        browser.click(f".tabs [data-part={part}]")
 
 
 def _configures(browser: Browser, http: httpx.Client, name: str) -> None:
     """See settings as they are; what is changed is so, what cannot be is said, and what is typed stays meanwhile."""
     _go(browser, name, "settings")
-    field = browser.find("[name='stanzaq#lock_seconds']")
-    assert field.get_attribute("value") == "60"
+    assert browser.find(LOCK_SECONDS).get_attribute("value") == "60"
     assert browser.text(".settings") and "stanzaq#destinations" not in browser.text(".settings")
-    field.clear()
-    field.send_keys("0")
-    browser.find(".settings [type=submit]").click()
+    browser.fill(LOCK_SECONDS, "0")
+    browser.click(".settings [type=submit]")
     browser.says("stanzaq#lock_seconds", ".settings [role=alert]")
     judge(browser, "settings")
-    field.clear()
-    field.send_keys("45")
-    browser.find("[name='pubsub#notify_config']").click()
-    browser.find(".settings [type=submit]").click()
+    browser.fill(LOCK_SECONDS, "45")
+    browser.click("[name='pubsub#notify_config']")
+    browser.click(".settings [type=submit]")
     browser.says("2 settings", "#said")
     options = http.get(f"/queues/{name}", headers={"Accept": "application/json"}).json()["options"]
     assert (options["stanzaq#lock_seconds"], options["pubsub#notify_config"]) == ("45", "1")
@@ -106,55 +102,55 @@ def _configures(browser: Browser, http: httpx.Client, name: str) -> None:
 
 def _publishes(browser: Browser, name: str) -> None:
     """Publish an item with all that may be said of it; what cannot be published is told where it is typed."""
-    browser.find(".tabs [data-part=items]").click()
-    browser.find(".publish").click()
-    browser.find("dialog summary").click()
+    browser.click(".tabs [data-part=items]")
+    browser.click(".publish")
+    browser.click("dialog summary")
     _type(browser, {"text": '{"title": "Emma"}', "guid": "emma", "headers": "no colon"})
-    browser.find("dialog [type=submit]").click()
+    browser.click("dialog [type=submit]")
     browser.says("is no header", "dialog [role=alert]")
     judge(browser, "publish")
     _type(
         browser,
         {"headers": "colour: red\nauthor: Jane Austen", "group_key": "austen", "delay": "3000", "priority": "7"},
     )
-    browser.find("dialog [type=submit]").click()
+    browser.click("dialog [type=submit]")
     browser.says("emma is published", "#said")
     for item in ("persuasion", "sanditon"):
-        browser.find(".publish").click()
-        browser.find("dialog summary").click()
+        browser.click(".publish")
+        browser.click("dialog summary")
         _type(browser, {"text": "x", "guid": item, "content_type": "text/plain"})
-        browser.find("dialog [type=submit]").click()
+        browser.click("dialog [type=submit]")
         browser.says(f"{item} is published", "#said")
     browser.says("sanditon", "tbody")
 
 
 def _finds(browser: Browser, http: httpx.Client, name: str) -> None:
     """Find an item by its id, with headers, group key, due time, and the end of its lock while it has one."""
-    browser.find("[role=search] input").send_keys("emma")
-    browser.find("[role=search] [type=submit]").click()
+    browser.fill("[role=search] input", "emma")
+    browser.click("[role=search] [type=submit]")
     browser.until(lambda: "persuasion" not in browser.text("tbody"), "one item")
     assert "delayed until" in browser.text("tr[data-key=emma] .state") and "key austen" in browser.text(
         "tr[data-key=emma] th"
     )
-    browser.find("tr[data-key=emma] .link").click()
+    browser.click("tr[data-key=emma] .link")
     browser.says('{"title": "Emma"}', "dialog pre")
     shown = browser.text("dialog")
     for words in ("Group key austen", "Due ", "colour red", "author Jane Austen", "Priority 7", "application/json"):
         assert words in shown, words
     judge(browser, "item")
-    browser.find("dialog .close").click()
-    browser.find(".all").click()
+    browser.click("dialog .close")
+    browser.click(".all")
     browser.says("persuasion", "tbody")
-    browser.find("[role=search] input").send_keys("nowhere")
-    browser.find("[role=search] [type=submit]").click()
+    browser.fill("[role=search] input", "nowhere")
+    browser.click("[role=search] [type=submit]")
     browser.says("has no item nowhere", ".empty")
-    browser.find(".all").click()
+    browser.click(".all")
     lease = http.post("/subscriptions", json={"destinations": [name], "prefetch": 1}).json()["href"]
     (held,) = http.get(f"{lease}?wait=10", headers={"Accept": "application/json"}).json()["messages"]
     browser.says("locked until", f"tr[data-key={held['id']}] .state")
-    browser.find(f"tr[data-key={held['id']}] .link").click()
+    browser.click(f"tr[data-key={held['id']}] .link")
     browser.says("Lock ends", "dialog")
-    browser.find("dialog .close").click()
+    browser.click("dialog .close")
     http.delete(held["href"])
     http.delete(lease)
     browser.until(lambda: held["id"] not in browser.text("tbody"), "it is done")
@@ -168,11 +164,11 @@ def _messages(http: httpx.Client, name: str) -> list[str]:
 def _deletes_an_item(browser: Browser, http: httpx.Client, name: str) -> None:
     """Be asked first: who says no keeps the item."""
     for answer, left in ((".close", True), ("[type=submit]", False)):
-        browser.find("tr[data-key=emma] .do button:not([hidden])").click()
+        browser.click("tr[data-key=emma] .do button:not([hidden])")
         browser.says("Delete emma?", "dialog")
         if left:
             judge(browser, "confirm")
-        browser.find(f"dialog {answer}").click()
+        browser.click(f"dialog {answer}")
         browser.until(lambda: not browser.text("dialog"), "the question is gone")
         assert ("emma" in _messages(http, name)) is left
     browser.says("emma is deleted", "#said")
@@ -180,9 +176,9 @@ def _deletes_an_item(browser: Browser, http: httpx.Client, name: str) -> None:
 
 def _purges(browser: Browser, http: httpx.Client, name: str) -> None:
     assert len(_messages(http, name)) == 1
-    browser.find(".purge").click()
+    browser.click(".purge")
     browser.says("1 waiting item will be gone", "dialog")
-    browser.find("dialog [type=submit]").click()
+    browser.click("dialog [type=submit]")
     browser.says(f"{name} is purged", "#said")
     assert _messages(http, name) == []
     browser.says("Nothing is in this queue")
@@ -191,14 +187,14 @@ def _purges(browser: Browser, http: httpx.Client, name: str) -> None:
 def _hour(browser: Browser, frontend: RestFrontend, name: str) -> None:
     """See the last hour as it was, also on a page that is loaded anew: three came, one was worked on and two were deleted."""
     for _ in range(2):
-        browser.find(".tabs [data-part=hour]").click()
+        browser.click(".tabs [data-part=hour]")
         browser.says("Came in 3 Done 3 Tries 1", ".part .figures")
         line = browser.attribute(".part .flow .line", "points")
         assert len({point.split(",")[1] for point in line.split()}) > 1, "it is drawn"
         browser.driver.refresh()
         sign_in(browser, frontend, ALICE)
         _go(browser, name)
-    browser.find(".tabs [data-part=hour]").click()
+    browser.click(".tabs [data-part=hour]")
     browser.says("Came in 3", ".part .figures")
     judge(browser, "hour")
 
@@ -217,7 +213,7 @@ def _log(browser: Browser, http: httpx.Client, log: str) -> None:
 
 def _places(browser: Browser, collection: str, name: str) -> None:
     """Every other page fits too."""
-    browser.find(".bar nav a").click()
+    browser.click(".bar nav a")
     browser.says("log", ".count")
     judge(browser, "queues")
     _go(browser, collection)
@@ -230,9 +226,9 @@ def _places(browser: Browser, collection: str, name: str) -> None:
 
 
 def _ends(browser: Browser, http: httpx.Client, name: str) -> None:
-    browser.find(".delete").click()
+    browser.click(".delete")
     browser.says(f"Delete {name}?", "dialog")
-    browser.find("dialog [type=submit]").click()
+    browser.click("dialog [type=submit]")
     browser.says(f"{name} is deleted", "#said")
     browser.says("Queues", "h1")
     assert http.get(f"/queues/{name}").status_code == 404
@@ -250,9 +246,8 @@ def _others(browser: Browser, frontend: RestFrontend, http: httpx.Client, log: s
     ):
         browser.driver.execute_script(f"location.hash = '#/queue/{log}/{part}'")
         browser.says(words, ".part .empty:not([hidden])")
-    field = browser.find("[role=search] input")
-    field.send_keys("typed")
+    browser.fill("[role=search] input", "typed")
     seen = browser.text("#pulse")
     browser.until(lambda: browser.text("#pulse") != seen, "it looked anew")
-    assert field.get_attribute("value") == "typed"
+    assert browser.find("[role=search] input").get_attribute("value") == "typed"
     assert not browser.find(".actions").is_displayed()

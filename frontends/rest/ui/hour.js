@@ -19,17 +19,20 @@ export function hourPart(name, {queue}) {
   async function refresh() {
     if (performance.now() - readAt < AGAIN_MS) return;
     readAt = performance.now();
-    let samples;
+    let [samples, why] = [null, ""];
     try {
       ({samples} = await ask(path("histories", name)));
     } catch (fault) {
       if (![403, 404].includes(fault.status)) throw fault;
-      find(".figures").hidden = find(".charts").hidden = true;
-      find(".empty").hidden = false;
-      return write(find(".empty"), fault.message);
+      why = fault.message;
     }
+    find(".figures").hidden = find(".charts").hidden = !samples;
+    find(".empty").hidden = Boolean(samples);
+    write(find(".empty"), why);
+    if (!samples) return;
     const known = samples.map((each) => ({...each, now: Date.parse(each.at)}));
-    const log = queue() && kindOf(queue()) === "log";
+    const found = queue();
+    const log = found !== undefined && kindOf(found) === "log";
     const minutes = byMinute(known);
     const until = known.at(-1).now;
     const told = (log ? ofLog : ofQueue)(known, minutes);

@@ -10,7 +10,7 @@ export function settingsPart(name, {act}) {
   const root = make("div", {}, fromTemplate("settings"));
   const find = (selector) => root.querySelector(selector);
   const form = find("form");
-  let known = null;
+  let [known, reading] = [null, false];
 
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -27,8 +27,17 @@ export function settingsPart(name, {act}) {
   form.addEventListener("reset", () => write(find("[role=alert]"), ""));
 
   async function refresh() {
-    if (known) return;
-    const [{options}, description] = await Promise.all([settingsOf(name), ask("openapi.json")]);
+    // Two looks may be under way at once: the later one would take what is being typed.
+    if (known || reading) return;
+    reading = true;
+    try {
+      show(...await Promise.all([settingsOf(name), ask("openapi.json")]));
+    } finally {
+      reading = false;
+    }
+  }
+
+  function show({options}, description) {
     form.hidden = !options;
     find(".empty").hidden = Boolean(options);
     if (!options) return;
