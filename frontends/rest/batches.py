@@ -24,8 +24,7 @@ _Part = TypeVar("_Part")
 def read(asked: Asked) -> list[Message | Fault]:
     """Read the messages of a batch, or what is wrong with each; raises Fault or MalformedRequest if it cannot be taken apart."""
     content_type = asked.headers.get("content-type", "")
-    # RFC 2046 §5.1.3: kinds of multipart that are not known are read as mixed.
-    if media.bare(content_type).startswith("multipart/"):
+    if media.bare(content_type) == "multipart/mixed":
         found = _multipart(asked.body, media.parameter(content_type, "boundary"))
     elif media.bare(content_type) == media.JSON:
         found = _array(asked.body)

@@ -383,6 +383,9 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
     Body.OPTIONS: {"content": {media.JSON: {"schema": _OPTIONS_BODY}}},
     Body.ANY: {"content": {"*/*": {"schema": {}}}},
     Body.BATCH: {
+        # What parts are made of is nothing that a schema could say.
+        "description": "An array of messages; or `multipart/mixed` (RFC 2046 §5.1), whose parts are messages, each with the"
+        " headers that it would have alone.",
         "required": True,
         "content": {
             media.JSON: {
@@ -405,14 +408,6 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
                     minItems=1,
                     maxItems=batches.MOST,
                 )
-            },
-            "multipart/mixed": {
-                "schema": {
-                    "description": "each part is a message; the names of parts are nobody's",
-                    "type": "object",
-                    "minProperties": 1,
-                    "maxProperties": batches.MOST,
-                }
             },
         },
     },
