@@ -8,7 +8,8 @@ from tests.doors.frontend import PASSWORD
 from tests.doors.rest.served import RestFrontend
 from tests.journeys.browser import Browser
 
-WIDTHS: Final = (400, 1280)
+WIDTHS: Final = (1280, 400)
+"""Of a screen, and of a phone: what comes after a look at both is done on the phone."""
 SCHEMES: Final = ("light", "dark")
 
 _LEAST_COLUMN: Final = 48
