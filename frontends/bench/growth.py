@@ -14,7 +14,7 @@ from broker.redis_core.calls.call import subid
 from frontends.bench.scene import OWNER, Scene
 
 ROUNDS: Final = 10
-_ITEMS: Final = 10
+ITEMS: Final = 10
 """Items of a step."""
 
 COLLECTIONS: Final = 400
@@ -75,9 +75,9 @@ def _worked(scene: Scene, leaf: str) -> Step:
     """Publish items one by one, and acknowledge them."""
 
     async def step() -> None:
-        for _ in range(_ITEMS):
+        for _ in range(ITEMS):
             await scene.ask(Publish(leaf, OWNER, None, b"x" * 100, 100))
-        for _ in range(_ITEMS):
+        for _ in range(ITEMS):
             async with asyncio.timeout(20):
                 each = await scene.sink.deliveries.get()
             await scene.ask(Retract(leaf, each.subscriber, each.item_id, each.token))
@@ -115,7 +115,7 @@ async def _collections_busy(scene: Scene, much: bool) -> Step:  # noqa: FBT001  
             await scene.sink.deliveries.get()
 
     async def step() -> None:
-        for _ in range(_ITEMS):
+        for _ in range(ITEMS):
             await scene.ask(Publish(leaf, OWNER, None, b"x" * 100, 100))
 
     return step
@@ -136,7 +136,7 @@ async def _selectors(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which 
     body = await put_selectors(scene, name, SELECTORS if much else 1)
 
     async def step() -> None:
-        for _ in range(_ITEMS):
+        for _ in range(ITEMS):
             await scene.ask(Publish(name, OWNER, None, body, len(body)))
 
     return step

@@ -1,7 +1,7 @@
 -- The last act of every operation that may hand items out: settle credit, dispatch, let readers read, trim, save, answer.
 -- A caller that cannot send is handed nothing, and where somebody has to be sent to, a frontend is to visit at once.
 -- NEEDS:
---- @include budget partition sent ending times dispatch stream trim due handover matching report coordinator pulling credit
+--- @include budget partition writes sent ending times dispatch stream trim due handover matching report coordinator pulling credit
 local finish = {}
 
 -- Answers {'ok', results, deliveries, notices, handovers, next due ms or 0, 1 when more can be dispatched at once, token,
@@ -18,6 +18,7 @@ function finish.reply(results, notices, hint)
     if partition.streams then more = math.max(more, stream.run(deliveries)) end
     if partition.kept > 0 then more = math.max(more, trim.excess()) end
   end
+  writes.flush()
   local told = report.make()
   partition.save()
   for jid in pairs(dispatch.filled) do notices[#notices + 1] = {'filled', jid} end

@@ -5,12 +5,18 @@
 -- NEEDS: passed selectors meta
 -- LAZY: where somebody selects
 --- @include partition positions hints selectors
--- So many of these for a subscriber, and what was passed over is examined for it anew.
-local passed = {MOST = 1000}
+-- So many of these for a subscriber, and what was passed over is examined for it anew. `pages` are what many look through alike;
+-- `named` is whether anything stands here by the name of a subscriber, once that has been asked.
+local passed = {MOST = 1000, pages = {}, places = {}}
 
 -- A text that sorts as items are to go out, by digits alone: a padded position begins with seven zeros and a digit that is none.
 function passed.place(position)
-  local rank, padded = partition.hinted and hints.rank(position), positions.padded(position)
+  if not partition.hinted then
+    -- Many look through the same.
+    passed.places[position] = passed.places[position] or positions.padded(position)
+    return passed.places[position]
+  end
+  local rank, padded = hints.rank(position), positions.padded(position)
   if not rank then return padded end
   return (rank < hints.USUAL and '00000000' or '') .. rank .. padded
 end
@@ -21,17 +27,29 @@ end
 
 -- Up to `count` of a subid's after the place `mark`.
 function passed.after(subid, mark, count)
-  local found = redis.call('ZRANGEBYLEX', key.passed, '(' .. subid .. ' ' .. mark, '(' .. subid .. '!', 'LIMIT', 0, count)
-  for i, member in ipairs(found) do found[i] = hints.unpadded(member) end
-  return found
+  local name = subid .. ' ' .. mark
+  local page = name .. ' ' .. count
+  if subid ~= '' then
+    if passed.named == nil then passed.named = redis.call('ZLEXCOUNT', key.passed, '(!', '+') > 0 end
+    if not passed.named then return {} end
+  end
+  if not passed.pages[page] then
+    local found = redis.call('ZRANGEBYLEX', key.passed, '(' .. name, '(' .. subid .. '!', 'LIMIT', 0, count)
+    for i, member in ipairs(found) do found[i] = hints.unpadded(member) end
+    passed.pages[page] = found
+  end
+  return passed.pages[page]
 end
 
 -- There is something for a subscriber before its mark.
 function passed.note(subid, position)
+  passed.pages = {}
+  if subid ~= '' then passed.named = true end
   redis.call('ZADD', key.passed, 0, passed.member(subid, position))
 end
 
 local function forget(subid)
+  passed.pages = {}
   redis.call('ZREMRANGEBYLEX', key.passed, '[' .. subid .. ' ', '(' .. subid .. '!')
 end
 
@@ -53,6 +71,7 @@ end
 
 -- Takes an item out, if it stands here; as `stands`, only for a partition that selects.
 function passed.remove(position)
+  passed.pages = {}
   local members = {passed.member('', position)}
   for i, subid in ipairs(selectors.all()) do members[i + 1] = passed.member(subid, position) end
   redis.call('ZREM', key.passed, unpack(members))

@@ -6,6 +6,16 @@
 -- Programs as they were read: when one is needed, for few have something new to examine, and once, for many may say the same.
 local program = {codes = {}}
 
+-- Whether an instruction puts something on the stack.
+local function puts(letter)
+  return letter == 'f' or letter == 's' or letter == 'n' or letter == 't'
+end
+
+-- Whether one that does not takes two from there: all but negation, IS NULL, LIKE and IN.
+local function pairs_up(letter)
+  return letter ~= '~' and letter ~= '0' and letter ~= 'l' and letter ~= 'i'
+end
+
 local function read(text)
   local made, at = {}, 1
   while at <= #text do
@@ -13,8 +23,7 @@ local function read(text)
     local said = string.sub(text, from, from + length - 1)
     local value = letter == 'n' and tonumber(said) or letter == 'i' and read(said) or said
     if letter == 't' then value = said == 'true' end
-    -- Whether it is put on the stack, and whether it takes two from there, asked once.
-    made[#made + 1] = {letter, value, string.find('fsnt', letter, 1, true), string.find('&|=!<{>}', letter, 1, true)}
+    made[#made + 1] = {letter, value}
     at = from + length
   end
   compare.work = compare.work + #made
@@ -62,12 +71,12 @@ function program.selects(text, value)
   compare.work = compare.work + #code
   for _, step in ipairs(code) do
     local letter, said = step[1], step[2]
-    if step[3] then
+    if puts(letter) then
       top = top + 1
       if letter == 'f' then stack[top] = value(said) else stack[top] = said end
     else
       local made = result(letter, said, stack[top - 1], stack[top])
-      if step[4] then top = top - 1 end
+      if pairs_up(letter) then top = top - 1 end
       stack[top] = made
     end
   end

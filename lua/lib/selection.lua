@@ -53,7 +53,7 @@ local function search(subid, selector)
       mark = passed.place(place)
       if worked() then break end
     end
-  until found or #places == 0
+  until found or #places < selection.CHUNK
   selectors.mark(subid, selector, mark)
   return found
 end

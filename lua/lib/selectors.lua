@@ -2,7 +2,7 @@
 -- and compiled. Up to its `mark`, a padded place, it is known which of the items passed over are for it.
 -- NEEDS: selectors
 -- LAZY: where somebody selects
---- @include partition positions headers program
+--- @include partition writes positions headers program
 local selectors = {MOST = 100, of = {}}
 
 -- False of a subscription that takes whatever comes.
@@ -26,7 +26,8 @@ end
 function selectors.mark(subid, selector, mark)
   if selector.mark == mark then return end
   selector.mark = mark
-  redis.call('HSET', key.selectors, subid, mark .. ' ' .. selector.said)
+  -- Many come to the same place in one script.
+  writes.add('HSET', key.selectors, subid, mark .. ' ' .. selector.said)
 end
 
 -- Whether a selector is asked for; `=` leaves it as it is.

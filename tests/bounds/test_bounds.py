@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from frontends.bench.bounds import IDLE_COMMANDS, INDEPENDENT, PING, QUICK, SCRIPT, Gauge, gauged
-from frontends.bench.growth import COSTS, IDLE, Cost
+from frontends.bench.growth import COSTS, IDLE, ITEMS, SELECTORS, Cost
 from frontends.bench.worst import CASES, Case
 from frontends.servers.redis import RedisServer
 
@@ -75,6 +75,12 @@ async def test_independent(gauge: Gauge, cost: Cost) -> None:
         assert held or tries_left, f"{cost.name}: {little} and {much} µs"
         if held:
             return
+
+
+async def test_selectors_look_together(gauge: Gauge) -> None:
+    """Each of a hundred selectors is read and tried by itself; what they look through, and how far they came, is one for all."""
+    selectors = next(cost for cost in COSTS if cost.name == "selectors")
+    assert await gauge.commands(selectors) <= 3 * SELECTORS * ITEMS
 
 
 async def test_idle_together(gauge: Gauge) -> None:
