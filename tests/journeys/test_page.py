@@ -196,7 +196,7 @@ def _redrives_all(browser: Browser) -> None:
     browser.find(".crumbs a").click()
     browser.find(f"{_row('payments')} [data-label=Dead] a").click()
     browser.says("torn")
-    browser.picture("ui-dead")
+    judge(browser, "dead")
     browser.find("select").send_keys("torn")
     browser.find("form .main").click()
     browser.says("1 dead letter on the way back", "#said")
