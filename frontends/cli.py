@@ -171,15 +171,16 @@ def report_collect(
     lossy: Annotated[
         bool, typer.Option("--lossy", help="Go on when records went before they were collected, and note the gap.")
     ] = False,
+    keep: Annotated[str, typer.Option(help="Take out what is older, by whole days, e.g. 90d; else nothing.")] = "",
     master: Master = None,
     config: Config = None,
 ) -> None:
     """Add what the journals have had since the last time to a history, so that it outlives them.
 
-    Example: stanzaq report collect --out history
+    Example: stanzaq report collect --out history --keep 90d
     """
     made = _reports()
-    raise typer.Exit(made.collect(settings(config, load_redis).redis_url, str(out), master, lossy=lossy))
+    raise typer.Exit(made.collect(settings(config, load_redis).redis_url, str(out), master, lossy=lossy, keep=keep))
 
 
 @app.command()

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from broker.analytics import facts, history, inputs
 from broker.analytics.faults import Unreadable, told
+from broker.analytics.quantities import duration
 from broker.analytics.render import console as on_console
 from broker.analytics.render import files
 from broker.analytics.report import report
@@ -48,9 +49,9 @@ def capacity(asked: Asked) -> int:
     return _told(partial(_capacity, asked))
 
 
-def collect(url: str, out: str, master: str | None, *, lossy: bool) -> int:
+def collect(url: str, out: str, master: str | None, *, lossy: bool, keep: str = "") -> int:
     """Add to a history; 1 with one line when that cannot be."""
-    return _told(partial(_collect, url, out, master, lossy=lossy))
+    return _told(partial(_collect, url, out, master, lossy=lossy, keep=keep))
 
 
 def _told(work: Callable[[Console], None]) -> int:
@@ -69,11 +70,19 @@ def _told(work: Callable[[Console], None]) -> int:
     return 0
 
 
-def _collect(url: str, out: str, master: str | None, talk: Console, *, lossy: bool) -> None:
+def _collect(url: str, out: str, master: str | None, talk: Console, *, lossy: bool, keep: str) -> None:  # noqa: PLR0913  (what is asked for)
+    kept = timedelta(seconds=_seconds("--keep", keep)) if keep else None
     with talk.status("starting Spark") as status, session(master) as spark:
-        collected = history.collect(url, out, spark=spark, lossy=lossy, tell=status.update)
+        collected = history.collect(url, out, spark=spark, lossy=lossy, keep=kept, tell=status.update)
     lost = "" if collected.lost == 0 else f"; lost: {'unknown' if collected.lost is None else f'{collected.lost:,}'}"
     Console(highlight=False).print(f"collected: {collected.records:,}{lost}")
+    soonest = collected.soonest
+    if soonest is not None and soonest.since_s is not None and soonest.too_short:
+        line = (
+            f"the journal of {soonest.place} keeps a record for {duration(soonest.keeps_s)}, and the last collection was"
+            f" {duration(soonest.since_s)} ago: the next, as late, will lack records. Collect more often or raise JOURNAL_RECORDS"
+        )
+        talk.print(line, style="yellow", markup=False, soft_wrap=True)
 
 
 def _capacity(asked: Asked, talk: Console) -> None:
@@ -131,6 +140,6 @@ def _time(option: str, text: str, now: datetime) -> datetime | None:
 def _seconds(option: str, text: str) -> float:
     found = _DURATION.fullmatch(text.replace(" ", ""))
     if found is None:
-        msg = f"{option} {text[:60]!r} is no duration: write e.g. 500ms, 2s, 5min or 1h"
+        msg = f"{option} {text[:60]!r} is no duration: write e.g. 500ms, 2s, 5min, 1h or 90d"
         raise Unreadable(msg)
     return float(found[1]) * _UNITS[found[2]]

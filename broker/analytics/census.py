@@ -56,6 +56,8 @@ _READER: Final = b"stream"
 """What stands in the place of a subscription's quality of service when it only reads the log."""
 _LOOKED_AT: Final = 100
 _LISTED: Final = 1_000
+_TELLING: Final = 100
+"""Fewer records say little of how fast a journal fills."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class Standing:
     cursor: Id
     back: frozenset[str]
     away: frozenset[str]
+    keeps_s: float | None = None
+    """For how long the journal keeps a record at the rate at which it has filled; None: it has too few to tell."""
 
 
 def standings(servers: Servers, options: Options) -> dict[Place, Standing]:
@@ -165,9 +169,15 @@ def _standing(link: Link, key: str, place: Place, at: datetime, room: tuple[int,
         *room,
     )
     away = frozenset(position.decode() for position in (*locked, *dying))
-    return Standing(
-        row, tuple(_open(place, line) for line in locks), Id.parse(cursor), frozenset(_back(link, key)), away
-    )
+    keeps_s = _keeps_s(first, last, length, int(journal_max or 0))
+    opened = tuple(_open(place, line) for line in locks)
+    return Standing(row, opened, Id.parse(cursor), frozenset(_back(link, key)), away, keeps_s)
+
+
+def _keeps_s(first: list[Any], last: list[Any], length: int, most: int) -> float | None:
+    if length < _TELLING:
+        return None
+    return most / length * (Id.parse(last[0][0]).ms - Id.parse(first[0][0]).ms) / 1000
 
 
 def _open(place: Place, line: bytes) -> tuple[Any, ...]:

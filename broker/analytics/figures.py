@@ -197,7 +197,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All nodes in which something happened, the busiest first."""
+    """All nodes in which something happened, the busiest first; `memory_full_days` is of Redis as a whole, with all of them."""
 
     source: str
     begin: datetime
@@ -205,3 +205,4 @@ class Report:
     target_wait_p95_s: float
     gaps: tuple[Gap, ...]
     nodes: tuple[Node, ...]
+    memory_full_days: float | None = None

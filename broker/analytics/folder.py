@@ -39,6 +39,16 @@ class Folder:
         """Tell whether nothing is in it, or it is not there."""
         return not self.exists() or len(self._system.listStatus(self._path(self.path))) == 0
 
+    def names(self, name: str) -> list[str]:
+        """List what is in a folder in it; nothing when that is not there."""
+        if not self.exists(name):
+            return []
+        return sorted(each.getPath().getName() for each in self._system.listStatus(self._path(self.of(name))))
+
+    def remove(self, name: str) -> None:
+        """Take something out, with all that is in it."""
+        self._delete(self.of(name))
+
     def text(self, name: str) -> str:
         """Read a small file."""
         stream = self._system.open(self._path(self.of(name)))

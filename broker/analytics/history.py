@@ -6,9 +6,9 @@ DIR/in_flight/ what was not done the last time.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from pyspark.errors import PySparkException
@@ -53,11 +53,29 @@ _LOOK_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
+class Brevity:
+    """The journal that loses records soonest: how long it keeps one, and how long ago the last collection was (None: never)."""
+
+    place: Place
+    keeps_s: float
+    since_s: float | None
+
+    @property
+    def too_short(self) -> bool:
+        """Tell whether the next collection, as long after this one as this after the last, would find that records are gone."""
+        return self.since_s is not None and self.keeps_s < self.since_s
+
+
+@dataclass(frozen=True, slots=True)
 class Collected:
-    """What one collection brought: so many records, and so many that were gone before (None: nobody knows how many)."""
+    """What one collection brought: so many records, and so many that were gone before (None: nobody knows how many).
+
+    `soonest` says which journal will lose records first; None: none has any.
+    """
 
     records: int
     lost: int | None
+    soonest: "Brevity | None" = None
 
 
 def collect(  # noqa: PLR0913  (where from, where to, and how)
@@ -66,12 +84,14 @@ def collect(  # noqa: PLR0913  (where from, where to, and how)
     *,
     spark: SparkSession,
     lossy: bool = False,
+    keep: timedelta | None = None,
     read_from: str = "master",
     tell: Callable[[str], None] = lambda _: None,
 ) -> Collected:
     """Add to the history in `out` what the journals have had since the last time, and how it stands now.
 
-    Refuses when records went in between, unless `lossy`: then it notes the gap. `tell` hears how it goes.
+    Refuses when records went in between, unless `lossy`: then it notes the gap. What is older than `keep` is taken out; None:
+    nothing is. `tell` hears how it goes.
     """
     folder = Folder(spark, out)
     _claim(folder)
@@ -84,11 +104,37 @@ def collect(  # noqa: PLR0913  (where from, where to, and how)
     gaps = [gap for batch in batches for gap in _gaps(spark, folder, batch)]
     if gaps:
         folder.append(spark.createDataFrame(gaps, GAPS), "gaps")
+    soonest = _soonest(table(spark, folder, "census", census.SCHEMA), found)
     folder.append(census.census(spark, found), "census")
     folder.replace(census.in_flight(spark, found), "in_flight")
     folder.replace(census.waiting(spark, found, options), "waiting")
+    if keep is not None:
+        tell("taking out what is old")
+        _prune(spark, folder, datetime.now(UTC) - keep)
     missing = [gap[5] for gap in gaps]
-    return Collected(sum(batch["numInputRows"] for batch in batches), None if None in missing else sum(missing))
+    lost = None if None in missing else sum(missing)
+    return Collected(sum(batch["numInputRows"] for batch in batches), lost, soonest)
+
+
+def _soonest(before: DataFrame, found: Mapping[Place, census.Standing]) -> Brevity | None:
+    """Find the journal that keeps records for the shortest time at the rate at which it has filled."""
+    keeping = {place: standing.keeps_s for place, standing in found.items() if standing.keeps_s is not None}
+    if not keeping:
+        return None
+    place = min(keeping, key=lambda place: keeping[place])
+    [last] = before.agg(F.max("at").alias("at")).collect()
+    since = None if last.at is None else datetime.now(UTC).timestamp() - last.at.timestamp()
+    return Brevity(place, keeping[place], since)
+
+
+def _prune(spark: SparkSession, folder: Folder, until: datetime) -> None:
+    """Take out the days that ended before a time, and what was noted of the queues until then."""
+    for name in folder.names("attempts"):
+        if name.startswith("day=") and name.removeprefix("day=") < f"{until:%Y-%m-%d}":
+            folder.remove(f"attempts/{name}")
+    for name, schema, column in (("census", census.SCHEMA, "at"), ("gaps", GAPS, "noticed")):
+        if folder.exists(name):
+            folder.replace(table(spark, folder, name, schema).where(F.col(column) >= F.lit(until)).coalesce(1), name)
 
 
 def opened(spark: SparkSession, path: str) -> Folder:
@@ -120,11 +166,13 @@ def table(spark: SparkSession, folder: Folder, name: str, schema: StructType) ->
     """Give what a history has under a name, no rows if it has nothing; refuses files of anything else."""
     if not folder.exists(name):
         return spark.createDataFrame([], schema)
+    # Days that were taken out are still in Spark's list of files, maybe as the one that it asks for the columns.
+    reader = spark.read.option("ignoreMissingFiles", "true")
     try:
-        found = spark.read.parquet(folder.of(name))
+        found = reader.parquet(folder.of(name))
     except PySparkException as error:
         if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
-            return spark.createDataFrame([], schema)
+            return reader.schema(schema).parquet(folder.of(name))
         msg = f"{folder.of(name)} cannot be read ({str(error).splitlines()[0][:200]}): restore it, or collect into a new folder"
         raise Unreadable(msg) from error
     missing = set(schema.fieldNames()) - set(found.columns)

@@ -22,7 +22,21 @@ def report(facts: Facts, source: str, target_s: float) -> figures.Report:
     names = sorted(facts.peaks, key=lambda name: (-facts.peaks[name].arrived, name))
     nodes = tuple(_node(_seen(facts, name, target_s)) for name in names)
     gaps = tuple(figures.Gap(row.node, row.partition, row.after, row.before, row.records) for row in facts.gaps)
-    return figures.Report(source, moment(facts.span.begin), moment(facts.span.end), target_s, gaps, nodes)
+    begin, end = moment(facts.span.begin), moment(facts.span.end)
+    return figures.Report(source, begin, end, target_s, gaps, nodes, _redis_full_days(facts, nodes))
+
+
+def _redis_full_days(facts: Facts, nodes: tuple[figures.Node, ...]) -> float | None:
+    """Tell when the first Redis is full: by its own growth, or else by what waits of all nodes together."""
+    if any(row.memory_per_s is not None for row in facts.memory.values()):
+        return min((full for node in nodes if (full := node.forecast.memory_full_days) is not None), default=None)
+    free = min((row.free_bytes for row in facts.present.values() if row.free_bytes is not None), default=None)
+    fills = sum(
+        (node.backlog.growth_per_s or 0.0) * work.bytes / work.attempts
+        for node in nodes
+        if node.node in facts.present and (work := facts.work.get(node.node))
+    )
+    return free / fills / _DAY_S if free is not None and fills > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from broker.analytics import inputs
+from broker.analytics import census, inputs
 from broker.analytics.faults import Unreadable
-from broker.analytics.history import MARK, collect, opened
+from broker.analytics.history import MARK, Brevity, collect, opened, table
+from broker.journal.schema import Place
 from broker.model.names import Partition
 from tests.analytics.conftest import SETTINGS, Journals
 from tests.lua.driver import T0, Queue
@@ -35,14 +37,19 @@ def test_collect_twice(spark: SparkSession, journals: Journals, queue: Queue, tm
     """What was collected stays when the journals have lost it; the second time brings what is new."""
     out = tmp_path / "history"
     journals.write(JOBS, 100)
+    journals.write(queue.partition, 100, first=1_000)
     queue.publish("waits")
-    assert collect(journals.url, str(out), spark=spark).records == 100
+    collected = collect(journals.url, str(out), spark=spark)
+    # The journal of 1,000 records has got 100 in 99 seconds.
+    assert collected.records == 200 and collected.soonest == Brevity(Place.parse(str(queue.partition)), 990.0, None)
     journals.trim(JOBS, 0)
     journals.write(JOBS, 10, first=86_400)
     said: list[str] = []
     collected = collect(journals.url, str(out), spark=spark, tell=said.append)
     assert (collected.records, collected.lost) == (10, 0)
-    assert attempts(spark, out) == [*range(100), *range(86_400, 86_410)]
+    assert collected.soonest and collected.soonest.since_s and not collected.soonest.too_short
+    assert replace(collected.soonest, since_s=1_000.0).too_short
+    assert attempts(spark, out) == [*range(100), *range(1_000, 1_100), *range(86_400, 86_410)]
     assert sorted(path.name for path in (out / "attempts").glob("day=*")) == ["day=2023-11-14", "day=2023-11-15"]
     found = inputs.of_history(str(out), spark=spark)
     assert [row["item"] for row in found.waiting.collect()] == ["waits"]
@@ -57,6 +64,12 @@ def test_collect_twice(spark: SparkSession, journals: Journals, queue: Queue, tm
         MARK,
         "waiting",
     ]
+    # Days that are over before a time are taken out, and the rest is read as before.
+    since = datetime.now(UTC) - datetime(2023, 11, 15, 12, tzinfo=UTC)
+    assert collect(journals.url, str(out), spark=spark, keep=since).records == 0
+    assert [path.name for path in (out / "attempts").glob("day=*")] == ["day=2023-11-15"]
+    assert attempts(spark, out) == [*range(86_400, 86_410)]
+    assert table(spark, opened(spark, str(out)), "census", census.SCHEMA).count() == 3
 
 
 def test_gaps(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
@@ -210,6 +223,8 @@ def test_nothing_half_written(spark: SparkSession, journals: Journals, tmp_path:
     before = files()
     journals.write(JOBS, 10, first=10)
     journals.trim(JOBS, 5)
-    with pytest.raises(Unreadable, match=r"^journal of jobs@ab12/0: 5 records after .* went before they were read: "):
+    with pytest.raises(
+        Unreadable, match=r"^journal of jobs@ab12/0: 5 records after .* went before they were read: .*--lossy"
+    ):
         collect(journals.url, str(out), spark=spark)
     assert files() == before and attempts(spark, out) == list(range(10))

@@ -348,6 +348,21 @@ def test_reports(everything: Everything) -> None:
         volumes = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["volumes"]
         assert {"claimName": claim["metadata"]["name"]} in [each.get("persistentVolumeClaim") for each in volumes]
         assert job["spec"]["concurrencyPolicy"] == "Forbid"
+    # A collection goes on after a loss, takes out what is old, and comes before 100 deliveries a second have filled a journal.
+    arguments = {
+        container["name"]: container["args"]
+        for job in jobs
+        for container in job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    }
+    assert arguments["collect"][-3:] == ["--lossy", "--keep", "90d"] and arguments["capacity"][-2:] == ["--from", "7d"]
+    (collecting,) = (job for job in jobs if job["metadata"]["name"].endswith("collect"))
+    every_s = 60 * int(collecting["spec"]["schedule"].split()[0].removeprefix("*/"))
+    (records,) = (
+        each["data"]["STANZAQ_JOURNAL_RECORDS"]
+        for each in only(objects, "ConfigMap")
+        if "STANZAQ_JOURNAL_RECORDS" in each["data"]
+    )
+    assert int(records) > 3 * 100 * every_s
     operated = everything["helm4", "spark-operator"]
     assert len(only(operated, "ScheduledSparkApplication")) == 2
     assert only(operated, "CronJob") == only(operated, "PersistentVolumeClaim") == []

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from broker.analytics.figures import Node, Report
 from broker.analytics.quantities import duration, share
-from broker.analytics.render.themes import Theme, themes
+from broker.analytics.render.themes import Theme, days, themes
 from broker.analytics.verdict import State, verdict
 
 _STYLES: Final = {
@@ -30,6 +30,8 @@ def show(report: Report, console: Console) -> None:
         f"[bold]Capacity[/bold]  {report.begin:%Y-%m-%d %H:%M:%S} to {report.end:%Y-%m-%d %H:%M:%S} UTC"
         f" ({duration((report.end - report.begin).total_seconds())})"
     )
+    if report.memory_full_days is not None:
+        console.print(f"memory of Redis full in {days(report.memory_full_days)}, with all nodes together")
     for gap in report.gaps:
         console.print(Text(f"missing: {gap}", "red"))
     for node in report.nodes:

@@ -9,7 +9,7 @@ from typing import Final
 from broker.analytics.figures import Node, Report, Share
 from broker.analytics.quantities import duration, milliseconds, number, rate, share
 from broker.analytics.render.charts import charts
-from broker.analytics.render.themes import Theme, themes
+from broker.analytics.render.themes import Theme, days, themes
 from broker.analytics.verdict import verdict
 
 _DRAWN: Final = 20
@@ -39,13 +39,17 @@ def page(report: Report) -> str:
 
 def _head(report: Report) -> str:
     lasted = duration((report.end - report.begin).total_seconds())
+    full = report.memory_full_days
+    memory = (
+        "" if full is None else f'<p class="soft">Memory of Redis full in {days(full)}, with all nodes together.</p>'
+    )
     gaps = "".join(f'<p class="missing">Missing: {escape(str(gap))}.</p>' for gap in report.gaps)
     cards = "".join(_card(node, number, report.target_wait_p95_s) for number, node in enumerate(report.nodes))
     return (
         "<header><h1>Capacity</h1>"
         f'<p class="soft">{report.begin:%Y-%m-%d %H:%M:%S} to {report.end:%Y-%m-%d %H:%M:%S} UTC ({lasted}), '
         f"from {escape(report.source)}. Target: 95 % of waits ≤ {duration(report.target_wait_p95_s)}.</p>"
-        f'{gaps}<div class="grid wide">{cards}</div></header>\n'
+        f'{memory}{gaps}<div class="grid wide">{cards}</div></header>\n'
     )
 
 

@@ -113,8 +113,8 @@ def _rest(node: Node) -> tuple[Theme, Theme]:
     trend = forecast.rate_growth_per_day
     coming = (
         ("trend of arrivals", "needs a day" if trend is None else f"{rate(trend)} a day"),
-        ("target missed in", _days(forecast.target_missed_days)),
-        ("memory of Redis full in", _days(forecast.memory_full_days)),
+        ("target missed in", days(forecast.target_missed_days)),
+        ("memory of Redis full in", days(forecast.memory_full_days)),
         ("a record stays in Redis", duration(forecast.journal_reach_s)),
     )
     known = (
@@ -130,7 +130,8 @@ def _rest(node: Node) -> tuple[Theme, Theme]:
     )
 
 
-def _days(days: float | None) -> str:
-    if days is None:
+def days(many: float | None) -> str:
+    """Write a time that is given in days."""
+    if many is None:
         return UNKNOWN
-    return "now" if days <= 0 else duration(days * 86_400)
+    return "now" if many <= 0 else duration(many * 86_400)

@@ -40,7 +40,7 @@ def lost(piece: Piece, missing: int | None, *, refuse: bool) -> None:
     many = "records" if missing is None else f"{missing} records"
     what = f"journal of {piece.place}: {many} after {piece.after} went before they were read"
     if refuse:
-        remedy = "read more often, raise JOURNAL_RECORDS, or go on without them (failOnDataLoss=false)"
+        remedy = "read more often, raise JOURNAL_RECORDS, or go on without them (failOnDataLoss=false, report collect --lossy)"
         msg = f"{what}: {remedy}"
         raise Unreadable(msg)
     _log.warning("%s; reading goes on without them", what)

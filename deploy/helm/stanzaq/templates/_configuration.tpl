@@ -6,6 +6,9 @@
 {{- $text := ternary (join "," $value) (ternary $value (toJson $value) (kindIs "string" $value)) (kindIs "slice" $value) }}
 STANZAQ_{{ upper $name }}: {{ $text | quote }}
 {{- end }}
+{{- if and .Values.report.collect.enabled (not (hasKey .Values.settings "journal_records")) }}
+STANZAQ_JOURNAL_RECORDS: "100000"
+{{- end }}
 {{- if .Values.xmpp.enabled }}
 STANZAQ_XMPP_SERVER: {{ .Values.xmpp.server | quote }}
 STANZAQ_XMPP_DOMAIN: {{ .Values.xmpp.domain | quote }}
