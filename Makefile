@@ -7,7 +7,7 @@ PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo report-demo test check lint bench soak helm-docs image-test
+.PHONY: help install demo report-demo report-picture test check lint bench soak helm-docs image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -18,9 +18,11 @@ demo: .venv/.embedded ## Run a whole queue: Redis, ejabberd, frontends, publishe
 	@$(SETUP) packages ejabberd
 	$(BIN)/stanzaq demo $(ARGS)
 
-report-demo: .venv/.spark ## Make a capacity report of a fresh demo, and the picture of it in README
+report-demo: .venv/.spark ## Make a capacity report of a fresh demo
 	@$(SETUP) packages ejabberd java
 	$(BIN)/stanzaq demo --items 8000 --report report $(ARGS)
+
+report-picture: report-demo ## Make the picture in README anew, of a report of a fresh demo
 	@$(SETUP) picture report/capacity.html docs/report.png
 
 test: lint .venv/.tools ## Run lint, types, import rules and every test but the long ones

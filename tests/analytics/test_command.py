@@ -2,6 +2,8 @@
 
 import json
 import re
+import shlex
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -11,9 +13,12 @@ from typing import Any
 import pytest
 import redis
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from broker.journal.schema import record
+from broker.model.names import Partition
 from frontends import report
+from frontends.cli import app
 from frontends.demo import run as demo
 from frontends.report import Asked
 from tests.analytics.conftest import Journals
@@ -68,6 +73,24 @@ def test_report(journals: Journals, played: Run, tmp_path: Path, capsys: pytest.
     shown = capsys.readouterr()
     assert re.search(r"needs \d+ workers for p95 wait ≤ 2 s; is not there any more", re.sub(r"[│\s]+", " ", shown.out))
     assert str(out / "capacity.html") in shown.err
+
+
+def test_session_of_the_page(
+    journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The session at the head of docs/reports.md works as it is written there, one command after another."""
+    journals.write(Partition("jobs", "ab12"), 100, closed=1_000 * (int(time.time()) - 100))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STANZAQ_REDIS_URL", journals.url)
+    page = (Path(__file__).parents[2] / "docs" / "reports.md").read_text().split("```")[1]
+    commands = [shlex.split(line, comments=True) for line in page.splitlines() if line.startswith("stanzaq ")]
+    assert [words[2] for words in commands] == ["capacity", "collect", "capacity"]
+    for words in commands:
+        # Spark has a working directory of its own.
+        words[:] = [str(tmp_path / word) if word == "history" else word for word in words]
+        assert CliRunner().invoke(app, words[1:]).exit_code == 0, words
+    assert {"capacity.html"} <= {path.name for path in (tmp_path / "report").iterdir()}
+    assert (tmp_path / "history" / "attempts").exists()
 
 
 def test_history(journals: Journals, played: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +150,7 @@ def nowhere(tmp_path: Path) -> Iterator[Path]:
         ({"begin": "7d", "end": "1h"}, f"no attempt was closed from {datetime.now(UTC) - timedelta(days=7):%Y-%m-%d}"),
         ({"end": "2026-13-01"}, "--to '2026-13-01' is no time"),
         ({"begin": "2031-01-01"}, "no attempt was closed from 2031-01-01T00:00:00Z: choose another interval"),
-        ({"target": "soon"}, "--target-wait-p95 'soon' is no duration: write e.g. 500ms, 2s, 5min or 1h"),
+        ({"target": "soon"}, "--target-wait-p95 'soon' is no duration: write e.g. 500ms, 2s, 5min, 1h or 90d"),
         ({"formats": "html,pdf"}, "--format 'pdf' is none of html, csv, parquet, json"),
         ({"formats": ","}, "--format names nothing: write one or more of html, csv, parquet, json"),
         ({"url": "redis://127.0.0.1:1/0"}, "Redis at 127.0.0.1:1 cannot be reached"),
