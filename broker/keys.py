@@ -306,6 +306,13 @@ TABLE: Final = (
         "10,000 notices or an hour",
     ),
     Key("bell", "list", "service", "`1` while a frontend is to look at once what is due", "one entry"),
+    Key(
+        "libraries",
+        "zset",
+        "service",
+        "libraries of functions; score is when a frontend named it last, in ms",
+        "one for each version of a day",
+    ),
     Key("names", "zset", "service", "names of all nodes; score is their creation in ms", "nodes"),
     Key(
         "assured",

@@ -8,7 +8,7 @@ import os
 import re
 import tomllib
 from difflib import get_close_matches
-from enum import Enum
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import quote
@@ -100,6 +100,14 @@ def _jid(value: object) -> object:
     return prepared(value) if isinstance(value, str) else value
 
 
+class Packaging(StrEnum):
+    """What Redis is given: a library of functions, scripts, or the first of these that it takes."""
+
+    AUTO = "auto"
+    FUNCTIONS = "functions"
+    SCRIPTS = "scripts"
+
+
 class RedisSettings(BaseSettings):
     """Where Redis is and how it may be: all that commands need which look at it and serve nobody."""
 
@@ -114,6 +122,11 @@ class RedisSettings(BaseSettings):
     )
     redis_timeout: float = Field(
         default=2.0, gt=0, le=60, description="seconds that Redis may take to answer, e.g. 2.0"
+    )
+    redis_packaging: Packaging = Field(
+        default=Packaging.AUTO,
+        description="auto, functions or scripts: how Redis is given the operations; auto takes scripts where it has no"
+        " functions or forbids them to this user",
     )
     allow_eviction: bool = Field(
         default=False,

@@ -2,11 +2,8 @@
 -- Take in items that come from other nodes, each once by its `ticket`, which is remembered for `once_ms` or until `arrived` says
 -- that the old node knows. An item keeps its id unless another has it here or may get it: then it gets one that the service
 -- makes, so that both stay. With `former` its partition follows from an earlier number of them: it has to be found there.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent seen journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
 -- ARGV: now revision frontend sent number retry dedupe dedupe_ms once_ms max_items node_full | item key by body ticket former
 -- RETURNS: ok stale gone deleted | ok duplicate node-full
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover tried sent seen journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
---- @include budget finish intake former
 local refusal = partition.load()
 if refusal then return refusal end
 intake.prepare(rows)
@@ -20,7 +17,7 @@ local function admit(row)
   if not intake.room() then return {'node-full'} end
   added = added + 1
   remembered.keep(remembered.HANDED, row.ticket, tonumber(arg.once_ms))
-  local tail, item = partition.tail, intake.append(row)
+  local tail, item = call.partition.tail, intake.append(row)
   if row.former == '1' then former.stay(tail) end
   return {'ok', item}
 end

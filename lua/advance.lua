@@ -1,11 +1,8 @@
 #!lua
 -- Make a node's record newer than a partition of it that is newer than the record: a loss has taken the record back. It is the
 -- record that stays, but for the number of partitions: those that it has forgotten have items. Answers whether it was behind.
--- KEYS: node options
 -- ARGV: now incarnation revision partitions
 -- RETURNS: ok stale
--- WRITES: node options
---- @include revisions
 local node = redis.call('HMGET', key.node, 'incarnation', 'revision')
 if node[1] ~= arg.incarnation then return {'stale'} end
 local options = redis.call('HMGET', key.options, 'stanzaq#partitions', 'stanzaq#partitions_before')

@@ -1,10 +1,7 @@
 #!lua
 -- Change affiliations of a node; refused as a whole when no owner would be left (P2) or the list would grow past its bound.
--- KEYS: node affiliations
 -- ARGV: now incarnation most | jid affiliation
 -- RETURNS: ok stale no-owner too-many
--- WRITES: node affiliations
---- @include revisions
 local node = redis.call('HMGET', key.node, 'incarnation', 'revision')
 if node[1] ~= arg.incarnation then return {'stale'} end
 local after, owners, count = {}, 0, 0

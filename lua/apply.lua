@@ -2,11 +2,8 @@
 -- Note a subscription that waits for an owner's approval, with what it asks for. Of one bare JID there are up to
 -- `most_each`: its own oldest gives way, lest one who comes back under ever new resources fills the list. Answers how many of it
 -- waited already, and who gave way.
--- KEYS: node pending
 -- ARGV: now incarnation jid wish most most_each
 -- RETURNS: ok gone pending-subscription too-many
--- WRITES: pending
---- @include clock jids
 if redis.call('HGET', key.node, 'incarnation') ~= arg.incarnation then return {'gone'} end
 if redis.call('HEXISTS', key.pending, arg.jid) == 1 then return {'pending-subscription'} end
 local lines, own, oldest, age = redis.call('HGETALL', key.pending), 0, '', math.huge

@@ -1,16 +1,13 @@
 #!lua flags=allow-oom
 -- Let tickets of items that came from other nodes be forgotten soon: those nodes know that the items have arrived, and only a
 -- script that Redis runs late could bring them again.
--- KEYS: meta seen
 -- ARGV: now revision once_ms | ticket
 -- RETURNS: ok stale gone deleted | ok
--- WRITES: seen
---- @include partition remembered
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
-  redis.call('ZADD', key.seen, 'XX', string.format('%.0f', partition.now + tonumber(arg.once_ms)), remembered.HANDED .. row.ticket)
+  redis.call('ZADD', key.seen, 'XX', string.format('%.0f', call.partition.now + tonumber(arg.once_ms)), remembered.HANDED .. row.ticket)
   results[i] = {'ok'}
 end
-return {'ok', results, {}, {}, {}, 0, 0, partition.token}
+return {'ok', results, {}, {}, {}, 0, 0, call.partition.token}

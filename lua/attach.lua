@@ -2,18 +2,15 @@
 -- Let subscribers own the partition for their groups, each under an epoch and a new fence (E27, E28, EX11 to EX15). Who
 -- owned it is told, and every lock from before ends. `expected`, when given, is the fence that must be in force; with `dry`
 -- the answer alone is wanted, and nothing is changed.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries heads keyed blocked owners readers reading outstanding leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
 -- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit qos group epoch expected reason dry
 -- RETURNS: ok stale gone deleted | ok stale partition-owned too-many-subscriptions
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries heads keyed blocked owners readers reading outstanding leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
---- @include finish ownership enrol
 local refusal = partition.load()
 if refusal then return refusal end
 local results, reason = {}, nil
 ownership.lapse()
 
 local function answer(who)
-  return {'ok', epochs.recorded(who.group), partition.fence, who.lease, subscriptions.get(who.subid).limit}
+  return {'ok', epochs.recorded(who.group), call.partition.fence, who.lease, subscriptions.get(who.subid).limit}
 end
 
 -- What an owner may hold here lies here: it is lent to no other partition.
@@ -27,7 +24,7 @@ end
 
 local function attach(row)
   local who = owner.get()
-  if row.expected ~= '' and tonumber(row.expected) ~= partition.fence then return {'stale'} end
+  if row.expected ~= '' and tonumber(row.expected) ~= call.partition.fence then return {'stale'} end
   -- Who asks anew without an epoch goes on as it is (a lost reply, another credit); with one it steals from itself.
   local same = who and who.subid == row.subid and who.group == row.group and row.epoch == ''
   local epoch = same and epochs.recorded(row.group) or epochs.granted(row.group, row.epoch)
@@ -45,16 +42,16 @@ local function attach(row)
     owner.renew(who)
     return answer(who)
   end
-  partition.fence, reason = partition.next_number(), why
-  redis.call('HSET', key.meta, 'fence', string.format('%d', partition.fence))
+  call.partition.fence, reason = partition.next_number(), why
+  redis.call('HSET', key.meta, 'fence', string.format('%d', call.partition.fence))
   epochs.put(row.group, epoch, 0)
-  owner.put({subid = row.subid, lease = partition.deadline, clearing = true, group = row.group})
+  owner.put({subid = row.subid, lease = call.partition.deadline, clearing = true, group = row.group})
   return answer(owner.get())
 end
 
 for i, row in ipairs(rows) do results[i] = attach(row) end
 -- Once for all rows: whoever was ousted within the batch has been handed nothing.
 if reason then ownership.clear(reason) end
-local reply = finish.reply(results, disown.notices, dispatch.LIMIT)
+local reply = finish.reply(results, call.disown.notices, dispatch.LIMIT)
 if owner.get() and owner.get().clearing then reply[7] = 1 end
 return reply

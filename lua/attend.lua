@@ -2,11 +2,8 @@
 -- Keep which resources of one bare JID are here; presence may be heard by any frontend (QX16). Answers the nodes to leave for
 -- what has just gone: full JIDs by their resource, and the bare JID's when no resource is left. Where there are `most`, the
 -- longest unheard gives way: it may have gone when nobody was there to hear it.
--- KEYS: resources nodes
 -- ARGV: now kind resource most idle_seconds
 -- RETURNS: ok
--- WRITES: resources
---- @include clock presence
 local leave = {}
 if arg.kind == 'available' then
   redis.call('ZADD', key.resources, string.format('%.0f', clock.now()), arg.resource)

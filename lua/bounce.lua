@@ -1,11 +1,8 @@
 #!lua flags=allow-oom
 -- Deliveries came back: end their locks at once, count them, and end subscriptions that nothing reaches any more.
 -- What a receiver has confirmed does not come back.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
 -- ARGV: now revision frontend sent number retry max_bounces | sender subids position token gone stage
 -- RETURNS: ok stale gone deleted | ok lock-lost
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
---- @include budget finish bounces jids
 local refusal = partition.load()
 if refusal then return refusal end
 
@@ -30,6 +27,6 @@ local results = budget.each(rows, function(row)
   end
   return {'lock-lost'}
 end)
-local reply = finish.reply(results, disown.notices, math.max(ending.freed, 1))
-if leave.more then reply[7] = 1 end
+local reply = finish.reply(results, call.disown.notices, math.max(call.ending.freed, 1))
+if call.leave.more then reply[7] = 1 end
 return reply

@@ -1,11 +1,8 @@
 #!lua flags=allow-oom
 -- Begin the delivery of a held message: give it and note when, so that it can be finished should whoever asked die (S11).
 -- Answers `replayed` for one that is delivered. Several may hold a claim at once: the publish that follows counts once.
--- KEYS: assured claims delivered delivered_old
 -- ARGV: now name
 -- RETURNS: ok replayed item-not-found
--- WRITES: claims
---- @include clock marks
 local record = redis.call('HGET', key.assured, arg.name)
 if record then
   redis.call('ZADD', key.claims, clock.now(), arg.name)

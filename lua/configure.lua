@@ -1,10 +1,7 @@
 #!lua
 -- Replace a node's options and its place in the tree, if its record is still the one that the caller read. Answers its revision.
--- KEYS: node options
 -- ARGV: now incarnation revision parent parent_life | name value
 -- RETURNS: ok stale
--- WRITES: node options
---- @include revisions
 local node = redis.call('HMGET', key.node, 'incarnation', 'revision')
 if node[1] ~= arg.incarnation or node[2] ~= arg.revision then return {'stale'} end
 redis.call('UNLINK', key.options)

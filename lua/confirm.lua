@@ -1,11 +1,8 @@
 #!lua flags=allow-oom
 -- The holders of locks have confirmed what was sent to them (urn:xmpp:qos): an assured delivery goes on to `deliver`, with
 -- which its lock's time begins, and any other is done. What is late, repeated or not the holder's changes nothing.
--- KEYS: meta log replaced inflight deadlines subscribers delayed tried sent unconfirmed retries ends
--- ARGV: now revision frontend sent number retry | sender position token stage
+-- ARGV: now revision frontend sent retry | sender position token stage
 -- RETURNS: ok stale gone deleted | ok replayed lock-lost
--- WRITES: meta inflight deadlines subscribers sent unconfirmed retries
---- @include partition sent subscriptions schedule again due
 local refusal = partition.load()
 if refusal then return refusal end
 sent.mark()
@@ -13,7 +10,7 @@ local results, deliveries = {}, {}
 
 local function advance(flight)
   schedule.put(flight.position, 'deliver', 1)
-  writes.add('ZADD', key.deadlines, partition.deadline_text, flight.position)
+  writes.add('ZADD', key.deadlines, call.partition.deadline_text, flight.position)
   writes.flush()
   deliveries[#deliveries + 1] = again.row(flight)
 end
@@ -40,4 +37,4 @@ for i, row in ipairs(rows) do
   end
 end
 partition.save()
-return {'ok', results, deliveries, {}, {}, due.next(), 0, partition.token}
+return {'ok', results, deliveries, {}, {}, due.next(), 0, call.partition.token}

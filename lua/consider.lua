@@ -1,11 +1,8 @@
 #!lua flags=allow-oom
 -- Take up a subscription that waited for approval and has it: only one at a time makes it. Should that one die, another may
 -- take it up `late_ms` after. Answers a stamp that `dismiss` is to be told.
--- KEYS: pending
 -- ARGV: now jid late_ms
 -- RETURNS: ok gone waiting
--- WRITES: pending
---- @include clock
 local now, line = clock.now(), redis.call('HGET', key.pending, arg.jid)
 if not line then return {'gone'} end
 local since, taken, wish = string.match(line, '^(%d+) (%d+) (.*)$')

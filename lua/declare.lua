@@ -1,9 +1,7 @@
 #!lua
 -- Create a node's record, unless there is one.
--- KEYS: node options affiliations children
 -- ARGV: incarnation owner created parent parent_life | name value
 -- RETURNS: ok node-exists
--- WRITES: node options affiliations children
 if redis.call('EXISTS', key.node) == 1 then return {'node-exists'} end
 redis.call('UNLINK', key.options, key.affiliations, key.children)
 redis.call('HSET', key.node, 'incarnation', arg.incarnation, 'revision', '1', 'created', arg.created,

@@ -4,8 +4,6 @@
 -- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried answers answers_old sent seen journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving leaves selectors passed bonds ranked ends grants usage ledger unsettled demand wanted
 -- ARGV: scan grave_seconds
 -- RETURNS: ok
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried answers answers_old sent seen journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving leaves selectors passed bonds ranked ends grants usage ledger unsettled demand wanted
---- @include subscriptions
 redis.call('HSET', key.meta, 'state', 'deleted')
 local found, jids = redis.call('HSCAN', key.subscribers, arg.scan, 'COUNT', 200), {}
 for i = 1, #found[2], 2 do jids[#jids + 1] = subscriptions.read(found[2][i], found[2][i + 1]).jid end

@@ -2,11 +2,8 @@
 -- Have a frontend end, and tell whether it stood in the list. It is heard no longer, so the others take over what it owes with
 -- their next heartbeats; itself learns of it with its own next one, whenever that is. Of those told so before, the ones longer
 -- ago than `keep_ms` are forgotten, and the longest ago of `most`.
--- KEYS: frontends disconnected
 -- ARGV: now frontend by keep_ms most
 -- RETURNS: ok
--- WRITES: frontends disconnected
---- @include clock
 local now = clock.now()
 local told, oldest, left = redis.call('HGETALL', key.disconnected), nil, 0
 for i = 1, #told, 2 do

@@ -1,10 +1,8 @@
 #!lua flags=allow-oom
 -- Forget a subscription that waited for approval; with a `stamp` only if it is still with the one who took it up then. Whoever
 -- is answered `ok` is the one to tell of it.
--- KEYS: pending
 -- ARGV: jid stamp
 -- RETURNS: ok gone waiting
--- WRITES: pending
 local line = redis.call('HGET', key.pending, arg.jid)
 if not line then return {'gone'} end
 if arg.stamp ~= '' and string.match(line, '^%d+ (%d+)') ~= arg.stamp then return {'waiting'} end

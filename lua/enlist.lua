@@ -1,10 +1,8 @@
 #!lua flags=allow-oom
 -- Keep who takes part in the groups of a node without a wish for partitions, if the node still is of the life that the
 -- caller knows. Answers how many there are, and whether it was one of them.
--- KEYS: node members
 -- ARGV: incarnation kind subid member most
 -- RETURNS: ok stale too-many
--- WRITES: members
 if redis.call('HGET', key.node, 'incarnation') ~= arg.incarnation then return {'stale'} end
 local was = redis.call('HEXISTS', key.members, arg.subid)
 if arg.kind == 'left' then

@@ -2,15 +2,12 @@
 -- Do what time asks for: try again what was not confirmed, end locks whose deadline has passed, those of who have left, an
 -- owner's lease, and what an attach has left locked; tell which subscriptions are over, and which items are on their way that have
 -- not arrived (all that were told of before `told_before`); hand out what may go, let go what of the log is too old.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
 -- ARGV: now revision frontend sent number retry max_bounces told_before
 -- RETURNS: ok stale gone deleted
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
---- @include budget finish tries ownership leases pools
 local refusal = partition.load()
 if refusal then return refusal end
 local repeated, more_due = tries.run()
-local late = redis.call('ZRANGEBYSCORE', key.deadlines, '-inf', partition.now, 'LIMIT', 0, 200)
+local late = redis.call('ZRANGEBYSCORE', key.deadlines, '-inf', call.partition.now, 'LIMIT', 0, 200)
 local flying, notices = flights.at(late), {}
 for i, position in ipairs(late) do
   if i > 1 and budget.over() then break end
@@ -30,15 +27,15 @@ writes.flush()
 leave.resume()
 ownership.lapse()
 if owner.get() and owner.get().clearing then ownership.clear('stolen') end
-for _, lost in ipairs(disown.notices) do notices[#notices + 1] = lost end
+for _, lost in ipairs(call.disown.notices) do notices[#notices + 1] = lost end
 for _, over in ipairs(leases.lapsed()) do notices[#notices + 1] = over end
 handover.resume(tonumber(arg.told_before))
 journal.trim()
 -- Asked here: most partitions keep nothing, and so need not build it.
-local more_aged = partition.kept > 0 and trim.aged() or 0
+local more_aged = call.partition.kept > 0 and trim.aged() or 0
 if credit.coordinates() then coordinator.resume() end
 local reply = finish.reply({}, notices, dispatch.LIMIT)
 for _, row in ipairs(repeated) do reply[3][#reply[3] + 1] = row end
-if #late == 200 or budget.over() or leave.more or waiting.more or more_due or more_aged == 1 or (owner.get() and owner.get().clearing) then reply[7] = 1 end
+if #late == 200 or budget.over() or call.leave.more or call.waiting.more or more_due or more_aged == 1 or (owner.get() and owner.get().clearing) then reply[7] = 1 end
 reply[6] = leases.next(reply[6])
 return reply

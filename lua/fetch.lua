@@ -4,11 +4,8 @@
 -- so many ms from now on; `0` leaves it. Answers until when, the items, whether there are others, the last token of all: as
 -- long as that is the same, nobody has been handed anything; and 1 when the subscriber was absent and is handed items from now on.
 -- Who only looks is given nothing; who `comes` is: the lock of an item begins with its first fetch.
--- KEYS: meta log replaced inflight deadlines held subscribers turns resting leases history grants usage
 -- ARGV: now revision number limit max_bytes | subid lease after comes
 -- RETURNS: ok stale gone deleted | ok lease-over
--- WRITES: meta inflight deadlines subscribers turns resting leases
---- @include budget partition flights entries holdings names leases history credit grants
 local refusal = partition.load()
 if refusal then return refusal end
 -- Of those who are back, coordinators of their credit are to hear.
@@ -19,10 +16,10 @@ local function deadline(flight, comes)
   if not (comes and flights.unfetched(flight)) then
     return tonumber(redis.call('ZSCORE', key.deadlines, flight.position) or 0)
   end
-  flights.fetch(flight, partition.stamp)
-  redis.call('ZADD', key.deadlines, partition.deadline_text, flight.position)
+  flights.fetch(flight, call.partition.stamp)
+  redis.call('ZADD', key.deadlines, call.partition.deadline_text, flight.position)
   given = given + 1
-  return partition.deadline
+  return call.partition.deadline
 end
 
 local function told(flight, entry, comes)
@@ -42,7 +39,7 @@ local function held(row, subids)
       found[#found + 1] = flight
     end
   end
-  budget.spent = budget.spent + 0.6 * #found
+  call.budget.spent = call.budget.spent + 0.6 * #found
   table.sort(found, function(a, b) return a.number < b.number end)
   return found
 end
@@ -75,7 +72,7 @@ local results = budget.each(rows, function(row)
   if not lasts(row) then return {'lease-over'} end
   local found, more, subids = {}, 0, names.all(row.subid)
   -- Who says that it has seen more than there is comes for nothing.
-  local comes = row.comes == '1' and tonumber(row.after) <= partition.token
+  local comes = row.comes == '1' and tonumber(row.after) <= call.partition.token
   for _, flight in ipairs(held(row, subids)) do
     local entry = bytes < tonumber(arg.max_bytes) and #found < tonumber(arg.limit) and entries.get(flight.log_id)
     if not entry then
@@ -85,11 +82,11 @@ local results = budget.each(rows, function(row)
     bytes = bytes + #entry.body
     found[#found + 1] = told(flight, entry, comes)
   end
-  return {'ok', leases.of(row.subid), found, more, partition.token, comes and returned(subids) or 0}
+  return {'ok', leases.of(row.subid), found, more, call.partition.token, comes and returned(subids) or 0}
 end)
 local told_of = {}
-if back[1] and (partition.several or partition.pools) then
+if back[1] and (call.partition.several or call.partition.pools) then
   told_of = {partition.next_number(), 0, '', 'A', back, '', {}}
   partition.save()
 end
-return {'ok', results, {}, given > 0 and {{'fetched', given}} or {}, {}, next_due, more_at_once, partition.token, told_of}
+return {'ok', results, {}, given > 0 and {{'fetched', given}} or {}, {}, next_due, more_at_once, call.partition.token, told_of}

@@ -1,11 +1,8 @@
 #!lua
 -- Let subscribers read the log from where `start` says, without consuming anything; without a `start` they are known here
 -- and read elsewhere.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
 -- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit start lease
 -- RETURNS: ok stale gone deleted | ok too-many-subscriptions offset-not-found lease-over
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
---- @include budget finish start leave leases
 local refusal = partition.load()
 if refusal then return refusal end
 

@@ -1,9 +1,7 @@
 #!lua flags=allow-oom
 -- Remove a node's record, if it still is of the life that the caller deleted.
--- KEYS: node options affiliations members pending children
 -- ARGV: incarnation
 -- RETURNS: ok stale
--- WRITES: node options affiliations members pending children
 if redis.call('HGET', key.node, 'incarnation') ~= arg.incarnation then return {'stale'} end
 redis.call('UNLINK', key.node, key.options, key.affiliations, key.members, key.pending, key.children)
 return {'ok'}

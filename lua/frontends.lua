@@ -1,10 +1,7 @@
 #!lua flags=no-writes
 -- List the frontends: how many ms ago each was heard of, and who has disconnected it, if somebody has; then since that.
--- KEYS: frontends disconnected
 -- ARGV: now
 -- RETURNS: ok
--- WRITES:
---- @include clock
 local now = clock.now()
 local beats = redis.call('ZRANGE', key.frontends, 0, 999, 'WITHSCORES')
 local rows = {}

@@ -3,11 +3,8 @@
 -- version held last shut full` each; with `wants`, `number version wanted` and of whom, a partition says what it wants. `registered`,
 -- a subid and a number, ends that registration: its credit may be used. `gone` are partitions, with a subid each, that are no more.
 -- Answers how much was granted to the partition of the row.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding grants usage ledger unsettled demand wanted heads keyed blocked selectors passed ranked ends tried
 -- ARGV: now revision frontend sent number retry | holdings wants registered gone
 -- RETURNS: ok stale gone deleted | ok not-subscribed
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding grants usage ledger unsettled demand wanted heads keyed blocked selectors passed ranked ends
---- @include finish ledger usage coordinator
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
@@ -40,7 +37,7 @@ for i, row in ipairs(rows) do
 end
 local reply = finish.reply(results, {}, 0)
 for _, result in ipairs(results) do
-  for _, made in ipairs(coordinator.made) do
+  for _, made in ipairs(call.coordinator.made) do
     if made[1] == result[3] then result[2] = result[2] + made[4] end
   end
   result[3] = nil

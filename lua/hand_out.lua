@@ -1,11 +1,8 @@
 #!lua flags=allow-oom
 -- Hand items out with credit that a coordinator has granted to subscribers, each grant once; what is not used of it the report gives
 -- back. A subscriber that is not known here is told to the coordinator of the `pool` (empty: of the node).
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding grants usage ledger unsettled demand wanted heads keyed blocked selectors passed ranked ends tried
 -- ARGV: now revision frontend sent number retry | subid grant amount pool
 -- RETURNS: ok stale gone deleted | ok superseded not-subscribed
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover sent journal unconfirmed retries readers reading outstanding grants usage ledger unsettled demand wanted heads keyed blocked selectors passed ranked ends
---- @include finish grants
 local refusal = partition.load()
 if refusal then return refusal end
 local results, amount = {}, 0
@@ -19,13 +16,13 @@ local function take(row)
   ending.touch(row.subid)
   if not grants.take(row.subid, row.grant) then return {'superseded'} end
   -- While the partition is owned, nobody else is handed anything (E28), and nobody who does not come for it.
-  if not owner.get() and not subscriptions.absent(subscriber) and (caller.sends or subscriptions.pulls(subscriber)) then
+  if not owner.get() and not subscriptions.absent(subscriber) and (call.caller.sends or subscriptions.pulls(subscriber)) then
     subscriber.limit, subscriber.held, subscriber.granted = tonumber(row.amount), 0, true
     subscriber.holder = flights.holder(subscriber.jid)
-    dispatch.granted[#dispatch.granted + 1] = subscriber
+    call.dispatch.granted[#call.dispatch.granted + 1] = subscriber
     amount = amount + subscriber.limit
   else
-    report.unused[row.subid] = true
+    call.report.unused[row.subid] = true
   end
   return {'ok'}
 end

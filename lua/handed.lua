@@ -1,11 +1,8 @@
 #!lua flags=allow-oom
 -- Tell how hand-overs have turned out: an item that has arrived at its other node (`arrived`) is forgotten here; one that was
 -- refused there is surely not there, so that it may be brought elsewhere. Answers how many are on their way still.
--- KEYS: meta log index replaced parked ready delayed inflight history handover tried keyed selectors passed ranked ends
 -- ARGV: now revision number | position arrived
 -- RETURNS: ok stale gone deleted | ok
--- WRITES: log replaced handover tried
---- @include budget partition items letter
 local refusal = partition.load()
 if refusal then return refusal end
 local results = budget.each(rows, function(row)
@@ -22,4 +19,4 @@ local results = budget.each(rows, function(row)
   return {'ok', redis.call('HLEN', key.handover)}
 end)
 writes.flush()
-return {'ok', results, {}, {}, {}, 0, 0, partition.token}
+return {'ok', results, {}, {}, {}, 0, 0, call.partition.token}

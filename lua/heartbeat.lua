@@ -7,11 +7,8 @@
 -- until it has ended is to be made up for. One without a name cannot send: it leaves all that to the frontends, and what is due
 -- as long as any lives. `beaten` is when this one beat last, as far as it knows: whoever is disconnected no longer stands there.
 -- Nodes that something has happened to are noted for those who measure them.
--- KEYS: frontends due notices disconnected changed
 -- ARGV: now frontend lapse_ms most beaten | kind name at
 -- RETURNS: ok
--- WRITES: frontends due notices changed
---- @include clock
 local now = clock.now()
 local before = redis.call('ZSCORE', key.frontends, arg.frontend)
 local sends = arg.frontend ~= ''

@@ -1,11 +1,8 @@
 #!lua
 -- Hold a message until its sender says `deliver`: the first copy of a name counts (S10), a copy of one that is delivered is
 -- not held again (SX9), and a delivered name with another message is a new one (SX10). Within limits (S19, S20).
--- KEYS: assured assured_since assured_names assured_bytes claims delivered delivered_old
 -- ARGV: now window_ms source_messages source_bytes total_messages total_bytes remembered name record
 -- RETURNS: ok too-much-held
--- WRITES: assured assured_since assured_names assured_bytes claims delivered delivered_old
---- @include clock quota marks
 local now = clock.now()
 held.tidy(now)
 if redis.call('HEXISTS', key.assured, arg.name) == 1 or marks.knows(arg.name, marks.digest(arg.record)) then

@@ -1,10 +1,7 @@
 #!lua flags=allow-oom
 -- An owner says that it is there: start its lease anew (EX16).
--- KEYS: meta subscribers deadlines delayed tried retries owners log ends
--- ARGV: now revision number | subids
+-- ARGV: now revision | subids
 -- RETURNS: ok stale gone deleted | ok not-subscribed
--- WRITES: meta
---- @include epochs subscriptions due
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
@@ -12,10 +9,10 @@ for i, row in ipairs(rows) do
   local who, a, b = owner.get(), jids.subids(row.subids)
   if who and (who.subid == a or who.subid == b) then
     owner.renew(who)
-    results[i] = {'ok', who.group, epochs.recorded(who.group), partition.fence, who.lease,
+    results[i] = {'ok', who.group, epochs.recorded(who.group), call.partition.fence, who.lease,
       subscriptions.get(who.subid).limit}
   else
     results[i] = {'not-subscribed'}
   end
 end
-return {'ok', results, {}, {}, {}, due.next(), 0, partition.token}
+return {'ok', results, {}, {}, {}, due.next(), 0, call.partition.token}

@@ -2,11 +2,8 @@
 -- Read items that are on their way to another node, until there are `max_bytes` of payload, and note where each is about to be
 -- brought, `note`: unless it is noted already, for it may have arrived there. Answers `position item publisher payload attempts
 -- jid reason key note` of each.
--- KEYS: meta log index replaced parked ready delayed inflight history handover tried keyed selectors passed ranked ends
 -- ARGV: now revision number note max_bytes | position
 -- RETURNS: ok stale gone deleted
--- WRITES: handover tried
---- @include partition letter entries items
 local refusal = partition.load()
 if refusal then return refusal end
 local found, bytes = {}, 0
@@ -28,4 +25,4 @@ for _, row in ipairs(rows) do
     redis.call('ZREM', key.tried, row.position)
   end
 end
-return {'ok', found, {}, {}, {}, 0, 0, partition.token}
+return {'ok', found, {}, {}, {}, 0, 0, call.partition.token}

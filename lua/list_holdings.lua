@@ -2,11 +2,8 @@
 -- Tell what subscribers hold in a partition whose credit another coordinates: those of the rows, or without rows all that hold
 -- something, from the subid `after` on and a page of them. Answers subid, held, last grant and pool of each, up to where it has come
 -- (empty: to the end), and the version.
--- KEYS: meta inflight held subscribers turns resting grants usage
--- ARGV: now revision number after | subid
+-- ARGV: now revision after | subid
 -- RETURNS: ok stale gone deleted
--- WRITES:
---- @include partition credit grants pools
 local refusal = partition.load()
 if refusal then return refusal end
 local PAGE, found, past = 200, {}, arg.after
@@ -27,4 +24,4 @@ while count < PAGE do
   past, count = string.format('%.0f', tonumber(place[2])), count + 1
   tell(past)
 end
-return {'ok', {found, (#rows == 0 and count == PAGE) and past or '', partition.token}, {}, {}, {}, 0, 0, partition.token}
+return {'ok', {found, (#rows == 0 and count == PAGE) and past or '', call.partition.token}, {}, {}, {}, 0, 0, call.partition.token}

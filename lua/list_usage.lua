@@ -1,11 +1,8 @@
 #!lua flags=no-writes
 -- List what a coordinator believes that partitions hold of its subscribers' credit, from a scan cursor on: pairs of a subid and the
 -- number of a partition, and which of them do not know the subscriber.
--- KEYS: meta ledger
 -- ARGV: now revision scan
 -- RETURNS: ok stale gone deleted
--- WRITES:
---- @include partition
 local refusal = partition.load()
 if refusal then return refusal end
 local found, pairs_of = redis.call('HSCAN', key.ledger, arg.scan, 'COUNT', 200), {}
@@ -14,4 +11,4 @@ for i = 1, #found[2], 2 do
   local shut = string.match(found[2][i + 1], ' ([01]) %d+$')
   if subid then pairs_of[#pairs_of + 1] = {subid, tonumber(number), tonumber(shut)} end
 end
-return {'ok', {found[1], pairs_of}, {}, {}, {}, 0, 0, partition.token}
+return {'ok', {found[1], pairs_of}, {}, {}, {}, 0, 0, call.partition.token}

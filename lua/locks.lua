@@ -1,10 +1,7 @@
 #!lua flags=no-writes
 -- List what subscribers hold, the earliest deadline first within each; at most 1,000 each, the most credit there is.
--- KEYS: meta inflight deadlines held
 -- ARGV: now revision | subids
 -- RETURNS: ok stale gone deleted | ok
--- WRITES:
---- @include budget partition flights holdings names
 local refusal = partition.load()
 if refusal then return refusal end
 local results = budget.each(rows, function(row)
@@ -18,7 +15,7 @@ local results = budget.each(rows, function(row)
       tonumber(redis.call('ZSCORE', key.deadlines, places[i]))}
   end
   table.sort(held, function(a, b) return a[4] < b[4] or (a[4] == b[4] and a[2] < b[2]) end)
-  budget.spent = budget.spent + 0.6 * #held
+  call.budget.spent = call.budget.spent + 0.6 * #held
   return {'ok', held}
 end)
-return {'ok', results, {}, {}, {}, 0, 0, partition.token}
+return {'ok', results, {}, {}, {}, 0, 0, call.partition.token}

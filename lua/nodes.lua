@@ -1,10 +1,8 @@
 #!lua flags=no-writes
 -- Name nodes in order of creation, `count` of them: those after one, or from the number `index` on, or with `backwards` the last
 -- before one, or of all. Answers the number of the first one, how many nodes there are, and the names.
--- KEYS: names
 -- ARGV: after before backwards index count
 -- RETURNS: ok item-not-found
--- WRITES:
 local function rank(name)
   return redis.call('ZRANK', key.names, name)
 end

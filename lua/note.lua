@@ -2,11 +2,8 @@
 -- Note in an index of one bare JID what is about to be so (`coming`), or what is so (`settled`). A score is when that was, in
 -- ms, and negative while it is coming: so an end that is heard of late strikes off nothing that comes again. Where there
 -- is no room, the longest known gives way to the kind `evict`. Answers the time, and 1 for what was known before.
--- KEYS: resources nodes asked affiliated owned
 -- ARGV: now index kind member most idle_seconds
 -- RETURNS: ok too-many
--- WRITES: resources nodes asked affiliated owned
---- @include clock presence
 local indexes = {nodes = key.nodes, asked = key.asked, affiliated = key.affiliated, owned = key.owned}
 local index, now = indexes[arg.index], clock.now()
 local known = redis.call('ZSCORE', index, arg.member)

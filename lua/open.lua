@@ -1,10 +1,8 @@
 #!lua
 -- Bring a partition to the revision of its node: make it when it is not there yet; change nothing when it is as new. One that
 -- is newer than the record, or knows of more partitions, answers `newer` with its revision and that number: the record was lost.
--- KEYS: meta
 -- ARGV: revision lock_ms max_deliveries dead_letters journal_max partitions ordered queueing keep_ms keep_items keep_bytes paused
 -- RETURNS: ok deleted newer
--- WRITES: meta
 local meta = redis.call('HMGET', key.meta, 'state', 'revision', 'partitions', 'tail')
 if meta[1] == 'deleted' then return {'deleted'} end
 local revision, partitions = tonumber(meta[2] or 0), tonumber(meta[3] or 0)

@@ -1,10 +1,7 @@
 #!lua flags=no-writes
 -- Read what subscriptions were granted: credit, quality of service, until when, and of a collection their scope.
--- KEYS: meta subscribers leases selectors usage
--- ARGV: now revision number | subid named
+-- ARGV: now revision | subid named
 -- RETURNS: ok stale gone deleted | ok not-subscribed subid-required subid-invalid
--- WRITES:
---- @include partition subscriptions usage leases chosen selectors
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
@@ -18,4 +15,4 @@ for i, row in ipairs(rows) do
       (scope ~= '' or said) and scope or nil, said}
   end
 end
-return {'ok', results, {}, {}, {}, 0, 0, partition.token}
+return {'ok', results, {}, {}, {}, 0, 0, call.partition.token}

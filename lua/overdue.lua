@@ -1,10 +1,7 @@
 #!lua flags=allow-oom
 -- Take up deliveries that were begun and not ended in time: whoever began them may be dead. Drop what nobody asks for.
--- KEYS: assured assured_since assured_names assured_bytes claims
 -- ARGV: now window_ms late_ms most
 -- RETURNS: ok
--- WRITES: assured assured_since assured_names assured_bytes claims
---- @include clock held
 local now = clock.now()
 held.tidy(now)
 local found = {}

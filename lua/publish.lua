@@ -1,21 +1,18 @@
 #!lua
 -- Append items to the log, or replace those with the same ids, and hand out what there is credit for. With `if_known` only what
 -- is known here is published, where it stood before the node grew; of the rest it is answered whether anything of that kind is left.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent seen journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
 -- ARGV: now revision frontend sent number retry dedupe dedupe_ms once_ms max_items node_full if_known | item key by body once subids hints
 -- RETURNS: ok stale gone deleted | ok duplicate node-full forbidden item-id-invalid item-not-found
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover tried sent seen journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
---- @include budget finish intake hints former
 local refusal = partition.load()
 if refusal then return refusal end
 
 intake.prepare(rows)
-local added, tail = 0, partition.tail
+local added, tail = 0, call.partition.tail
 local results = budget.each(rows, function(row)
   if row.hints ~= '' then hints.begin(row) end
   if not intake.admits(row) then return {'forbidden'} end
   if intake.repeats(row) then return {'duplicate', row.item, once.differs(row) and 1 or nil} end
-  if not partition.log_only and intake.knows(row.item) then
+  if not call.partition.log_only and intake.knows(row.item) then
     intake.replace(row)
     return {'ok', row.item}
   end

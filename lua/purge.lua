@@ -1,15 +1,12 @@
 #!lua flags=allow-oom
 -- Drop items that wait, or all of a log, a bounded part per call; locked items are left to their holders (P25).
--- KEYS: meta log index replaced parked ready delayed inflight history handover heads keyed blocked selectors passed ranked ends journal
 -- ARGV: now revision number
 -- RETURNS: ok stale gone deleted
--- WRITES: meta log index replaced ready delayed history heads keyed blocked selectors passed ranked ends journal
---- @include budget waiting items ordering times
 local refusal = partition.load()
 if refusal then return refusal end
 local CHUNK = 300
 local dropped = waiting.take(CHUNK)
-if partition.log_only then
+if call.partition.log_only then
   local after, ended = '-', false
   while #dropped < CHUNK and not (ended or budget.over()) do
     local found
@@ -37,5 +34,5 @@ for _, entry in ipairs(dropped) do
 end
 writes.flush()
 partition.save()
-local more = #dropped == CHUNK or budget.over() or ordering.skipped >= ordering.MOST
-return {'ok', {#dropped}, {}, times.perished > 0 and {{'perished', times.perished}} or {}, {}, 0, more and 1 or 0, partition.token}
+local more = #dropped == CHUNK or budget.over() or call.ordering.skipped >= ordering.MOST
+return {'ok', {#dropped}, {}, call.times.perished > 0 and {{'perished', call.times.perished}} or {}, {}, 0, more and 1 or 0, call.partition.token}

@@ -1,11 +1,8 @@
 #!lua
 -- Note with the coordinator of a collection the partitions below it, each under a number that no other ever has, also when Redis
 -- has lost its last second; those that are gone for good are forgotten. Answers all that are noted.
--- KEYS: meta leaves
 -- ARGV: now revision most | partition gone
 -- RETURNS: ok stale gone deleted
--- WRITES: meta leaves
---- @include partition
 local refusal = partition.load()
 if refusal then return refusal end
 local room = tonumber(arg.most) - redis.call('HLEN', key.leaves)
@@ -18,4 +15,4 @@ for _, row in ipairs(rows) do
   end
 end
 partition.save()
-return {'ok', redis.call('HGETALL', key.leaves), {}, {}, {}, 0, 0, partition.token}
+return {'ok', redis.call('HGETALL', key.leaves), {}, {}, {}, 0, 0, call.partition.token}

@@ -2,17 +2,14 @@
 -- Read the log from where `start` says, whatever became of the items: up to `limit` entries, cut at `max_bytes` of payload.
 -- A start in the future is answered with nothing at all; whoever reads for a `group` has to own that under the `fence` (EX11), or
 -- without one nobody may own it (EX14), else the answer is one empty word.
--- KEYS: meta log replaced bonds
 -- ARGV: now revision number start limit max_bytes group fence
 -- RETURNS: ok stale gone deleted
--- WRITES:
---- @include partition entries start bonds
 local refusal = partition.load()
 if refusal then return refusal end
 if arg.group ~= '' then
   local known, mine = bonds.get(arg.group), tonumber(arg.fence)
   if mine and not (known and known.fence == mine) or not mine and known and known.active then
-    return {'ok', {''}, {}, {}, {}, 0, 0, partition.token}
+    return {'ok', {''}, {}, {}, {}, 0, 0, call.partition.token}
   end
 end
 local position, gap = start.resolve(arg.start)
@@ -33,5 +30,5 @@ while position and not full do
   full = full or ended
 end
 local first = redis.call('XRANGE', key.log, '-', '+', 'COUNT', 1)[1]
-local told = position and {gap, first and first[1] or '', partition.tail, position, found} or {}
-return {'ok', told, {}, {}, {}, 0, more, partition.token}
+local told = position and {gap, first and first[1] or '', call.partition.tail, position, found} or {}
+return {'ok', told, {}, {}, {}, 0, more, call.partition.token}

@@ -1,11 +1,8 @@
 #!lua
 -- Bring the message whose id was reserved, and begin its delivery as `claim` does: the first body counts, a copy of it is
 -- answered alike whenever it comes within the window, and another body is refused (RX1).
--- KEYS: assured assured_since assured_names assured_bytes claims delivered delivered_old
--- ARGV: now window_ms source_messages source_bytes total_messages total_bytes remembered name record
+-- ARGV: now source_bytes total_bytes remembered name record
 -- RETURNS: ok replayed item-not-found reservation-expired reservation-used too-much-held
--- WRITES: assured assured_since assured_names assured_bytes claims
---- @include clock quota marks
 local now = clock.now()
 local there, digest = redis.call('HGET', key.assured, arg.name), marks.digest(arg.record)
 if not there and marks.stands(arg.name) then

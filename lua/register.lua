@@ -3,11 +3,8 @@
 -- from before the registration `number` is void from now on. Answers what is held here, the version of that, and 1 for one who
 -- is absent. The caller is to run `expire` if items may wait for whoever is registered. One that comes through a collection names its pool;
 -- `several`: it is not its JID's first.
--- KEYS: meta delayed inflight held subscribers turns resting sent readers reading outstanding grants usage selectors passed ranked ends owners
 -- ARGV: now revision number | subid jid qos registration pool several selector
 -- RETURNS: ok stale gone deleted | ok superseded
--- WRITES: meta subscribers turns resting readers reading outstanding grants usage owners selectors passed
---- @include partition enrol credit disown passed grants
 local refusal = partition.load()
 if refusal then return refusal end
 local results, owned, pooled = {}, owner.get(), false
@@ -29,5 +26,5 @@ for i, row in ipairs(rows) do
   end
 end
 partition.save()
-local waits = pooled or partition.selects or owned and not owner.get()
-return {'ok', results, {}, {}, {}, 0, waits and 1 or 0, partition.token}
+local waits = pooled or call.partition.selects or owned and not owner.get()
+return {'ok', results, {}, {}, {}, 0, waits and 1 or 0, call.partition.token}

@@ -1,11 +1,8 @@
 #!lua flags=allow-oom
 -- End locks by an owner's word: those of the items named, or all that a subscriber holds, a bounded part of these per call.
 -- Answers how many have ended and how many of that subscriber's are left. Who held them is told, and is fenced out.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
 -- ARGV: now revision frontend sent number retry subid | item
 -- RETURNS: ok stale gone deleted
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
---- @include budget finish holdings names pools
 local refusal = partition.load()
 if refusal then return refusal end
 local CHUNK, ids, notices, wanted = 300, {}, {}, {}
@@ -35,4 +32,4 @@ end
 writes.flush()
 local left = arg.subid == '' and #places - tried or 0
 for _, subid in ipairs(holders) do left = left + credit.held(subid) end
-return finish.reply({ending.freed, left}, notices, ending.freed)
+return finish.reply({call.ending.freed, left}, notices, call.ending.freed)

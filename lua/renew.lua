@@ -1,19 +1,16 @@
 #!lua flags=allow-oom
 -- Start the lock time of held items anew, or give them `lock_ms` from now on.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines history handover tried answers answers_old retries keyed selectors passed ranked ends
 -- ARGV: now revision number | sender subids owner item token lock_ms
 -- RETURNS: ok stale gone deleted | ok item-not-found forbidden locked-by-another lock-lost
--- WRITES: meta deadlines
---- @include judge due
 local refusal = partition.load()
 if refusal then return refusal end
 local results = judge.each(rows, function(row, verdict)
   owner.met(row.subids)
   if verdict == 'waiting' then return {'lock-lost'} end
   if verdict ~= 'held' then return {verdict} end
-  local deadline = row.lock_ms == '' and partition.deadline or partition.now + tonumber(row.lock_ms)
+  local deadline = row.lock_ms == '' and call.partition.deadline or call.partition.now + tonumber(row.lock_ms)
   writes.add('ZADD', key.deadlines, string.format('%d', deadline), row.position)
   return {'ok', tonumber(row.flight.token), deadline}
 end)
 writes.flush()
-return {'ok', results, {}, {}, {}, due.next(), 0, partition.token}
+return {'ok', results, {}, {}, {}, due.next(), 0, call.partition.token}

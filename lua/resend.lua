@@ -5,15 +5,12 @@
 -- scan itself renumbers stands above it and is not met twice. So a page that was too much for one script comes again (the first
 -- one of the locks as l0, lest it begin a session). One that looks for its own after a lost reply ends the session
 -- of that reply first: so nothing that it looks for comes later.
--- KEYS: meta log replaced delayed inflight deadlines subscribers tried sent unconfirmed retries readers reading outstanding ends
 -- ARGV: now revision frontend number lapsed after upto scan
 -- RETURNS: ok stale gone deleted
--- WRITES: meta inflight sent readers reading outstanding
---- @include budget partition sessions flights again window stream due
 local refusal = partition.load()
 if refusal then return refusal end
-if arg.scan == '0' and arg.lapsed == arg.frontend and partition.session > 0 then sessions.begin() end
-local upto = arg.upto ~= '' and tonumber(arg.upto) or partition.token
+if arg.scan == '0' and arg.lapsed == arg.frontend and call.partition.session > 0 then sessions.begin() end
+local upto = arg.upto ~= '' and tonumber(arg.upto) or call.partition.token
 local after = tonumber(arg.after ~= '' and arg.after or redis.call('HGET', key.sent, arg.lapsed) or 0)
 local deliveries = {}
 
@@ -49,7 +46,7 @@ while i < #found[2] and not budget.over() do
   (reading and read or lock)(found[2][i], found[2][i + 1])
   i = i + 2
 end
-local rest = not reading and partition.streams and 'r0' or '0'
+local rest = not reading and call.partition.streams and 'r0' or '0'
 if i < #found[2] then
   rest = (reading and 'r' or 'l') .. cursor
 elseif found[1] ~= '0' then
@@ -59,4 +56,4 @@ end
 local more = reading and (budget.over() or stream.run(deliveries) == 1)
 if rest == '0' and arg.lapsed ~= arg.frontend then sessions.forget(arg.lapsed) end
 partition.save()
-return {'ok', {rest, upto}, deliveries, {}, {}, more and partition.now or due.next(), 0, partition.token}
+return {'ok', {rest, upto}, deliveries, {}, {}, more and call.partition.now or due.next(), 0, call.partition.token}

@@ -1,11 +1,8 @@
 #!lua
 -- Reserve the id of an item that is yet to come: a message held without a body, which `redeem` brings (RX1). The id tells until
 -- when, in ms, so that one whose time is over can be told from one that never was.
--- KEYS: assured assured_since assured_names assured_bytes claims
 -- ARGV: now window_ms source_messages source_bytes total_messages total_bytes name nonce hold_ms
 -- RETURNS: ok too-much-held
--- WRITES: assured assured_since assured_names assured_bytes claims
---- @include clock quota
 local now = clock.now()
 held.tidy(now)
 local until_ms = now + tonumber(arg.hold_ms)

@@ -1,10 +1,7 @@
 #!lua flags=allow-oom
 -- Acknowledge items by their holders, or delete them by their owners and publishers, and hand the freed credit on.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried answers answers_old sent journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
 -- ARGV: now revision frontend sent number retry | sender subids owner item token request
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried answers answers_old sent journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
---- @include finish judge ordering pools
 local refusal = partition.load()
 if refusal then return refusal end
 answers.rotate()
@@ -28,4 +25,4 @@ local results = judge.each(rows, function(row, verdict)
   end
   return {verdict}
 end)
-return finish.reply(results, {}, ending.freed)
+return finish.reply(results, {}, call.ending.freed)

@@ -1,11 +1,8 @@
 #!lua flags=allow-oom
 -- Strike off an index of one bare JID what is so no more: what was noted no later than `upto` (ms), or where that is empty
 -- whatever is not just coming.
--- KEYS: resources nodes asked affiliated owned
 -- ARGV: index idle_seconds | member upto
 -- RETURNS: ok
--- WRITES: resources nodes asked affiliated owned
---- @include presence
 local indexes = {nodes = key.nodes, asked = key.asked, affiliated = key.affiliated, owned = key.owned}
 local index = indexes[arg.index]
 for _, row in ipairs(rows) do

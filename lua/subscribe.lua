@@ -3,11 +3,8 @@
 -- `qos` as it is: a reader, then, reads on. With `several` a JID may have more than one, and gets a new one. Who begins to share the node owns nothing any more. In a node of several
 -- partitions, and of a collection, this is the coordinator's script. It answers the number of a registration where the other
 -- partitions have to hear of it, else `0`; an empty `credit` asks for that alone. A `selector` of `=` leaves that as it is.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases selectors passed ranked ends grants usage ledger unsettled demand wanted
 -- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit qos must lease scope named several selector
 -- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions options-invalid lease-over subid-required subid-invalid
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases selectors passed ranked ends grants usage ledger unsettled demand wanted
---- @include finish enrol grants ledger usage disown leases chosen passed selectors
 local refusal = partition.load()
 if refusal then return refusal end
 
@@ -60,7 +57,7 @@ local function work(row, subscriber, owned)
   subscriber = {subid = row.subid, jid = before.jid or row.jid, limit = total or before.limit,
     bounces = total and 0 or before.bounces, qos = row.qos ~= '' and row.qos or before.qos}
   local registration, scope = '0', nil
-  if partition.several then registration, scope = register(row, before, subscriber, owned) end
+  if call.partition.several then registration, scope = register(row, before, subscriber, owned) end
   enrol.put(subscriber, not before.jid)
   if row.selector ~= '=' then passed.choose(row.subid, row.selector) end
   ending.touch(row.subid)
@@ -78,7 +75,7 @@ for i, row in ipairs(rows) do
   if refused then
     results[i] = refused
   -- The coordinator knows nothing of an owner's credit, which lies where it owns.
-  elseif row.must == '1' and owns and partition.several then
+  elseif row.must == '1' and owns and call.partition.several then
     results[i] = {'not-subscribed'}
   elseif not known and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
     results[i] = {'too-many-subscriptions'}

@@ -1,10 +1,7 @@
 #!lua flags=no-writes
 -- List who is subscribed, in bounded parts, what each may hold here and holds, and what of a collection it is for.
--- KEYS: meta subscribers held usage
 -- ARGV: now revision scan
 -- RETURNS: ok stale gone deleted
--- WRITES:
---- @include partition subscriptions usage
 local refusal = partition.load()
 if refusal then return refusal end
 local found, jids = redis.call('HSCAN', key.subscribers, arg.scan, 'COUNT', 200), {}
@@ -17,4 +14,4 @@ for i = 1, #found[2], 2 do
   credits[#credits + 1] = subscriber.limit
   holdings[#holdings + 1] = redis.call('ZCOUNT', key.held, subscriber.subid, subscriber.subid)
 end
-return {'ok', {found[1], jids, scopes, subids, credits, holdings}, {}, {}, {}, 0, 0, partition.token}
+return {'ok', {found[1], jids, scopes, subids, credits, holdings}, {}, {}, {}, 0, 0, call.partition.token}

@@ -2,11 +2,8 @@
 -- Look at items one by one with all that is known of each: those named by rows, or those after a position up to another in
 -- the order of the log, `limit` entries of it at most and about `max_bytes` of payload. Answers up to where it has come, too;
 -- empty at the end.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines subscribers history handover keyed blocked heads selectors passed ranked ends
 -- ARGV: now revision number past till limit max_bytes | item
 -- RETURNS: ok stale gone deleted
--- WRITES:
---- @include partition items flights subscriptions history ordering hints
 local refusal = partition.load()
 if refusal then return refusal end
 local limit, bytes, found, come = tonumber(arg.limit), 0, {}, arg.past
@@ -22,7 +19,7 @@ end
 local function state(position, flight)
   if flight then return entries.get(flight.log_id), 'locked', 0 end
   if redis.call('HEXISTS', key.handover, position) == 1 then return entries.current(position), 'dying', 0 end
-  if partition.log_only then return entries.get(position), 'kept', 0 end
+  if call.partition.log_only then return entries.get(position), 'kept', 0 end
   local delayed = tonumber(redis.call('ZSCORE', key.delayed, position) or 0)
   return items.waiting(position), delayed > 0 and 'delayed' or 'waiting', delayed
 end
@@ -55,7 +52,7 @@ if #rows > 0 then
   for i, position in ipairs(items.find(ids)) do
     if position then look(position, ids[i]) end
   end
-  return {'ok', {'', found}, {}, {}, {}, 0, 0, partition.token}
+  return {'ok', {'', found}, {}, {}, {}, 0, 0, call.partition.token}
 end
 for _ = 1, limit do
   if bytes >= tonumber(arg.max_bytes) then break end
@@ -65,4 +62,4 @@ for _ = 1, limit do
   if not raw then break end
   look(come)
 end
-return {'ok', {come, found}, {}, {}, {}, 0, 0, partition.token}
+return {'ok', {come, found}, {}, {}, {}, 0, 0, call.partition.token}

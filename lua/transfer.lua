@@ -1,10 +1,7 @@
 #!lua
 -- Let items that wait leave for other nodes, each by its position and id: it is on its way (`handover`) until it has arrived.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
 -- ARGV: now revision frontend sent number retry | position item to
 -- RETURNS: ok stale gone deleted | ok item-not-found
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
---- @include budget finish items passed
 local refusal = partition.load()
 if refusal then return refusal end
 
@@ -12,14 +9,14 @@ if refusal then return refusal end
 local function leave(row, entry)
   local position, attempts = row.position, history.of(row.position).attempts
   entry.item = items.name(position, entry)
-  if positions.after(position, partition.cursor) then
+  if positions.after(position, call.partition.cursor) then
     -- The cursor has yet to come by: the item goes on as an entry that the cursor passes over.
     position = entries.append(entry, row.position)
     items.drop(row.position, entry)
   else
     writes.add('ZREM', key.ready, position)
     writes.add('ZREM', key.delayed, position)
-    if partition.selects then passed.remove(position) end
+    if call.partition.selects then passed.remove(position) end
   end
   handover.start(position, entry, attempts, '>' .. row.to, '')
   writes.flush()

@@ -1,11 +1,8 @@
 #!lua flags=allow-oom
 -- End what links own: a group whose last link closes begins anew with its epoch (E29); one whose connection was lost is `kept`
 -- until its lease would have ended (EX11).
--- KEYS: meta bonds
 -- ARGV: now revision | group fence kept
 -- RETURNS: ok stale gone deleted | ok superseded
--- WRITES: bonds
---- @include bonds
 local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
@@ -19,4 +16,4 @@ for i, row in ipairs(rows) do
     if row.kept == '' then redis.call('HDEL', key.bonds, row.group) else bonds.put(row.group, known) end
   end
 end
-return {'ok', results, {}, {}, {}, 0, 0, partition.token}
+return {'ok', results, {}, {}, {}, 0, 0, call.partition.token}

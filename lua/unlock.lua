@@ -1,11 +1,8 @@
 #!lua flags=allow-oom
 -- Give items back by their holders, at once or after a delay or to the dead letters, and hand them to the next; with `untried`
 -- it was no try.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried answers answers_old sent journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
 -- ARGV: now revision frontend sent number retry | sender subids owner item token request delay_ms reason dead_letter untried
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held turns resting history handover tried answers answers_old sent journal unconfirmed retries readers reading outstanding heads keyed blocked selectors passed ranked ends grants usage ledger unsettled demand wanted
---- @include finish judge pools
 local refusal = partition.load()
 if refusal then return refusal end
 answers.rotate()
@@ -25,4 +22,4 @@ local results = judge.each(rows, function(row, verdict)
   end
   return {verdict}
 end)
-return finish.reply(results, {}, ending.freed)
+return finish.reply(results, {}, call.ending.freed)

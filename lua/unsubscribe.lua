@@ -5,11 +5,8 @@
 -- With `born` it is as of that registration: one that came later stays, and so does who owns the partition.
 -- With `lapsed` only if the lease is over still. With `told` it hears of each lock that ends. With `kept` the epoch of what the subscriber owned outlasts it (EX11); with a
 -- `reason` it is told that it owns it no more.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
 -- ARGV: now revision frontend sent number retry | subid named which pool release kept reason lapsed born told
 -- RETURNS: ok stale gone deleted | ok not-subscribed superseded subid-required subid-invalid
--- WRITES: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried sent journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving selectors passed ranked ends grants usage ledger unsettled demand wanted
---- @include budget finish leave leases grants chosen
 local refusal = partition.load()
 if refusal then return refusal end
 
@@ -42,7 +39,7 @@ end
 local function go(row, those)
   local ended, left, room = {}, 0, leave.CHUNK
   for _, subid in ipairs(those) do
-    if row.pool ~= '' then ending.pools[subid] = row.pool end
+    if row.pool ~= '' then call.ending.pools[subid] = row.pool end
     if leave.remove(subid, row.kept ~= '', row.reason ~= '' and row.reason) then ended[#ended + 1] = subid end
     if row.release == '1' then
       local why = row.told == '1' and leave.TOLD or row.lapsed == '1' and 'lapsed' or 'unavailable'
@@ -60,6 +57,6 @@ local results = budget.each(rows, function(row)
   local those, refused = meant(row)
   return refused or superseded(row) and {'superseded'} or go(row, those)
 end)
-local reply = finish.reply(results, disown.notices, math.max(ending.freed, 1))
-if leave.more then reply[7] = 1 end
+local reply = finish.reply(results, call.disown.notices, math.max(call.ending.freed, 1))
+if call.leave.more then reply[7] = 1 end
 return reply

@@ -53,7 +53,7 @@ EXAMPLES: Final = dict(re.findall(r"^\| `(sq:\{[^`]+)` \| (.+) \|$", PAGE, re.MU
 
 
 _PART: Final = re.compile(
-    r"(?P<person>\w+@example\.org(?:/\w+)?)|(?P<hexadecimal>\b(?:[0-9a-f]{32}|[0-9a-f]{24}|[0-9a-f]{8})\b)"
+    r"(?P<person>\w+@example\.org(?:/\w+)?)|(?P<hexadecimal>(?:\b|(?<=_))(?:[0-9a-f]{32}|[0-9a-f]{24}|[0-9a-f]{12}|[0-9a-f]{8})\b)"
     r"|(?P<number>\d+)|(?P<left_out>…)|(?P<word>.)",
     re.DOTALL,
 )

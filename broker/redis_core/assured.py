@@ -136,14 +136,15 @@ class Assured:
         self._publish = publish
         self._admits = admits
         self._hold_ms = int(settings.reservation_seconds * 1000)
-        self._window_ms = int(settings.qos_window_seconds * 1000)
-        self._limits: dict[str, Value] = {
+        self._shared: dict[str, Value] = {
+            "now": "",
+            "window_ms": int(settings.qos_window_seconds * 1000),
+            "remembered": settings.qos_remembered,
             "source_messages": settings.qos_source_messages,
             "source_bytes": settings.qos_source_bytes,
             "total_messages": settings.qos_total_messages,
             "total_bytes": settings.qos_total_bytes,
         }
-        self._remembered = settings.qos_remembered
         # Without a word on it, the users of the server that the component belongs to.
         trusted = settings.qos_trusted or (settings.xmpp_domain.partition(".")[2],)
         self._trusted = frozenset((*trusted, *settings.admins)) - {""}
@@ -155,7 +156,7 @@ class Assured:
             return _UNTRUSTED
         record = begun(command).pack()
         named = name(command.sender, command.msg_id)
-        code, *_ = await self._bring("hold", named, record)
+        code, *_ = await self._run("hold", name=named, record=record)
         return Done() if code == b"ok" else _TOO_MUCH
 
     async def deliver(self, command: Deliver) -> Result:
@@ -172,8 +173,7 @@ class Assured:
         if refused is not None:
             return refused
         whose = place(command.sender, command.node, "")
-        fixed: dict[str, Value] = {"name": whose, "nonce": secrets.token_hex(12), "window_ms": self._window_ms}
-        code, *made = await self._run("reserve", hold_ms=self._hold_ms, **fixed, **self._limits)
+        code, *made = await self._run("reserve", name=whose, nonce=secrets.token_hex(12), hold_ms=self._hold_ms)
         return Reserved(made[0].decode(), made[1]) if code == b"ok" else _TOO_MUCH
 
     async def redeem(self, command: Redeem) -> Result:
@@ -192,7 +192,8 @@ class Assured:
         if refused is not None:
             return refused
         named = place(publish.sender, publish.node, item_id)
-        code, *found = await self._bring("redeem", named, begun(Hold(publish.sender, item_id, publish, "")).pack())
+        record = begun(Hold(publish.sender, item_id, publish, "")).pack()
+        code, *found = await self._run("redeem", name=named, record=record)
         if code == b"replayed":
             return Published(item_id, duplicate=True)
         if code != b"ok":
@@ -202,7 +203,7 @@ class Assured:
 
     async def finish(self) -> None:
         """Take up what others have begun and not ended, and drop what has been held for too long."""
-        _code, found = await self._run("overdue", window_ms=self._window_ms, late_ms=LATE_MS, most=FINISHED_AT_ONCE)
+        _code, found = await self._run("overdue", late_ms=LATE_MS, most=FINISHED_AT_ONCE)
         for named, record in found:
             result = await self._conclude(named.decode(), record)
             problem = result.problem.value if isinstance(result, Refused) else ""
@@ -215,18 +216,14 @@ class Assured:
             # It stays, and whoever asks again, its sender or `finish`, may have more luck.
             return result
         delivered = isinstance(result, Published)
-        await self._run(
-            "conclude", name=named, nonce=held.nonce, delivered="1" if delivered else "", window_ms=self._window_ms
-        )
+        await self._run("conclude", name=named, nonce=held.nonce, delivered="1" if delivered else "")
         if isinstance(result, Refused):
             # Not to be taken for a message that is unknown: its sender would send it again, in vain and for ever.
             return _GONE if result.problem is Problem.NODE_NOT_FOUND else result
         return Done()
 
-    async def _bring(self, script: str, named: str, record: bytes) -> list[Any]:
-        fixed: dict[str, Value] = {"name": named, "record": record, "window_ms": self._window_ms}
-        return await self._run(script, remembered=self._remembered, **fixed, **self._limits)
-
-    async def _run(self, script: str, **fixed: Value) -> list[Any]:
-        names = [keys.of_qos(key) for key in self._server.header(script).keys]
-        return await self._server.run(self._server.arguments(script, names, {"now": "", **fixed}))
+    async def _run(self, operation: str, **own: Value) -> list[Any]:
+        header, known = self._server.header(operation), self._shared | own
+        names = [keys.of_qos(key) for key in header.keys]
+        fixed = {each: known[each] for each in header.arguments}
+        return await self._server.run(self._server.arguments(operation, names, fixed))

@@ -16,7 +16,9 @@ from broker.model.problems import CoreUnavailable
 from broker.redis_core.cluster import Cluster
 from broker.redis_core.info import read_info
 from broker.redis_core.master import ALONE, Master
+from broker.redis_core.packages import is_unknown
 from broker.redis_core.server import way
+from broker.scripts.packaging import FAMILY
 
 OLDEST: Final = (7, 0)
 """Scripts begin with `#!lua`, which Redis knows since then."""
@@ -110,6 +112,7 @@ async def _examine(where: str, master: Master) -> list[Finding]:
         _memory(where, info),
         _persistence(where, info, policy),
         _replicas(where, info),
+        await _functions(where, master),
         quick,
     ]
 
@@ -186,6 +189,15 @@ def _replicas(where: str, info: Mapping[str, str]) -> Finding:
         remedy = "name the master: only it takes writes (redis+sentinel:// finds it)"
         return Finding(Level.PROBLEM, where, "role", found, remedy)
     return Finding(Level.FINE, where, "role", found)
+
+
+async def _functions(where: str, master: Master) -> Finding:
+    """Ask for a library that is nowhere, and call a function that is nowhere: who may do both has the fast way."""
+    listed, called = await master.send([("FUNCTION LIST", "LIBRARYNAME", FAMILY), ("FCALL", FAMILY, "0")])
+    if isinstance(listed, list) and is_unknown(called):
+        return Finding(Level.FINE, where, "functions", "are allowed")
+    remedy = "allow the user +fcall and +function: calls as scripts cost Redis twice as much (REDIS_PACKAGING)"
+    return Finding(Level.WARNING, where, "functions", "are not to be had", remedy)
 
 
 async def _latency(where: str, master: Master) -> Finding:

@@ -24,7 +24,6 @@ _FORGOTTEN_AT_ONCE: Final = 1_000
 TOLD_MS: Final = 86_400_000
 """How long it is kept that a frontend is to end: one that hangs for longer has been killed by its watchdog."""
 
-_KEYS: Final = ("frontends", "disconnected")
 _FORBIDDEN: Final = Refused(Problem.FORBIDDEN, "only administrators may see frontends, or disconnect them")
 _UNKNOWN: Final = Refused(Problem.ITEM_NOT_FOUND, "no frontend has such a name")
 _SENDS_NOTHING: Final = Refused(
@@ -40,7 +39,7 @@ class Muster:
         """Look at the list that heartbeats keep."""
         self._server = server
         self._rules = rules
-        self._names = [keys.of_service(name) for name in _KEYS]
+        self._names = [keys.of_service(name) for name in server.header("frontends").keys]
 
     async def list(self, command: Frontends) -> Result:
         """List them."""

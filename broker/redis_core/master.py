@@ -5,7 +5,6 @@ nor what any command means.
 """
 
 import asyncio
-import hashlib
 import re
 import socket
 import ssl
@@ -13,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import hiredis
+import structlog
 from redis.asyncio import BlockingConnectionPool
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
@@ -22,7 +22,6 @@ from redis.exceptions import (
     BusyLoadingError,
     InvalidResponse,
     NoPermissionError,
-    NoScriptError,
     OutOfMemoryError,
     RedisError,
     ResponseError,
@@ -32,12 +31,18 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from broker.model.problems import CoreUnavailable, Forbidden, Problem, ScriptDefect
+from broker.redis_core.packages import Packages, is_forbidden, is_there, is_unknown
 from broker.redis_url import Address
 from broker.tasks import start
+
+log = structlog.get_logger()
 
 Value = str | int | bytes
 Line = Sequence[Value]
 """A command as it is sent, word by word."""
+
+CALL: Final = "CALL"
+"""The first word of a line that runs an operation, before its name: each master says it as its package has it."""
 
 ALONE: Final = "Redis"
 """What the only process is called where several would be told apart by their addresses."""
@@ -186,11 +191,11 @@ class Master:
         self,
         options: Mapping[str, Any],
         timeout: float,
-        scripts: Sequence[str],
+        packages: Packages | None,
         address: Address | None = None,
         greet: Callable[[AbstractConnection], Awaitable[None]] | None = None,
     ) -> None:
-        """Connect as `options` say, answers due within `timeout` seconds; `scripts` are loaded where one is unknown.
+        """Connect as `options` say, answers due within `timeout` seconds; of `packages` one is loaded where it is unknown.
 
         `greet` is called with each new connection, which it opens with `on_connect` or refuses with a RedisError.
         """
@@ -217,7 +222,8 @@ class Master:
         self._retired = False
         self._gathered: list[tuple[Sequence[Line], asyncio.Future[list[Any]]]] = []
         self._timeout = timeout
-        self._scripts = {_sha(text): text for text in scripts}
+        self._package = packages.first if packages else None
+        self._other = packages.other if packages else None
         self._loads = 0
         self._loading = asyncio.Lock()
 
@@ -283,7 +289,13 @@ class Master:
             for found, anew in zip(replies, again, strict=True):
                 found[len(found) - len(anew) :] = anew
         # Something that its caller sent later has run: nothing is to run after it that was sent before.
-        return [[_FORGOTTEN if isinstance(reply, NoScriptError) else reply for reply in found] for found in replies]
+        return [
+            [
+                _FORGOTTEN if _is_script(line) and is_unknown(reply) else reply
+                for line, reply in zip(lines, found, strict=True)
+            ]
+            for lines, found in zip(parts, replies, strict=True)
+        ]
 
     async def _exchange(self, lines: Sequence[Line]) -> list[Any]:
         ends = asyncio.get_running_loop().time() + PATIENCE * self._timeout
@@ -292,13 +304,13 @@ class Master:
         except (RedisError, OSError, TimeoutError) as error:
             raise _unsent(error, self._place) from error
         try:
-            if self._scripts and connection.loads != self._loads and any(map(_is_script, lines)):
-                await self._know_scripts(connection, ends)
+            if connection.loads != self._loads and any(map(_is_script, lines)):
+                await self._know_package(connection, ends)
             loads = self._loads
             if asyncio.get_running_loop().time() > ends:
                 # Whoever asked has given up: nothing of it is to run any more.
                 raise _unsent(TimeoutError(), self._place)
-            replies = await _replies(connection, lines)
+            replies = await _replies(connection, self._worded(lines))
         except BusyLoadingError as error:
             if len(lines) == 1:
                 raise _unsent(error, self._place) from error
@@ -309,36 +321,70 @@ class Master:
             if self._retired:
                 await connection.disconnect()
             await self._pool.release(connection)
-        if loads == self._loads and any(isinstance(reply, NoScriptError) for reply in replies):
+        if loads == self._loads and any(map(is_unknown, replies)):
             # Every connection looks before it is used again.
             self._loads += 1
         return replies
 
-    async def _know_scripts(self, connection: Any, ends: float) -> None:
-        """Load those scripts that Redis does not know; raises Unsent when that cannot be done.
+    def _worded(self, lines: Sequence[Line]) -> Sequence[Line]:
+        """Say operations as the package has them that this master was given."""
+        package = self._package
+        if package is None:
+            return lines
+        return [(*package.command(str(line[1])), *line[2:]) if line[0] == CALL else line for line in lines]
 
-        All of them are known to be there before any is run: else one that is known could overtake one that is not.
+    async def _know_package(self, connection: Any, ends: float) -> None:
+        """Load what Redis does not know of the package; raises Unsent when that cannot be done.
+
+        All of it is known to be there before any is run: else what is known could overtake what is not.
         """
-        loads = self._loads
+        loads, package = self._loads, self._package
         try:
-            if await self._missing(connection):
-                # One loads for all: 64 connections would send it everything 64 times.
-                async with asyncio.timeout_at(ends):
-                    await self._loading.acquire()
-                try:
-                    missing = await self._missing(connection)
-                    # Not in a transaction: others have their turn between two scripts.
-                    _demand(await _replies(connection, [("SCRIPT LOAD", self._scripts[sha]) for sha in missing]))
-                finally:
-                    self._loading.release()
+            try:
+                await self._install(connection, ends)
+            except ResponseError as error:
+                if package is self._package:
+                    if self._other is None or not is_forbidden(error):
+                        raise
+                    await self._install_other(connection, ends, error)
+                else:
+                    await self._install(connection, ends)
+                loads = self._loads
         except (RedisError, OSError, TimeoutError) as error:
             raise _unsent(error, self._place) from error
         connection.loads = loads
 
-    async def _missing(self, connection: Any) -> list[str]:
-        replies = await _replies(connection, [("SCRIPT EXISTS", *self._scripts)])
-        _demand(replies)
-        return [sha for sha, known in zip(self._scripts, replies[0], strict=True) if not known]
+    async def _install_other(self, connection: Any, ends: float, why: ResponseError) -> None:
+        """Take scripts, unless these are forbidden, too: then rights are missing, and nothing is decided."""
+        first, other = self._package, self._other
+        self._package = other
+        try:
+            await self._install(connection, ends)
+        except BaseException:
+            self._package = first
+            raise
+        self._other = None
+        self._loads += 1
+        log.warning("functions are not to be had, so scripts are used", error=str(why)[:200])
+
+    async def _install(self, connection: Any, ends: float) -> None:
+        if self._package is None or not await self._missing(connection):
+            return
+        # One loads for all: 64 connections would send it everything 64 times.
+        async with asyncio.timeout_at(ends):
+            await self._loading.acquire()
+        try:
+            # Not in a transaction: others have their turn between two scripts.
+            replies = await _replies(connection, await self._missing(connection))
+        finally:
+            self._loading.release()
+        for reply in replies:
+            if isinstance(reply, Exception) and not is_there(reply):
+                raise reply
+
+    async def _missing(self, connection: Any) -> Sequence[Line]:
+        assert self._package is not None
+        return self._package.loads(await _replies(connection, self._package.question))
 
     async def everywhere(self, line: Line) -> dict[str, Any]:
         """Ask each master there is: this one."""
@@ -372,21 +418,10 @@ def _parted(replies: Sequence[Any], parts: Sequence[Sequence[Line]]) -> list[lis
     return [[next(left) for _line in lines] for lines in parts]
 
 
-def _demand(replies: Sequence[Any]) -> None:
-    """Raise the first error among replies."""
-    for reply in replies:
-        if isinstance(reply, Exception):
-            raise reply
-
-
-def _sha(text: str) -> str:
-    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-
-
 def _unrun(lines: Sequence[Line], replies: Sequence[Any]) -> int:
     """Find where those scripts begin that Redis did not know, with nothing behind them that has run."""
     first = missing = len(lines)
-    while first and (isinstance(replies[first - 1], NoScriptError) or not _is_script(lines[first - 1])):
+    while first and (is_unknown(replies[first - 1]) or not _is_script(lines[first - 1])):
         first -= 1
         if _is_script(lines[first]):
             # ASKING is for the script after it, and is sent again with that.
@@ -395,7 +430,7 @@ def _unrun(lines: Sequence[Line], replies: Sequence[Any]) -> int:
 
 
 def _is_script(line: Line) -> bool:
-    return line[0] == "EVALSHA"
+    return line[0] == CALL
 
 
 async def _reply(connection: AbstractConnection) -> Any:
@@ -406,9 +441,8 @@ async def _reply(connection: AbstractConnection) -> Any:
 
 
 def _unsent(error: Exception, place: str) -> Unsent:
+    """Say why there is no way to run anything: no connection, or a Redis that does not take the operations."""
     named = fault(error, place)
-    return (
-        Unsent(named.detail, named.problem, str(named))
-        if isinstance(named, CoreUnavailable)
-        else Unsent(str(error)[:80])
-    )
+    if isinstance(named, CoreUnavailable):
+        return Unsent(named.detail, named.problem, str(named))
+    return Unsent(f"Redis does not take the operations (see REDIS_PACKAGING): {str(error)[:200]}")

@@ -14,7 +14,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, ReadOnlyError, ResponseError, TryAgainError
 
 from broker.model.problems import CoreUnavailable
-from broker.redis_core.master import Line, Master, Unsent, fault
+from broker.redis_core.master import CALL, Line, Master, Unsent, fault
 from broker.redis_core.trouble import Trouble
 from broker.redis_url import Address
 from broker.tasks import start
@@ -217,6 +217,6 @@ def _is_refused(reply: Any) -> bool:
 
 def slot_of(line: Line) -> int:
     """Give the slot of a command's first key; what has no key goes where slot 0 is, always the same."""
-    first = 3 if line[0] == "EVALSHA" else 1
+    first = 3 if line[0] == CALL else 1
     key = line[first] if len(line) > first else ""
     return key_slot(key if isinstance(key, bytes) else str(key).encode())

@@ -224,7 +224,7 @@ class Pulse:
             "most": most,
             "beaten": self._beaten_at,
         }
-        names = [keys.of_service(name) for name in ("frontends", "due", "notices", "disconnected", "changed")]
+        names = [keys.of_service(name) for name in self._server.header("heartbeat").keys]
         _code, now, lapsed, due, before, notices, by, alive = await self._server.run(
             self._server.arguments("heartbeat", names, fixed, rows)
         )

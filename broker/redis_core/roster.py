@@ -99,6 +99,6 @@ class Roster:
             "member": member,
             "most": MAX_SUBSCRIBERS,
         }
-        names = [keys.of_node("node", record.name), keys.of_node("members", record.name)]
+        names = [keys.of_node(key, record.name) for key in self._server.header("enlist").keys]
         reply = await self._server.run(self._server.arguments("enlist", names, fixed))
         return (reply[1], reply[2]) if reply[0] == b"ok" else (0, 0)

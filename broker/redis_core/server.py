@@ -12,17 +12,20 @@ from typing import Any, Protocol, Self
 
 from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
 from broker.redis_core.cluster import Cluster
-from broker.redis_core.master import PATIENCE, Line, Master, Value, fault
+from broker.redis_core.master import CALL, PATIENCE, Line, Master, Value, fault
 from broker.redis_core.masters import Masters
+from broker.redis_core.packages import Packages
 from broker.redis_core.sentinels import Sentinels
 from broker.redis_url import Kind, read_url
-from broker.scripts.source import Script, operations, script
+from broker.scripts.packaging import FAMILY, library
+from broker.scripts.source import Operation, operation, operations
+from broker.settings import Packaging
 from broker.tasks import start
 
 __all__ = ["Arguments", "Server", "Value"]
 
-Arguments = tuple[Script, Sequence[str], Sequence[Value]]
-"""A script with its keys and arguments, in the order of its header."""
+Arguments = tuple[Operation, Sequence[str], Sequence[Value]]
+"""An operation with its keys and arguments, in the order of its header."""
 
 
 class Link(Protocol):
@@ -41,25 +44,29 @@ class Link(Protocol):
 class Server:
     """Redis, as scripts and a few plain reads; safe to share between tasks of one loop."""
 
-    def __init__(self, link: Link, scripts: Mapping[str, Script], timeout: float) -> None:
-        """Serve scripts over a link, whose answers are due within `timeout` seconds."""
+    family = FAMILY
+    """What the names of all versions' libraries begin with."""
+
+    def __init__(self, link: Link, found: Mapping[str, Operation], timeout: float, library: str = "") -> None:
+        """Serve operations over a link, whose answers are due within `timeout` seconds; `library` is where they stand."""
         self._link = link
+        self.library = library
         self._patience = PATIENCE * timeout
         self._open: set[asyncio.Future[Any]] = set()
         self._closed = False
-        self._scripts = scripts
+        self._operations = found
 
     @classmethod
-    def connect(cls, url: str, folder: Path, timeout: float) -> Self:
+    def connect(cls, url: str, folder: Path, timeout: float, packaging: Packaging = Packaging.AUTO) -> Self:
         """Make a server for a URL; connections are opened when first used, every answer is due within `timeout` seconds."""
-        scripts = {name: script(folder, name) for name in operations(folder)}
-        return cls(_link(url, timeout, [found.text for found in scripts.values()]), scripts, timeout)
+        found = {name: operation(folder, name) for name in operations(folder)}
+        return cls(_link(url, timeout, Packages.of(folder, packaging)), found, timeout, library(folder).name)
 
     def arguments(
         self, name: str, keys: Sequence[str], fixed: Mapping[str, Value], rows: Iterable[Any] = ()
     ) -> Arguments:
         """Put named values in the order of the script's header; a name too few or too many is a KeyError or ScriptDefect."""
-        found = self._scripts[name]
+        found = self._operations[name]
         if fixed.keys() != set(found.arguments):
             msg = f"{name}: takes {found.arguments}, was given {tuple(fixed)}"
             raise ScriptDefect(msg)
@@ -69,9 +76,9 @@ class Server:
             values.extend([row[column] for column in columns])
         return found, keys, values
 
-    def header(self, name: str) -> Script:
-        """Give a script's header."""
-        return self._scripts[name]
+    def header(self, name: str) -> Operation:
+        """Give an operation's header."""
+        return self._operations[name]
 
     async def run(self, call: Arguments) -> list[Any]:
         """Run one script; raises CoreUnavailable or ScriptDefect."""
@@ -85,7 +92,7 @@ class Server:
 
         Raises CoreUnavailable when a connection failed: then any of them may or may not have run.
         """
-        lines = [("EVALSHA", found.sha, len(keys), *keys, *values) for found, keys, values in calls]
+        lines = [(CALL, found.name, len(keys), *keys, *values) for found, keys, values in calls]
         replies = await self._plain(self._link.send(lines))
         return [fault(reply) if isinstance(reply, Exception) else reply for reply in replies]
 
@@ -140,15 +147,15 @@ def _demand(replies: Iterable[Any]) -> None:
             raise fault(reply) from reply
 
 
-def _link(url: str, timeout: float, scripts: Sequence[str]) -> Link:
-    found = way(url, timeout, scripts)
+def _link(url: str, timeout: float, packages: Packages) -> Link:
+    found = way(url, timeout, packages)
     return found if isinstance(found, Master) else Masters(found, timeout)
 
 
-def way(url: str, timeout: float, scripts: Sequence[str] = ()) -> Master | Cluster | Sentinels:
+def way(url: str, timeout: float, packages: Packages | None = None) -> Master | Cluster | Sentinels:
     """Give the one process that a URL names, or who knows where the masters are."""
     read = read_url(url)
-    meet = partial(Master, read.options, timeout, scripts)
+    meet = partial(Master, read.options, timeout, packages)
     match read.kind:
         case Kind.SERVER:
             return meet()
@@ -157,5 +164,5 @@ def way(url: str, timeout: float, scripts: Sequence[str] = ()) -> Master | Clust
         case Kind.SENTINEL:
             # User, password and database are the Redis's; how a connection is made is the same.
             plain = {name: value for name, value in read.options.items() if name not in {"username", "password", "db"}}
-            sentinels = [Master(plain, timeout, (), seed) for seed in read.seeds]
+            sentinels = [Master(plain, timeout, None, seed) for seed in read.seeds]
             return Sentinels(read.service, sentinels, meet)

@@ -32,6 +32,7 @@ from broker.redis_core.handovers import Handovers
 from broker.redis_core.internal import LaneCommand, Outcome, fulfil
 from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
+from broker.redis_core.libraries import Libraries
 from broker.redis_core.memory import Memory
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.proxy import Proxy
@@ -85,7 +86,9 @@ class RedisCore:
         self.once_ms = int(settings.qos_window_seconds * 1000)
         self.retry = settings.retry
         self.metrics = Metrics()
-        self._server = Server.connect(settings.redis_url, lua_directory(), settings.redis_timeout)
+        self._server = Server.connect(
+            settings.redis_url, lua_directory(), settings.redis_timeout, settings.redis_packaging
+        )
         self.memory = Memory(self._server, self.metrics)
         proxy = Proxy(self._server, self.background)
         self.ending = asyncio.Event()
@@ -101,11 +104,16 @@ class RedisCore:
         self._handovers = Handovers(self._directory, self._works.nodes, self._ask, self.background, self.metrics.count)
         self._pulse = Pulse(self._server, self.frontend, Bell(self._server, settings.redis_timeout))
         self._door = DoorBeat(self._server, f"{door} {self.name}", self._pulse.now_ms) if door else None
-        self._rounds = Rounds(self, self._directory, self._pulse, self._ask, self._works.assured.finish)
+        self._libraries = Libraries(self._server)
+        self._rounds = Rounds(self, self._directory, self._pulse, self._ask, self._in_passing)
         self._routes: dict[str, Routes] = {}
         self._tasks = Tasks()
         self._waiting_bytes = 0
         self._running: list[asyncio.Task[None]] = []
+
+    async def _in_passing(self) -> None:
+        await self._works.assured.finish()
+        await self._libraries.tidy()
 
     # What the doors see.
 

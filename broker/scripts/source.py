@@ -1,87 +1,80 @@
-"""Reads script files: header, includes, and the text that is sent to Redis. Pure but for reading files; knows no Redis.
+"""Reads the operations and modules of `lua/`: what each uses, and from that its keys and what it writes.
 
-An operation opens with `#!lua flags`, a sentence, then `KEYS`, `ARGV`, `RETURNS` and `WRITES` lines. The header is not
-decoration: the names in it become the tables `key`, `arg` and `rows` of the script, so it cannot say what is not so.
-
-Redis keeps nothing from one call to the next, so each call makes the functions of its fragments anew, which takes it as long
-as what it is called for. Those of a fragment with a line `LAZY` are made when the first of them is asked for.
+A module of `lua/lib` is one local table of constants and functions. It keeps nothing of a call: a line `CALL` of its header says
+what it needs anew for each call, and its functions find that under `call` and the module's name. An operation is a file of
+`lua/`. Its header says the fixed arguments, the columns of each row and the code words that it answers. What it uses is found
+here, function by function, so nobody lists it: keys are the `key.NAME` of all functions that it may come to. Pure but for reading
+files. Must not know Redis, nor how an operation is packaged for it.
 """
 
-import hashlib
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
-from typing import Final
 
 from broker.model.problems import ScriptDefect
 
-_FIELD = re.compile(r"^-- (KEYS|ARGV|RETURNS|WRITES|NEEDS|LAZY):(.*)$", re.MULTILINE)
-_INCLUDE = re.compile(r"^--- @include (.+)$", re.MULTILINE)
-_FUNCTION = re.compile(r"^function \w+\.(\w+)", re.MULTILINE)
-_UNBUILT: Final = """local unbuilt = {}
-function unbuilt.__index(fragment, name)
-  setmetatable(fragment, nil)
-  fragment[1](fragment)
-  return fragment[name]
-end"""
-_SHEBANG = re.compile(r"\A#!lua.*\n")
+_FIELD = re.compile(r"^-- (KEYS|ARGV|RETURNS|CALL):(.*)$", re.MULTILINE)
+_SHEBANG = re.compile(r"\A#!lua(?: flags=([\w,-]+))?\n")
+_OPENING = re.compile(r"^(local )?function ([\w.]+)", re.MULTILINE)
+_NAME = re.compile(r"(?<![\w.'])[A-Za-z_]\w*(?:\.\w+)?")
+_KEY = re.compile(r"(?<![\w.])key\.(\w+)")
+_WRITE = re.compile(
+    r"\(\s*'(?:HSET|HSETNX|HDEL|HINCRBY|XADD|XDEL|XTRIM|ZADD|ZREM|ZREMRANGEBY[A-Z]+|ZINCRBY|[LR]PUSH|[LR]POP|P?EXPIRE|PERSIST)',"
+    r"\s*(?:key\.(\w+)|\w)"
+)
+"""A command that writes, with the name of its key if that is said there."""
+_UNLINK = re.compile(r"'(?:UNLINK|RENAME)'((?:,\s*key\.\w+)+)")
+"""One that writes to as many keys as it names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A function of a module, or what else stands in it: its text, the names it uses and the keys it may write."""
+
+    text: str
+    names: frozenset[str]
+    keys: frozenset[str]
+    written: frozenset[str]
+    passes_on: bool
+    """It writes to keys that others give it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One table of `lua/lib`: its constants, its functions by name, and what it needs anew for each call."""
+
+    name: str
+    constants: str
+    rest: str
+    functions: Mapping[str, Piece]
+    """Those of the table as `module.function`, those of its own as `module function`."""
+    call: str | None
+    uses: frozenset[str]
+    """The other modules that it names."""
 
 
 @dataclass(frozen=True)
-class Script:
-    """One operation ready to run; `columns` are the names of each row's values after the fixed arguments."""
+class Operation:
+    """What one file of `lua/` does; `columns` are the names of each row's values after the fixed arguments."""
 
     name: str
     sentence: str
+    flags: tuple[str, ...]
     keys: tuple[str, ...]
     arguments: tuple[str, ...]
     columns: tuple[str, ...]
     returns: tuple[str, ...]
     row_returns: tuple[str, ...]
     writes: frozenset[str]
-    text: str
-
-    @cached_property
-    def sha(self) -> str:
-        """Address of the text: two versions of one operation live side by side during a rolling upgrade."""
-        # Once: it is asked for with each call, and texts are long.
-        return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
-
-    @property
-    def plain(self) -> str:
-        """The text without its first line, for servers that do not know `#!lua` (fakeredis)."""
-        return _SHEBANG.sub("", self.text)
-
-
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """A shared piece: defines one local table of its name and needs these keys; a lazy one is built when it is first used."""
-
-    name: str
-    needs: frozenset[str]
-    includes: tuple[str, ...]
-    lazy: bool
+    reaches: frozenset[str]
+    """The functions that it may come to, as `Module.functions` names them."""
+    meets: frozenset[str]
+    """The modules of which it may come to a function or a constant."""
+    keeps: frozenset[str]
+    """The modules of whose values for a call it may come to one."""
     body: str
-
-    @property
-    def text(self) -> str:
-        """The body as a script has it, line by line."""
-        table = re.search(rf"^local {self.name} = \{{(.*)\}}$", self.body, re.MULTILINE)
-        if table is None:
-            msg = f"{self.name}.lua: needs a line `local {self.name} = {{…}}`"
-            raise ScriptDefect(msg)
-        data = [table[1]] if table[1] else []
-        if self.lazy:
-            # The data is there at once: it is read and written without building anything.
-            fields = ", ".join([*data, f"function({self.name})"])
-            opening, closing = f"setmetatable({{{fields}", "end}, unbuilt)"
-        else:
-            # A table that knows its functions from the start need not grow. The block ends what is the fragment's own, or each
-            # function made after it would have to look past that for what it shares.
-            fields = ", ".join([*data, *(f"{name} = nil" for name in _FUNCTION.findall(self.body))])
-            opening, closing = f"{{{fields}}} do", "end"
-        return f"{self.body[: table.start()]}local {self.name} = {opening}{self.body[table.end() :]}{closing}"
 
 
 def fields(text: str) -> dict[str, str]:
@@ -89,85 +82,136 @@ def fields(text: str) -> dict[str, str]:
     return {match[1]: match[2].strip() for match in _FIELD.finditer(text)}
 
 
-def includes(text: str) -> tuple[str, ...]:
-    """Name the fragments that a file asks for, in its order."""
-    return tuple(name for match in _INCLUDE.finditer(text) for name in match[1].split())
+def code(text: str) -> str:
+    """Give Lua without the lines that are comments, and without what is empty."""
+    return "\n".join(line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("--"))
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Part a module's code into functions, by name, and lines outside of any, under the empty name."""
+    lines = iter(text.splitlines())
+    for line in lines:
+        opening = _OPENING.match(line)
+        if opening is None:
+            yield "", line
+            continue
+        block = [line]
+        while not line.rstrip().endswith(" end") and block[-1] != "end":
+            block.append(next(lines))
+        yield opening[2], "\n".join(block)
+
+
+def _piece(module: str, text: str, own: Iterable[str]) -> Piece:
+    """Examine a function: a name of the module's own stands for that function."""
+    bare = re.sub(r"--.*", "", text)
+    local = {name: f"{module} {name}" for name in own}
+    names = frozenset(local.get(name, name) for name in _NAME.findall(bare))
+    keys = frozenset(_KEY.findall(bare))
+    found = [*_WRITE.findall(bare), *(name for match in _UNLINK.findall(bare) for name in _KEY.findall(match))]
+    passes_on = "" in found
+    # Where the key is a variable, it may be any that stands there.
+    return Piece(text, names, keys, keys if passes_on else frozenset(found), passes_on)
 
 
 @cache
-def fragment(folder: Path, name: str) -> Fragment:
-    """Read one fragment; raises ScriptDefect when there is none."""
-    path = folder / "lib" / f"{name}.lua"
-    if not path.is_file():
-        msg = f"{path.name}: no such fragment"
-        raise ScriptDefect(msg)
-    text = path.read_text("utf-8")
-    header = fields(text)
-    return Fragment(name, frozenset(header.get("NEEDS", "").split()), includes(text), "LAZY" in header, text)
+def modules(folder: Path) -> Mapping[str, Module]:
+    """Read all modules, each after those that it uses; raises ScriptDefect when they use each other in a circle."""
+    texts = {path.stem: path.read_text("utf-8") for path in sorted((folder / "lib").glob("*.lua"))}
+    found = {name: _module(name, text, texts.keys()) for name, text in texts.items()}
+    placed: dict[str, Module] = {}
 
-
-def ordered(folder: Path, wanted: tuple[str, ...], path: tuple[str, ...] = ()) -> list[Fragment]:
-    """Give the fragments with all that they include, each once, before whoever includes it; raises ScriptDefect on a circle."""
-    found: list[Fragment] = []
-    for name in wanted:
+    def place(name: str, path: tuple[str, ...]) -> None:
         if name in path:
-            msg = f"fragments include each other in a circle: {' -> '.join((*path, name))}"
+            msg = f"modules use each other in a circle: {' -> '.join((*path, name))}"
             raise ScriptDefect(msg)
-        piece = fragment(folder, name)
-        for inner in (*ordered(folder, piece.includes, (*path, name)), piece):
-            if inner not in found:
-                found.append(inner)
-    return found
+        for other in sorted(found[name].uses):
+            if other not in placed:
+                place(other, (*path, name))
+        placed.setdefault(name, found[name])
+
+    for name in found:
+        place(name, ())
+    return placed
 
 
-def expanded(folder: Path, wanted: tuple[str, ...]) -> str:
-    """Write these fragments, with all that they include, as a script has them."""
-    pieces = ordered(folder, wanted)
-    opening = [_UNBUILT] if any(piece.lazy for piece in pieces) else []
-    return "\n".join([*opening, *(piece.text for piece in pieces)])
-
-
-def _prelude(keys: tuple[str, ...], arguments: tuple[str, ...], columns: tuple[str, ...]) -> str:
-    key = ", ".join(f"{name} = KEYS[{i}]" for i, name in enumerate(keys, 1))
-    arg = ", ".join(f"{name} = ARGV[{i}]" for i, name in enumerate(arguments, 1))
-    lines = [f"local key = {{{key}}}", f"local arg = {{{arg}}}"]
-    if columns:
-        row = ", ".join(f"{name} = ARGV[i + {i}]" for i, name in enumerate(columns))
-        lines += [
-            "local rows = {}",
-            f"for i = {len(arguments) + 1}, #ARGV, {len(columns)} do rows[#rows + 1] = {{{row}}} end",
-        ]
-    return "\n".join(lines)
+def _module(name: str, text: str, known: Iterable[str]) -> Module:
+    blocks = list(_blocks(code(text)))
+    own = [each.removeprefix(f"{name}.") for each, _ in blocks if each and "." not in each]
+    functions, constants, rest = {}, None, []
+    for each, block in blocks:
+        table = re.fullmatch(rf"local {name} = \{{(.*)\}}", block)
+        if each:
+            functions[each if "." in each else f"{name} {each}"] = _piece(name, block, own)
+        elif table:
+            constants = table[1]
+        else:
+            rest.append(block)
+    if constants is None:
+        msg = f"{name}.lua: needs a line `local {name} = {{…}}`"
+        raise ScriptDefect(msg)
+    named = {each.partition(".")[0] for piece in functions.values() for each in piece.names if "." in each}
+    return Module(
+        name, constants, "\n".join(rest), functions, fields(text).get("CALL"), frozenset(named & set(known)) - {name}
+    )
 
 
 @cache
-def script(folder: Path, name: str) -> Script:
-    """Read, check and expand one operation; raises ScriptDefect when its header lacks a line."""
-    path = folder / f"{name}.lua"
-    source = path.read_text("utf-8")
+def operation(folder: Path, name: str) -> Operation:
+    """Read and examine one operation; raises ScriptDefect when its header lacks a line."""
+    return examined(folder, name, (folder / f"{name}.lua").read_text("utf-8"))
+
+
+def examined(folder: Path, name: str, source: str) -> Operation:
+    """Examine the text of an operation on the modules of a folder."""
     shebang = _SHEBANG.match(source)
     header = fields(source)
-    if shebang is None or not {"KEYS", "ARGV", "RETURNS", "WRITES"} <= header.keys():
-        msg = f"{path.name}: needs a first line #!lua and the header lines KEYS, ARGV, RETURNS and WRITES"
+    if shebang is None or not {"ARGV", "RETURNS"} <= header.keys():
+        msg = f"{name}.lua: needs a first line #!lua and the header lines ARGV and RETURNS"
         raise ScriptDefect(msg)
-    body = source[shebang.end() :]
-    sentence = " ".join(line[3:] for line in body[: body.index("-- KEYS:")].splitlines() if line.startswith("-- "))
+    text = source[shebang.end() :]
+    opening = text[: min(text.index(f"-- {line}:") for line in header)]
+    sentence = " ".join(line[3:] for line in opening.splitlines() if line.startswith("-- "))
     fixed, _, repeated = header["ARGV"].partition("|")
     whole, _, each = header["RETURNS"].partition("|")
-    keys, arguments, columns = tuple(header["KEYS"].split()), tuple(fixed.split()), tuple(repeated.split())
-    pieces = expanded(folder, includes(body))
-    text = "\n".join((shebang[0].rstrip(), _prelude(keys, arguments, columns), pieces, body))
-    return Script(
+    body = code(text)
+    pieces = {piece: found for module in modules(folder).values() for piece, found in module.functions.items()}
+    own = _piece(name, body, ())
+    reached = _reached(own, pieces)
+    met = [own, *(pieces[each] for each in reached)]
+    listed = frozenset(header.get("KEYS", "").split())
+    written = frozenset[str]().union(
+        *(
+            piece.keys if any(pieces[each].passes_on for each in piece.names & pieces.keys()) else piece.written
+            for piece in met
+        )
+    )
+    named = {each.partition(".") for piece in met for each in piece.names}
+    return Operation(
         name,
         sentence,
-        keys,
-        arguments,
-        columns,
+        tuple((shebang[1] or "").split(",")) if shebang[1] else (),
+        tuple(sorted(listed.union(*(piece.keys for piece in met)))),
+        tuple(fixed.split()),
+        tuple(repeated.split()),
         tuple(whole.split()),
         tuple(each.split()),
-        frozenset(header["WRITES"].split()),
-        text,
+        written | listed,
+        reached,
+        frozenset(table for table, _, _field in named if table in modules(folder)),
+        frozenset(field for table, _, field in named if table == "call"),
+        body,
     )
+
+
+def _reached(first: Piece, pieces: Mapping[str, Piece]) -> frozenset[str]:
+    """Follow names from function to function."""
+    found: set[str] = set()
+    left = [first]
+    while left:
+        new = (left.pop().names & pieces.keys()) - found
+        found |= new
+        left += [pieces[name] for name in new]
+    return frozenset(found)
 
 
 def operations(folder: Path) -> tuple[str, ...]:

@@ -204,7 +204,7 @@ class Gauge:
             await client.sort("numbers", start=0, num=1)
         await client.config_set("slowlog-log-slower-than", -1)
         entries = await client.slowlog_get(100_000)
-        longest = max((each["duration"] for each in entries if each["command"].startswith(b"EVALSHA")), default=0)
+        longest = max((each["duration"] for each in entries if each["command"].startswith(b"FCALL")), default=0)
         native = statistics.mean(each["duration"] for each in entries if each["command"].startswith(b"SORT"))
         return Measure(longest / 1000, ping, native / 1000)
 
@@ -218,7 +218,7 @@ class _Scripts:
 
 
 async def _scripts(client: "aioredis.Redis") -> _Scripts:
-    found = (await client.info("commandstats")).get("cmdstat_evalsha", {"calls": 0, "usec": 0})
+    found = (await client.info("commandstats")).get("cmdstat_fcall", {"calls": 0, "usec": 0})
     return _Scripts(found["calls"], found["usec"])
 
 

@@ -5,7 +5,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import redis.asyncio as aioredis
@@ -20,7 +20,7 @@ from broker.redis_core.calls.call import subid, subids
 from broker.redis_core.server import Server
 from broker.redis_core.service import RedisCore
 from broker.scripts.location import lua_directory
-from broker.settings import Settings
+from broker.settings import Packaging, Settings
 from frontends.bench.report import Row, at_least, at_most, show
 from frontends.servers.redis import RedisServer
 
@@ -35,6 +35,9 @@ BASE: Final = {
     "number": 0,
     "retry": "5000 20000 3",
 }
+_ALTERNATIONS: Final = 25
+"""So often each side of a comparison is measured, in turns; the best counts."""
+
 INTAKE: Final = {
     "dedupe": "overwrite",
     "dedupe_ms": 1,
@@ -98,6 +101,10 @@ class Bench:
         rows = [{"subid": subid(jid), "jid": jid, **row} for jid in workers]
         reply = await self.run("subscribe", {**BASE, "max_subscribers": 1_000_000}, rows)
         return list(reply[2])
+
+    async def visit(self) -> None:
+        """Look whether anything is due."""
+        await self.run("expire", {**BASE, "max_bounces": 3, "told_before": 0})
 
     async def acknowledge(self, held: list[Any]) -> list[Any]:
         """Acknowledge deliveries; gives those that followed."""
@@ -206,7 +213,7 @@ def settings(url: str) -> Settings:
 
 
 async def micro_batch(server: Server, url: str, count: int) -> Row:
-    """Compare 64 concurrent callers through the lane to one EVALSHA per call."""
+    """Compare 64 concurrent callers through the lane to one call of the function each."""
     callers = 64
     single = Bench(server, "single")
     await single.open()
@@ -266,9 +273,63 @@ async def cost(client: "aioredis.Redis", bench: Bench, rounds: int) -> float:
         for _ in range(rounds):
             held = held[10:] + await bench.acknowledge(held[:10])
             await bench.publish([""] * 10)
-        spent = (await client.info("commandstats"))["cmdstat_evalsha"]
-        best = min(best, spent["usec"] / rounds)
+        best = min(best, micros(await client.info("commandstats")) / rounds)
     return best
+
+
+async def calls(client: "aioredis.Redis", url: str, rounds: int) -> list[Row]:
+    """Compare the server's own time for one call of a function to that for one of a script that says the same."""
+    best: dict[Packaging, list[float]] = {}
+    servers = {
+        each: Server.connect(url, lua_directory(), 60, each) for each in (Packaging.FUNCTIONS, Packaging.SCRIPTS)
+    }
+    steps = {}
+    for packaging, server in servers.items():
+        publishing, working, idle = (
+            Bench(server, f"{packaging}-{name}") for name in ("publish", "acknowledge", "visit")
+        )
+        for bench in (publishing, working, idle):
+            await bench.open()
+        await working.fill(_ALTERNATIONS * rounds + BATCH)
+        held = await working.subscribe(WORKERS, 1)
+        steps[packaging] = _single_calls(publishing, working, idle, held)
+    for _ in range(_ALTERNATIONS):
+        for packaging, those in steps.items():
+            found = [await _spent(client, step, rounds) for step in those]
+            best[packaging] = [min(pair) for pair in zip(found, best.get(packaging, found), strict=True)]
+    for server in servers.values():
+        await server.close()
+    pairs = zip(best[Packaging.FUNCTIONS], best[Packaging.SCRIPTS], strict=True)
+    wanted = (("call_publish", 0.45), ("call_acknowledge", 0.6), ("call_visit", 0.3))
+    return [
+        at_most(name, "µs", function, target, script)
+        for (name, target), (function, script) in zip(wanted, pairs, strict=True)
+    ]
+
+
+def _single_calls(
+    publishing: Bench, working: Bench, idle: Bench, held: list[Any]
+) -> tuple[Callable[[], Awaitable[None]], ...]:
+    async def publish() -> None:
+        await publishing.publish([""])
+
+    async def acknowledge() -> None:
+        held.extend(await working.acknowledge([held.pop(0)]))
+
+    return publish, acknowledge, idle.visit
+
+
+async def _spent(client: "aioredis.Redis", step: Callable[[], Awaitable[None]], rounds: int) -> float:
+    """Give what one call takes, in µs of the server's own time."""
+    await client.config_resetstat()
+    for _ in range(rounds):
+        await step()
+    return micros(await client.info("commandstats")) / rounds
+
+
+def micros(stats: Mapping[str, Any]) -> float:
+    """Give what all functions and scripts have taken together, in µs, by `INFO commandstats`."""
+    return float(sum(stats[name]["usec"] for name in ("cmdstat_fcall", "cmdstat_evalsha") if name in stats))
 
 
 async def growth_waiting(server: Server, client: "aioredis.Redis", most: int) -> Row:
@@ -340,6 +401,7 @@ async def measure(url: str, *, quick: bool) -> list[Row]:
                 rows.append(await step())
                 # In the foreground: what is freed later would count for the next row.
                 await server.command("FLUSHALL", "SYNC")
+            rows += await calls(client, url, 200 // min(scale, 4))
     finally:
         await server.close()
         await client.aclose()

@@ -1,6 +1,4 @@
 -- A delivery that is sent again, or goes on to its next stage: same token, a new sequence, another frontend to send it.
--- NEEDS: deadlines
---- @include partition entries flights unconfirmed owner pools
 local again = {NOTHING = {by = '', body = '', key = ''}}
 
 -- Puts the delivery into the caller's hands and gives the row that says what to send. Nothing past the deadline: that is
@@ -9,11 +7,11 @@ function again.row(flight)
   local position = flight.position
   local deadline = tonumber(redis.call('ZSCORE', key.deadlines, position))
   local stage = unconfirmed.of(position)
-  if not (deadline and deadline > partition.now) or owner.fenced(flight) then return nil end
+  if not (deadline and deadline > call.partition.now) or owner.fenced(flight) then return nil end
   local entry = stage == 'deliver' and again.NOTHING or entries.get(flight.log_id)
   if not entry then return nil end
-  if stage == 'assured' then deadline = partition.deadline end
+  if stage == 'assured' then deadline = call.partition.deadline end
   flights.entrust(position, flight.line, arg.frontend, string.format('%d', partition.next_number()))
   return {flight.jid, position, flight.item, tonumber(flight.token), tonumber(flight.attempt), deadline, entry.by,
-    entry.body, partition.token, stage, entry.key, pools.told(flight.subid)}
+    entry.body, call.partition.token, stage, entry.key, pools.told(flight.subid)}
 end

@@ -1,7 +1,5 @@
 -- Answers given to retract and unlock, so that a replay of the same request is answered as the first was (Q27). Two
 -- generations: the younger becomes the older after a minute or 5,000 answers, and the older one goes.
--- NEEDS: answers answers_old meta
---- @include partition writes
 local answers = {AGE_MS = 60000, COUNT = 5000}
 
 -- Zero bytes keep the parts apart: no JID and no request id can hold one.
@@ -11,10 +9,10 @@ end
 
 function answers.rotate()
   local since = tonumber(redis.call('HGET', key.meta, 'answers_since') or 0)
-  if partition.now - since < answers.AGE_MS and redis.call('HLEN', key.answers) < answers.COUNT then return end
+  if call.partition.now - since < answers.AGE_MS and redis.call('HLEN', key.answers) < answers.COUNT then return end
   redis.call('UNLINK', key.answers_old)
   if redis.call('EXISTS', key.answers) == 1 then redis.call('RENAME', key.answers, key.answers_old) end
-  redis.call('HSET', key.meta, 'answers_since', partition.now)
+  redis.call('HSET', key.meta, 'answers_since', call.partition.now)
 end
 
 -- Asked for only where the request does not hold by itself: a replay is rare.

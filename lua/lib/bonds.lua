@@ -1,14 +1,12 @@
 -- Links that own the reading of the partition for a group (E26): group -> `epoch fence ends active`. While one is active, and
 -- until the lease of one whose connection was lost is over, its epoch stands (EX11, EX16).
--- NEEDS: bonds
---- @include partition numerals
 local bonds = {GROUPS = 1000}
 
 -- Nil for a group whose lease is over, or that has none.
 function bonds.get(group)
   local line = redis.call('HGET', key.bonds, group)
   local epoch, fence, ends, active = string.match(line or '', '^(%d+) (%d+) (%d+) ([01])$')
-  if not epoch or tonumber(ends) <= partition.now then return nil end
+  if not epoch or tonumber(ends) <= call.partition.now then return nil end
   return {epoch = epoch, fence = tonumber(fence), ends = tonumber(ends), active = active == '1'}
 end
 

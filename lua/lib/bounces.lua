@@ -1,7 +1,5 @@
 -- What a delivery that does not arrive costs: its lock at once (Q18), and the subscription when no later one can arrive or
 -- too many in a row did not (P30).
--- NEEDS:
---- @include writes subscriptions ending leave names
 local bounces = {}
 
 function bounces.count(subid, gone)
@@ -10,7 +8,7 @@ function bounces.count(subid, gone)
   subscriber.bounces = subscriber.bounces + 1
   subscriptions.put(subscriber)
   if gone or subscriber.bounces >= tonumber(arg.max_bounces) then
-    ending.ended[#ending.ended + 1] = {subscriber.jid, subscriber.pool or ''}
+    call.ending.ended[#call.ending.ended + 1] = {subscriber.jid, subscriber.pool or ''}
     -- Who is not reached by one of its subscriptions is reached by none.
     local room = leave.CHUNK
     for _, each in ipairs(names.family(subid, subscriber.pool)) do

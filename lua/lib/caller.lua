@@ -1,4 +1,4 @@
 -- Who runs the script: a frontend by its name; the empty name is one that can send nothing, and `-` one that knows of no frontend
 -- that lives.
--- NEEDS:
-local caller = {sends = arg.frontend ~= '' and arg.frontend ~= '-', alone = arg.frontend == '-'}
+-- CALL: sends = arg.frontend ~= '' and arg.frontend ~= '-', alone = arg.frontend == '-'
+local caller = {}

@@ -1,6 +1,4 @@
 -- Which of a JID's subscriptions is meant (XEP-0060 §6.2.3, §6.3.4).
--- NEEDS:
---- @include taken
 local chosen = {}
 
 -- The one that is `named`, or else the only one; nil and the refusal if that is none of them, or there are more (P12).

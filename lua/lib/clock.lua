@@ -1,5 +1,4 @@
 -- The one clock: Redis's, read once a script (guarantee 5); a test gives its own time.
--- NEEDS:
 local clock = {}
 
 function clock.micros()

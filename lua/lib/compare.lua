@@ -1,7 +1,6 @@
 -- How values compare in a selector: texts, numbers and truth values; nil is UNKNOWN. broker/selectors/values.py says the same.
--- NEEDS:
--- LAZY: where somebody selects
-local compare = {work = 0, numbers = {}, MOST_BYTES = 1024, MOST_DIGITS = 64}
+-- CALL: work = 0, numbers = {}
+local compare = {MOST_BYTES = 1024, MOST_DIGITS = 64}
 
 -- Digits, with a point in or before them.
 local function whole(digits)
@@ -19,10 +18,10 @@ end
 local function number(value)
   if type(value) == 'number' then return value end
   if value == nil then return nil end
-  local known = compare.numbers[value]
+  local known = call.compare.numbers[value]
   if known == nil then
     known = parsed(value) or false
-    compare.numbers[value] = known
+    call.compare.numbers[value] = known
   end
   return known or nil
 end
@@ -41,7 +40,7 @@ local function below(a, b)
   for i = 1, math.min(#a, #b) do
     local one, other = string.byte(a, i), string.byte(b, i)
     if one ~= other then
-      compare.work = compare.work + i / 16
+      call.compare.work = call.compare.work + i / 16
       return one < other
     end
   end

@@ -1,8 +1,6 @@
 -- Credit and turns: a subscriber stands in `turns` while it may take another item and in `resting` while not; the score is
 -- when it was last served (a token). Credit is counted from what is held, never kept (guarantee 3). In a node of several partitions
 -- the first one has the credit and the turns of all who share it (`coordinator`), and an owner those of what it owns.
--- NEEDS: subscribers held turns resting
---- @include partition subscriptions flights owner usage
 local credit = {}
 
 function credit.held(subid)
@@ -11,7 +9,7 @@ end
 
 -- Whether this partition coordinates the credit of several.
 function credit.coordinates()
-  return partition.several and arg.number == '0'
+  return call.partition.several and arg.number == '0'
 end
 
 -- How much more a subscriber could take.
@@ -53,7 +51,7 @@ function credit.free(count, first)
   for i, subid in ipairs(subids) do
     local subscriber = subscriptions.read(subid, lines[i])
     subscriber.held, subscriber.holder = credit.held(subid), flights.holder(subscriber.jid)
-    room = room + (partition.several and credit.room(subscriber) or subscriber.limit - subscriber.held)
+    room = room + (call.partition.several and credit.room(subscriber) or subscriber.limit - subscriber.held)
     found[i] = subscriber
   end
   return found, room
@@ -61,6 +59,6 @@ end
 
 -- Those of them who may be handed items here without a grant.
 function credit.candidates(count, first)
-  if partition.several and not owner.get() then return {}, 0 end
+  if call.partition.several and not owner.get() then return {}, 0 end
   return credit.free(count, first)
 end

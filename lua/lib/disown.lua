@@ -1,7 +1,6 @@
 -- How an owner ceases to be one; `notices` are for those who are to be told.
--- NEEDS:
---- @include partition owner epochs subscriptions
-local disown = {notices = {}}
+-- CALL: notices = {}
+local disown = {}
 
 -- Frees the partition if it is this subscriber's. Its group's epoch begins anew, or is `kept` until the lease would have
 -- ended: a connection that is lost is not closed by its owner (EX11). With a `reason` the owner is to be told (E28).
@@ -10,7 +9,7 @@ function disown.of(subid, kept, reason)
   if not who or who.subid ~= subid then return end
   local epoch = epochs.recorded(who.group)
   if reason then
-    disown.notices[#disown.notices + 1] = {'lost', subscriptions.get(subid).jid, who.group, epoch, partition.fence, reason}
+    call.disown.notices[#call.disown.notices + 1] = {'lost', subscriptions.get(subid).jid, who.group, epoch, call.partition.fence, reason}
   end
   if kept then epochs.put(who.group, epoch, who.lease) else epochs.reset(who.group) end
   owner.drop()

@@ -1,6 +1,4 @@
 -- How a worker's subscription enters a partition.
--- NEEDS: resting
---- @include partition subscriptions window pools
 local enrol = {}
 
 -- A reader's subscription is none of a worker's: it ends when a worker's begins.

@@ -1,8 +1,7 @@
 -- Entries of the log: `by`, `body`, `id` unless the service made it, `key` when it belongs to a group, `hints` when its publisher
 -- asked for any, and `at` on a later version of an item: the position it belongs to. The FIFO cursor passes over entries with `at`.
--- NEEDS: log replaced
---- @include partition positions budget
-local entries = {FIRST = 8, seen = 0, cost = 0}
+-- CALL: seen = 0, cost = 0, any_replaced = nil
+local entries = {FIRST = 8}
 local PLAIN, NAMES = {}, {id = 'item', key = 'key', at = 'at', hints = 'hints'}
 
 function entries.read(raw)
@@ -10,7 +9,7 @@ function entries.read(raw)
   -- `by` and `body` always come first; the names stand in Redis for the SRE's eyes (and cost nothing: a stream stores
   -- repeated field names once).
   local cost = 0.5 + #values[4] / budget.PAGE
-  budget.spent, entries.seen, entries.cost = budget.spent + cost, entries.seen + 1, entries.cost + cost
+  call.budget.spent, call.entries.seen, call.entries.cost = call.budget.spent + cost, call.entries.seen + 1, call.entries.cost + cost
   local entry = {log_id = raw[1], by = values[2], body = values[4], item = '', key = '', at = '', hints = ''}
   for i = 5, #values, 2 do entry[NAMES[values[i]]] = values[i + 1] end
   return entry
@@ -22,8 +21,8 @@ function entries.get(log_id)
 end
 
 function entries.replacement(position)
-  if entries.any_replaced == nil then entries.any_replaced = redis.call('EXISTS', key.replaced) == 1 end
-  return entries.any_replaced and redis.call('HGET', key.replaced, position) or nil
+  if call.entries.any_replaced == nil then call.entries.any_replaced = redis.call('EXISTS', key.replaced) == 1 end
+  return call.entries.any_replaced and redis.call('HGET', key.replaced, position) or nil
 end
 
 -- The entry whose payload stands for the item now: a replaced item keeps its position (X1).
@@ -48,7 +47,7 @@ end
 -- a body cannot be left out.
 function entries.fit(count)
   local room = entries.FIRST
-  if entries.seen > 0 then room = math.floor((budget.WORK - budget.spent) * entries.seen / entries.cost) end
+  if call.entries.seen > 0 then room = math.floor((budget.WORK - call.budget.spent) * call.entries.seen / call.entries.cost) end
   return math.min(count, math.max(room, 1))
 end
 
@@ -63,12 +62,12 @@ end
 
 -- `row` has `item`, `key`, `by`, `body` and `hints`; `at` is the position of the item that it is a later version of, or empty.
 function entries.append(row, at)
-  budget.spent = budget.spent + 0.5 + #row.body / budget.PAGE
+  call.budget.spent = call.budget.spent + 0.5 + #row.body / budget.PAGE
   -- Never below the tail: XADD would refuse, and a clock that steps back must not stop a queue.
-  local tail_ms = positions.split(partition.tail)
-  local at_once = string.format('%d-*', math.max(partition.now, tail_ms))
+  local tail_ms = positions.split(call.partition.tail)
+  local at_once = string.format('%d-*', math.max(call.partition.now, tail_ms))
   local log_id = redis.call('XADD', key.log, at_once, 'by', row.by, 'body', row.body,
     unpack(optional(row.item, row.key, at, row.hints)))
-  partition.tail = log_id
+  call.partition.tail = log_id
   return log_id
 end

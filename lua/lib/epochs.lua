@@ -1,7 +1,5 @@
 -- The epochs of groups (E27): group -> `epoch kept`, while a member owns the partition (kept is 0), and after its connection
 -- was lost until its lease would have ended (EX11). A group without a record has the epoch 0 and any is accepted (EX15).
--- NEEDS: owners
---- @include partition owner numerals
 local epochs = {GROUPS = 1000}
 
 -- The epoch that an attach must go beyond; nil for none.
@@ -10,7 +8,7 @@ function epochs.recorded(group)
   if not line then return nil end
   local epoch, kept = string.match(line, '^(%d+) (%d+)$')
   local who = owner.get()
-  if (who and who.group == group) or tonumber(kept) > partition.now then return epoch end
+  if (who and who.group == group) or tonumber(kept) > call.partition.now then return epoch end
   return nil
 end
 

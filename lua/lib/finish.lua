@@ -1,7 +1,8 @@
 -- The last act of every operation that may hand items out: settle credit, dispatch, let readers read, trim, save, answer.
 -- A caller that cannot send is handed nothing, and where somebody has to be sent to, a frontend is to visit at once.
--- NEEDS:
---- @include budget partition writes sent ending times dispatch stream trim due handover matching report coordinator pulling credit
+<<<<<<< HEAD
+=======
+>>>>>>> 731b074 (core: make the operations functions of one library)
 local finish = {}
 
 -- Answers {'ok', results, deliveries, notices, handovers, next due ms or 0, 1 when more can be dispatched at once, token,
@@ -14,17 +15,17 @@ function finish.reply(results, notices, hint)
   if budget.over() then
     more = 1
   else
-    if partition.selects then more = math.max(more, matching.seek()) end
-    if partition.streams then more = math.max(more, stream.run(deliveries)) end
-    if partition.kept > 0 then more = math.max(more, trim.excess()) end
+    if call.partition.selects then more = math.max(more, matching.seek()) end
+    if call.partition.streams then more = math.max(more, stream.run(deliveries)) end
+    if call.partition.kept > 0 then more = math.max(more, trim.excess()) end
   end
   writes.flush()
   local told = report.make()
   partition.save()
-  for jid in pairs(dispatch.filled) do notices[#notices + 1] = {'filled', jid} end
-  for _, who in ipairs(ending.ended) do notices[#notices + 1] = {'unsubscribed', who[1], who[2]} end
-  if times.perished > 0 then notices[#notices + 1] = {'perished', times.perished} end
-  local next_due = pulling.due() and partition.now or due.next()
+  for jid in pairs(call.dispatch.filled) do notices[#notices + 1] = {'filled', jid} end
+  for _, who in ipairs(call.ending.ended) do notices[#notices + 1] = {'unsubscribed', who[1], who[2]} end
+  if call.times.perished > 0 then notices[#notices + 1] = {'perished', call.times.perished} end
+  local next_due = pulling.due() and call.partition.now or due.next()
   if credit.coordinates() then next_due = coordinator.next(next_due) end
-  return {'ok', results, deliveries, notices, handover.made, next_due, more, partition.token, told}
+  return {'ok', results, deliveries, notices, call.handover.made, next_due, more, call.partition.token, told}
 end

@@ -1,8 +1,6 @@
 -- In-flight records: `frontend sequence token attempt subid log-id since bytes jid-length jid item-id`, one readable line
 -- an item, there only while the item is locked. First what a resend changes; then what an acknowledgement asks for; the
 -- rest is read from the journal alone, which is given the whole line.
--- NEEDS: inflight
---- @include budget
 -- In the place of a frontend, NOBODY: no frontend is to send it; UNFETCHED: it is set aside for a subscriber that has yet to fetch
 -- it, so nobody has been given it.
 local flights = {NOBODY = '-', UNFETCHED = '*'}
@@ -60,7 +58,7 @@ function flights.at(places)
     local lines = redis.call('HMGET', key.inflight, unpack(places, first, last))
     for i = first, last do
       local line = lines[i - first + 1]
-      if line then budget.spent = budget.spent + 0.6 end
+      if line then call.budget.spent = call.budget.spent + 0.6 end
       found[i] = line and flights.read(places[i], line)
     end
   end

@@ -1,23 +1,20 @@
 -- Items that are in this partition by an earlier number of partitions: since the node grew their ids have another. `former` in
 -- `meta` is the last position that one of them may have. Whoever repeats such an item is to find it here first.
--- NEEDS: meta log
--- LAZY: where a node has grown
---- @include partition positions
 local former = {}
 
 -- What was appended here is an item, or a version of one, that was found here: it has to be found here as well.
 function former.stay(tail)
-  if partition.tail ~= tail then redis.call('HSET', key.meta, 'former', partition.tail) end
+  if call.partition.tail ~= tail then redis.call('HSET', key.meta, 'former', call.partition.tail) end
 end
 
 -- Gives 1 when nothing here is looked for any more: neither an item nor the name of one that is done. Else 0, also while
 -- something has been found and appended since `tail`.
 function former.over(tail)
-  if partition.tail ~= tail then return 0 end
+  if call.partition.tail ~= tail then return 0 end
   local last = redis.call('HGET', key.meta, 'former')
   if not last then return 1 end
   local first = redis.call('XRANGE', key.log, '-', '+', 'COUNT', 1)[1]
   if first and not positions.after(first[1], last) then return 0 end
   local window = math.max(tonumber(arg.dedupe_ms), tonumber(arg.once_ms))
-  return positions.split(last) + window < partition.now and 1 or 0
+  return positions.split(last) + window < call.partition.now and 1 or 0
 end

@@ -1,6 +1,5 @@
 -- Credit that a coordinator has granted to this partition: subid -> the number of the last grant that was taken. A grant with that
 -- number or a lower one is void: it was taken already, or the subscription has changed since it was given.
--- NEEDS: grants
 local grants = {}
 
 function grants.last(subid)

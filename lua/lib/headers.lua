@@ -1,7 +1,5 @@
 -- What an envelope says beside its body: `[version, type, body, headers]` in msgpack, as broker/codec.py writes it. By hand, for
 -- Redis's own reader knows no bytes, and the body may be large.
--- NEEDS:
--- LAZY: where somebody selects
 local headers = {}
 
 -- How long the text or bytes at `at` are, or of how many pairs the map is, and where they begin.

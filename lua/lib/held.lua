@@ -1,6 +1,5 @@
 -- Messages held between the two steps of an assured delivery. A name is the sender's bare JID, its resource and the
 -- msgId with zero bytes between; a record begins `nonce digest `. EMPTY is that of a reservation, whose message is yet to come.
--- NEEDS: assured assured_since assured_names assured_bytes claims
 local held = {TIDY = 20, EMPTY = '- - '}
 
 function held.source(name)

@@ -3,9 +3,6 @@
 -- come; `ends` has those that wait and end. Priorities are ranks, 9 less the priority, so that what goes first sorts first: in
 -- `ranked` stands every item of another than the usual, padded so that those of a rank sort as the log does; with `AWAY` more while
 -- it is in flight, delayed or elsewhere. The cursor passes over them.
--- NEEDS: delayed ranked ends
--- LAZY: where publishers ask for something
---- @include partition writes positions
 local hints = {NONE = {after = 0, ends = 0}, USUAL = 5, LAST = 9, AWAY = 10}
 
 -- What an entry or a row says; `rank` nil for the usual one.
@@ -22,13 +19,13 @@ end
 -- Makes of what a row brings, `delay priority ttl`, what its entry says. Order within a group goes before any priority.
 function hints.begin(row)
   local delay, priority, ttl = string.match(row.hints, '^(%d+) (%d) (%d+)$')
-  if partition.ordered and row.key ~= '' then priority = hints.LAST - hints.USUAL end
-  local function from_now(ms) return tonumber(ms) > 0 and partition.now + ms or 0 end
+  if call.partition.ordered and row.key ~= '' then priority = hints.LAST - hints.USUAL end
+  local function from_now(ms) return tonumber(ms) > 0 and call.partition.now + ms or 0 end
   row.hints = string.format('%d %d %d', from_now(delay), priority, from_now(ttl))
 end
 
 function hints.rests(entry)
-  return hints.of(entry).after > partition.now
+  return hints.of(entry).after > call.partition.now
 end
 
 -- Nil of an item of the usual priority.

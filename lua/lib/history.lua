@@ -1,6 +1,5 @@
 -- Who held an item that came back: `attempts-untried subid subid …`, the last holder first; only such items have one. The
 -- second number says how many of the attempts were no tries, and is left out while there is none.
--- NEEDS: history
 local history = {DEPTH = 8, NONE = {attempts = 0, untried = 0, holders = {}}}
 
 function history.read(line)

@@ -1,6 +1,5 @@
 -- What subscribers hold: members `token position`, the token padded, of a score that is the holder's subid. So the locks of one stand
 -- in the order in which they were made, and those after a token are found without reading the others.
--- NEEDS: held
 local holdings = {DIGITS = 16, STEP = 20}
 
 function holdings.member(token, position)

@@ -1,6 +1,5 @@
 -- How a published item enters: what a repeated id means (X1), whether there is room (P17, PX4), and where it goes.
--- NEEDS: log index replaced parked history subscribers
---- @include partition writes positions entries retention flights waiting items handover jids names once ordering passed hints times
+-- CALL: known = nil, count = nil
 local intake = {}
 
 function intake.prepare(rows)
@@ -9,7 +8,7 @@ function intake.prepare(rows)
     if rows[i].item ~= '' then ids[#ids + 1] = rows[i].item end
   end
   -- Done work takes no place.
-  intake.known, intake.count = {}, redis.call('XLEN', key.log) - partition.kept
+  call.intake.known, call.intake.count = {}, redis.call('XLEN', key.log) - call.partition.kept
   if #ids == 0 then return end
   local found = items.find(ids)
   for i = 1, #ids do
@@ -19,21 +18,21 @@ function intake.prepare(rows)
   for i = 1, #named do
     local id, position, flight = named[i], places[i], flying[i]
     if flight and flight.item == id then
-      intake.known[id] = {position = position, flight = flight}
+      call.intake.known[id] = {position = position, flight = flight}
     elseif not flight then
-      intake.known[id] = {position = position, asked = true}
+      call.intake.known[id] = {position = position, asked = true}
     end
   end
 end
 
 -- What stands under an id. Looked at when its row comes: whether an item waits is read with its payload.
 function intake.knows(id)
-  local known = intake.known[id]
+  local known = call.intake.known[id]
   if known and known.asked then
     known.asked = nil
-    if not items.waiting(known.position, id) then intake.known[id] = nil end
+    if not items.waiting(known.position, id) then call.intake.known[id] = nil end
   end
-  return intake.known[id]
+  return call.intake.known[id]
 end
 
 -- A row that gives subids may publish only while one of them is subscribed (publish model `subscribers`).
@@ -54,20 +53,20 @@ end
 -- The service will give this id to an item that is yet to come: two items of one name could not be told apart (P33).
 function intake.foretells(row)
   local position = positions.of_item_id(row.item)
-  return position and positions.split(position) >= partition.now and positions.after(position, partition.tail)
+  return position and positions.split(position) >= call.partition.now and positions.after(position, call.partition.tail)
 end
 
 function intake.room()
   local limit = tonumber(arg.max_items)
-  if intake.count < limit then return true end
+  if call.intake.count < limit then return true end
   -- Versions of one item are several entries: counted exactly only when it matters.
   local versions = redis.call('HLEN', key.replaced) + redis.call('HLEN', key.parked)
-  if redis.call('XLEN', key.log) - partition.kept - versions < limit then return true end
+  if redis.call('XLEN', key.log) - call.partition.kept - versions < limit then return true end
   local dead_letter = arg.node_full == 'dead-letter-oldest'
-  if arg.node_full == 'reject' or (dead_letter and not partition.dead_letters) then return false end
+  if arg.node_full == 'reject' or (dead_letter and not call.partition.dead_letters) then return false end
   local oldest = waiting.take(1, true)[1]
   if not oldest then return false end
-  intake.known[items.name(oldest.position, oldest)] = nil
+  call.intake.known[items.name(oldest.position, oldest)] = nil
   if dead_letter then
     handover.start(oldest.position, oldest, oldest.past.attempts, '', 'node-full')
   else
@@ -84,25 +83,25 @@ function intake.append(row)
     partition.turn_on('hinted')
     hints.enter(position, row)
   end
-  intake.count = intake.count + 1
+  call.intake.count = call.intake.count + 1
   once.remember(row)
-  if partition.log_only then
+  if call.partition.log_only then
     -- Nothing of a log ever waits: whoever reads it does so at a place of its own.
-    partition.cursor = position
+    call.partition.cursor = position
     retention.keep(position, #row.body)
   end
   if row.item == '' then return positions.item_id(position) end
-  intake.known[row.item] = {position = position}
+  call.intake.known[row.item] = {position = position}
   writes.add('HSET', key.index, row.item, position)
   return row.item
 end
 
 -- A waiting item is replaced in place and starts anew, unless it goes where its new priority is; a locked one gets a parked successor.
 function intake.replace(row)
-  local known = intake.known[row.item]
+  local known = call.intake.known[row.item]
   if row.hints ~= '' then partition.turn_on('hinted') end
-  if partition.hinted and not known.flight and not times.anew(known.position, row) then
-    intake.count = intake.count - 1
+  if call.partition.hinted and not known.flight and not times.anew(known.position, row) then
+    call.intake.count = call.intake.count - 1
     return intake.append(row)
   end
   once.remember(row)
@@ -112,10 +111,10 @@ function intake.replace(row)
   local log_id = entries.append(row, known.position)
   redis.call('HSET', beside, known.position, log_id)
   if not known.flight then
-    entries.any_replaced = true
+    call.entries.any_replaced = true
     redis.call('HDEL', key.history, known.position)
     -- What was found of the payload before holds no more.
-    if partition.selects and passed.stands(known.position) then
+    if call.partition.selects and passed.stands(known.position) then
       passed.remove(known.position)
       redis.call('ZADD', ordering.place(known.position))
     end

@@ -1,6 +1,5 @@
 -- What a sender's JID says. `subids` are the names of the subscriptions that it may have, by its full JID and its bare one,
 -- made by the caller.
--- NEEDS:
 local jids = {}
 
 function jids.bare(jid)

@@ -1,6 +1,4 @@
 -- The decision table of requirements §1.7 (rows 4 to 11; the rows before it need no item and are judged by the frontend).
--- NEEDS:
---- @include budget writes entries flights history items answers jids owner names
 local judge = {}
 
 -- Looks up what a batch of rows names with one call per key.

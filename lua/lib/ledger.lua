@@ -3,9 +3,6 @@
 -- 1 where the partition does not know the subscriber, or it does not come for its items, and its turn before that grant. `* number`
 -- -> how much is on its way there in all. `unsettled` has those with a grant on its way, by when it was sent last. A lock comes
 -- from a grant alone, so what the ledger says is used is never less than what is.
--- NEEDS: ledger unsettled turns resting
--- LAZY: where several partitions share credit
---- @include partition usage
 local ledger = {}
 
 local function name(subid, number)
@@ -84,7 +81,7 @@ function ledger.grant(subid, number, grant, amount, turn)
   local before = ledger.get(subid, number)
   put(subid, number, before, {held = before and before.held or 0, version = before and before.version or 0, grant = grant,
     amount = amount, shut = false, turn = turn})
-  redis.call('ZADD', key.unsettled, partition.now, name(subid, number))
+  redis.call('ZADD', key.unsettled, call.partition.now, name(subid, number))
 end
 
 -- A partition that is gone for good uses nothing.

@@ -1,6 +1,5 @@
 -- The record of an item on its way to another node: `attempts jid-length note-length jid note reason`. Of what is sent `>NODE`
 -- stands in the place of the JID, and no JID begins so; `letters` notes where the item may have arrived.
--- NEEDS:
 local letter = {}
 
 function letter.write(attempts, jid, note, reason)

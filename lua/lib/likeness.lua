@@ -1,14 +1,12 @@
 -- Whether a text has the form of a pattern of LIKE, in characters of UTF-8: `_` is any one, `%` any number of them, and what
 -- follows a backslash stands for itself.
--- NEEDS:
--- LAZY: where somebody selects
---- @include compare
+-- CALL: forms = {}, value = nil, text = nil
 -- Patterns as they were read, and the value that was last examined: many patterns may be asked of one.
-local likeness = {forms = {}}
+local likeness = {}
 
 local function characters(text)
   local found = {}
-  compare.work = compare.work + #text / 4
+  call.compare.work = call.compare.work + #text / 4
   for char in string.gmatch(text, '[%z\1-\127\194-\244][\128-\191]*') do found[#found + 1] = char end
   return found
 end
@@ -31,11 +29,11 @@ end
 -- Greedily: only the last `%` is ever taken up again, which bounds the work by both lengths.
 function likeness.matches(value, pattern)
   if type(value) ~= 'string' or #value > compare.MOST_BYTES then return nil end
-  if likeness.value ~= value then likeness.value, likeness.text = value, characters(value) end
-  likeness.forms[pattern] = likeness.forms[pattern] or read(pattern)
-  local text, form, here, at, anything, resume = likeness.text, likeness.forms[pattern], 1, 1, nil, nil
+  if call.likeness.value ~= value then call.likeness.value, call.likeness.text = value, characters(value) end
+  call.likeness.forms[pattern] = call.likeness.forms[pattern] or read(pattern)
+  local text, form, here, at, anything, resume = call.likeness.text, call.likeness.forms[pattern], 1, 1, nil, nil
   while here <= #text do
-    compare.work = compare.work + 0.25
+    call.compare.work = call.compare.work + 0.25
     local char, wild = form[at], form.wild[at]
     if wild and char == '%' then
       anything, resume = at, here

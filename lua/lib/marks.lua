@@ -1,6 +1,5 @@
 -- Marks of messages that are delivered, so that late copies are known (SX9). A name's mark is the digests of what was
 -- delivered under it, the latest first (SX10); `-` before them: what came last under the name is not delivered.
--- NEEDS: delivered delivered_old
 local marks = {DIGESTS = 16}
 
 function marks.digest(record)

@@ -1,8 +1,6 @@
 -- Who takes what in a partition where subscriptions select, and who would if it had credit here.
--- NEEDS: ready turns subscribers
--- LAZY: where somebody selects
---- @include partition waiting passed hints selectors selection owner pools
-local matching = {whom = {}}
+-- CALL: whom = {}
+local matching = {}
 
 local function free(subscriber)
   return subscriber.held + (subscriber.taking or 0) < subscriber.limit
@@ -40,8 +38,8 @@ end
 -- Whether anything has its place before some of what was passed over.
 local function ahead()
   return redis.call('EXISTS', key.ready) == 1
-    or partition.hinted and (hints.any(hints.first())
-      or passed.late() and (partition.cursor ~= partition.tail or hints.any(hints.last())))
+    or call.partition.hinted and (hints.any(hints.first())
+      or passed.late() and (call.partition.cursor ~= call.partition.tail or hints.any(hints.last())))
 end
 
 -- Takes up to `count` items for those of the queue who select them: `to` is who gets it.
@@ -51,7 +49,7 @@ function matching.take(count, queue)
   -- What came back has its place among them.
   while ahead() do
     -- It may be that what came does not go yet, or not any more.
-    if not selection.pass() and selection.more then return taken end
+    if not selection.pass() and call.selection.more then return taken end
   end
   repeat
     got, hungry = round(queue, count, taken)
@@ -61,17 +59,17 @@ end
 
 -- Credit that lies elsewhere is wanted by whom, where something waits for them; gives 1 when there is more to look through.
 function matching.seek()
-  if not (partition.selects and (partition.several or partition.pools)) or partition.paused or owner.get() then return 0 end
+  if not (call.partition.selects and (call.partition.several or call.partition.pools)) or call.partition.paused or owner.get() then return 0 end
   local lacking, fed
   -- In a node of several partitions the turns are the coordinator's: nobody has credit here without a grant.
-  local local_turns = not partition.several
+  local local_turns = not call.partition.several
   repeat
-    matching.whom, lacking, fed = {}, false, 0
+    call.matching.whom, lacking, fed = {}, false, 0
     for _, subid in ipairs(selectors.all()) do
       if local_turns and redis.call('ZSCORE', key.turns, subid) then
         fed = fed + 1
       elseif selection.finds(subid) then
-        matching.whom[#matching.whom + 1] = {subid, pools.of(subid) or ''}
+        call.matching.whom[#call.matching.whom + 1] = {subid, pools.of(subid) or ''}
       else
         lacking = true
       end
@@ -79,11 +77,11 @@ function matching.seek()
     local others = redis.call('HLEN', key.subscribers) > #selectors.all() 
       and (not local_turns or redis.call('ZCARD', key.turns) == fed)
     if others and passed.after('', '', 1)[1] then
-      for pool in string.gmatch('- ' .. (partition.pools or ''), '(%S+) %d*') do
-        matching.whom[#matching.whom + 1] = {'*', pool == '-' and '' or pool}
+      for pool in string.gmatch('- ' .. (call.partition.pools or ''), '(%S+) %d*') do
+        call.matching.whom[#call.matching.whom + 1] = {'*', pool == '-' and '' or pool}
       end
       others = false
     end
   until not (lacking or others) or not selection.pass()
-  return selection.more and 1 or 0
+  return call.selection.more and 1 or 0
 end

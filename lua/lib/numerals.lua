@@ -1,5 +1,4 @@
 -- Whole numbers up to 2^63-1 as texts (EX12): numbers in Lua go to 2^53.
--- NEEDS:
 local numerals = {MOST = '9223372036854775807'}
 
 function numerals.after(a, b)

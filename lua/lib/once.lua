@@ -1,7 +1,5 @@
 -- What is published once: item ids where the node ignores repeats (X1), and tickets that rows bring with them. A ticket may have
 -- a digest of what its item says after it, with a zero byte between.
--- NEEDS:
---- @include remembered
 local once = {DIGEST = 'digest '}
 
 local function ticket(row)

@@ -1,8 +1,7 @@
 -- Order within a group, for nodes that ask for it: of the items of one group key one is ahead (`heads`), in flight or on its way
 -- there, and those after it are `blocked` until it has left the queue. `keyed` says of both which group they belong to.
--- NEEDS: heads keyed blocked ready ranked
---- @include partition positions hints
-local ordering = {skipped = 0, MOST = 500}
+-- CALL: skipped = 0
+local ordering = {MOST = 500}
 
 -- Members sort as the log does within a group; a zero byte ends the group's key.
 local function member(group, position)
@@ -17,7 +16,7 @@ end
 
 -- Whether an item that is next in the queue may go out; else it is blocked, to come back when those ahead of it are gone.
 function ordering.admits(position, group)
-  if not partition.ordered then return true end
+  if not call.partition.ordered then return true end
   group = redis.call('HGET', key.keyed, position) or group
   if group == '' then return true end
   local head = redis.call('HGET', key.heads, group)
@@ -28,20 +27,20 @@ function ordering.admits(position, group)
     return true
   end
   redis.call('ZADD', key.blocked, 0, member(group, position))
-  ordering.skipped = ordering.skipped + 1
+  call.ordering.skipped = call.ordering.skipped + 1
   return false
 end
 
 -- Where an item stands that may go out and is not for the cursor to bring, as ZADD takes it.
 function ordering.place(position)
-  local rank = partition.hinted and hints.rank(position)
+  local rank = call.partition.hinted and hints.rank(position)
   if rank then return key.ranked, rank, positions.padded(position) end
   return key.ready, positions.place(position), position
 end
 
 -- An item has left the queue: the next of its group is ready.
 function ordering.done(position)
-  local group = partition.ordered and redis.call('HGET', key.keyed, position)
+  local group = call.partition.ordered and redis.call('HGET', key.keyed, position)
   if not group then return end
   redis.call('HDEL', key.keyed, position)
   if redis.call('HGET', key.heads, group) ~= position then

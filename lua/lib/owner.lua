@@ -1,33 +1,32 @@
 -- Who owns the partition, if anybody does (E26, E28). `meta` holds the `owner`, a line `subid lease clearing group`, and the
 -- `fence`, the token of the last attach: no lock with a lower one authorises anything any more (EX11). The lease is a time
 -- in ms (EX16); `clearing` is 1 while locks below the fence are left. An owner is always a subscriber.
--- NEEDS: meta
---- @include partition jids
+-- CALL: found = nil
 local owner = {}
 
 -- Read once a script; false while nobody owns it.
 function owner.get()
-  if not partition.owner then return false end
-  if owner.found == nil then
-    local subid, lease, clearing, group = string.match(partition.owner, '^(%d+) (%d+) (%d) (.+)$')
-    owner.found = {subid = subid, lease = tonumber(lease), clearing = clearing == '1', group = group}
+  if not call.partition.owner then return false end
+  if call.owner.found == nil then
+    local subid, lease, clearing, group = string.match(call.partition.owner, '^(%d+) (%d+) (%d) (.+)$')
+    call.owner.found = {subid = subid, lease = tonumber(lease), clearing = clearing == '1', group = group}
   end
-  return owner.found
+  return call.owner.found
 end
 
 function owner.put(who)
-  owner.found = who
-  partition.owner = string.format('%s %d %d ', who.subid, who.lease, who.clearing and 1 or 0) .. who.group
-  redis.call('HSET', key.meta, 'owner', partition.owner)
+  call.owner.found = who
+  call.partition.owner = string.format('%s %d %d ', who.subid, who.lease, who.clearing and 1 or 0) .. who.group
+  redis.call('HSET', key.meta, 'owner', call.partition.owner)
 end
 
 function owner.drop()
-  partition.owner = false
+  call.partition.owner = false
   redis.call('HDEL', key.meta, 'owner')
 end
 
 function owner.renew(who)
-  who.lease = partition.deadline
+  who.lease = call.partition.deadline
   owner.put(who)
 end
 
@@ -35,11 +34,11 @@ end
 -- time. `subids` are the names of the subscriptions that a sender may have.
 function owner.met(subids)
   local who = owner.get()
-  if not who or who.lease - partition.now > partition.lock_ms / 2 then return end
+  if not who or who.lease - call.partition.now > call.partition.lock_ms / 2 then return end
   local a, b = jids.subids(subids)
   if who.subid == a or who.subid == b then owner.renew(who) end
 end
 
 function owner.fenced(flight)
-  return partition.fence > 0 and tonumber(flight.token) < partition.fence
+  return call.partition.fence > 0 and tonumber(flight.token) < call.partition.fence
 end

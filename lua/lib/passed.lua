@@ -2,21 +2,28 @@
 -- order of their texts: what is of another priority has its rank before the position. Each item stands here once with an empty
 -- subid; and again for a subscriber who selects it though its mark is beyond it, because the item came back, is more urgent, or
 -- was found while there was no credit.
--- NEEDS: passed selectors meta
--- LAZY: where somebody selects
---- @include partition positions hints selectors
+<<<<<<< HEAD
 -- So many of these for a subscriber, and what was passed over is examined for it anew. `pages` are what many look through alike;
 -- `named` is whether anything stands here by the name of a subscriber, once that has been asked.
-local passed = {MOST = 1000, pages = {}, places = {}}
+-- CALL: pages = {}, named = nil, places = {}
+local passed = {MOST = 1000}
 
 -- A text that sorts as items are to go out, by digits alone: a padded position begins with seven zeros and a digit that is none.
 function passed.place(position)
-  if not partition.hinted then
+  if not call.partition.hinted then
     -- Many look through the same.
-    passed.places[position] = passed.places[position] or positions.padded(position)
-    return passed.places[position]
+    call.passed.places[position] = call.passed.places[position] or positions.padded(position)
+    return call.passed.places[position]
   end
   local rank, padded = hints.rank(position), positions.padded(position)
+=======
+-- So many of these for a subscriber, and what was passed over is examined for it anew.
+local passed = {MOST = 1000}
+
+-- A text that sorts as items are to go out, by digits alone: a padded position begins with seven zeros and a digit that is none.
+function passed.place(position)
+  local rank, padded = call.partition.hinted and hints.rank(position), positions.padded(position)
+>>>>>>> 731b074 (core: make the operations functions of one library)
   if not rank then return padded end
   return (rank < hints.USUAL and '00000000' or '') .. rank .. padded
 end
@@ -30,26 +37,26 @@ function passed.after(subid, mark, count)
   local name = subid .. ' ' .. mark
   local page = name .. ' ' .. count
   if subid ~= '' then
-    if passed.named == nil then passed.named = redis.call('ZLEXCOUNT', key.passed, '(!', '+') > 0 end
-    if not passed.named then return {} end
+    if call.passed.named == nil then call.passed.named = redis.call('ZLEXCOUNT', key.passed, '(!', '+') > 0 end
+    if not call.passed.named then return {} end
   end
-  if not passed.pages[page] then
+  if not call.passed.pages[page] then
     local found = redis.call('ZRANGEBYLEX', key.passed, '(' .. name, '(' .. subid .. '!', 'LIMIT', 0, count)
     for i, member in ipairs(found) do found[i] = hints.unpadded(member) end
-    passed.pages[page] = found
+    call.passed.pages[page] = found
   end
-  return passed.pages[page]
+  return call.passed.pages[page]
 end
 
 -- There is something for a subscriber before its mark.
 function passed.note(subid, position)
-  passed.pages = {}
-  if subid ~= '' then passed.named = true end
+  call.passed.pages = {}
+  if subid ~= '' then call.passed.named = true end
   redis.call('ZADD', key.passed, 0, passed.member(subid, position))
 end
 
 local function forget(subid)
-  passed.pages = {}
+  call.passed.pages = {}
   redis.call('ZREMRANGEBYLEX', key.passed, '[' .. subid .. ' ', '(' .. subid .. '!')
 end
 
@@ -71,7 +78,7 @@ end
 
 -- Takes an item out, if it stands here; as `stands`, only for a partition that selects.
 function passed.remove(position)
-  passed.pages = {}
+  call.passed.pages = {}
   local members = {passed.member('', position)}
   for i, subid in ipairs(selectors.all()) do members[i + 1] = passed.member(subid, position) end
   redis.call('ZREM', key.passed, unpack(members))
@@ -97,6 +104,6 @@ end
 function passed.over()
   if redis.call('EXISTS', key.selectors) == 1 or redis.call('EXISTS', key.passed) == 1 then return false end
   redis.call('HDEL', key.meta, 'selects')
-  partition.selects = false
+  call.partition.selects = false
   return true
 end

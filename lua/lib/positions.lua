@@ -1,6 +1,5 @@
 -- Positions: the log ids that name items inside a partition, their order, and the item ids made from them.
--- NEEDS:
-local positions = {ours = arg.number .. '-', pattern = '^' .. arg.number .. '%-([1-9]%d*%-%d+)$'}
+local positions = {}
 
 function positions.split(position)
   local ms, seq = string.match(position, '^(%d+)%-(%d+)$')
@@ -37,17 +36,16 @@ end
 
 -- An id that the service made says where its item is, so it needs no index entry: the partition's number, the position.
 function positions.item_id(position)
-  return positions.ours .. position
+  return arg.number .. '-' .. position
 end
 
 -- Whether the service made this id for the item at this position.
 function positions.made(item, position)
-  local ours = positions.ours
-  return string.sub(item, #ours + 1) == position and string.sub(item, 1, #ours) == ours
+  return item == positions.item_id(position)
 end
 
 -- False for any other id. Only as `item_id` writes it: Redis reads `7-00` as `7-0` too, and refuses numbers of more than 20 digits.
 function positions.of_item_id(item)
-  local position = string.match(item, positions.pattern)
-  return position and #position <= 20 and not string.find(position, '%-0%d') and position
+  local number, position = string.match(item, '^(%d+)%-([1-9]%d*%-%d+)$')
+  return number == arg.number and #position <= 20 and not string.find(position, '%-0%d') and position
 end

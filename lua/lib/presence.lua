@@ -1,5 +1,4 @@
 -- How long it is kept which resources of a JID are here: as long as it is subscribed somewhere, else for `idle_seconds`.
--- NEEDS: resources nodes
 local presence = {}
 
 function presence.keep()

@@ -1,10 +1,8 @@
 -- The instructions that a selector is compiled to, run on a stack (broker/selectors/program.py): a letter, the length of what
 -- follows in bytes, and that. In SQL's three-valued logic, where nil is UNKNOWN.
--- NEEDS:
--- LAZY: where somebody selects
---- @include compare likeness
+-- CALL: codes = {}
 -- Programs as they were read: when one is needed, for few have something new to examine, and once, for many may say the same.
-local program = {codes = {}}
+local program = {}
 
 -- Whether an instruction puts something on the stack.
 local function puts(letter)
@@ -26,13 +24,13 @@ local function read(text)
     made[#made + 1] = {letter, value}
     at = from + length
   end
-  compare.work = compare.work + #made
+  call.compare.work = call.compare.work + #made
   return made
 end
 
 local function among(a, choices)
   local found = false
-  compare.work = compare.work + #choices / 2
+  call.compare.work = call.compare.work + #choices / 2
   for _, choice in ipairs(choices) do
     local equal = compare.values(a, choice[2], '=')
     if equal then return true end
@@ -65,10 +63,10 @@ end
 
 -- `value` gives the fields. Only what is TRUE selects.
 function program.selects(text, value)
-  local code = program.codes[text] or read(text)
-  program.codes[text] = code
+  local code = call.program.codes[text] or read(text)
+  call.program.codes[text] = code
   local stack, top = {}, 0
-  compare.work = compare.work + #code
+  call.compare.work = call.compare.work + #code
   for _, step in ipairs(code) do
     local letter, said = step[1], step[2]
     if puts(letter) then

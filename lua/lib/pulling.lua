@@ -1,8 +1,7 @@
 -- What a caller that can send nothing hands out: items to those who come for them. Fairly: it stops at the first in turn who
 -- has to be sent to, so that a frontend goes on; when it is alone it passes over them, the first `MOST` of them.
--- NEEDS: ready
---- @include partition hints subscriptions credit caller
-local pulling = {MOST = 1000, owed = false}
+-- CALL: owed = false
+local pulling = {MOST = 1000}
 
 -- As `credit.candidates`; a queue that is `cut` has somebody behind it who has to be sent to, so that each gets one item.
 function pulling.candidates(count)
@@ -14,8 +13,8 @@ function pulling.candidates(count)
       if subscriptions.pulls(subscriber) then
         queue[#queue + 1] = subscriber
         room = room + subscriber.limit - subscriber.held
-      elseif not caller.alone then
-        pulling.owed, queue.cut = true, true
+      elseif not call.caller.alone then
+        call.pulling.owed, queue.cut = true, true
         return queue, #queue
       end
     end
@@ -26,8 +25,8 @@ end
 
 -- Whether a frontend is to go on with what this caller could not hand out.
 function pulling.due()
-  if caller.sends or caller.alone then return false end
-  local waits = partition.selects or partition.cursor ~= partition.tail or redis.call('EXISTS', key.ready) == 1
-    or partition.hinted and hints.any(0, hints.LAST)
-  return partition.streams or (pulling.owed and waits)
+  if call.caller.sends or call.caller.alone then return false end
+  local waits = call.partition.selects or call.partition.cursor ~= call.partition.tail or redis.call('EXISTS', key.ready) == 1
+    or call.partition.hinted and hints.any(0, hints.LAST)
+  return call.partition.streams or (call.pulling.owed and waits)
 end

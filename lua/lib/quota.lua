@@ -1,6 +1,4 @@
 -- How much may be held: of one source, and of all together (S19, S20).
--- NEEDS: assured_names
---- @include held
 local quota = {}
 
 -- Whether so many bytes more may be.

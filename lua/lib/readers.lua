@@ -1,8 +1,5 @@
 -- Readers of the log: subid -> `position committed frontend:sequence …`: up to where entries were handed out, up to where
 -- the reader says that it has them, and who was to send those between, with the last sequence of each.
--- NEEDS: readers sent
--- LAZY: where somebody reads the log as a stream
---- @include partition jids
 local readers = {}
 
 function readers.read(subid, line)
@@ -14,7 +11,7 @@ end
 
 -- A partition that nobody ever read is not searched for readers.
 function readers.get(subid)
-  local line = partition.streams and redis.call('HGET', key.readers, subid)
+  local line = call.partition.streams and redis.call('HGET', key.readers, subid)
   return line and readers.read(subid, line) or nil
 end
 

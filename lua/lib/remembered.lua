@@ -1,19 +1,18 @@
 -- Names that take effect once, remembered for a time. Each kind is apart, so that nobody can choose a name of another kind: item
 -- ids, tickets that the service gives to publishes, and those of items that come from other nodes.
--- NEEDS: seen
---- @include partition writes
-local remembered = {ITEM = 'item ', TICKET = 'ticket ', HANDED = 'handed ', new = {}}
+-- CALL: new = {}
+local remembered = {ITEM = 'item ', TICKET = 'ticket ', HANDED = 'handed '}
 
 function remembered.has(kind, name)
-  if remembered.new[kind .. name] then return true end
+  if call.remembered.new[kind .. name] then return true end
   local until_ms = redis.call('ZSCORE', key.seen, kind .. name)
-  return until_ms and tonumber(until_ms) > partition.now
+  return until_ms and tonumber(until_ms) > call.partition.now
 end
 
 function remembered.keep(kind, name, ms)
-  remembered.new[kind .. name] = true
-  writes.add('ZADD', key.seen, string.format('%.0f', partition.now + ms), kind .. name)
+  call.remembered.new[kind .. name] = true
+  writes.add('ZADD', key.seen, string.format('%.0f', call.partition.now + ms), kind .. name)
   -- Two forgotten for each remembered: the window never grows past what is inside it.
-  local old = redis.call('ZRANGEBYSCORE', key.seen, '-inf', partition.now, 'LIMIT', 0, 2)
+  local old = redis.call('ZRANGEBYSCORE', key.seen, '-inf', call.partition.now, 'LIMIT', 0, 2)
   if #old > 0 then redis.call('ZREM', key.seen, unpack(old)) end
 end

@@ -1,7 +1,5 @@
 -- Revisions of a node's record: which of two states of it is the later one. A partition has the revision of the record that it
 -- was last brought up to, so none is newer than its record, unless Redis has lost a change of the record.
--- NEEDS: node
---- @include clock
 local revisions = {}
 
 -- Gives a node a revision above `last`, and above all that were lost with the last second: no two states of a record have the

@@ -1,6 +1,4 @@
 -- When what is not confirmed is sent again: `retry` gives the first pause and the longest in ms, and how often.
--- NEEDS: unconfirmed retries
---- @include partition writes
 local schedule = {ASIDE_MS = 5000}
 
 local function pause(tries)
@@ -15,20 +13,20 @@ end
 -- Records that something is sent for the how-many-th time.
 function schedule.put(position, stage, tries)
   writes.add('HSET', key.unconfirmed, position, string.format('%s %d', stage, tries))
-  writes.add('ZADD', key.retries, string.format('%d', partition.now + pause(tries)), position)
+  writes.add('ZADD', key.retries, string.format('%d', call.partition.now + pause(tries)), position)
 end
 
 -- Records the first try of what is to be confirmed and gives the lock's deadline. The time for an assured item starts when
 -- its receiver may begin, so until then the deadline leaves room for every try. A lock of an item that is to be fetched starts
 -- with the fetch; until then the item is set aside for `ASIDE_MS`, or as long as a lock lasts if that is less.
 function schedule.begin(position, stage)
-  if stage == 'unacknowledged' then return partition.deadline_text end
+  if stage == 'unacknowledged' then return call.partition.deadline_text end
   if stage == 'pulled' then
-    return string.format('%d', math.min(partition.deadline, partition.now + schedule.ASIDE_MS))
+    return string.format('%d', math.min(call.partition.deadline, call.partition.now + schedule.ASIDE_MS))
   end
   schedule.put(position, stage, 1)
-  if stage == 'acknowledged' then return partition.deadline_text end
-  local deadline = partition.deadline
+  if stage == 'acknowledged' then return call.partition.deadline_text end
+  local deadline = call.partition.deadline
   for tries = 1, schedule.tries() do deadline = deadline + pause(tries) end
   return string.format('%d', deadline)
 end

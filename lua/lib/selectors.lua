@@ -1,25 +1,23 @@
 -- Selectors: which items a subscription takes. subid -> `mark length text program`: what was asked for in its own words,
 -- and compiled. Up to its `mark`, a padded place, it is known which of the items passed over are for it.
--- NEEDS: selectors
--- LAZY: where somebody selects
---- @include partition writes positions headers program
-local selectors = {MOST = 100, of = {}}
+-- CALL: of = {}, subids = nil
+local selectors = {MOST = 100}
 
 -- False of a subscription that takes whatever comes.
 function selectors.get(subid)
-  local known = selectors.of[subid]
+  local known = call.selectors.of[subid]
   if known == nil then
     local line = redis.call('HGET', key.selectors, subid)
     local mark, length, from = string.match(line or '', '^(%d*) (%d+) ()')
     known = line and {mark = mark, said = string.sub(line, #mark + 2), program = string.sub(line, from + length)}
-    selectors.of[subid] = known
+    call.selectors.of[subid] = known
   end
   return known
 end
 
 -- As the subscriber and its other partitions say it; nil when it has none.
 function selectors.said(subid)
-  local selector = partition.selects and selectors.get(subid)
+  local selector = call.partition.selects and selectors.get(subid)
   return selector and selector.said or nil
 end
 
@@ -42,13 +40,13 @@ end
 
 -- The names of all that select.
 function selectors.all()
-  if not selectors.subids then selectors.subids = redis.call('HKEYS', key.selectors) end
-  return selectors.subids
+  if not call.selectors.subids then call.selectors.subids = redis.call('HKEYS', key.selectors) end
+  return call.selectors.subids
 end
 
 -- What is said empty, a subscription selects no more. What is new finds nothing examined.
 function selectors.put(subid, said)
-  selectors.of[subid], selectors.subids = nil, nil
+  call.selectors.of[subid], call.selectors.subids = nil, nil
   if said == '' then
     redis.call('HDEL', key.selectors, subid)
   else

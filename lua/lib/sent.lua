@@ -1,7 +1,5 @@
 -- Sent marks: up to which sequence a frontend's deliveries are surely sent. `-` takes the mark back: the frontend is about
 -- to resign, and what has left the list of frontends is never rescued.
--- NEEDS: sent
---- @include sessions
 local sent = {}
 
 function sent.mark()

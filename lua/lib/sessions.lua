@@ -1,11 +1,9 @@
 -- Sessions of frontends: one that has lost a reply begins another, and nothing that it sent before that runs any more.
--- NEEDS: meta sent
---- @include partition
 local sessions = {}
 
 -- Ends the caller's earlier sessions. By its mark the frontend is found here when it has lapsed.
 function sessions.begin()
-  redis.call('HSET', key.meta, 'session/' .. arg.frontend, string.format('%d', partition.session))
+  redis.call('HSET', key.meta, 'session/' .. arg.frontend, string.format('%d', call.partition.session))
   if redis.call('HEXISTS', key.sent, arg.frontend) == 0 then redis.call('HSET', key.sent, arg.frontend, '0') end
 end
 

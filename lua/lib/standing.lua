@@ -1,8 +1,7 @@
 -- The positions of a partition at which items stand, in order and a page of them at a time: those after a place, or the last
 -- ones before one. A place is `partition-ms-sequence`; of equal positions that of the lower partition comes first.
--- NEEDS: ready delayed deadlines handover ranked
---- @include partition entries positions ordering passed hints
-local standing = {back = arg.backwards == '1', MOST = 5000}
+-- CALL: back = arg.backwards == '1', from = nil, after = nil, to = nil, before = nil, cut = nil
+local standing = {MOST = 5000}
 
 -- The end of a range of the log: the position of the place, or what lies beyond it; with that position.
 local function bound(place, beyond)
@@ -13,36 +12,33 @@ local function bound(place, beyond)
   return (with and '' or '(') .. position, position
 end
 
-standing.from, standing.after = bound(arg.after, '-')
-standing.to, standing.before = bound(arg.before, '+')
-
 local function within(position)
-  local after, before = standing.after, standing.before
-  return (not after or positions.after(position, after) or (position == after and standing.from == after))
-    and (not before or positions.after(before, position) or (position == before and standing.to == before))
+  local after, before = call.standing.after, call.standing.before
+  return (not after or positions.after(position, after) or (position == after and call.standing.from == after))
+    and (not before or positions.after(before, position) or (position == before and call.standing.to == before))
 end
 
 -- As far as the bound of bytes goes: what is read past it would be read in vain. Says by `cut` that it came no further.
 local function log(from, count)
-  local to, places, bytes, ended = standing.to, {}, 0, false
+  local to, places, bytes, ended = call.standing.to, {}, 0, false
   while #places < count and bytes <= tonumber(arg.max_bytes) and not ended do
     local found
-    found, ended = entries.range(from, to, count - #places, standing.back)
+    found, ended = entries.range(from, to, count - #places, call.standing.back)
     for _, entry in ipairs(found) do
       places[#places + 1], bytes = entry.log_id, bytes + #entry.body
-      if standing.back then to = '(' .. entry.log_id else from = '(' .. entry.log_id end
+      if call.standing.back then to = '(' .. entry.log_id else from = '(' .. entry.log_id end
     end
   end
-  standing.cut = not ended and #places < count
+  call.standing.cut = not ended and #places < count
   return places
 end
 
 local function ready(count)
-  if standing.back then
-    local most = standing.before and positions.place(standing.before) or '+inf'
+  if call.standing.back then
+    local most = call.standing.before and positions.place(call.standing.before) or '+inf'
     return redis.call('ZREVRANGEBYSCORE', key.ready, most, '-inf', 'LIMIT', 0, count)
   end
-  local least = standing.after and positions.place(standing.after) or '-inf'
+  local least = call.standing.after and positions.place(call.standing.after) or '-inf'
   return redis.call('ZRANGEBYSCORE', key.ready, least, '+inf', 'LIMIT', 0, count)
 end
 
@@ -51,17 +47,17 @@ end
 local function elsewhere(count)
   local found = {ready(count), redis.call('ZRANGE', key.delayed, 0, standing.MOST - 1),
     redis.call('ZRANGE', key.deadlines, 0, standing.MOST - 1), ordering.waiting(standing.MOST), {},
-    partition.selects and passed.after('', '', standing.MOST) or {}}
+    call.partition.selects and passed.after('', '', standing.MOST) or {}}
   local dying = redis.call('HSCAN', key.handover, 0, 'COUNT', standing.MOST)[2]
   for i = 1, #dying, 2 do found[5][#found[5] + 1] = dying[i] end
-  local ranked = partition.hinted and redis.call('ZRANGE', key.ranked, 0, standing.MOST - 1) or {}
+  local ranked = call.partition.hinted and redis.call('ZRANGE', key.ranked, 0, standing.MOST - 1) or {}
   for i, padded in ipairs(ranked) do ranked[i] = hints.unpadded(padded) end
   found[#found + 1] = ranked
   return found
 end
 
 local function sooner(a, b)
-  if standing.back then return positions.after(a, b) end
+  if call.standing.back then return positions.after(a, b) end
   return positions.after(b, a)
 end
 
@@ -80,19 +76,21 @@ end
 -- Up to `count`, in the direction in which they are looked for. As long as nothing is kept that is done, these are entries of
 -- the log. Else they are looked for where items stand, and past the cursor.
 function standing.page(count)
-  if partition.kept == 0 or partition.log_only then return log(standing.from, count) end
-  local started = standing.after and positions.after(standing.after, partition.cursor)
-  local page = log(started and standing.from or '(' .. partition.cursor, count)
+  call.standing.from, call.standing.after = bound(arg.after, '-')
+  call.standing.to, call.standing.before = bound(arg.before, '+')
+  if call.partition.kept == 0 or call.partition.log_only then return log(call.standing.from, count) end
+  local started = call.standing.after and positions.after(call.standing.after, call.partition.cursor)
+  local page = log(started and call.standing.from or '(' .. call.partition.cursor, count)
   -- What stands before the cursor comes after what was not read any more.
-  if standing.back and standing.cut then return page end
+  if call.standing.back and call.standing.cut then return page end
   for _, places in ipairs(elsewhere(count)) do
     local first, last, step = 1, #places, 1
     -- Many stand in order: those that are looked for come first, and the others are passed over by one question.
-    if standing.back then first, last, step = last, 1, -1 end
+    if call.standing.back then first, last, step = last, 1, -1 end
     for i = first, last, step do
       local position = places[i]
       -- Past the cursor all that stands is found in the log.
-      if within(position) and not positions.after(position, partition.cursor) then put(page, count, position) end
+      if within(position) and not positions.after(position, call.partition.cursor) then put(page, count, position) end
     end
   end
   return page

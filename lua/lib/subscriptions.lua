@@ -1,6 +1,5 @@
 -- Subscriptions: subid -> `credit bounces qos jid`; of one that comes through a collection `credit bounces qos:length jid pool`,
 -- where the length is the JID's (see `pools`).
--- NEEDS: subscribers
 local subscriptions = {}
 
 function subscriptions.read(subid, line)

@@ -1,6 +1,4 @@
 -- Which subscriptions a JID has here; `subid` is the name of its first one.
--- NEEDS: subscribers
---- @include partition names
 local taken = {}
 
 -- Parts the names that they may have into those that are taken and those that are free.

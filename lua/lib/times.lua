@@ -1,25 +1,23 @@
 -- What its time has not come for, and what its time to live is over for: that perishes, nobody is handed it any more. One in flight
 -- may still be acknowledged.
--- NEEDS: delayed ready ends
--- LAZY: where publishers ask for something
---- @include partition writes positions entries items history journal flights ordering hints
+-- CALL: perished = 0, bytes = 0, more = false
 -- Bounded by count and by bytes: an entry is read with its payload. `perished` and `bytes` are how many and how much in this script.
-local times = {LIMIT = 200, BYTES = 1048576, perished = 0, bytes = 0, more = false}
+local times = {LIMIT = 200, BYTES = 1048576}
 
 -- The record is as that of an attempt which took no time.
 local function perish(position, entry, attempts)
-  local line = flights.line(flights.NOBODY, '0', '0', string.format('%d', attempts + 1), '0', entry.log_id, partition.stamp,
+  local line = flights.line(flights.NOBODY, '0', '0', string.format('%d', attempts + 1), '0', entry.log_id, call.partition.stamp,
     #entry.body, flights.holder(''), items.name(position, entry))
   journal.closed('perished', {line = line}, '')
   items.drop(position, entry)
   ordering.done(position)
-  times.perished = times.perished + 1
+  call.times.perished = call.times.perished + 1
 end
 
 -- Whether an item that is next has perished instead; it goes with the next flush.
 function times.over(position, entry, attempts)
   local at = hints.of(entry).ends
-  if at == 0 or at > partition.now then return false end
+  if at == 0 or at > call.partition.now then return false end
   perish(position, entry, attempts)
   return true
 end
@@ -34,16 +32,16 @@ end
 
 -- Lets those perish whose time is over; `more` says that a bound has left some of them.
 function times.sweep()
-  local over = redis.call('ZRANGEBYSCORE', key.ends, '-inf', partition.now, 'LIMIT', 0, times.LIMIT)
-  times.more = #over == times.LIMIT
+  local over = redis.call('ZRANGEBYSCORE', key.ends, '-inf', call.partition.now, 'LIMIT', 0, times.LIMIT)
+  call.times.more = #over == times.LIMIT
   for _, position in ipairs(over) do
-    if times.bytes >= times.BYTES then
-      times.more = true
+    if call.times.bytes >= times.BYTES then
+      call.times.more = true
       break
     end
     local entry = entries.current(position)
     if entry then
-      times.bytes = times.bytes + #entry.body
+      call.times.bytes = call.times.bytes + #entry.body
       perish(position, entry, history.of(position).attempts)
     else
       -- A hand at redis-cli has removed it.
@@ -55,16 +53,16 @@ end
 
 -- Whether the cursor is yet to bring an item: all but those of another priority, and versions that are items of their own.
 function times.comes(position)
-  if not positions.after(position, partition.cursor) then return false end
+  if not positions.after(position, call.partition.cursor) then return false end
   local first = entries.get(position)
-  times.bytes = times.bytes + (first and #first.body or 0)
+  call.times.bytes = call.times.bytes + (first and #first.body or 0)
   return first and first.at == '' and not hints.of(first).rank
 end
 
 -- Whether an item that is next goes out: not when its time is over or has yet to come, nor while another of its group is ahead.
 function times.admits(position, group, entry, past)
   -- What does not go counts as passed over, lest a script go through any number of them.
-  ordering.skipped = ordering.skipped + 1
+  call.ordering.skipped = call.ordering.skipped + 1
   -- It may be here before what is due has been moved.
   if hints.of(entry).after > 0 then redis.call('ZREM', key.delayed, position) end
   if times.over(position, entry, past.attempts) or not ordering.admits(position, group) then return false end
@@ -72,7 +70,7 @@ function times.admits(position, group, entry, past)
     redis.call('ZADD', key.delayed, hints.of(entry).after, position)
     return false
   end
-  ordering.skipped = ordering.skipped - 1
+  call.ordering.skipped = call.ordering.skipped - 1
   return true
 end
 
@@ -93,7 +91,7 @@ function times.anew(position, row)
   if hints.rests(row) then
     redis.call('ZREM', key.ready, position)
     hints.enter(position, row)
-  elseif was > partition.now and tonumber(redis.call('ZSCORE', key.delayed, position) or 0) == was then
+  elseif was > call.partition.now and tonumber(redis.call('ZSCORE', key.delayed, position) or 0) == was then
     redis.call('ZREM', key.delayed, position)
     if not times.comes(position) then redis.call('ZADD', ordering.place(position)) end
   end

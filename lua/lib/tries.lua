@@ -1,13 +1,11 @@
 -- The next try of what has not been confirmed in time; after the last one silence counts as a delivery that came back.
--- NEEDS: retries
---- @include budget partition writes flights unconfirmed schedule again ending bounces caller
 -- Bounded as a dispatch is, and for the same reason; what subscriptions that end give back counts too.
 local tries = {LIMIT = 200, BYTES = 1048576}
 
 -- Gives the rows to send and whether more are due.
 function tries.run()
-  local due = partition.confirms and caller.sends
-    and redis.call('ZRANGEBYSCORE', key.retries, '-inf', partition.now, 'LIMIT', 0, tries.LIMIT) or {}
+  local due = call.partition.confirms and call.caller.sends
+    and redis.call('ZRANGEBYSCORE', key.retries, '-inf', call.partition.now, 'LIMIT', 0, tries.LIMIT) or {}
   local made, bytes = {}, 0
   for i, position in ipairs(due) do
     -- One by one: a subscription that ends takes others of these along.
@@ -22,7 +20,7 @@ function tries.run()
     else
       unconfirmed.forget(position)
     end
-    if i < #due and (bytes >= tries.BYTES or ending.freed >= tries.LIMIT or budget.over()) then
+    if i < #due and (bytes >= tries.BYTES or call.ending.freed >= tries.LIMIT or budget.over()) then
       writes.flush()
       return made, true
     end

@@ -1,13 +1,11 @@
 -- Deliveries that their receivers have yet to confirm (urn:xmpp:qos): position -> `stage tries`, and in `retries` when each
 -- is tried again. A stage says what was sent last: `acknowledged`, or `assured` and then `deliver`. What needs no
 -- confirmation, or has it, has no record; a partition that nobody ever asked for one is not searched for any.
--- NEEDS: unconfirmed retries
---- @include partition writes
 local unconfirmed = {}
 
 -- The stage of a delivery and how often it was sent at it.
 function unconfirmed.of(position)
-  local line = partition.confirms and redis.call('HGET', key.unconfirmed, position) or 'unacknowledged 1'
+  local line = call.partition.confirms and redis.call('HGET', key.unconfirmed, position) or 'unacknowledged 1'
   local stage, sent = string.match(line, '^(%S+) (%d+)$')
   return stage, tonumber(sent)
 end

@@ -1,7 +1,6 @@
 -- What a coordinator knows of a subscriber beside its credit: how much of it other partitions use, the number of the registration
 -- that is under way (0: none), and of a collection which of its nodes the subscription is for. What is used outlives the
 -- subscription, as locks do.
--- NEEDS: usage
 local usage = {}
 
 function usage.read(subid)

@@ -1,9 +1,6 @@
 -- How much each reader may be handed: its credit less what it has not committed, which is counted from `outstanding` and
 -- never kept (`subid position`, all of one score, so in the order of their texts). A reader with room stands in `reading`
 -- at the place of its position: the one that lags most comes first.
--- NEEDS: readers reading outstanding
--- LAZY: where somebody reads the log as a stream
---- @include budget partition positions subscriptions readers
 -- So many are let go of for a unit of work.
 local window = {GONE = 20}
 
@@ -16,7 +13,7 @@ local function whole(subid)
 end
 
 local function let_go(from, to)
-  budget.spent = budget.spent + redis.call('ZREMRANGEBYLEX', key.outstanding, from, to) / window.GONE
+  call.budget.spent = call.budget.spent + redis.call('ZREMRANGEBYLEX', key.outstanding, from, to) / window.GONE
 end
 
 function window.room(reader)
@@ -58,7 +55,7 @@ function window.rewind(reader)
 end
 
 function window.forget(subid)
-  if not partition.streams then return false end
+  if not call.partition.streams then return false end
   redis.call('ZREM', key.reading, subid)
   let_go(whole(subid))
   return redis.call('HDEL', key.readers, subid) == 1

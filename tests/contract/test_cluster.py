@@ -271,19 +271,18 @@ async def test_no_cluster(store: Store) -> None:
         await server.close()
 
 
-async def test_scripts_forgotten_by_one(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
-    """Scripts that one master does not know are loaded there alone."""
+async def test_forgotten_by_one(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
+    """A library that one master does not know is loaded there alone."""
     core, _ = await make_core()
-    # Nobody else runs scripts at this one.
+    # Nobody else runs functions at this one.
     busy = [redis_cluster.owner(slot_of_line(("GET", name("x")))) for name in (keys.of_service, keys.of_qos)]
     other = next(each for each in redis_cluster.masters() if each not in busy)
     forgetful = next(each for each in redis_cluster.masters() if each is not other)
     names = [await declared_at(core, redis_cluster, each) for each in (forgetful, other)]
     for each in (forgetful, other):
-        redis_cluster.ask(each, "SCRIPT FLUSH")
+        redis_cluster.ask(each, "FUNCTION FLUSH")
     assert isinstance(await core.ask(item(names[0])), Published)
-    sha = core._server.header("publish").sha
-    assert [redis_cluster.ask(each, "SCRIPT EXISTS", sha) for each in (forgetful, other)] == [[1], [0]]
+    assert [len(redis_cluster.ask(each, "FUNCTION LIST")) for each in (forgetful, other)] == [1, 0]
 
 
 @pytest.mark.parametrize("name", ["jobs", "a{b}c", "{}", "}{", "a b", "ü%7B", "x" * 200])

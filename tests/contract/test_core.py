@@ -328,12 +328,12 @@ async def test_order_of_what_takes_several_steps(core: RedisCore, node: str) -> 
 
 
 async def test_scripts_forgotten(core: RedisCore, door: Door, node: str, store: Store) -> None:
-    """Redis: after SCRIPT FLUSH or a restart no command fails, and none overtakes another of its sender."""
+    """Redis: after FUNCTION FLUSH or a restart no command fails, and none overtakes another of its sender."""
     await declared(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
     async with store.client() as client:
         for _ in range(5):
-            await client.script_flush()
+            await client.function_flush()
             # Only one of the two scripts is known again.
             await core.ask(Subscribe(node, W1, W1, 1))
             asked = Asked(core)
@@ -597,7 +597,8 @@ async def test_dead_letter_node_has_a_name(core: RedisCore, node: str, name: str
     """Guarantee 7: dead letters make no node that nobody could address."""
     named = Declare(node, ALICE, {"stanzaq#dead_letter_node": (name,)})
     assert problem(await core.ask(named)) is Problem.NOT_ACCEPTABLE
-    assert problem(await core.ask(Declare("y" * 1020, ALICE, {}))) is Problem.NOT_ACCEPTABLE
+    # A default that would be too long is made shorter.
+    assert await core.ask(Declare("y" * 1020, ALICE, {})) == Declared("y" * 1020)
 
 
 async def test_gauges_go_with_their_node(core: RedisCore, node: str) -> None:

@@ -1,39 +1,53 @@
-"""Redis forgets scripts, or knows some of them only: order holds, and they are loaded once for all who need them."""
+"""Redis forgets the operations, knows none of them or forbids functions: order holds, and they are loaded once for all."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
+from structlog.testing import capture_logs
 
+from broker import keys
 from broker.model.commands import Browse, Declare, Publish, Retract
 from broker.model.names import Jid
 from broker.model.results import Browsed, Published, Refused, Retracted
+from broker.redis_core.libraries import KEPT_MS, Libraries
 from broker.redis_core.service import RedisCore
 from broker.scripts.location import lua_directory
-from broker.scripts.source import operations, script
+from broker.scripts.packaging import library, script
+from broker.scripts.source import operations
+from broker.settings import Packaging, Settings
 from frontends.servers.redis import RedisServer
 from tests.contract.conftest import EVERYWHERE, Asked, MakeCore, Store
 
 ALICE = Jid("alice@x/home")
-SCRIPTS = {name: script(lua_directory(), name) for name in operations(lua_directory())}
+FOLDER = lua_directory()
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    """Give a server whose scripts are nobody else's."""
+    """Give a server whose functions and scripts are nobody else's."""
     with RedisServer(tmp_path / "redis") as server:
         yield server
 
 
-def known(server: RedisServer, *names: str) -> None:
-    """Let Redis forget all scripts but these."""
+def forget(server: RedisServer, *known: str) -> None:
+    """Let Redis forget all functions, and all scripts but these."""
     with redis.Redis.from_url(server.url) as client:
+        client.function_flush()
         client.script_flush()
-        for name in names:
-            client.script_load(SCRIPTS[name].text)
+        for name in known:
+            client.script_load(script(FOLDER, name).text)
+
+
+def without_functions(server: RedisServer) -> str:
+    """Make a user who may do anything but have functions; gives the URL for it."""
+    with redis.Redis.from_url(server.url) as client:
+        client.execute_command("ACL", "SETUSER", "scripts", "on", ">word", "~*", "+@all", "-function", "-fcall")
+    return server.url.replace("://", "://scripts:word@", 1)
 
 
 async def listed(core: RedisCore, node: str) -> list[str]:
@@ -43,17 +57,20 @@ async def listed(core: RedisCore, node: str) -> list[str]:
     return [each.item_id for each in browsed.items]
 
 
+@pytest.mark.parametrize("packaging", [Packaging.FUNCTIONS, Packaging.SCRIPTS])
 @pytest.mark.parametrize("connected", [False, True])
-async def test_some_are_known(make_core: MakeCore, server: RedisServer, node: str, *, connected: bool) -> None:
+async def test_some_are_known(
+    make_core: MakeCore, server: RedisServer, node: str, packaging: Packaging, *, connected: bool
+) -> None:
     """Core.submit: a sender's retract never runs before the publish that it sent earlier, whichever of them Redis knows."""
-    core, _ = await make_core(server.url)
+    core, _ = await make_core(server.url, redis_packaging=packaging)
     await core.ask(Declare(node, ALICE, {}))
     if not connected:
         # As a new frontend finds a master that another version has used.
-        known(server, "heartbeat", "retract", "browse")
-        core, _ = await make_core(server.url)
+        forget(server, "heartbeat", "retract", "browse")
+        core, _ = await make_core(server.url, redis_packaging=packaging)
         assert await listed(core, node) == []
-    known(server, "heartbeat", "retract", "browse")
+    forget(server, "heartbeat", "retract", "browse")
     asked = Asked(core)
     asked.submit(Publish(node, ALICE, "i", b"x", 1), Retract(node, ALICE, "i"), Publish(node, ALICE, "after", b"x", 1))
     before, retracted, after = await asked.settled()
@@ -64,30 +81,21 @@ async def test_some_are_known(make_core: MakeCore, server: RedisServer, node: st
     assert await listed(core, node) == ["after"]
 
 
-async def test_a_new_connection_knows_all(make_core: MakeCore, server: RedisServer, node: str) -> None:
-    """During a rolling upgrade nobody is refused for scripts that another version has not brought along."""
-    first, _ = await make_core(server.url)
-    await first.ask(Declare(node, ALICE, {}))
-    await first.stop()
-    known(server, "retract", "browse")
-    second, _ = await make_core(server.url)
-    asked = Asked(second)
-    asked.submit(Publish(node, ALICE, "i", b"x", 1), Retract(node, ALICE, "i"), Publish(node, ALICE, "after", b"x", 1))
-    before, retracted, after = await asked.settled()
-    assert [before, after] == [Published("i"), Published("after")] and isinstance(retracted, Retracted)
-    assert await listed(second, node) == ["after"]
-
-
 def loads(server: RedisServer) -> int:
-    """Count the scripts that were ever loaded."""
+    """Count the libraries and scripts that were ever loaded."""
     with redis.Redis.from_url(server.url) as client:
         said: Any = client.info("commandstats")
-        return int(said.get("cmdstat_script|load", {"calls": 0})["calls"])
+    return sum(int(said.get(f"cmdstat_{kind}|load", {"calls": 0})["calls"]) for kind in ("script", "function"))
 
 
-async def test_loaded_once(make_core: MakeCore, server: RedisServer, node: str) -> None:
-    """A frontend whose 64 connections find that Redis has forgotten all scripts loads them once."""
-    core, _ = await make_core(server.url)
+@pytest.mark.parametrize(
+    ("packaging", "most"), [(Packaging.FUNCTIONS, 1), (Packaging.SCRIPTS, len(operations(FOLDER)))]
+)
+async def test_loaded_once(
+    make_core: MakeCore, server: RedisServer, node: str, packaging: Packaging, most: int
+) -> None:
+    """A frontend whose 64 connections find that Redis has forgotten all operations loads them once."""
+    core, _ = await make_core(server.url, redis_packaging=packaging)
     nodes = [f"{node}-{number}" for number in range(100)]
     await asyncio.gather(*(core.ask(Declare(name, ALICE, {})) for name in nodes))
 
@@ -97,22 +105,75 @@ async def test_loaded_once(make_core: MakeCore, server: RedisServer, node: str) 
 
     await publish()
     before = loads(server)
-    assert before <= len(SCRIPTS)
-    known(server)
+    assert before <= most
+    forget(server)
     await publish()
     await publish()
-    assert loads(server) - before <= len(SCRIPTS)
+    assert loads(server) - before <= most
+
+
+async def test_forbidden(make_core: MakeCore, server: RedisServer, node: str) -> None:
+    """Where functions are not to be had, scripts are used, with a line in the log; who insists on functions is told."""
+    url = without_functions(server)
+    with capture_logs() as logs:
+        core, _ = await make_core(url)
+        await core.ask(Declare(node, ALICE, {}))
+        assert await core.ask(Publish(node, ALICE, "i", b"x", 1)) == Published("i")
+    assert [line["event"] for line in logs if line["log_level"] == "warning"] == [
+        "functions are not to be had, so scripts are used"
+    ]
+    # It serves beside one that has functions.
+    other, _ = await make_core(server.url)
+    assert await listed(other, node) == ["i"]
+    insisting = RedisCore(
+        Settings(redis_url=url, redis_packaging=Packaging.FUNCTIONS, xmpp_domain="q.localhost", xmpp_secret="none"),  # type: ignore[arg-type]
+        None,
+    )
+    refused = await insisting.ask(Publish(node, ALICE, "j", b"x", 1))
+    assert isinstance(refused, Refused) and "'function|list'" in refused.detail
+    await insisting.stop()
+
+
+async def test_versions_side_by_side(make_core: MakeCore, server: RedisServer, node: str) -> None:
+    """Another version's library stands beside ours, and neither is in the other's way."""
+    whole = library(FOLDER)
+    with redis.Redis.from_url(server.url) as client:
+        client.function_load(whole.text.replace(whole.name, "stanzaq_000000000000"))
+        core, _ = await make_core(server.url)
+        await core.ask(Declare(node, ALICE, {}))
+        names = {each[1].decode() for each in client.function_list()}
+    assert names >= {"stanzaq_000000000000", whole.name}
+
+
+async def test_unused_libraries(make_core: MakeCore, server: RedisServer, node: str) -> None:
+    """A library that nobody has named for a day is dropped; one in use, or found for the first time, stays."""
+    whole = library(FOLDER)
+    with redis.Redis.from_url(server.url) as client:
+        for name in ("stanzaq_000000000000", "stanzaq_111111111111", "another"):
+            client.function_load(f"#!lua name={name}\nredis.register_function('{name}_f', function() return 1 end)")
+        core, _ = await make_core(server.url)
+        await core.ask(Declare(node, ALICE, {}))
+        libraries = Libraries(core._server)
+        named = keys.of_service("libraries")
+        # Found first a day ago, and used since then by nobody; ours has been in use all the time.
+        long_ago = int(time.time() * 1000) - KEPT_MS - 10_000
+        client.zadd(named, {"stanzaq_000000000000": long_ago, whole.name: long_ago, "stanzaq_222222222222": long_ago})
+        await libraries.tidy()
+        names = {each[1].decode() for each in client.function_list()}
+        assert names == {"stanzaq_111111111111", "another", whole.name}
+        assert {name.decode() for name in client.zrange(named, 0, -1)} == {"stanzaq_111111111111", whole.name}
+    assert await core.ask(Publish(node, ALICE, "i", b"x", 1)) == Published("i")
 
 
 @EVERYWHERE
 async def test_forgotten_again_and_again(make_core: MakeCore, store: Store, node: str) -> None:
-    """Guarantee 8: while somebody has Redis forget its scripts, publishes are answered, and each that was is there once."""
+    """Guarantee 8: while somebody has Redis forget its functions, publishes are answered, and each that was is there once."""
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     names: list[str] = []
     async with store.client() as client:
         for number in range(10):
-            await client.script_flush()
+            await client.function_flush()
             outcomes = await asyncio.gather(
                 *(core.ask(Publish(node, ALICE, f"i{number}-{n}", b"x", 1)) for n in range(3))
             )

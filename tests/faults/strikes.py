@@ -1,5 +1,6 @@
 """The faults, each as a function that does it to a stage and undoes it. Must not know how the outcome is judged."""
 
+import contextlib
 import json
 import shutil
 import signal
@@ -13,7 +14,7 @@ from typing import Final
 import pytest
 import redis
 
-from broker.scripts.source import operations, script
+from broker.scripts.packaging import library
 from tests.faults import past
 from tests.faults.house import REDIS_TIMEOUT, ROOT, WATCHDOG_SECONDS, Frontend, Kind
 from tests.faults.stage import Stage
@@ -162,10 +163,15 @@ def redis_full(stage: Stage) -> None:
     stage.heal()
 
 
-def scripts_flushed(stage: Stage) -> None:
-    """Redis forgets all scripts, again and again."""
-    for _ in range(20):
-        stage.house.command("SCRIPT", "FLUSH")
+def functions_lost(stage: Stage) -> None:
+    """Redis forgets all functions, or is told to drop the library, again and again."""
+    name = library(ROOT / "lua").name
+    for number in range(20):
+        if number % 2 and stage.house.command("FUNCTION", "LIST", "LIBRARYNAME", name):
+            with contextlib.suppress(redis.ResponseError):
+                stage.house.command("FUNCTION", "DELETE", name)
+        else:
+            stage.house.command("FUNCTION", "FLUSH")
         stage.pause(0, 0.2)
     stage.heal()
 
@@ -206,9 +212,9 @@ def rolling_upgrade(stage: Stage) -> None:
         frontend.tree = tree
         _replace(stage, frontend)
     stage.pause(1, 2)
-    shas = [script(folder / "lua", "publish").sha for folder in (ROOT, tree)]
-    assert shas[0] != shas[1]
-    assert stage.house.command("SCRIPT", "EXISTS", *shas) == [1, 1]
+    names = [library(folder / "lua").name for folder in (ROOT, tree)]
+    assert names[0] != names[1]
+    assert all(stage.house.command("FUNCTION", "LIST", "LIBRARYNAME", name) for name in names)
     for frontend in (first, second):
         frontend.tree = ROOT
         _replace(stage, frontend)
@@ -272,7 +278,7 @@ STRIKES: Final = (
     Strike(network_cut, LONG),
     Strike(network_swallows_replies, LONG),
     Strike(redis_full, LONG),
-    Strike(scripts_flushed, LONG),
+    Strike(functions_lost, LONG),
     Strike(clients_cut_off, LONG),
     Strike(clocks_astray, LONG),
     Strike(rolling_upgrade, LONG),
@@ -303,7 +309,7 @@ def _clock_of(frontend: Frontend) -> float:
 
 
 def _second_edition(stage: Stage) -> Path:
-    """Copy the program, with a line more in every script: all of them have other names in Redis now."""
+    """Copy the program, with another budget for each call: the library has another name in Redis now."""
     tree = stage.directory / "second"
     if tree.exists():
         return tree
@@ -311,7 +317,6 @@ def _second_edition(stage: Stage) -> Path:
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
     # By this file a tree is known as the project's (broker.scripts.location).
     shutil.copy(ROOT / "pyproject.toml", tree)
-    for name in operations(tree / "lua"):
-        with (tree / "lua" / f"{name}.lua").open("a") as file:
-            file.write("-- second edition\n")
+    budget = tree / "lua" / "lib" / "budget.lua"
+    budget.write_text(budget.read_text().replace("WORK = 1000", "WORK = 900"))
     return tree

@@ -47,7 +47,15 @@ def test_as_it_should_be() -> None:
     """All is fine: exit code 0, and every finding without a remedy."""
     with RedisServer(options=GOOD) as server:
         found = examined(server.url, 0)
-        assert {"version", "maxmemory-policy", "memory", "persistence", "role", "answers in"} == found.keys()
+        assert {
+            "version",
+            "maxmemory-policy",
+            "memory",
+            "persistence",
+            "role",
+            "functions",
+            "answers in",
+        } == found.keys()
         del found["answers in"]
         assert {one["level"] for one in found.values()} == {"fine"} and not any(one["remedy"] for one in found.values())
         assert found["persistence"]["found"] == "append-only file, appendfsync everysec"

@@ -1,4 +1,4 @@
-"""Partitions for script tests, each on every server that must carry the scripts."""
+"""Partitions for script tests, each on every server that must carry the operations, in either packaging."""
 
 import secrets
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from broker.model.names import Partition
+from broker.settings import Packaging
 from frontends.servers.redis import RedisServer
 from tests.lua.driver import Queue, Runner
 from tests.lua.records import Records
@@ -17,8 +18,9 @@ from tests.lua.records import Records
 def runners(valkey: RedisServer, redis7: RedisServer) -> Iterator[dict[str, Runner]]:
     """Give the servers that scripts run on."""
     clients = {name: redis.Redis.from_url(server.url) for name, server in (("valkey", valkey), ("redis7", redis7))}
-    found = {name: Runner(client) for name, client in clients.items()}
-    found["fakeredis"] = Runner(fakeredis.FakeRedis(), plain=True)
+    packagings = {"valkey": Packaging.FUNCTIONS, "redis7": Packaging.SCRIPTS}
+    found = {name: Runner(client, packagings[name], guarded=True) for name, client in clients.items()}
+    found["fakeredis"] = Runner(fakeredis.FakeRedis(), Packaging.SCRIPTS, plain=True)
     yield found
     for client in clients.values():
         client.close()

@@ -7,6 +7,7 @@ Knows what every reply has in common and holds each call to its header; must not
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import redis
@@ -19,13 +20,15 @@ from broker.redis_core.calls.call import below, subid, subids
 from broker.redis_core.calls.workers import said
 from broker.redis_core.credit import Grant
 from broker.scripts.location import lua_directory
-from broker.scripts.source import Script, operations, script
+from broker.scripts.packaging import Library, library, script
+from broker.scripts.source import Operation, modules, operation, operations
+from broker.settings import Packaging
 
 T0: Final = 1_700_000_000_000
 """When every test begins, in ms since 1970."""
 
 FOLDER: Final = lua_directory()
-SCRIPTS: Final[Mapping[str, Script]] = {name: script(FOLDER, name) for name in operations(FOLDER)}
+SCRIPTS: Final[Mapping[str, Operation]] = {name: operation(FOLDER, name) for name in operations(FOLDER)}
 
 PARTITIONED: Final = frozenset(
     name for name, found in SCRIPTS.items() if {"stale", "gone"} <= set(found.returns) and "now" in found.arguments
@@ -200,12 +203,56 @@ def text(value: Any) -> Any:
     return [text(part) for part in value] if isinstance(value, list) else value
 
 
-class Runner:
-    """Scripts on one server; `plain` for one that does not know `#!lua`."""
+_GUARD: Final = """
+local guarded = false
+local function guard(module)
+  local kept = {}
+  for name, value in pairs(module) do kept[name] = value end
+  for name, value in pairs(kept) do
+    module[name] = nil
+    if type(value) == 'table' then guard(value) end
+  end
+  setmetatable(module, {__index = kept, __newindex = function(_, name) error('a call writes to a module: ' .. name) end})
+end
+"""
 
-    def __init__(self, client: "redis.Redis", *, plain: bool = False, checked: bool = True) -> None:
-        """Run through `client`; `checked` compares all keys of a call before and after it."""
+
+@cache
+def guarded_library() -> Library:
+    """Give a library whose module tables cannot be written to: the first call sees to that, for a load may do little."""
+    whole = library(FOLDER)
+    name = whole.name.replace("stanzaq", "guarded")
+    tables = list(modules(FOLDER))
+    # A function may name sixty things from outside and no more.
+    parts = [tables[first : first + 50] for first in range(0, len(tables), 50)]
+    parting = [
+        f"local function guard{number}() {' '.join(f'guard({table})' for table in part)} end"
+        for number, part in enumerate(parts)
+    ]
+    begin = "callback = function(KEYS, ARGV)"
+    guarding = " ".join(f"guard{number}()" for number in range(len(parts)))
+    text = whole.text.replace(whole.name, name)
+    built, operation, called = text.partition("do\nlocal function operation()")
+    called = called.replace(begin, f"{begin}\nif not guarded then guarded = true {guarding} end")
+    return Library(name, "".join((built, _GUARD, "\n".join(parting), "\n", operation, called)))
+
+
+class Runner:
+    """Operations on one server; `plain` for one that does not know `#!lua`."""
+
+    def __init__(
+        self,
+        client: "redis.Redis",
+        packaging: Packaging = Packaging.FUNCTIONS,
+        *,
+        plain: bool = False,
+        checked: bool = True,
+        guarded: bool = False,
+    ) -> None:
+        """Run through `client`; `checked` compares all keys of a call before and after it, `guarded` sees that modules stay."""
         self.client = client
+        self.library = guarded_library() if guarded else library(FOLDER)
+        self.packaging = packaging
         self.plain = plain
         self._checked = checked and not plain
 
@@ -228,14 +275,24 @@ class Runner:
         assert reply[0] in found.returns, f"{name} answered {reply[0]}, which its header does not say"
         return reply
 
-    def _call(self, found: Script, names: Sequence[str], values: Sequence[Any]) -> Any:
+    def _call(self, found: Operation, names: Sequence[str], values: Sequence[Any]) -> Any:
+        if self.packaging is Packaging.FUNCTIONS:
+            whole = self.library
+            try:
+                return self.client.fcall(whole.function(found.name), len(names), *names, *values)
+            except redis.exceptions.ResponseError as error:
+                if "Function not found" not in str(error):
+                    raise
+                self.client.function_load(whole.text)
+                return self.client.fcall(whole.function(found.name), len(names), *names, *values)
+        made = script(FOLDER, found.name)
         if self.plain:
-            return self.client.eval(found.plain, len(names), *names, *values)
+            return self.client.eval(made.plain, len(names), *names, *values)
         try:
-            return self.client.evalsha(found.sha, len(names), *names, *values)
+            return self.client.evalsha(made.sha, len(names), *names, *values)
         except redis.exceptions.NoScriptError:
-            self.client.script_load(found.text)
-            return self.client.evalsha(found.sha, len(names), *names, *values)
+            self.client.script_load(made.text)
+            return self.client.evalsha(made.sha, len(names), *names, *values)
 
     def _snapshot(self, names: Sequence[str]) -> list[str]:
         return text(self.client.eval(_SNAPSHOT, len(names), *names)) if self._checked else []
@@ -286,7 +343,7 @@ class Queue:
             return replace(rest, **{part: getattr(answer, part) + getattr(rest, part) for part in joined})
         return answer
 
-    def _check(self, found: Script, answer: Answer) -> None:
+    def _check(self, found: Operation, answer: Answer) -> None:
         if found.row_returns:
             assert {row[0] for row in answer.rows} <= set(found.row_returns)
         for delivery in answer.deliveries:

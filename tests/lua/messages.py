@@ -44,6 +44,6 @@ def reserve(records: Records, whose: str, nonce: str, *, after: int = 0, hold_ms
 
 def redeem(records: Records, name: str, record: str = "n1 d1 body", *, after: int = 0, **limits: int) -> list[str]:
     """Bring the message of a reservation."""
-    fixed = {**LIMITS, **limits}
-    found: list[str] = records.run("redeem", now=T0 + after, window_ms=HOUR, name=name, record=record, **fixed)
+    fixed = {each: ({**LIMITS, **limits})[each] for each in ("source_bytes", "total_bytes", "remembered")}
+    found: list[str] = records.run("redeem", now=T0 + after, name=name, record=record, **fixed)
     return found

@@ -1,6 +1,7 @@
-"""Headers are no decoration: each is held to its body, to `broker/keys.py`, to the results and to the tests."""
+"""Operations and modules are held to their headers, to `broker/keys.py`, to the results and to the tests."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,12 @@ from broker import keys
 from broker.journal.schema import STORED, Kind
 from broker.model.problems import Problem
 from broker.redis_core.calls import OF
-from broker.scripts.source import Fragment, Script, fields, fragment, includes, ordered
+from broker.scripts.packaging import library
+from broker.scripts.source import Module, Operation, fields, modules
 from tests.lua.driver import FOLDER, NOTICES, PARTITIONED, SCRIPTS
 
 HERE = Path(__file__).parent
-FRAGMENTS = {path.stem: fragment(FOLDER, path.stem) for path in sorted((FOLDER / "lib").glob("*.lua"))}
+MODULES = modules(FOLDER)
 
 ANSWERS_OF_THEIR_OWN = {
     "ok", "replayed", "duplicate", "stale", "newer", "gone", "deleted", "no-owner", "too-many", "held", "waiting",
@@ -21,7 +23,7 @@ ANSWERS_OF_THEIR_OWN = {
 """Words that the core reads itself; every other word is a `Problem`'s code."""
 
 each_script = pytest.mark.parametrize("found", SCRIPTS.values(), ids=SCRIPTS)
-each_fragment = pytest.mark.parametrize("piece", FRAGMENTS.values(), ids=FRAGMENTS)
+each_module = pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
 
 
 def code(text: str) -> str:
@@ -34,9 +36,10 @@ def body(name: str) -> str:
     return (FOLDER / f"{name}.lua").read_text("utf-8")
 
 
-def pieces(name: str) -> list[Fragment]:
-    """Give the fragments that an operation includes, however deep."""
-    return ordered(FOLDER, includes(body(name)))
+def text(found: Operation) -> str:
+    """Give an operation's text with all functions that it may come to."""
+    pieces = {name: piece.text for module in MODULES.values() for name, piece in module.functions.items()}
+    return "\n".join([found.body, *(pieces[name] for name in found.reaches)])
 
 
 def used(text: str, table: str) -> set[str]:
@@ -45,8 +48,8 @@ def used(text: str, table: str) -> set[str]:
 
 
 @each_script
-def test_keys(found: Script) -> None:
-    """Every key is one of `broker/keys.py`, all of one holder, and declared exactly when the expanded body uses it."""
+def test_keys(found: Operation) -> None:
+    """Every key is one of `broker/keys.py`, all of one holder; who frees a partition has all of its keys."""
     assert {keys.BY_NAME[name].holder for name in found.keys} in (
         {"partition"},
         {"node"},
@@ -54,36 +57,32 @@ def test_keys(found: Script) -> None:
         {"service"},
         {"qos"},
     )
-    reads = used(found.text.partition("\n")[2].partition("\n")[2], "key")
     if found.name == "delete":
-        assert reads < set(found.keys) == {row.name for row in keys.TABLE if row.holder == "partition"}
-    else:
-        assert reads == set(found.keys)
+        assert set(found.keys) == {row.name for row in keys.TABLE if row.holder == "partition"}
 
 
 @each_script
-def test_arguments(found: Script) -> None:
-    """Every fixed argument and every column is read."""
-    text = found.text
-    # `positions` can make ids, which takes the partition's number; not everyone who orders positions does. `partition` looks
-    # whose call it is, if the caller says.
-    assert set(found.arguments) <= used(text, "arg") <= set(found.arguments) | {"number", "frontend"}
-    assert set(found.columns) <= used(text, "row")
+def test_arguments(found: Operation) -> None:
+    """Every fixed argument and every column is read, and what is read is there."""
+    # `partition` looks whose call it is, if the caller says; not everyone who orders positions makes ids of them.
+    needs = " ".join(MODULES[name].call or "" for name in found.keeps)
+    assert set(found.arguments) <= used(text(found) + needs, "arg") <= set(found.arguments) | {"number", "frontend"}
+    assert set(found.columns) <= used(text(found), "row")
 
 
 @each_script
-def test_writes(found: Script) -> None:
-    """WRITES are keys of the header, and who writes nothing says `no-writes` to Redis."""
+def test_writes(found: Operation) -> None:
+    """Who writes nothing says `no-writes` to Redis."""
     assert found.writes <= set(found.keys)
-    assert ("no-writes" in found.text.splitlines()[0]) == (not found.writes)
+    assert ("no-writes" in found.flags) == (not found.writes)
 
 
 @each_script
-def test_returns(found: Script) -> None:
+def test_returns(found: Operation) -> None:
     """The code words of the body are those of RETURNS, and each is a problem's code or known to the core."""
-    text = code(body(found.name)) + "".join(code(piece.body) for piece in pieces(found.name))
-    written = set(re.findall(r"\{'([a-z-]+)'", text)) | set(re.findall(r"return '([a-z-]+)'", text))
-    for pair in re.findall(r"and '(ok)' or '([a-z-]+)'", text):
+    said = code(text(found))
+    written = set(re.findall(r"\{'([a-z-]+)'", said)) | set(re.findall(r"return '([a-z-]+)'", said))
+    for pair in re.findall(r"and '(ok)' or '([a-z-]+)'", said):
         written |= set(pair)
     declared = set(found.returns) | set(found.row_returns)
     # `held` and `waiting` are the judge's words to the operation, which answers others for them; notices have kinds.
@@ -93,7 +92,7 @@ def test_returns(found: Script) -> None:
 
 
 @each_script
-def test_replies_alike(found: Script) -> None:
+def test_replies_alike(found: Operation) -> None:
     """Scripts of a partition that check the revision answer in one shape and refuse in the same three words."""
     assert (found.name in PARTITIONED) == ("local refusal = partition.load()" in body(found.name))
     if found.name in PARTITIONED:
@@ -101,26 +100,52 @@ def test_replies_alike(found: Script) -> None:
 
 
 @each_script
-def test_has_a_sentence_and_a_test(found: Script) -> None:
+def test_has_a_sentence_and_a_test(found: Operation) -> None:
     """One stem everywhere: each operation says in a sentence what it does and has a test module of its name."""
     assert found.sentence.endswith(".") and found.sentence[0].isupper()
     assert (HERE / f"test_{found.name}.py").is_file()
 
 
-@each_fragment
-def test_fragments(piece: Fragment) -> None:
-    """A fragment defines one table of its name and needs exactly the keys that it uses."""
-    assert set(piece.needs) == used(piece.body, "key")
-    # Top-level locals are the table, or functions of the fragment's own.
-    assert re.findall(r"^local (\w+) =", piece.body, re.MULTILINE) == [piece.name]
-    assert "NEEDS" in fields(piece.body)
+@each_module
+def test_modules(module: Module) -> None:
+    """A module is one table of constants and functions, and says what it does; nothing in it is read when it is built."""
+    path = FOLDER / "lib" / f"{module.name}.lua"
+    assert path.read_text("utf-8").startswith("-- ")
+    # What else stands outside of functions are constants, too.
+    assert all(re.match(r"local [A-Z, ]+ = ", line) for line in module.rest.splitlines())
+    assert not used(module.constants + module.rest, "arg") | used(module.constants + module.rest, "key")
 
 
-@each_script
-def test_needs_are_met(found: Script) -> None:
-    """An operation has the keys of every fragment that it includes."""
-    for piece in pieces(found.name):
-        assert piece.needs <= set(found.keys), piece.name
+def assigned(text: str) -> Iterator[str]:
+    """Name the tables whose fields a text assigns, but for its own locals."""
+    for line in code(text).splitlines():
+        for targets in re.findall(r"(?:^|\bthen |\bdo |\belse )\s*(?!local |for |if |while )(\w[^={}(]*?) = ", line):
+            for root in re.findall(r"(?:^|, )(\w+)[.\[]", targets):
+                if not re.search(rf"\b(?:local|for|function) [\w., (]*\b{root}\b", text):
+                    yield root
+
+
+def test_modules_keep_nothing_of_a_call() -> None:
+    """Guarantee 7: what a call changes is made anew for the next. No text writes to a module's table, or to a constant."""
+    pieces = {name: piece.text for module in MODULES.values() for name, piece in module.functions.items()}
+    bodies = {name: found.body for name, found in SCRIPTS.items()}
+    found = {(name, root) for name, text in (pieces | bodies).items() for root in assigned(text)}
+    # Columns of a row and the caller's name belong to the call.
+    assert {root for _name, root in found} <= {"call", "arg", "row"}
+    assert list(assigned("if x then budget.spent = 1 end\nA.b, c[1] = 2, 3\nlocal d = {}\nd.e = f.g == 1")) == [
+        "budget",
+        "A",
+        "c",
+    ]
+    assert not re.search(rf"table\.(?:insert|remove|sort)\((?:{'|'.join(MODULES)})\.", library(FOLDER).text)
+
+
+def test_what_is_needed_anew() -> None:
+    """A module whose values for a call are named says in its header what they are."""
+    named = set(re.findall(r"(?<![\w.])call\.(\w+)", library(FOLDER).text))
+    assert named == {name for name, module in MODULES.items() if module.call is not None}
+    for path in (FOLDER / "lib").glob("*.lua"):
+        assert set(fields(path.read_text("utf-8"))) <= {"CALL"}
 
 
 def test_one_place_gives_numbers() -> None:
@@ -142,7 +167,7 @@ def test_every_command_has_its_script() -> None:
 
 def test_journal() -> None:
     """Design §5: the records that Lua writes are those of `broker/journal/schema.py`."""
-    text = FRAGMENTS["journal"].body
+    text = (FOLDER / "lib" / "journal.lua").read_text("utf-8")
     call = text[text.index("'*',") + 4 : text.rindex("reason)\n") + 7]
     assert tuple(re.findall(r"'(\w+)',", call)) == STORED
     closings = "".join(code(path.read_text("utf-8")) for path in FOLDER.rglob("*.lua"))

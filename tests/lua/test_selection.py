@@ -12,7 +12,8 @@ from broker import codec, payloads
 from broker.model.items import Envelope
 from broker.redis_core.calls.call import subid
 from broker.redis_core.calls.workers import said
-from broker.scripts.source import expanded
+from broker.scripts.packaging import alone
+from broker.scripts.source import examined
 from broker.selectors.program import program
 from broker.selectors.tree import Predicate
 from broker.selectors.values import Value, selects
@@ -48,18 +49,24 @@ def rest(queue: Queue, answer: Answer) -> list[tuple[str, str]]:
     pytest.fail("there is always more")
 
 
-_JUDGE = (
-    "local key, arg = {selectors = KEYS[1], meta = KEYS[2]}, {number = '0'}\n"
-    + expanded(FOLDER, ("selectors",))
-    + """
+_JUDGE = alone(
+    FOLDER,
+    examined(
+        FOLDER,
+        "judge",
+        """#!lua
+-- Judge texts and payloads.
+-- ARGV: number | program body
+-- RETURNS: ok
 local found = {}
-for i = 1, #ARGV, 2 do
-  local entry = {body = ARGV[i + 1], position = '1-0', item = 'i', by = 'b@x', key = '', past = {attempts = 0}}
-  found[#found + 1] = selectors.selects({program = ARGV[i]}, entry) and 1 or 0
+for _, row in ipairs(rows) do
+  local entry = {body = row.body, position = '1-0', item = 'i', by = 'b@x', key = '', past = {attempts = 0}}
+  found[#found + 1] = selectors.selects({program = row.program}, entry) and 1 or 0
 end
 return found
-"""
-)
+""",
+    ),
+).text
 
 
 @pytest.mark.parametrize("server", ["valkey", "redis7"])
@@ -73,7 +80,7 @@ def test_says_what_python_says(
     for tree, item in asked:
         headers = {name[2:]: value for name, value in item.items() if isinstance(value, str)}
         sent += [program(tree), codec.pack(Envelope(b"\xc4" * 300, "text/plain", headers))]
-    found = runners[server].client.eval(_JUDGE, 2, "k", "m", *sent)
+    found = runners[server].client.eval(_JUDGE, 0, "0", *sent)
     wanted = [{**item, "h.n": None, "h.o": None} for _tree, item in asked]
     assert found == [int(selects(tree, item)) for (tree, _item), item in zip(asked, wanted, strict=True)]
 

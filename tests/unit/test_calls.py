@@ -47,7 +47,7 @@ from broker.redis_core.internal import (
 )
 from broker.redis_core.parts import Admit, Arrived, Handed, Letters, SurveyPart, TransferPart
 from broker.scripts.location import lua_directory
-from broker.scripts.source import script
+from broker.scripts.source import operation
 
 ME = Jid("me@x/my desk")
 RECORD = NodeRecord("n", "i1", 3, NodeConfig(), {Jid("me@x"): Affiliation.OWNER})
@@ -117,7 +117,7 @@ def test_samples_are_all() -> None:
 def test_arguments(sample: Any) -> None:
     """Fixed arguments and columns are those of the header, no more and no fewer, and of types that Redis takes."""
     call = OF[type(sample)]
-    found = script(lua_directory(), call.script)
+    found = operation(lua_directory(), call.script)
     fixed = call.fixed(sample, RECORD)
     # Items that come from other nodes have windows of their own, and not the service's.
     assert fixed.keys() - {"once_ms"} == set(found.arguments) - SHARED

@@ -118,7 +118,7 @@ def failing(*errors: Exception | None) -> Callable[[str], Any]:
 
 def test_slots() -> None:
     """The first key of a script decides, else the word after the command; what has no key has one place all the same."""
-    assert slot_of(("EVALSHA", "sha", 2, "a{x}", "b{x}", "arg")) == key_slot(b"x") == slot_of(("GET", "x"))
+    assert slot_of(("CALL", "publish", 2, "a{x}", "b{x}", "arg")) == key_slot(b"x") == slot_of(("GET", "x"))
     assert slot_of(("TIME",)) == 0
 
 

@@ -1,4 +1,4 @@
-"""Script files: headers, includes, and the text that goes to Redis."""
+"""Operations and modules: what is read from their texts, and how Redis is given them."""
 
 from pathlib import Path
 
@@ -6,106 +6,123 @@ import fakeredis
 import pytest
 
 from broker.model.problems import ScriptDefect
-from broker.scripts.source import fragment, operations, script
+from broker.scripts.packaging import library, script
+from broker.scripts.source import modules, operation, operations
 
-HEADER = "#!lua flags=no-writes\n-- Do a thing\n-- in two lines.\n-- KEYS: a b\n-- ARGV: now | x y\n-- RETURNS: ok | ok gone\n"
+HEADER = "#!lua flags=no-writes\n-- Do a thing\n-- in two lines.\n-- ARGV: now | x y\n-- RETURNS: ok | ok gone\n"
+
+SUMS = """-- Sums of a call.
+-- CALL: sum = 2
+local sums = {MOST = 10}
+
+local function grow(by)
+  call.sums.sum = call.sums.sum + by
+end
+
+function sums.add(by)
+  grow(by * numbers.two())
+  return call.sums.sum
+end
+
+function sums.unused() return redis.call('HSET', key.never, 'a', 1) end
+"""
+NUMBERS = "-- Numbers.\nlocal numbers = {}\n\nfunction numbers.two() return 2 end\n"
 
 
 def folder(tmp_path: Path, **files: str) -> Path:
-    """Write script files; a name with `lib_` before it is a fragment."""
+    """Write operations; a name with `lib_` before it is a module."""
     (tmp_path / "lib").mkdir()
     for name, text in files.items():
-        kind, _, stem = name.rpartition("lib_")
-        path = tmp_path / ("lib" if kind == "" and name.startswith("lib_") else ".") / f"{stem}.lua"
-        path.write_text(text)
+        stem = name.removeprefix("lib_")
+        (tmp_path / ("lib" if stem != name else ".") / f"{stem}.lua").write_text(text)
     return tmp_path
 
 
 def test_header(tmp_path: Path) -> None:
-    """Every part of the header is read; its names become the tables of the script."""
-    found = script(folder(tmp_path, op=HEADER + "-- WRITES: a\nreturn {'ok'}\n"), "op")
-    assert (found.sentence, found.keys, found.arguments, found.columns) == (
+    """Every part of the header is read."""
+    found = operation(folder(tmp_path, op=HEADER + "return {'ok'}\n"), "op")
+    assert (found.sentence, found.flags, found.arguments, found.columns) == (
         "Do a thing in two lines.",
-        ("a", "b"),
+        ("no-writes",),
         ("now",),
         ("x", "y"),
     )
-    assert (found.returns, found.row_returns, found.writes) == (("ok",), ("ok", "gone"), frozenset({"a"}))
-    lines = found.text.splitlines()
-    assert lines[:3] == [
-        "#!lua flags=no-writes",
-        "local key = {a = KEYS[1], b = KEYS[2]}",
-        "local arg = {now = ARGV[1]}",
-    ]
-    assert "for i = 2, #ARGV, 2 do rows[#rows + 1] = {x = ARGV[i + 0], y = ARGV[i + 1]} end" in found.text
-    assert found.plain == found.text.partition("\n")[2]
+    assert (found.returns, found.row_returns, found.keys, found.writes) == (("ok",), ("ok", "gone"), (), frozenset())
 
 
-@pytest.mark.parametrize("missing", ["#!lua", "-- KEYS", "-- ARGV", "-- RETURNS", "-- WRITES"])
+@pytest.mark.parametrize("missing", ["#!lua", "-- ARGV", "-- RETURNS"])
 def test_incomplete_header(tmp_path: Path, missing: str) -> None:
     """A header that lacks a line is a defect, told with the file's name."""
-    text = "\n".join(line for line in (HEADER + "-- WRITES: a\n").splitlines() if not line.startswith(missing))
+    text = "\n".join(line for line in HEADER.splitlines() if not line.startswith(missing))
     with pytest.raises(ScriptDefect, match=r"op\.lua"):
-        script(folder(tmp_path, op=text), "op")
+        operation(folder(tmp_path, op=text), "op")
 
 
-def test_includes(tmp_path: Path) -> None:
-    """Each fragment comes once, before whoever includes it."""
+def test_keys_follow_from_use(tmp_path: Path) -> None:
+    """Keys are those of the functions that an operation may come to, and no others; so is what it writes."""
     place = folder(
         tmp_path,
-        op=HEADER + "-- WRITES:\n--- @include c b\nreturn a.x\n",
-        lib_a="-- NEEDS:\nlocal a = {}\n",
-        lib_b="-- NEEDS: a\n--- @include a\nlocal b = {}\n",
-        lib_c="-- NEEDS:\n--- @include a b\nlocal c = {}\n",
+        op=HEADER + "reader.look()\nlocal function own() return redis.call('HGET', key.b, 'x') end\nreturn own()\n",
+        writes=HEADER + "reader.look()\nwriter.drop(key.c)\nredis.call('UNLINK', key.d, key.e)\nreturn {'ok'}\n",
+        lib_reader="-- Reads.\nlocal reader = {}\n\nlocal function raw() return redis.call('GET', key.a) end\n\n"
+        "function reader.look() return raw() end\n\nfunction reader.other() return redis.call('HSET', key.z, 'a', 1) end\n",
+        lib_writer="-- Writes to what it is given.\nlocal writer = {}\n\n"
+        "function writer.drop(name)\n  redis.call('HDEL', name, 'x')\nend\n",
     )
-    text = script(place, "op").text
-    assert [text.count(f"local {name} = {{}}") for name in "abc"] == [1, 1, 1]
-    assert text.index("local a") < text.index("local b") < text.index("local c") < text.index("return")
+    found = operation(place, "op")
+    assert (found.keys, found.writes) == (("a", "b"), frozenset())
+    found = operation(place, "writes")
+    assert (found.keys, found.writes) == (("a", "c", "d", "e"), frozenset("cde"))
 
 
-def test_lazy(tmp_path: Path) -> None:
-    """A fragment says why it is built late; then its functions are made when one is asked for, and its data is there at once."""
-    place = folder(
-        tmp_path,
-        op=HEADER
-        + "-- WRITES:\n--- @include late\nlate.sum = 3\nreturn {late.sum, late.add(4), late.add(5), late.no}\n",
-        lib_early="-- NEEDS:\nlocal early = {}\nfunction early.two() return 2 end\n",
-        lib_late="-- NEEDS:\n-- LAZY: where sums are made\n--- @include early\nlocal late = {sum = 2}\n"
-        "local function grow(by) late.sum = late.sum + by end\n"
-        "function late.add(by)\n  grow(by * early.two())\n  return late.sum\nend\n",
-    )
+def test_script(tmp_path: Path) -> None:
+    """A script has the functions that its operation may come to, and begins each call anew."""
+    body = "local first = sums.add(tonumber(rows[1].x))\nreturn {first, sums.add(5), sums.MOST}\n"
+    place = folder(tmp_path, op=HEADER + body, lib_sums=SUMS, lib_numbers=NUMBERS)
     found = script(place, "op")
-    assert fakeredis.FakeRedis().eval(found.plain, 2, "a", "b", "") == [3, 11, 21]
-    assert [fragment(place, name).lazy for name in ("early", "late")] == [False, True]
+    client = fakeredis.FakeRedis()
+    for _ in range(2):
+        assert client.eval(found.plain, 0, "", "4", "") == [10, 20, 10]
+    assert "unused" not in found.text and found.text.startswith("#!lua flags=no-writes\n")
+    assert "-- " not in found.text
+
+
+def test_library(tmp_path: Path) -> None:
+    """Each module is there once, after those that it uses; functions are named after the content."""
+    place = folder(tmp_path, op=HEADER + "return {sums.add(1)}\n", lib_sums=SUMS, lib_numbers=NUMBERS)
+    found = library(place)
+    assert found.text.startswith(f"#!lua name={found.name}\n") and found.function("op") == f"{found.name}_op"
+    assert f"function_name = '{found.name}_op', flags = {{'no-writes'}}" in found.text
+    assert list(modules(place)) == ["numbers", "sums"]
+    assert found.text.index("local numbers") < found.text.index("local sums") < found.text.index("register_function")
 
 
 def test_no_table(tmp_path: Path) -> None:
-    """A fragment that does not define the table of its name, in a line, is told."""
-    place = folder(tmp_path, op=HEADER + "-- WRITES:\n--- @include a\n", lib_a="-- NEEDS:\nlocal b = {}\n")
+    """A module that does not define the table of its name, in a line, is told."""
     with pytest.raises(ScriptDefect, match=r"a\.lua.*local a = "):
-        script(place, "op")
-
-
-def test_missing_include(tmp_path: Path) -> None:
-    """A fragment that is not there is named."""
-    with pytest.raises(ScriptDefect, match="nobody"):
-        script(folder(tmp_path, op=HEADER + "-- WRITES:\n--- @include nobody\n"), "op")
+        modules(folder(tmp_path, lib_a="local b = {}\n"))
 
 
 def test_circle(tmp_path: Path) -> None:
-    """Fragments that include each other are told with the way round."""
+    """Modules that use each other are told with the way round."""
     place = folder(
         tmp_path,
-        op=HEADER + "-- WRITES:\n--- @include a\n",
-        lib_a="--- @include b\nlocal a = {}\n",
-        lib_b="--- @include a\nlocal b = {}\n",
+        lib_a="local a = {}\nfunction a.x() return b.x() end\n",
+        lib_b="local b = {}\nfunction b.x() return a.x() end\n",
     )
     with pytest.raises(ScriptDefect, match="a -> b -> a"):
-        script(place, "op")
+        modules(place)
 
 
-def test_address(tmp_path: Path) -> None:
-    """Design §5: another text is another script, so that two versions live side by side."""
-    place = folder(tmp_path, one=HEADER + "-- WRITES:\nreturn 1\n", two=HEADER + "-- WRITES:\nreturn 2\n")
-    assert operations(place) == ("one", "two")
-    assert script(place, "one").sha != script(place, "two").sha and len(script(place, "one").sha) == 40
+def test_names_follow_the_content(tmp_path: Path) -> None:
+    """Design §5: another text has another name, so that two versions live side by side; a comment makes none."""
+    texts = {"one": "return 1\n", "two": "return 2\n", "again": "-- Twice.\nreturn 1\n"}
+    place = folder(tmp_path, **{name: HEADER + text for name, text in texts.items()})
+    assert operations(place) == ("again", "one", "two")
+    shas = {name: script(place, name).sha for name in texts}
+    assert shas["one"] == shas["again"] != shas["two"] and len(shas["one"]) == 40
+    names = set()
+    for name in ("one", "two", "again"):
+        (tmp_path / name).mkdir()
+        names.add(library(folder(tmp_path / name, op=HEADER + texts[name])).name)
+    assert len(names) == 2

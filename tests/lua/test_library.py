@@ -1,0 +1,179 @@
+"""One library for all calls: nothing of a call is there in the next, whatever was called before it."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import redis
+
+from broker import codec
+from broker.model.items import Envelope
+from broker.model.names import Partition
+from broker.redis_core.calls.call import subid
+from broker.scripts.source import Operation
+from broker.settings import Packaging
+from frontends.servers.redis import RedisServer
+from tests.lua.driver import _SNAPSHOT, SCRIPTS, Answer, Delivered, Queue, Runner, text
+
+STEPS = 400
+JIDS = [f"w{number}@x/a" for number in range(4)]
+ITEMS = [f"i{number}" for number in range(12)]
+SELECTORS = ("", "", "color = 'red'", "color LIKE 'b%' AND size > 3")
+
+
+class Twice(Runner):
+    """Runs each call by the library, whose functions have run before, and as a script, which begins from nothing."""
+
+    def __init__(self, server: RedisServer) -> None:
+        """Keep what either does in a database of its own."""
+        super().__init__(redis.Redis.from_url(server.url), Packaging.FUNCTIONS, guarded=True, checked=False)
+        self.other = Runner(redis.Redis.from_url(server.url, db=1), Packaging.SCRIPTS, checked=False)
+        self.called: set[str] = set()
+
+    def _call(self, found: Operation, names: Sequence[str], values: Sequence[Any]) -> Any:  # noqa: ANN401  (what Redis answers)
+        self.called.add(found.name)
+        reply = super()._call(found, names, values)
+        assert text(reply) == text(self.other._call(found, names, values)), found.name
+        # Ids of the journal's records are of the server's own clock.
+        names = [name for name in names if not name.endswith(":journal")]
+        assert len({tuple(text(each.client.eval(_SNAPSHOT, len(names), *names))) for each in (self, self.other)}) == 1
+        return reply
+
+
+class Scene:
+    """Partitions of nodes that have nothing to do with each other, and what may be asked of them by chance."""
+
+    def __init__(self, runner: Twice, dice: random.Random) -> None:
+        """Open one of each kind."""
+        self.dice = dice
+        kinds: tuple[dict[str, Any], ...] = (
+            {},
+            {"ordered": "1", "max_deliveries": 2},
+            {"keep_items": 5, "keep_ms": 1000},
+            {"partitions": 3},
+            {"queueing": "0", "keep_ms": 10_000},
+        )
+        self.queues = [Queue(runner, Partition(f"node{number}", "life", 0)) for number in range(len(kinds))]
+        for queue, options in zip(self.queues, kinds, strict=True):
+            queue.open(**options)
+        self.given: list[tuple[Queue, Delivered]] = []
+        self.acts: list[Callable[[Queue], Any]] = [
+            *[self.publish] * 5,
+            *[self.end] * 5,
+            self.subscribe,
+            self.subscribe,
+            self.pass_time,
+            lambda queue: queue.expire(sent=self.dice.choice(["", "5", "-"])),
+            lambda queue: queue.unsubscribe(self.jid(), release=self.dice.choice(["", "1"])),
+            lambda queue: queue.run("follow", self.follower()),
+            lambda queue: queue.commit(self.jid(), f"{queue.now}-0"),
+            lambda queue: queue.browse(),
+            lambda queue: queue.stats(),
+            lambda queue: queue.locks(self.jid()),
+            lambda queue: queue.run("fetch", queue.fetching(self.jid())),
+            lambda queue: queue.read(),
+            lambda queue: queue.run("purge"),
+            lambda queue: queue.attach(self.jid(), self.dice.choice(["", "1", "2"])),
+            lambda queue: queue.keep(self.jid()),
+            lambda queue: queue.run("resend", lapsed="f1", frontend="f2"),
+            lambda queue: queue.grant_credit(wants=f"{self.dice.randrange(3)} {queue.now * 1000} 2 A"),
+            lambda queue: queue.hand_out(self.jid(), queue.now * 1000, 2),
+            lambda queue: queue.run("register", self.registered(queue)),
+            lambda queue: queue.run("list_usage"),
+            lambda queue: queue.run("list_holdings", {"subid": ""}),
+        ]
+
+    def jid(self) -> str:
+        """Choose somebody."""
+        return self.dice.choice(JIDS)
+
+    def publish(self, queue: Queue) -> Answer:
+        """Publish a few, some with all that may be asked for."""
+        color = self.dice.choice(["red", "blue", "green"])
+        body = codec.pack(Envelope(b"<x/>", headers={"color": color, "size": "4"}))
+        more: dict[str, Any] = {
+            "key": self.dice.choice(["", "", "k1", "k2"]),
+            "once": self.dice.choice(["", "", "t1", "t2"]),
+            "hints": self.dice.choice(["", "", "2000 7 0", "0 4 30000"]),
+            "dedupe": self.dice.choice(["overwrite", "ignore"]),
+            "node_full": self.dice.choice(["reject", "retract-oldest"]),
+            "max_items": self.dice.choice([8, 1000]),
+        }
+        names = [self.dice.choice(["", *ITEMS]) for _ in range(self.dice.randint(1, 3))]
+        return queue.publish(*names, body=body, **more)
+
+    def end(self, queue: Queue) -> Answer:
+        """End or keep something that somebody was handed, in the right way or in a wrong one."""
+        held = [delivery for at, delivery in self.given if at is queue]
+        jid, item, token = self.jid(), self.dice.choice(ITEMS), ""
+        if held:
+            one = self.dice.choice(held)
+            jid, item, token = one.jid, one.item, str(one.token)
+            if self.dice.random() < 0.3:
+                acts = [lambda: queue.bounce(jid, one), lambda: queue.confirm(jid, one), lambda: queue.renew(jid, item)]
+                return self.dice.choice(acts)()
+        if self.dice.random() < 0.5:
+            return queue.retract(jid, item, token, request=self.dice.choice(["", "r1"]))
+        return queue.unlock(jid, item, token, dead_letter=self.dice.choice(["", "1"]), reason="why")
+
+    def subscribe(self, queue: Queue) -> Answer:
+        """Let somebody come."""
+        selector = self.dice.choice(SELECTORS)
+        qos = self.dice.choice(["unacknowledged", "acknowledged", "assured"])
+        return queue.subscribe(self.jid(), self.dice.randint(1, 4), qos=qos, selector=selector)
+
+    def follower(self) -> dict[str, Any]:
+        """Make the row of one who reads the log."""
+        jid = self.jid()
+        start = self.dice.choice(["@latest", "@earliest"])
+        return {"subid": subid(jid), "jid": jid, "credit": 2, "start": start, "lease": 0}
+
+    def registered(self, queue: Queue) -> dict[str, Any]:
+        """Make the row of one whom the coordinator has taken up."""
+        jid = self.jid()
+        row = dict.fromkeys(SCRIPTS["register"].columns, "")
+        known = {"subid": subid(jid), "jid": jid, "registration": queue.now, "qos": "unacknowledged"}
+        return {name: known.get(name, value) for name, value in row.items()}
+
+    def pass_time(self, queue: Queue) -> Answer:
+        """Let time pass for everybody."""
+        for each in self.queues:
+            each.now += self.dice.choice([500, 5_000, 61_000])
+        return queue.expire()
+
+    def step(self) -> None:
+        """Do one thing somewhere."""
+        queue = self.dice.choice(self.queues)
+        queue.now += 1
+        answer = self.dice.choice(self.acts)(queue)
+        self.given += [(queue, delivery) for delivery in getattr(answer, "deliveries", [])]
+        del self.given[:-20]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_is_left_of_a_call(valkey: RedisServer, seed: int) -> None:
+    """Guarantee 7: any sequence of operations answers and writes alike by one library and from nothing each time."""
+    with redis.Redis.from_url(valkey.url) as client, redis.Redis.from_url(valkey.url, db=1) as other:
+        client.flushdb()
+        other.flushdb()
+        runner = Twice(valkey)
+        scene = Scene(runner, random.Random(seed))
+        for _ in range(STEPS):
+            scene.step()
+        assert len(runner.called) >= 24
+        other.flushdb()
+
+
+def test_the_guard_bites(valkey: RedisServer) -> None:
+    """A call that writes to a module's table fails: so all that runs on this server writes to none."""
+    runner = Runner(redis.Redis.from_url(valkey.url), Packaging.FUNCTIONS, guarded=True)
+    queue = Queue(runner, Partition("guarded", "life"))
+    queue.open()
+    spoilt = runner.library.text.replace("function budget.over()\n", "function budget.over()\nbudget.seen = 1\n")
+    name = "spoilt_000000000000"
+    runner.client.function_load(spoilt.replace(runner.library.name, name), replace=True)
+    runner.library = type(runner.library)(name, spoilt)
+    with pytest.raises(redis.ResponseError, match="writes to a module: seen"):
+        queue.expire()
+    runner.client.function_delete(name)
