@@ -3,8 +3,8 @@
 Everything that names a key asks here; scripts receive keys and never build one. Must not know how a key is used.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
@@ -362,10 +362,11 @@ def of_partition(name: str, partition: Partition) -> str:
     return f"sq:{{{escaped(str(partition))}}}:{name}"
 
 
-def all_of_partition(names: Iterable[str], partition: Partition) -> list[str]:
-    """Name several keys of a partition."""
+@lru_cache(maxsize=4_096)
+def all_of_partition(names: tuple[str, ...], partition: Partition) -> tuple[str, ...]:
+    """Name several keys of a partition; those of partitions that are busy are at hand."""
     prefix = of_partition("", partition)
-    return [prefix + name for name in names]
+    return tuple(prefix + name for name in names)
 
 
 def of_node(name: str, node: str) -> str:

@@ -1,8 +1,5 @@
 -- The last act of every operation that may hand items out: settle credit, dispatch, let readers read, trim, save, answer.
 -- A caller that cannot send is handed nothing, and where somebody has to be sent to, a frontend is to visit at once.
-<<<<<<< HEAD
-=======
->>>>>>> 731b074 (core: make the operations functions of one library)
 local finish = {}
 
 -- Answers {'ok', results, deliveries, notices, handovers, next due ms or 0, 1 when more can be dispatched at once, token,

@@ -2,7 +2,6 @@
 -- order of their texts: what is of another priority has its rank before the position. Each item stands here once with an empty
 -- subid; and again for a subscriber who selects it though its mark is beyond it, because the item came back, is more urgent, or
 -- was found while there was no credit.
-<<<<<<< HEAD
 -- So many of these for a subscriber, and what was passed over is examined for it anew. `pages` are what many look through alike;
 -- `named` is whether anything stands here by the name of a subscriber, once that has been asked.
 -- CALL: pages = {}, named = nil, places = {}
@@ -16,14 +15,6 @@ function passed.place(position)
     return call.passed.places[position]
   end
   local rank, padded = hints.rank(position), positions.padded(position)
-=======
--- So many of these for a subscriber, and what was passed over is examined for it anew.
-local passed = {MOST = 1000}
-
--- A text that sorts as items are to go out, by digits alone: a padded position begins with seven zeros and a digit that is none.
-function passed.place(position)
-  local rank, padded = call.partition.hinted and hints.rank(position), positions.padded(position)
->>>>>>> 731b074 (core: make the operations functions of one library)
   if not rank then return padded end
   return (rank < hints.USUAL and '00000000' or '') .. rank .. padded
 end
