@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -153,3 +154,13 @@ def test_what_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="'pdf' is none of html, csv, parquet, json"):
         files.check(tmp_path / "report", ["html", "pdf"])
     assert (tmp_path / "full" / "file").read_text() == (tmp_path / "file").read_text() == "mine"
+
+
+def test_memory_of_redis() -> None:
+    """What is foretold of Redis as a whole stands at the head, on paper and on a console; what is unknown does not."""
+    full, screen = replace(MADE, memory_full_days=12.0), Console(file=StringIO(), width=200)
+    console.show(full, screen)
+    assert isinstance(screen.file, StringIO)
+    words = "emory of Redis full in 12 d, with all nodes together"
+    assert words in html.page(full) and words in screen.file.getvalue()
+    assert "emory of Redis full in 12 d, with" not in html.page(MADE)

@@ -172,3 +172,14 @@ def test_timeline(made: Report) -> None:
         assert node.moments[0].begin == made.begin
         assert ends == pytest.approx([*(moment.begin.timestamp() for moment in node.moments[1:]), made.end.timestamp()])
         assert all(moment.waiting >= 0 and moment.in_flight >= 0 for moment in node.moments)
+
+
+def test_memory_of_redis(made: Report, runs: dict[str, Run]) -> None:
+    """From one look, Redis as a whole is full when what waits of all nodes that are there has filled what is free."""
+    fills = 0.0
+    for name in ("jobs", "bursts", "plain"):
+        attempts, growth = runs[name].attempts, _node(made, name).backlog.growth_per_s
+        assert growth is not None
+        fills += growth * sum(attempt.bytes for attempt in attempts) / len(attempts)
+    expected = 9 * 10**8 / fills / 86_400 if fills > 0 else None
+    assert made.memory_full_days == (None if expected is None else pytest.approx(expected))
