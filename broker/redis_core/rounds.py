@@ -43,7 +43,7 @@ LOOKED_AT_ONCE = 50
 BUSY_TURNS = 6
 """Of so many turns that have more urgent work, one tells what is sent."""
 
-LOOK_EVERY = 12
+LOOK_EVERY = 18
 """Turns of the pulse between two looks in passing: idle cost stays under 20 commands a second, those in scripts counted."""
 
 
