@@ -45,9 +45,10 @@ def unpacked(body: bytes, coding: str, most_bytes: int) -> bytes | None:
 
 def wanted(accept: str, content_type: str, size: int) -> bool:
     """Tell whether a client had rather have a body in gzip, and whether that is worth it."""
+    if size < LEAST_BYTES or not media.prefers(accept, GZIP):
+        return False
     kind = media.bare(content_type)
-    textual = kind in _TEXTUAL or kind.startswith("text/") or kind.endswith(("+json", "+xml"))
-    return size >= LEAST_BYTES and textual and media.prefers(accept, GZIP)
+    return kind in _TEXTUAL or kind.startswith("text/") or kind.endswith(("+json", "+xml"))
 
 
 def packed(body: bytes) -> bytes:

@@ -139,7 +139,8 @@ class Door:
         query = _query(request.scope["query_string"], operation)
         kinds = _kinds(operation)
         wants = media.wanted(fields.get("accept", ""), kinds) if kinds else ""
-        body = await self._body(request) if operation.body is not Body.NONE else b""
+        coding = fields.get("content-encoding", "")
+        body = await self._body(request, coding) if operation.body is not Body.NONE else b""
         asked = Asked(
             place, sender, query, fields, body, wants, looks=request.method == "HEAD", most_leases=self._leases
         )
@@ -177,7 +178,7 @@ class Door:
             )
         return sender
 
-    async def _body(self, request: Request) -> bytes:
+    async def _body(self, request: Request, coding: str) -> bytes:
         if _length(request) > self._body_bytes:
             raise self._too_big()
         pieces, size = [], 0
@@ -192,7 +193,6 @@ class Door:
             raise Fault(
                 HTTPStatus.REQUEST_TIMEOUT, "too-slow", "the body took too long", {"Connection": "close"}
             ) from None
-        coding = ",".join(request.headers.getlist("content-encoding"))
         body = codings.unpacked(b"".join(pieces), coding, self._body_bytes)
         if body is None:
             raise self._too_big()
@@ -237,6 +237,8 @@ def _unless_known(fields: Mapping[str, str], answer: Answer) -> Answer:
 
 async def _packed(request: Request, answer: Answer) -> Answer:
     """Give an answer in gzip to whoever prefers that."""
+    if len(answer.body) < codings.LEAST_BYTES:
+        return answer
     accept = ",".join(request.headers.getlist("accept-encoding"))
     if not codings.wanted(accept, answer.media, len(answer.body)):
         return answer

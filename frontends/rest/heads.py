@@ -75,14 +75,18 @@ def _fields(raw: Iterable[tuple[bytes, bytes]], most_bytes: int) -> dict[str, st
     """Give fields by their names; those that come in several lines are lists (RFC 9110 §5.3)."""
     size, found = 0, dict[str, str]()
     for name_bytes, value in raw:
-        # h11 judges a head that comes in parts, and not one that comes at once.
         size += len(name_bytes) + len(value)
-        if size > most_bytes:
-            raise headers_too_large()
-        name, text = name_bytes.decode("latin-1").lower(), value.decode("latin-1")
-        if name in found and (name in _ONCE or name.startswith(_ITEM)):
+        # As the server gives them, names are in lower case.
+        name, text = name_bytes.decode("latin-1"), value.decode("latin-1")
+        if name not in found:
+            found[name] = text
+        elif name in _ONCE or name.startswith(_ITEM):
             raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is there twice")
-        found[name] = f"{found[name]}, {text}" if name in found else text
+        else:
+            found[name] = f"{found[name]}, {text}"
+    # h11 judges a head that comes in parts, and not one that comes at once.
+    if size > most_bytes:
+        raise headers_too_large()
     return found
 
 

@@ -29,6 +29,7 @@ def wanted(accept: str, kinds: tuple[str, ...] = KINDS) -> str:
     return best
 
 
+@lru_cache(maxsize=1_000)
 def prefers(accept: str, coding: str) -> bool:
     """Tell whether a client wants a coding at least as much as none (RFC 9110 §12.5.3)."""
     ranges = dict(_range(text) for text in accept.split(",")[:_RANGES_MOST] if text.strip())

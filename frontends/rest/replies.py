@@ -80,7 +80,7 @@ def lease(shown: Held, kind: str) -> Answer:
     """Write what a subscription holds."""
     body = feeds.held(shown) if kind == media.ATOM else documents.held(shown)
     # Each look puts its end off: that alone is no news of what it holds.
-    holds = repr((kind, shown.more, [(each.href, each.lock) for each in shown.messages]))
+    holds = repr((kind, shown.more, [(each.href, each.lock and each.lock.expires_ms) for each in shown.messages]))
     return Answer(HTTPStatus.OK, body, _full(kind, "feed"), {"ETag": conditions.weak(conditions.tag(holds.encode()))})
 
 
