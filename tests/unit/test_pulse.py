@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.pulse import Pulse, Visits
+from broker.scripts.location import lua_directory
+from broker.scripts.source import Operation, operation
 
 if TYPE_CHECKING:
     from broker.redis_core.bell import Bell
@@ -28,6 +30,10 @@ class Heart:
         self.away = False
         self.known = 0
         self.by = b""
+
+    def header(self, name: str) -> Operation:
+        """Give the header of an operation."""
+        return operation(lua_directory(), name)
 
     def arguments(self, _name: str, _keys: list[str], _fixed: dict[str, Any], rows: Any) -> Any:
         """Write down what is told."""
