@@ -40,7 +40,7 @@ _NUMBERS: Final = 20_000
 met by many short commands."""
 
 _PAUSE: Final = 0.02
-_SLOWER_US: Final = 200
+_SLOWER_US: Final = 20
 _SAMPLES: Final = 10
 
 _SETTLED_SECONDS: Final = 3.0
@@ -272,16 +272,17 @@ def main(*, as_json: bool, quick: bool) -> int:
     """Play all cases on an embedded Redis; 1 when a bound is passed."""
     rows: list[Row] = []
     console = Console(stderr=True)
+    share, seconds = (QUICK, 1.0) if quick else (1, _IDLE_SECONDS)
     with RedisServer() as server, gauged(server) as gauge, console.status("measuring") as status:
         for case in CASES:
             status.update(f"measuring {case.name}")
-            rows += _rows(case, asyncio.run(gauge.measure(case, QUICK if quick else 1)))
+            rows += _rows(case, asyncio.run(gauge.measure(case, share)))
         for cost in COSTS:
             status.update(f"measuring {cost.name}")
-            little, much = asyncio.run(gauge.compare(cost, 1))
+            little, much = asyncio.run(gauge.compare(cost, share))
             rows.append(at_most(cost.name, "µs", much, INDEPENDENT, little))
         for idle in IDLE:
             status.update(f"measuring {idle.name}")
-            sent = asyncio.run(gauge.idle(idle, QUICK if quick else 1, _IDLE_SECONDS))
+            sent = asyncio.run(gauge.idle(idle, share, seconds))
             rows.append(at_most(idle.name, "commands/s", sent, IDLE_COMMANDS))
     return show(rows, as_json=as_json)

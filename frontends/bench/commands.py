@@ -9,11 +9,18 @@ from typing import Annotated
 import typer
 
 from broker.model.options import MAX_PARTITIONS
+from frontends.logs import set_up
 from frontends.terminal import Json, refuse, served
 
 app = typer.Typer(help="Measure, next to the native ceiling of the same server.", no_args_is_help=True)
 
 Quick = Annotated[bool, typer.Option("--quick", help="A short run: shows that it works, says little about speed.")]
+
+
+@app.callback()
+def bench() -> None:
+    """Have what is logged go to stderr: stdout is the report's."""
+    set_up(as_json=False)
 
 
 @app.command("core")

@@ -32,6 +32,7 @@ from broker.model.results import Refused
 from broker.model.tree import Kind, Scope
 from broker.redis_core import bell, proxy
 from broker.redis_core.service import RedisCore
+from broker.settings import CommandSettings
 from tests.contract.conftest import Door, MakeCore, Store
 from tests.operations import EXAMPLES, shape
 
@@ -161,6 +162,9 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
     for task in hung._running:
         task.cancel()
     await done(core, Disconnect(Jid("engine@example.org/a"), hung.frontend))
+    await core.measure()
+    rest = RedisCore(CommandSettings(redis_url=store.url), None, "rest")
+    await rest.start()
     missing = {name for name, example in EXAMPLES.items() if not example.startswith("as `")} - {
         "sq:{qos}:claims",
         # Only of more locks than one script may end: tests/lua/test_bounce.py has it.
@@ -178,6 +182,7 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
             seen = await examples_of(client)
             missing = {name for name in missing if not shown(name, seen)}
             await asyncio.sleep(0.05)
+    await rest.stop()
     assert not missing, {name: seen.get(name.rpartition(":")[2]) for name in missing}
 
 

@@ -56,7 +56,7 @@ def test_bounds(tmp_path: Path) -> None:
     """The longest script of each worst case, and the longest wait of others, stand next to a native command."""
     rows = _rows(tmp_path, "bounds")
     assert list(rows)[:4] == ["leave", "leave_ping", "gone", "gone_ping"]
-    assert all(row["ceiling"] > 0 for row in rows.values())
+    assert all(row["ceiling"] > 0 for name, row in rows.items() if not name.startswith("idle"))
 
 
 def test_promptness(tmp_path: Path) -> None:
