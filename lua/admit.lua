@@ -17,7 +17,7 @@ local function admit(row)
   if not intake.room() then return {'node-full'} end
   added = added + 1
   remembered.keep(remembered.HANDED, row.ticket, tonumber(arg.once_ms))
-  local tail, item = call.partition.tail, intake.append(row)
+  local tail, item = call.partition_tail, intake.append(row)
   if row.former == '1' then former.stay(tail) end
   return {'ok', item}
 end

@@ -10,7 +10,7 @@ local results, reason = {}, nil
 ownership.lapse()
 
 local function answer(who)
-  return {'ok', epochs.recorded(who.group), call.partition.fence, who.lease, subscriptions.get(who.subid).limit}
+  return {'ok', epochs.recorded(who.group), call.partition_fence, who.lease, subscriptions.get(who.subid).limit}
 end
 
 -- What an owner may hold here lies here: it is lent to no other partition.
@@ -24,7 +24,7 @@ end
 
 local function attach(row)
   local who = owner.get()
-  if row.expected ~= '' and tonumber(row.expected) ~= call.partition.fence then return {'stale'} end
+  if row.expected ~= '' and tonumber(row.expected) ~= call.partition_fence then return {'stale'} end
   -- Who asks anew without an epoch goes on as it is (a lost reply, another credit); with one it steals from itself.
   local same = who and who.subid == row.subid and who.group == row.group and row.epoch == ''
   local epoch = same and epochs.recorded(row.group) or epochs.granted(row.group, row.epoch)
@@ -42,16 +42,16 @@ local function attach(row)
     owner.renew(who)
     return answer(who)
   end
-  call.partition.fence, reason = partition.next_number(), why
-  redis.call('HSET', key.meta, 'fence', string.format('%d', call.partition.fence))
+  call.partition_fence, reason = partition.next_number(), why
+  redis.call('HSET', key.meta, 'fence', string.format('%d', call.partition_fence))
   epochs.put(row.group, epoch, 0)
-  owner.put({subid = row.subid, lease = call.partition.deadline, clearing = true, group = row.group})
+  owner.put({subid = row.subid, lease = call.partition_deadline, clearing = true, group = row.group})
   return answer(owner.get())
 end
 
 for i, row in ipairs(rows) do results[i] = attach(row) end
 -- Once for all rows: whoever was ousted within the batch has been handed nothing.
 if reason then ownership.clear(reason) end
-local reply = finish.reply(results, call.disown.notices, dispatch.LIMIT)
+local reply = finish.reply(results, call.disown_notices, dispatch.LIMIT)
 if owner.get() and owner.get().clearing then reply[7] = 1 end
 return reply

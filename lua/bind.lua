@@ -14,8 +14,8 @@ local function renewed(row)
   local known = bonds.get(row.group)
   -- A lease that has run out unseen, and that nobody else has taken, is over all the same: its epoch is forgotten.
   if not (known and known.active and known.fence == tonumber(row.fence)) then return {'superseded'} end
-  if known.ends - call.partition.now <= call.partition.lock_ms / 2 then
-    known.ends = call.partition.deadline
+  if known.ends - call.partition_now <= call.partition_lock_ms / 2 then
+    known.ends = call.partition_deadline
     bonds.put(row.group, known)
   end
   return told(known)
@@ -26,7 +26,7 @@ local function bound(row)
   local epoch = bonds.granted(known, row.epoch, row.equal ~= '')
   if not epoch then return {'partition-owned', known and known.epoch or ''} end
   if not bonds.room(row.group) then return {'too-many-subscriptions'} end
-  known = {epoch = epoch, fence = partition.next_number(), ends = call.partition.deadline, active = true}
+  known = {epoch = epoch, fence = partition.next_number(), ends = call.partition_deadline, active = true}
   bonds.put(row.group, known)
   return told(known)
 end
@@ -36,4 +36,4 @@ for i, row in ipairs(rows) do
   results[i] = (row.fence ~= '' and renewed or bound)(row)
 end
 partition.save()
-return {'ok', results, {}, {}, {}, 0, 0, call.partition.token}
+return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}

@@ -27,6 +27,6 @@ local results = budget.each(rows, function(row)
   end
   return {'lock-lost'}
 end)
-local reply = finish.reply(results, call.disown.notices, math.max(call.ending.freed, 1))
-if call.leave.more then reply[7] = 1 end
+local reply = finish.reply(results, call.disown_notices, math.max(call.ending_freed, 1))
+if call.leave_more then reply[7] = 1 end
 return reply

@@ -11,7 +11,7 @@ local results = budget.each(rows, function(row)
   window.commit(reader, row.position)
   window.settle(reader)
   ending.touch(reader.subid)
-  call.ending.arrived[reader.subid] = true
+  call.ending_arrived[reader.subid] = true
   return {'ok'}
 end)
 return finish.reply(results, {}, 0)

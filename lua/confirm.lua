@@ -10,7 +10,7 @@ local results, deliveries = {}, {}
 
 local function advance(flight)
   schedule.put(flight.position, 'deliver', 1)
-  writes.add('ZADD', key.deadlines, call.partition.deadline_text, flight.position)
+  writes.add('ZADD', key.deadlines, call.partition_deadline_text, flight.position)
   writes.flush()
   deliveries[#deliveries + 1] = again.row(flight)
 end
@@ -37,4 +37,4 @@ for i, row in ipairs(rows) do
   end
 end
 partition.save()
-return {'ok', results, deliveries, {}, {}, due.next(), 0, call.partition.token}
+return {'ok', results, deliveries, {}, {}, due.next(), 0, call.partition_token}

@@ -7,7 +7,7 @@
 local refusal = partition.load()
 if refusal then return refusal end
 local repeated, more_due = tries.run()
-local late = redis.call('ZRANGEBYSCORE', key.deadlines, '-inf', call.partition.now, 'LIMIT', 0, 200)
+local late = redis.call('ZRANGEBYSCORE', key.deadlines, '-inf', call.partition_now, 'LIMIT', 0, 200)
 local flying, notices = flights.at(late), {}
 for i, position in ipairs(late) do
   if i > 1 and budget.over() then break end
@@ -27,15 +27,15 @@ writes.flush()
 leave.resume()
 ownership.lapse()
 if owner.get() and owner.get().clearing then ownership.clear('stolen') end
-for _, lost in ipairs(call.disown.notices) do notices[#notices + 1] = lost end
+for _, lost in ipairs(call.disown_notices) do notices[#notices + 1] = lost end
 for _, over in ipairs(leases.lapsed()) do notices[#notices + 1] = over end
 handover.resume(tonumber(arg.told_before))
 journal.trim()
 -- Asked here: most partitions keep nothing, and so need not build it.
-local more_aged = call.partition.kept > 0 and trim.aged() or 0
+local more_aged = call.partition_kept > 0 and trim.aged() or 0
 if credit.coordinates() then coordinator.resume() end
 local reply = finish.reply({}, notices, dispatch.LIMIT)
 for _, row in ipairs(repeated) do reply[3][#reply[3] + 1] = row end
-if #late == 200 or budget.over() or call.leave.more or call.waiting.more or more_due or more_aged == 1 or (owner.get() and owner.get().clearing) then reply[7] = 1 end
+if #late == 200 or budget.over() or call.leave_more or call.waiting_more or more_due or more_aged == 1 or (owner.get() and owner.get().clearing) then reply[7] = 1 end
 reply[6] = leases.next(reply[6])
 return reply

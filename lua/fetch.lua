@@ -16,10 +16,10 @@ local function deadline(flight, comes)
   if not (comes and flights.unfetched(flight)) then
     return tonumber(redis.call('ZSCORE', key.deadlines, flight.position) or 0)
   end
-  flights.fetch(flight, call.partition.stamp)
-  redis.call('ZADD', key.deadlines, call.partition.deadline_text, flight.position)
+  flights.fetch(flight, call.partition_stamp)
+  redis.call('ZADD', key.deadlines, call.partition_deadline_text, flight.position)
   given = given + 1
-  return call.partition.deadline
+  return call.partition_deadline
 end
 
 local function told(flight, entry, comes)
@@ -39,7 +39,7 @@ local function held(row, subids)
       found[#found + 1] = flight
     end
   end
-  call.budget.spent = call.budget.spent + 0.6 * #found
+  call.budget_spent = call.budget_spent + 0.6 * #found
   table.sort(found, function(a, b) return a.number < b.number end)
   return found
 end
@@ -72,7 +72,7 @@ local results = budget.each(rows, function(row)
   if not lasts(row) then return {'lease-over'} end
   local found, more, subids = {}, 0, names.all(row.subid)
   -- Who says that it has seen more than there is comes for nothing.
-  local comes = row.comes == '1' and tonumber(row.after) <= call.partition.token
+  local comes = row.comes == '1' and tonumber(row.after) <= call.partition_token
   for _, flight in ipairs(held(row, subids)) do
     local entry = bytes < tonumber(arg.max_bytes) and #found < tonumber(arg.limit) and entries.get(flight.log_id)
     if not entry then
@@ -82,11 +82,11 @@ local results = budget.each(rows, function(row)
     bytes = bytes + #entry.body
     found[#found + 1] = told(flight, entry, comes)
   end
-  return {'ok', leases.of(row.subid), found, more, call.partition.token, comes and returned(subids) or 0}
+  return {'ok', leases.of(row.subid), found, more, call.partition_token, comes and returned(subids) or 0}
 end)
 local told_of = {}
-if back[1] and (call.partition.several or call.partition.pools) then
+if back[1] and (call.partition_several or call.partition_pools) then
   told_of = {partition.next_number(), 0, '', 'A', back, '', {}}
   partition.save()
 end
-return {'ok', results, {}, given > 0 and {{'fetched', given}} or {}, {}, next_due, more_at_once, call.partition.token, told_of}
+return {'ok', results, {}, given > 0 and {{'fetched', given}} or {}, {}, next_due, more_at_once, call.partition_token, told_of}

@@ -5,4 +5,4 @@
 local refusal = partition.load()
 if refusal then return refusal end
 local results = judge.each(rows, function(_, verdict) return {verdict} end)
-return {'ok', results, {}, {}, {}, 0, 0, call.partition.token}
+return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}

@@ -37,7 +37,7 @@ for i, row in ipairs(rows) do
 end
 local reply = finish.reply(results, {}, 0)
 for _, result in ipairs(results) do
-  for _, made in ipairs(call.coordinator.made) do
+  for _, made in ipairs(call.coordinator_made) do
     if made[1] == result[3] then result[2] = result[2] + made[4] end
   end
   result[3] = nil

@@ -16,13 +16,13 @@ local function take(row)
   ending.touch(row.subid)
   if not grants.take(row.subid, row.grant) then return {'superseded'} end
   -- While the partition is owned, nobody else is handed anything (E28), and nobody who does not come for it.
-  if not owner.get() and not subscriptions.absent(subscriber) and (call.caller.sends or subscriptions.pulls(subscriber)) then
+  if not owner.get() and not subscriptions.absent(subscriber) and (call.caller_sends or subscriptions.pulls(subscriber)) then
     subscriber.limit, subscriber.held, subscriber.granted = tonumber(row.amount), 0, true
     subscriber.holder = flights.holder(subscriber.jid)
-    call.dispatch.granted[#call.dispatch.granted + 1] = subscriber
+    call.dispatch_granted[#call.dispatch_granted + 1] = subscriber
     amount = amount + subscriber.limit
   else
-    call.report.unused[row.subid] = true
+    call.report_unused[row.subid] = true
   end
   return {'ok'}
 end

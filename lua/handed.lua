@@ -19,4 +19,4 @@ local results = budget.each(rows, function(row)
   return {'ok', redis.call('HLEN', key.handover)}
 end)
 writes.flush()
-return {'ok', results, {}, {}, {}, 0, 0, call.partition.token}
+return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}

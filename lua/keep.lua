@@ -9,10 +9,10 @@ for i, row in ipairs(rows) do
   local who, a, b = owner.get(), jids.subids(row.subids)
   if who and (who.subid == a or who.subid == b) then
     owner.renew(who)
-    results[i] = {'ok', who.group, epochs.recorded(who.group), call.partition.fence, who.lease,
+    results[i] = {'ok', who.group, epochs.recorded(who.group), call.partition_fence, who.lease,
       subscriptions.get(who.subid).limit}
   else
     results[i] = {'not-subscribed'}
   end
 end
-return {'ok', results, {}, {}, {}, due.next(), 0, call.partition.token}
+return {'ok', results, {}, {}, {}, due.next(), 0, call.partition_token}

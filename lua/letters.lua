@@ -25,4 +25,4 @@ for _, row in ipairs(rows) do
     redis.call('ZREM', key.tried, row.position)
   end
 end
-return {'ok', found, {}, {}, {}, 0, 0, call.partition.token}
+return {'ok', found, {}, {}, {}, 0, 0, call.partition_token}

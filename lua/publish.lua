@@ -7,12 +7,12 @@ local refusal = partition.load()
 if refusal then return refusal end
 
 intake.prepare(rows)
-local added, tail = 0, call.partition.tail
+local added, tail = 0, call.partition_tail
 local results = budget.each(rows, function(row)
   if row.hints ~= '' then hints.begin(row) end
   if not intake.admits(row) then return {'forbidden'} end
   if intake.repeats(row) then return {'duplicate', row.item, once.differs(row) and 1 or nil} end
-  if not call.partition.log_only and intake.knows(row.item) then
+  if not call.partition_log_only and intake.knows(row.item) then
     intake.replace(row)
     return {'ok', row.item}
   end

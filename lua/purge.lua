@@ -6,7 +6,7 @@ local refusal = partition.load()
 if refusal then return refusal end
 local CHUNK = 300
 local dropped = waiting.take(CHUNK)
-if call.partition.log_only then
+if call.partition_log_only then
   local after, ended = '-', false
   while #dropped < CHUNK and not (ended or budget.over()) do
     local found
@@ -34,5 +34,5 @@ for _, entry in ipairs(dropped) do
 end
 writes.flush()
 partition.save()
-local more = #dropped == CHUNK or budget.over() or call.ordering.skipped >= ordering.MOST
-return {'ok', {#dropped}, {}, call.times.perished > 0 and {{'perished', call.times.perished}} or {}, {}, 0, more and 1 or 0, call.partition.token}
+local more = #dropped == CHUNK or budget.over() or call.ordering_skipped >= ordering.MOST
+return {'ok', {#dropped}, {}, call.times_perished > 0 and {{'perished', call.times_perished}} or {}, {}, 0, more and 1 or 0, call.partition_token}

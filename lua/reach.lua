@@ -15,4 +15,4 @@ for _, row in ipairs(rows) do
   end
 end
 partition.save()
-return {'ok', redis.call('HGETALL', key.leaves), {}, {}, {}, 0, 0, call.partition.token}
+return {'ok', redis.call('HGETALL', key.leaves), {}, {}, {}, 0, 0, call.partition_token}

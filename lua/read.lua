@@ -9,7 +9,7 @@ if refusal then return refusal end
 if arg.group ~= '' then
   local known, mine = bonds.get(arg.group), tonumber(arg.fence)
   if mine and not (known and known.fence == mine) or not mine and known and known.active then
-    return {'ok', {''}, {}, {}, {}, 0, 0, call.partition.token}
+    return {'ok', {''}, {}, {}, {}, 0, 0, call.partition_token}
   end
 end
 local position, gap = start.resolve(arg.start)
@@ -30,5 +30,5 @@ while position and not full do
   full = full or ended
 end
 local first = redis.call('XRANGE', key.log, '-', '+', 'COUNT', 1)[1]
-local told = position and {gap, first and first[1] or '', call.partition.tail, position, found} or {}
-return {'ok', told, {}, {}, {}, 0, more, call.partition.token}
+local told = position and {gap, first and first[1] or '', call.partition_tail, position, found} or {}
+return {'ok', told, {}, {}, {}, 0, more, call.partition_token}

@@ -26,5 +26,5 @@ for i, row in ipairs(rows) do
   end
 end
 partition.save()
-local waits = pooled or call.partition.selects or owned and not owner.get()
-return {'ok', results, {}, {}, {}, 0, waits and 1 or 0, call.partition.token}
+local waits = pooled or call.partition_selects or owned and not owner.get()
+return {'ok', results, {}, {}, {}, 0, waits and 1 or 0, call.partition_token}

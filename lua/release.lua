@@ -32,4 +32,4 @@ end
 writes.flush()
 local left = arg.subid == '' and #places - tried or 0
 for _, subid in ipairs(holders) do left = left + credit.held(subid) end
-return finish.reply({call.ending.freed, left}, notices, call.ending.freed)
+return finish.reply({call.ending_freed, left}, notices, call.ending_freed)

@@ -8,9 +8,9 @@ local results = judge.each(rows, function(row, verdict)
   owner.met(row.subids)
   if verdict == 'waiting' then return {'lock-lost'} end
   if verdict ~= 'held' then return {verdict} end
-  local deadline = row.lock_ms == '' and call.partition.deadline or call.partition.now + tonumber(row.lock_ms)
+  local deadline = row.lock_ms == '' and call.partition_deadline or call.partition_now + tonumber(row.lock_ms)
   writes.add('ZADD', key.deadlines, string.format('%d', deadline), row.position)
   return {'ok', tonumber(row.flight.token), deadline}
 end)
 writes.flush()
-return {'ok', results, {}, {}, {}, due.next(), 0, call.partition.token}
+return {'ok', results, {}, {}, {}, due.next(), 0, call.partition_token}

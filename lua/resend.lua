@@ -9,8 +9,8 @@
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
-if arg.scan == '0' and arg.lapsed == arg.frontend and call.partition.session > 0 then sessions.begin() end
-local upto = arg.upto ~= '' and tonumber(arg.upto) or call.partition.token
+if arg.scan == '0' and arg.lapsed == arg.frontend and call.partition_session > 0 then sessions.begin() end
+local upto = arg.upto ~= '' and tonumber(arg.upto) or call.partition_token
 local after = tonumber(arg.after ~= '' and arg.after or redis.call('HGET', key.sent, arg.lapsed) or 0)
 local deliveries = {}
 
@@ -46,7 +46,7 @@ while i < #found[2] and not budget.over() do
   (reading and read or lock)(found[2][i], found[2][i + 1])
   i = i + 2
 end
-local rest = not reading and call.partition.streams and 'r0' or '0'
+local rest = not reading and call.partition_streams and 'r0' or '0'
 if i < #found[2] then
   rest = (reading and 'r' or 'l') .. cursor
 elseif found[1] ~= '0' then
@@ -56,4 +56,4 @@ end
 local more = reading and (budget.over() or stream.run(deliveries) == 1)
 if rest == '0' and arg.lapsed ~= arg.frontend then sessions.forget(arg.lapsed) end
 partition.save()
-return {'ok', {rest, upto}, deliveries, {}, {}, more and call.partition.now or due.next(), 0, call.partition.token}
+return {'ok', {rest, upto}, deliveries, {}, {}, more and call.partition_now or due.next(), 0, call.partition_token}

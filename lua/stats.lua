@@ -7,26 +7,26 @@ if refusal then return refusal end
 local in_flight, dying = redis.call('HLEN', key.inflight), redis.call('HLEN', key.handover)
 local delayed = redis.call('ZCARD', key.delayed)
 local stored = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - redis.call('HLEN', key.parked)
-  - call.partition.kept
+  - call.partition_kept
 local waiting = math.max(0, stored - in_flight - dying)
 
 local oldest = redis.call('ZRANGE', key.ready, 0, 0)[1]
-local skipped = call.partition.selects and passed.after('', '', 1)[1]
+local skipped = call.partition_selects and passed.after('', '', 1)[1]
 if skipped and not (oldest and positions.after(skipped, oldest)) then oldest = skipped end
-for rank = 0, call.partition.hinted and hints.LAST or -1 do
+for rank = 0, call.partition_hinted and hints.LAST or -1 do
   local padded = redis.call('ZRANGEBYSCORE', key.ranked, rank, rank, 'LIMIT', 0, 1)[1]
   local position = padded and hints.unpadded(padded)
   if position and not (oldest and positions.after(position, oldest)) then oldest = position end
 end
 -- What stands elsewhere, or rests, is nothing that waits here. Payloads come along, so it seldom looks at many.
 local function first(count)
-  for _, entry in ipairs((entries.range('(' .. call.partition.cursor, '+', count))) do
+  for _, entry in ipairs((entries.range('(' .. call.partition_cursor, '+', count))) do
     if entry.at == '' and not (hints.of(entry).rank or hints.rests(entry)) then return entry.log_id end
   end
 end
 local new = first(1) or first(100)
 if new and (not oldest or positions.after(oldest, new)) then oldest = new end
-local age = oldest and math.max(0, call.partition.now - positions.split(oldest)) or 0
+local age = oldest and math.max(0, call.partition_now - positions.split(oldest)) or 0
 
 -- What has ever come, counted by Redis itself, so that no publish and no acknowledgement pays for it.
 local function added(name)
@@ -37,10 +37,10 @@ local function added(name)
   end
 end
 local published = added(key.log)
-local finished = published - redis.call('XLEN', key.log) + call.partition.kept
+local finished = published - redis.call('XLEN', key.log) + call.partition_kept
 
 -- Exact up to 500 subscribers with free credit; beyond that a lower bound.
 local _, room = credit.free(500)
 return {'ok', {waiting, math.max(0, waiting - delayed - redis.call('ZCARD', key.blocked)), delayed, in_flight, dying, age,
-  redis.call('HLEN', key.subscribers), room, call.partition.kept, call.partition.kept_bytes, published, finished,
-  added(key.journal)}, {}, {}, {}, 0, 0, call.partition.token}
+  redis.call('HLEN', key.subscribers), room, call.partition_kept, call.partition_kept_bytes, published, finished,
+  added(key.journal)}, {}, {}, {}, 0, 0, call.partition_token}

@@ -57,7 +57,7 @@ local function work(row, subscriber, owned)
   subscriber = {subid = row.subid, jid = before.jid or row.jid, limit = total or before.limit,
     bounces = total and 0 or before.bounces, qos = row.qos ~= '' and row.qos or before.qos}
   local registration, scope = '0', nil
-  if call.partition.several then registration, scope = register(row, before, subscriber, owned) end
+  if call.partition_several then registration, scope = register(row, before, subscriber, owned) end
   enrol.put(subscriber, not before.jid)
   if row.selector ~= '=' then passed.choose(row.subid, row.selector) end
   ending.touch(row.subid)
@@ -75,7 +75,7 @@ for i, row in ipairs(rows) do
   if refused then
     results[i] = refused
   -- The coordinator knows nothing of an owner's credit, which lies where it owns.
-  elseif row.must == '1' and owns and call.partition.several then
+  elseif row.must == '1' and owns and call.partition_several then
     results[i] = {'not-subscribed'}
   elseif not known and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
     results[i] = {'too-many-subscriptions'}

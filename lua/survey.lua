@@ -19,7 +19,7 @@ end
 local function state(position, flight)
   if flight then return entries.get(flight.log_id), 'locked', 0 end
   if redis.call('HEXISTS', key.handover, position) == 1 then return entries.current(position), 'dying', 0 end
-  if call.partition.log_only then return entries.get(position), 'kept', 0 end
+  if call.partition_log_only then return entries.get(position), 'kept', 0 end
   local delayed = tonumber(redis.call('ZSCORE', key.delayed, position) or 0)
   return items.waiting(position), delayed > 0 and 'delayed' or 'waiting', delayed
 end
@@ -52,7 +52,7 @@ if #rows > 0 then
   for i, position in ipairs(items.find(ids)) do
     if position then look(position, ids[i]) end
   end
-  return {'ok', {'', found}, {}, {}, {}, 0, 0, call.partition.token}
+  return {'ok', {'', found}, {}, {}, {}, 0, 0, call.partition_token}
 end
 for _ = 1, limit do
   if bytes >= tonumber(arg.max_bytes) then break end
@@ -62,4 +62,4 @@ for _ = 1, limit do
   if not raw then break end
   look(come)
 end
-return {'ok', {come, found}, {}, {}, {}, 0, 0, call.partition.token}
+return {'ok', {come, found}, {}, {}, {}, 0, 0, call.partition_token}

@@ -9,14 +9,14 @@ if refusal then return refusal end
 local function leave(row, entry)
   local position, attempts = row.position, history.of(row.position).attempts
   entry.item = items.name(position, entry)
-  if positions.after(position, call.partition.cursor) then
+  if positions.after(position, call.partition_cursor) then
     -- The cursor has yet to come by: the item goes on as an entry that the cursor passes over.
     position = entries.append(entry, row.position)
     items.drop(row.position, entry)
   else
     writes.add('ZREM', key.ready, position)
     writes.add('ZREM', key.delayed, position)
-    if call.partition.selects then passed.remove(position) end
+    if call.partition_selects then passed.remove(position) end
   end
   handover.start(position, entry, attempts, '>' .. row.to, '')
   writes.flush()

@@ -16,4 +16,4 @@ for i, row in ipairs(rows) do
     if row.kept == '' then redis.call('HDEL', key.bonds, row.group) else bonds.put(row.group, known) end
   end
 end
-return {'ok', results, {}, {}, {}, 0, 0, call.partition.token}
+return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}

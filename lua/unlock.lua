@@ -22,4 +22,4 @@ local results = judge.each(rows, function(row, verdict)
   end
   return {verdict}
 end)
-return finish.reply(results, {}, call.ending.freed)
+return finish.reply(results, {}, call.ending_freed)

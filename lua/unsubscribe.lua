@@ -39,7 +39,7 @@ end
 local function go(row, those)
   local ended, left, room = {}, 0, leave.CHUNK
   for _, subid in ipairs(those) do
-    if row.pool ~= '' then call.ending.pools[subid] = row.pool end
+    if row.pool ~= '' then call.ending_pools[subid] = row.pool end
     if leave.remove(subid, row.kept ~= '', row.reason ~= '' and row.reason) then ended[#ended + 1] = subid end
     if row.release == '1' then
       local why = row.told == '1' and leave.TOLD or row.lapsed == '1' and 'lapsed' or 'unavailable'
@@ -57,6 +57,6 @@ local results = budget.each(rows, function(row)
   local those, refused = meant(row)
   return refused or superseded(row) and {'superseded'} or go(row, those)
 end)
-local reply = finish.reply(results, call.disown.notices, math.max(call.ending.freed, 1))
-if call.leave.more then reply[7] = 1 end
+local reply = finish.reply(results, call.disown_notices, math.max(call.ending_freed, 1))
+if call.leave_more then reply[7] = 1 end
 return reply

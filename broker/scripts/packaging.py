@@ -52,7 +52,9 @@ def _made_anew(found: Operation, known: Mapping[str, Module]) -> str:
     """Write what makes the values of one call of an operation from KEYS and ARGV."""
     key = ", ".join(f"{name} = KEYS[{i}]" for i, name in enumerate(found.keys, 1))
     arg = ", ".join(f"{name} = ARGV[{i}]" for i, name in enumerate(found.arguments, 1))
-    values = ", ".join(f"{name} = {{{known[name].call}}}" for name in known if name in found.keeps)
+    values = ", ".join(
+        f"{name} = {value}" for module in known.values() for name, value in module.call.items() if name in found.keeps
+    )
     lines = [f"key, arg, rows = {{{key}}}, {{{arg}}}, {{}}"]
     if found.columns:
         row = ", ".join(f"{name} = ARGV[i + {i}]" for i, name in enumerate(found.columns))

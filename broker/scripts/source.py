@@ -1,7 +1,7 @@
 """Reads the operations and modules of `lua/`: what each uses, and from that its keys and what it writes.
 
 A module of `lua/lib` is one local table of constants and functions. It keeps nothing of a call: a line `CALL` of its header says
-what it needs anew for each call, and its functions find that under `call` and the module's name. An operation is a file of
+what it needs anew for each call: `spent = 0` of the module `budget` is `call.budget_spent`. An operation is a file of
 `lua/`. Its header says the fixed arguments, the columns of each row and the code words that it answers. What it uses is found
 here, function by function, so nobody lists it: keys are the `key.NAME` of all functions that it may come to. Pure but for reading
 files. Must not know Redis, nor how an operation is packaged for it.
@@ -50,7 +50,8 @@ class Module:
     rest: str
     functions: Mapping[str, Piece]
     """Those of the table as `module.function`, those of its own as `module function`."""
-    call: str | None
+    call: Mapping[str, str]
+    """Lua for the value that each name under `call` begins with."""
     uses: frozenset[str]
     """The other modules that it names."""
 
@@ -73,7 +74,7 @@ class Operation:
     meets: frozenset[str]
     """The modules of which it may come to a function or a constant."""
     keeps: frozenset[str]
-    """The modules of whose values for a call it may come to one."""
+    """The names under `call` that it may come to."""
     body: str
 
 
@@ -151,8 +152,19 @@ def _module(name: str, text: str, known: Iterable[str]) -> Module:
         raise ScriptDefect(msg)
     named = {each.partition(".")[0] for piece in functions.values() for each in piece.names if "." in each}
     return Module(
-        name, constants, "\n".join(rest), functions, fields(text).get("CALL"), frozenset(named & set(known)) - {name}
+        name,
+        constants,
+        "\n".join(rest),
+        functions,
+        _anew(name, fields(text).get("CALL", "")),
+        frozenset(named & set(known)) - {name},
     )
+
+
+def _anew(name: str, said: str) -> Mapping[str, str]:
+    """Read a line `CALL`: names and values, of which none has a comma followed by a blank in it."""
+    pairs = [each.split(" = ", 1) for each in said.split(", ") if each]
+    return {f"{name}_{field}": value for field, value in pairs}
 
 
 @cache

@@ -7,11 +7,11 @@ function again.row(flight)
   local position = flight.position
   local deadline = tonumber(redis.call('ZSCORE', key.deadlines, position))
   local stage = unconfirmed.of(position)
-  if not (deadline and deadline > call.partition.now) or owner.fenced(flight) then return nil end
+  if not (deadline and deadline > call.partition_now) or owner.fenced(flight) then return nil end
   local entry = stage == 'deliver' and again.NOTHING or entries.get(flight.log_id)
   if not entry then return nil end
-  if stage == 'assured' then deadline = call.partition.deadline end
+  if stage == 'assured' then deadline = call.partition_deadline end
   flights.entrust(position, flight.line, arg.frontend, string.format('%d', partition.next_number()))
   return {flight.jid, position, flight.item, tonumber(flight.token), tonumber(flight.attempt), deadline, entry.by,
-    entry.body, call.partition.token, stage, entry.key, pools.told(flight.subid)}
+    entry.body, call.partition_token, stage, entry.key, pools.told(flight.subid)}
 end

@@ -9,10 +9,10 @@ end
 
 function answers.rotate()
   local since = tonumber(redis.call('HGET', key.meta, 'answers_since') or 0)
-  if call.partition.now - since < answers.AGE_MS and redis.call('HLEN', key.answers) < answers.COUNT then return end
+  if call.partition_now - since < answers.AGE_MS and redis.call('HLEN', key.answers) < answers.COUNT then return end
   redis.call('UNLINK', key.answers_old)
   if redis.call('EXISTS', key.answers) == 1 then redis.call('RENAME', key.answers, key.answers_old) end
-  redis.call('HSET', key.meta, 'answers_since', call.partition.now)
+  redis.call('HSET', key.meta, 'answers_since', call.partition_now)
 end
 
 -- Asked for only where the request does not hold by itself: a replay is rare.

@@ -6,7 +6,7 @@ local bonds = {GROUPS = 1000}
 function bonds.get(group)
   local line = redis.call('HGET', key.bonds, group)
   local epoch, fence, ends, active = string.match(line or '', '^(%d+) (%d+) (%d+) ([01])$')
-  if not epoch or tonumber(ends) <= call.partition.now then return nil end
+  if not epoch or tonumber(ends) <= call.partition_now then return nil end
   return {epoch = epoch, fence = tonumber(fence), ends = tonumber(ends), active = active == '1'}
 end
 

@@ -8,7 +8,7 @@ function bounces.count(subid, gone)
   subscriber.bounces = subscriber.bounces + 1
   subscriptions.put(subscriber)
   if gone or subscriber.bounces >= tonumber(arg.max_bounces) then
-    call.ending.ended[#call.ending.ended + 1] = {subscriber.jid, subscriber.pool or ''}
+    call.ending_ended[#call.ending_ended + 1] = {subscriber.jid, subscriber.pool or ''}
     -- Who is not reached by one of its subscriptions is reached by none.
     local room = leave.CHUNK
     for _, each in ipairs(names.family(subid, subscriber.pool)) do

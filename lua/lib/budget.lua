@@ -6,12 +6,12 @@ local budget = {WORK = 1000, PAGE = 4096}
 
 -- Whether nothing more is to be begun.
 function budget.over()
-  return call.budget.spent >= budget.WORK
+  return call.budget_spent >= budget.WORK
 end
 
 -- Whether what has begun is to stop, too: a row may go on for as much again.
 function budget.exhausted()
-  return call.budget.spent >= 2 * budget.WORK
+  return call.budget_spent >= 2 * budget.WORK
 end
 
 -- Carries rows out in their order until the budget is spent, the first one always: rows without an answer come again.

@@ -18,10 +18,10 @@ end
 local function number(value)
   if type(value) == 'number' then return value end
   if value == nil then return nil end
-  local known = call.compare.numbers[value]
+  local known = call.compare_numbers[value]
   if known == nil then
     known = parsed(value) or false
-    call.compare.numbers[value] = known
+    call.compare_numbers[value] = known
   end
   return known or nil
 end
@@ -40,7 +40,7 @@ local function below(a, b)
   for i = 1, math.min(#a, #b) do
     local one, other = string.byte(a, i), string.byte(b, i)
     if one ~= other then
-      call.compare.work = call.compare.work + i / 16
+      call.compare_work = call.compare_work + i / 16
       return one < other
     end
   end

@@ -45,7 +45,7 @@ end
 local function closed(one, subid)
   if one.closed[subid] == nil then
     local entry = ledger.get(subid, one.number)
-    call.budget.spent = call.budget.spent + 0.4
+    call.budget_spent = call.budget_spent + 0.4
     one.closed[subid] = entry and (entry.amount > 0 or entry.shut) or false
   end
   return one.closed[subid]
@@ -71,12 +71,12 @@ local function page(first, count)
   local found, subids = {}, redis.call('ZRANGE', key.turns, first, first + count - 1)
   for _, subid in ipairs(subids) do
     local subscriber = subscriptions.get(subid)
-    call.budget.spent = call.budget.spent + 0.4
-    if not call.caller.sends and not call.caller.alone and not subscriptions.pulls(subscriber) then
-      call.coordinator.owed = true
+    call.budget_spent = call.budget_spent + 0.4
+    if not call.caller_sends and not call.caller_alone and not subscriptions.pulls(subscriber) then
+      call.coordinator_owed = true
       return found, false
     end
-    subscriber.room = (call.caller.sends or subscriptions.pulls(subscriber)) and credit.room(subscriber) or 0
+    subscriber.room = (call.caller_sends or subscriptions.pulls(subscriber)) and credit.room(subscriber) or 0
     if subscriber.room > 0 then found[#found + 1] = subscriber end
   end
   return found, #subids == count
@@ -88,8 +88,8 @@ local function deal(queue, asked, given, served)
   while dealt and given < coordinator.LIMIT do
     dealt = false
     for _, one in ipairs(asked) do
-      call.coordinator.stopped = budget.exhausted()
-      if call.coordinator.stopped then return given end
+      call.coordinator_stopped = budget.exhausted()
+      if call.coordinator_stopped then return given end
       one.looked = #queue > 0
       local at = one.left > 0 and given < coordinator.LIMIT and choose(queue, one)
       if at then
@@ -118,7 +118,7 @@ local function record(asked, served)
       if amount then
         grant = string.format('%d', partition.next_number())
         ledger.grant(subid, one.number, grant, amount, string.format('%.0f', tonumber(turn)))
-        call.coordinator.made[#call.coordinator.made + 1] = {one.number, subid, grant, amount}
+        call.coordinator_made[#call.coordinator_made + 1] = {one.number, subid, grant, amount}
       end
     end
     redis.call('ZREM', key.turns, subid)
@@ -136,7 +136,7 @@ local function record(asked, served)
       redis.call('HSET', key.wanted, one.number, string.format('%s %d %s %s', one.version, one.left, one.kind, names))
     end
     -- Who has had some is the last then; so is one for whom nobody was found, where others were not looked at.
-    if one.left > 0 and (given > 0 or call.coordinator.stopped and one.looked) then
+    if one.left > 0 and (given > 0 or call.coordinator_stopped and one.looked) then
       redis.call('ZADD', key.demand, string.format('%d', partition.next_number()), one.number)
     end
   end
@@ -158,33 +158,33 @@ function coordinator.run()
     local queue, more = page(first, count)
     given = deal(queue, asked, given, served)
     first, count = first + count, coordinator.PAGE
-  until not more or left(asked) == 0 or given >= coordinator.LIMIT or first >= coordinator.MOST or call.coordinator.stopped
-  call.coordinator.owed = call.coordinator.owed and left(asked) > 0
-  call.coordinator.stopped = call.coordinator.stopped or #asked == coordinator.LIMIT and given == 0 and asked[1].looked
+  until not more or left(asked) == 0 or given >= coordinator.LIMIT or first >= coordinator.MOST or call.coordinator_stopped
+  call.coordinator_owed = call.coordinator_owed and left(asked) > 0
+  call.coordinator_stopped = call.coordinator_stopped or #asked == coordinator.LIMIT and given == 0 and asked[1].looked
   record(asked, served)
 end
 
 -- Sends grants again that nothing was heard of: the frontend that was to carry them may be dead. One that was taken is void.
 function coordinator.resume()
-  local late = redis.call('ZRANGEBYSCORE', key.unsettled, '-inf', call.partition.now - coordinator.AGAIN_MS, 'LIMIT', 0,
+  local late = redis.call('ZRANGEBYSCORE', key.unsettled, '-inf', call.partition_now - coordinator.AGAIN_MS, 'LIMIT', 0,
     coordinator.LIMIT)
   for _, each in ipairs(late) do
     local subid, number = string.match(each, '^(%d+) (%d+)$')
     local entry, subscriber = ledger.get(subid, number), subscriptions.get(subid)
     if not (entry and entry.amount > 0) then
       redis.call('ZREM', key.unsettled, each)
-    elseif call.caller.sends or not subscriber or subscriptions.pulls(subscriber) then
-      redis.call('ZADD', key.unsettled, call.partition.now, each)
-      call.coordinator.made[#call.coordinator.made + 1] = {number, subid, entry.grant, entry.amount}
+    elseif call.caller_sends or not subscriber or subscriptions.pulls(subscriber) then
+      redis.call('ZADD', key.unsettled, call.partition_now, each)
+      call.coordinator_made[#call.coordinator_made + 1] = {number, subid, entry.grant, entry.amount}
     end
   end
 end
 
 -- When the coordinator next needs a visit: `due` or sooner.
 function coordinator.next(due)
-  if call.coordinator.owed then return call.partition.now end
+  if call.coordinator_owed then return call.partition_now end
   -- With a pause: it may be that nobody has credit that is of use anywhere.
-  if call.coordinator.stopped then return call.partition.now + coordinator.PAUSE_MS end
+  if call.coordinator_stopped then return call.partition_now + coordinator.PAUSE_MS end
   local first = redis.call('ZRANGE', key.unsettled, 0, 0, 'WITHSCORES')[2]
   local at = first and tonumber(first) + coordinator.AGAIN_MS
   return at and (due == 0 or at < due) and at or due

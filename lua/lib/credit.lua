@@ -9,7 +9,7 @@ end
 
 -- Whether this partition coordinates the credit of several.
 function credit.coordinates()
-  return call.partition.several and arg.number == '0'
+  return call.partition_several and arg.number == '0'
 end
 
 -- How much more a subscriber could take.
@@ -51,7 +51,7 @@ function credit.free(count, first)
   for i, subid in ipairs(subids) do
     local subscriber = subscriptions.read(subid, lines[i])
     subscriber.held, subscriber.holder = credit.held(subid), flights.holder(subscriber.jid)
-    room = room + (call.partition.several and credit.room(subscriber) or subscriber.limit - subscriber.held)
+    room = room + (call.partition_several and credit.room(subscriber) or subscriber.limit - subscriber.held)
     found[i] = subscriber
   end
   return found, room
@@ -59,6 +59,6 @@ end
 
 -- Those of them who may be handed items here without a grant.
 function credit.candidates(count, first)
-  if call.partition.several and not owner.get() then return {}, 0 end
+  if call.partition_several and not owner.get() then return {}, 0 end
   return credit.free(count, first)
 end

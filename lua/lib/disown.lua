@@ -9,7 +9,7 @@ function disown.of(subid, kept, reason)
   if not who or who.subid ~= subid then return end
   local epoch = epochs.recorded(who.group)
   if reason then
-    call.disown.notices[#call.disown.notices + 1] = {'lost', subscriptions.get(subid).jid, who.group, epoch, call.partition.fence, reason}
+    call.disown_notices[#call.disown_notices + 1] = {'lost', subscriptions.get(subid).jid, who.group, epoch, call.partition_fence, reason}
   end
   if kept then epochs.put(who.group, epoch, who.lease) else epochs.reset(who.group) end
   owner.drop()

@@ -20,21 +20,21 @@ end
 
 local function lock(entry, subscriber, deliveries)
   local token, attempt, position = partition.next_number(), entry.past.attempts + 1, entry.position
-  call.budget.spent = call.budget.spent + 1
+  call.budget_spent = call.budget_spent + 1
   local text = string.format('%d', token)
   local item = entry.item ~= '' and entry.item or positions.item_id(position)
   local pulled = subscriptions.pulls(subscriber)
   if entry.hints ~= '' then hints.leave(position, entry) end
   writes.add('HSET', key.inflight, position, flights.line(pulled and flights.UNFETCHED or arg.frontend, text, text, attempt, subscriber.subid,
-    entry.log_id, call.partition.stamp, #entry.body, subscriber.holder, item))
+    entry.log_id, call.partition_stamp, #entry.body, subscriber.holder, item))
   writes.add('ZADD', key.deadlines, schedule.begin(position, subscriber.qos), position)
   writes.add('ZADD', key.held, subscriber.subid, holdings.member(text, position))
   if pulled then
-    call.dispatch.filled[subscriber.jid] = true
+    call.dispatch_filled[subscriber.jid] = true
   else
-    local row = {subscriber.jid, position, item, token, attempt, call.partition.deadline, entry.by, entry.body,
+    local row = {subscriber.jid, position, item, token, attempt, call.partition_deadline, entry.by, entry.body,
       token, subscriber.qos, entry.key, subscriber.pool}
-    if call.partition.multi then row[12], row[13] = subscriber.pool or '', subscriber.subid end
+    if call.partition_multi then row[12], row[13] = subscriber.pool or '', subscriber.subid end
     deliveries[#deliveries + 1] = row
   end
   subscriber.held, subscriber.served = subscriber.held + 1, text
@@ -82,8 +82,8 @@ end
 
 -- Those who may have items: with credit of their own here, and by grants.
 local function candidates(count)
-  local queue, room = (call.caller.sends and credit.candidates or pulling.candidates)(count)
-  for _, subscriber in ipairs(call.dispatch.granted) do
+  local queue, room = (call.caller_sends and credit.candidates or pulling.candidates)(count)
+  for _, subscriber in ipairs(call.dispatch_granted) do
     if subscriber.held < subscriber.limit then
       subscriber.taking = nil
       queue[#queue + 1] = subscriber
@@ -96,10 +96,10 @@ end
 -- Takes items and gives them with those who may have them: nothing without credit.
 local function take(want)
   -- One candidate more than items, so that a releaser can be avoided; of those who select, all.
-  local queue, room = candidates(want + 1 + (call.partition.selects and #selectors.all() or 0))
+  local queue, room = candidates(want + 1 + (call.partition_selects and #selectors.all() or 0))
   local count = math.min(want, room)
   if room == 0 then return nil end
-  return call.partition.selects and matching.take(count, queue) or waiting.take(count), queue
+  return call.partition_selects and matching.take(count, queue) or waiting.take(count), queue
 end
 
 -- Gives the deliveries made and whether more could be made at once: after a bound the caller runs `expire` again.
@@ -108,17 +108,17 @@ function dispatch.run(hint)
   local deliveries, made, bytes = {}, 0, 0
   if budget.over() then return deliveries, 1 end
   waiting.promote()
-  if call.partition.paused then return deliveries, 0 end
+  if call.partition_paused then return deliveries, 0 end
   while made < dispatch.LIMIT and bytes < dispatch.BYTES and not budget.over() do
     local want = math.min(math.max(hint, 1), most(made, bytes))
     local items, queue = take(want)
     if not items then return deliveries, 0 end
-    if #items == 0 then return deliveries, (call.selection.more or call.ordering.skipped >= ordering.MOST or budget.over()) and 1 or 0 end
+    if #items == 0 then return deliveries, (call.selection_more or call.ordering_skipped >= ordering.MOST or budget.over()) and 1 or 0 end
     for i = 1, #items do bytes = bytes + #items[i].body end
     if not assign(items, queue, deliveries) then return deliveries, 0 end
     made = made + #items
-    local empty = call.partition.cursor == call.partition.tail and redis.call('EXISTS', key.ready) == 0
-    if empty and not (call.partition.selects or call.partition.hinted) then return deliveries, 0 end
+    local empty = call.partition_cursor == call.partition_tail and redis.call('EXISTS', key.ready) == 0
+    if empty and not (call.partition_selects or call.partition_hinted) then return deliveries, 0 end
     hint = hint * 2
   end
   return deliveries, 1

@@ -4,9 +4,9 @@ local due = {RETRY_MS = 5000, GRAIN_MS = 60000}
 
 -- When what is kept longest of the log gets too old. Coarsely: a visit for each entry would be a busy loop.
 local function aged()
-  local first = redis.call('XRANGE', key.log, '(' .. call.partition.trim, call.partition.cursor, 'COUNT', 1)[1]
-  local ends = call.partition.keep_ms + (first and positions.split(first[1]) or call.partition.now)
-  return math.max(ends, call.partition.now + math.min(due.GRAIN_MS, math.ceil(call.partition.keep_ms / 16)))
+  local first = redis.call('XRANGE', key.log, '(' .. call.partition_trim, call.partition_cursor, 'COUNT', 1)[1]
+  local ends = call.partition_keep_ms + (first and positions.split(first[1]) or call.partition_now)
+  return math.max(ends, call.partition_now + math.min(due.GRAIN_MS, math.ceil(call.partition_keep_ms / 16)))
 end
 
 function due.next()
@@ -14,20 +14,20 @@ function due.next()
   soonest = soonest and tonumber(soonest) or 0
   local delayed = redis.call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')[2]
   if delayed and (soonest == 0 or tonumber(delayed) < soonest) then soonest = tonumber(delayed) end
-  local over = call.partition.hinted and redis.call('ZRANGE', key.ends, 0, 0, 'WITHSCORES')[2]
+  local over = call.partition_hinted and redis.call('ZRANGE', key.ends, 0, 0, 'WITHSCORES')[2]
   if over and (soonest == 0 or tonumber(over) < soonest) then soonest = tonumber(over) end
-  local again = call.partition.confirms and redis.call('ZRANGE', key.retries, 0, 0, 'WITHSCORES')[2]
+  local again = call.partition_confirms and redis.call('ZRANGE', key.retries, 0, 0, 'WITHSCORES')[2]
   if again and (soonest == 0 or tonumber(again) < soonest) then soonest = tonumber(again) end
   local untold = redis.call('ZRANGE', key.tried, 0, 0, 'WITHSCORES')[2]
   local retry = untold and untold + due.RETRY_MS
   if retry and (soonest == 0 or retry < soonest) then soonest = retry end
-  if call.partition.keep_ms > 0 and call.partition.kept > 0 then
+  if call.partition_keep_ms > 0 and call.partition_kept > 0 then
     local old = aged()
     if soonest == 0 or old < soonest then soonest = old end
   end
   local who = owner.get()
   if who then
-    local lease = who.clearing and call.partition.now or who.lease
+    local lease = who.clearing and call.partition_now or who.lease
     if soonest == 0 or lease < soonest then soonest = lease end
   end
   return soonest

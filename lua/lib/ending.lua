@@ -5,39 +5,39 @@ local ending = {}
 
 -- Something has changed what a subscriber holds, or may hold.
 function ending.touch(subid)
-  call.ending.touched[subid] = true
+  call.ending_touched[subid] = true
 end
 
 local function unlock(flight)
-  call.budget.spent = call.budget.spent + 1.2
+  call.budget_spent = call.budget_spent + 1.2
   writes.add('HDEL', key.inflight, flight.position)
   writes.add('ZREM', key.deadlines, flight.position)
   writes.add('ZREM', key.held, holdings.member(flight.token, flight.position))
   -- Asked here: this runs for each acknowledgement, and a call costs more than the question.
-  if call.partition.confirms then unconfirmed.forget(flight.position) end
-  call.ending.touched[flight.subid] = true
-  call.ending.freed = call.ending.freed + 1
+  if call.partition_confirms then unconfirmed.forget(flight.position) end
+  call.ending_touched[flight.subid] = true
+  call.ending_freed = call.ending_freed + 1
 end
 
 local function parked(flight)
-  if call.ending.any_parked == nil then call.ending.any_parked = redis.call('EXISTS', key.parked) == 1 end
-  return call.ending.any_parked and redis.call('HGET', key.parked, flight.position) or nil
+  if call.ending_any_parked == nil then call.ending_any_parked = redis.call('EXISTS', key.parked) == 1 end
+  return call.ending_any_parked and redis.call('HGET', key.parked, flight.position) or nil
 end
 
 -- The item that was locked goes; a later version, parked while it was locked, becomes an item of its own (X1).
 local function finish(flight, successor, acknowledged)
   local name = successor and '' or flight.item
-  if acknowledged and call.partition.keeps then
+  if acknowledged and call.partition_keeps then
     items.keep(flight.position, flight.log_id, name, flights.bytes(flight))
   else
     items.erase(flight.position, flight.log_id, name)
   end
   if flight.attempt ~= '1' then writes.add('HDEL', key.history, flight.position) end
-  if call.partition.hinted then hints.forget(flight.position) end
+  if call.partition_hinted then hints.forget(flight.position) end
   ordering.done(flight.position)
   if successor then
     writes.add('HDEL', key.parked, flight.position)
-    local entry = call.partition.hinted and entries.get(successor)
+    local entry = call.partition_hinted and entries.get(successor)
     if not (entry and hints.enter(successor, entry)) then
       writes.add('ZADD', key.ready, positions.place(successor), successor)
     end
@@ -47,7 +47,7 @@ end
 
 function ending.acknowledge(flight)
   unlock(flight)
-  call.ending.arrived[flight.subid] = true
+  call.ending_arrived[flight.subid] = true
   finish(flight, parked(flight), true)
   journal.closed('acknowledged', flight, '')
 end
@@ -58,18 +58,18 @@ function ending.release(flight, kind, wish)
   unlock(flight)
   local successor, unfetched = parked(flight), flights.unfetched(flight)
   local attempt = tonumber(flight.attempt) - (unfetched and 1 or 0)
-  local tried = not (wish.untried or unfetched) and history.tried(flight.position, attempt, call.partition.max_deliveries)
+  local tried = not (wish.untried or unfetched) and history.tried(flight.position, attempt, call.partition_max_deliveries)
   local reason = wish.reason or ''
   if successor then
     finish(flight, successor, false)
-  elseif call.partition.dead_letters and (tried or wish.dead_letter) then
+  elseif call.partition_dead_letters and (tried or wish.dead_letter) then
     kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
     handover.start(flight.position, entries.get(flight.log_id), attempt, flight.jid, reason)
   else
     if not unfetched then history.add(flight.position, flight.attempt, flight.subid, wish.untried) end
-    local delay, over = wish.delay_ms or 0, call.partition.hinted and times.back(flight, attempt)
+    local delay, over = wish.delay_ms or 0, call.partition_hinted and times.back(flight, attempt)
     if delay > 0 and not over then
-      writes.add('ZADD', key.delayed, call.partition.now + delay, flight.position)
+      writes.add('ZADD', key.delayed, call.partition_now + delay, flight.position)
     elseif not over then
       writes.add('ZADD', ordering.place(flight.position))
     end
@@ -80,5 +80,5 @@ end
 -- Gives turns back to those that were touched.
 function ending.settle()
   writes.flush()
-  for subid in pairs(call.ending.touched) do credit.settle(subid, call.ending.arrived[subid]) end
+  for subid in pairs(call.ending_touched) do credit.settle(subid, call.ending_arrived[subid]) end
 end

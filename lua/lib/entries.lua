@@ -9,7 +9,7 @@ function entries.read(raw)
   -- `by` and `body` always come first; the names stand in Redis for the SRE's eyes (and cost nothing: a stream stores
   -- repeated field names once).
   local cost = 0.5 + #values[4] / budget.PAGE
-  call.budget.spent, call.entries.seen, call.entries.cost = call.budget.spent + cost, call.entries.seen + 1, call.entries.cost + cost
+  call.budget_spent, call.entries_seen, call.entries_cost = call.budget_spent + cost, call.entries_seen + 1, call.entries_cost + cost
   local entry = {log_id = raw[1], by = values[2], body = values[4], item = '', key = '', at = '', hints = ''}
   for i = 5, #values, 2 do entry[NAMES[values[i]]] = values[i + 1] end
   return entry
@@ -21,8 +21,8 @@ function entries.get(log_id)
 end
 
 function entries.replacement(position)
-  if call.entries.any_replaced == nil then call.entries.any_replaced = redis.call('EXISTS', key.replaced) == 1 end
-  return call.entries.any_replaced and redis.call('HGET', key.replaced, position) or nil
+  if call.entries_any_replaced == nil then call.entries_any_replaced = redis.call('EXISTS', key.replaced) == 1 end
+  return call.entries_any_replaced and redis.call('HGET', key.replaced, position) or nil
 end
 
 -- The entry whose payload stands for the item now: a replaced item keeps its position (X1).
@@ -47,7 +47,7 @@ end
 -- a body cannot be left out.
 function entries.fit(count)
   local room = entries.FIRST
-  if call.entries.seen > 0 then room = math.floor((budget.WORK - call.budget.spent) * call.entries.seen / call.entries.cost) end
+  if call.entries_seen > 0 then room = math.floor((budget.WORK - call.budget_spent) * call.entries_seen / call.entries_cost) end
   return math.min(count, math.max(room, 1))
 end
 
@@ -62,12 +62,12 @@ end
 
 -- `row` has `item`, `key`, `by`, `body` and `hints`; `at` is the position of the item that it is a later version of, or empty.
 function entries.append(row, at)
-  call.budget.spent = call.budget.spent + 0.5 + #row.body / budget.PAGE
+  call.budget_spent = call.budget_spent + 0.5 + #row.body / budget.PAGE
   -- Never below the tail: XADD would refuse, and a clock that steps back must not stop a queue.
-  local tail_ms = positions.split(call.partition.tail)
-  local at_once = string.format('%d-*', math.max(call.partition.now, tail_ms))
+  local tail_ms = positions.split(call.partition_tail)
+  local at_once = string.format('%d-*', math.max(call.partition_now, tail_ms))
   local log_id = redis.call('XADD', key.log, at_once, 'by', row.by, 'body', row.body,
     unpack(optional(row.item, row.key, at, row.hints)))
-  call.partition.tail = log_id
+  call.partition_tail = log_id
   return log_id
 end

@@ -8,7 +8,7 @@ function epochs.recorded(group)
   if not line then return nil end
   local epoch, kept = string.match(line, '^(%d+) (%d+)$')
   local who = owner.get()
-  if (who and who.group == group) or tonumber(kept) > call.partition.now then return epoch end
+  if (who and who.group == group) or tonumber(kept) > call.partition_now then return epoch end
   return nil
 end
 

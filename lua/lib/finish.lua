@@ -12,17 +12,17 @@ function finish.reply(results, notices, hint)
   if budget.over() then
     more = 1
   else
-    if call.partition.selects then more = math.max(more, matching.seek()) end
-    if call.partition.streams then more = math.max(more, stream.run(deliveries)) end
-    if call.partition.kept > 0 then more = math.max(more, trim.excess()) end
+    if call.partition_selects then more = math.max(more, matching.seek()) end
+    if call.partition_streams then more = math.max(more, stream.run(deliveries)) end
+    if call.partition_kept > 0 then more = math.max(more, trim.excess()) end
   end
   writes.flush()
   local told = report.make()
   partition.save()
-  for jid in pairs(call.dispatch.filled) do notices[#notices + 1] = {'filled', jid} end
-  for _, who in ipairs(call.ending.ended) do notices[#notices + 1] = {'unsubscribed', who[1], who[2]} end
-  if call.times.perished > 0 then notices[#notices + 1] = {'perished', call.times.perished} end
-  local next_due = pulling.due() and call.partition.now or due.next()
+  for jid in pairs(call.dispatch_filled) do notices[#notices + 1] = {'filled', jid} end
+  for _, who in ipairs(call.ending_ended) do notices[#notices + 1] = {'unsubscribed', who[1], who[2]} end
+  if call.times_perished > 0 then notices[#notices + 1] = {'perished', call.times_perished} end
+  local next_due = pulling.due() and call.partition_now or due.next()
   if credit.coordinates() then next_due = coordinator.next(next_due) end
-  return {'ok', results, deliveries, notices, call.handover.made, next_due, more, call.partition.token, told}
+  return {'ok', results, deliveries, notices, call.handover_made, next_due, more, call.partition_token, told}
 end

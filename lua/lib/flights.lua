@@ -58,7 +58,7 @@ function flights.at(places)
     local lines = redis.call('HMGET', key.inflight, unpack(places, first, last))
     for i = first, last do
       local line = lines[i - first + 1]
-      if line then call.budget.spent = call.budget.spent + 0.6 end
+      if line then call.budget_spent = call.budget_spent + 0.6 end
       found[i] = line and flights.read(places[i], line)
     end
   end

@@ -5,8 +5,8 @@
 local handover = {LIMIT = 200}
 
 local function tell(position, jid, note)
-  redis.call('ZADD', key.tried, call.partition.stamp, position)
-  call.handover.made[#call.handover.made + 1] = {position, string.sub(jid, 1, 1) == '>' and string.sub(jid, 2) or '', note}
+  redis.call('ZADD', key.tried, call.partition_stamp, position)
+  call.handover_made[#call.handover_made + 1] = {position, string.sub(jid, 1, 1) == '>' and string.sub(jid, 2) or '', note}
 end
 
 -- The item leaves the queue: its id is free for a new item from now on.
@@ -14,7 +14,7 @@ function handover.start(position, entry, attempts, jid, reason)
   writes.add('HSET', key.handover, position, letter.write(attempts, jid, '', reason))
   writes.add('HDEL', key.history, position)
   if entry.item ~= '' then writes.add('HDEL', key.index, entry.item) end
-  if call.partition.hinted then hints.forget(position) end
+  if call.partition_hinted then hints.forget(position) end
   ordering.done(position)
   tell(position, jid, '')
 end
@@ -22,7 +22,7 @@ end
 -- Tells again of those that have not arrived, the longest untold first: those whose time has come, and all that were told of
 -- before `before` (ms), when something else has arrived since then.
 function handover.resume(before)
-  local upto = math.max(call.partition.now - due.RETRY_MS, before - 1)
+  local upto = math.max(call.partition_now - due.RETRY_MS, before - 1)
   local found = redis.call('ZRANGEBYSCORE', key.tried, '-inf', string.format('%.0f', upto), 'LIMIT', 0, handover.LIMIT)
   local lines = #found > 0 and redis.call('HMGET', key.handover, unpack(found)) or {}
   for i, position in ipairs(found) do

@@ -19,13 +19,13 @@ end
 -- Makes of what a row brings, `delay priority ttl`, what its entry says. Order within a group goes before any priority.
 function hints.begin(row)
   local delay, priority, ttl = string.match(row.hints, '^(%d+) (%d) (%d+)$')
-  if call.partition.ordered and row.key ~= '' then priority = hints.LAST - hints.USUAL end
-  local function from_now(ms) return tonumber(ms) > 0 and call.partition.now + ms or 0 end
+  if call.partition_ordered and row.key ~= '' then priority = hints.LAST - hints.USUAL end
+  local function from_now(ms) return tonumber(ms) > 0 and call.partition_now + ms or 0 end
   row.hints = string.format('%d %d %d', from_now(delay), priority, from_now(ttl))
 end
 
 function hints.rests(entry)
-  return hints.of(entry).after > call.partition.now
+  return hints.of(entry).after > call.partition_now
 end
 
 -- Nil of an item of the usual priority.

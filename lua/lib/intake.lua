@@ -8,7 +8,7 @@ function intake.prepare(rows)
     if rows[i].item ~= '' then ids[#ids + 1] = rows[i].item end
   end
   -- Done work takes no place.
-  call.intake.known, call.intake.count = {}, redis.call('XLEN', key.log) - call.partition.kept
+  call.intake_known, call.intake_count = {}, redis.call('XLEN', key.log) - call.partition_kept
   if #ids == 0 then return end
   local found = items.find(ids)
   for i = 1, #ids do
@@ -18,21 +18,21 @@ function intake.prepare(rows)
   for i = 1, #named do
     local id, position, flight = named[i], places[i], flying[i]
     if flight and flight.item == id then
-      call.intake.known[id] = {position = position, flight = flight}
+      call.intake_known[id] = {position = position, flight = flight}
     elseif not flight then
-      call.intake.known[id] = {position = position, asked = true}
+      call.intake_known[id] = {position = position, asked = true}
     end
   end
 end
 
 -- What stands under an id. Looked at when its row comes: whether an item waits is read with its payload.
 function intake.knows(id)
-  local known = call.intake.known[id]
+  local known = call.intake_known[id]
   if known and known.asked then
     known.asked = nil
-    if not items.waiting(known.position, id) then call.intake.known[id] = nil end
+    if not items.waiting(known.position, id) then call.intake_known[id] = nil end
   end
-  return call.intake.known[id]
+  return call.intake_known[id]
 end
 
 -- A row that gives subids may publish only while one of them is subscribed (publish model `subscribers`).
@@ -53,20 +53,20 @@ end
 -- The service will give this id to an item that is yet to come: two items of one name could not be told apart (P33).
 function intake.foretells(row)
   local position = positions.of_item_id(row.item)
-  return position and positions.split(position) >= call.partition.now and positions.after(position, call.partition.tail)
+  return position and positions.split(position) >= call.partition_now and positions.after(position, call.partition_tail)
 end
 
 function intake.room()
   local limit = tonumber(arg.max_items)
-  if call.intake.count < limit then return true end
+  if call.intake_count < limit then return true end
   -- Versions of one item are several entries: counted exactly only when it matters.
   local versions = redis.call('HLEN', key.replaced) + redis.call('HLEN', key.parked)
-  if redis.call('XLEN', key.log) - call.partition.kept - versions < limit then return true end
+  if redis.call('XLEN', key.log) - call.partition_kept - versions < limit then return true end
   local dead_letter = arg.node_full == 'dead-letter-oldest'
-  if arg.node_full == 'reject' or (dead_letter and not call.partition.dead_letters) then return false end
+  if arg.node_full == 'reject' or (dead_letter and not call.partition_dead_letters) then return false end
   local oldest = waiting.take(1, true)[1]
   if not oldest then return false end
-  call.intake.known[items.name(oldest.position, oldest)] = nil
+  call.intake_known[items.name(oldest.position, oldest)] = nil
   if dead_letter then
     handover.start(oldest.position, oldest, oldest.past.attempts, '', 'node-full')
   else
@@ -83,25 +83,25 @@ function intake.append(row)
     partition.turn_on('hinted')
     hints.enter(position, row)
   end
-  call.intake.count = call.intake.count + 1
+  call.intake_count = call.intake_count + 1
   once.remember(row)
-  if call.partition.log_only then
+  if call.partition_log_only then
     -- Nothing of a log ever waits: whoever reads it does so at a place of its own.
-    call.partition.cursor = position
+    call.partition_cursor = position
     retention.keep(position, #row.body)
   end
   if row.item == '' then return positions.item_id(position) end
-  call.intake.known[row.item] = {position = position}
+  call.intake_known[row.item] = {position = position}
   writes.add('HSET', key.index, row.item, position)
   return row.item
 end
 
 -- A waiting item is replaced in place and starts anew, unless it goes where its new priority is; a locked one gets a parked successor.
 function intake.replace(row)
-  local known = call.intake.known[row.item]
+  local known = call.intake_known[row.item]
   if row.hints ~= '' then partition.turn_on('hinted') end
-  if call.partition.hinted and not known.flight and not times.anew(known.position, row) then
-    call.intake.count = call.intake.count - 1
+  if call.partition_hinted and not known.flight and not times.anew(known.position, row) then
+    call.intake_count = call.intake_count - 1
     return intake.append(row)
   end
   once.remember(row)
@@ -111,10 +111,10 @@ function intake.replace(row)
   local log_id = entries.append(row, known.position)
   redis.call('HSET', beside, known.position, log_id)
   if not known.flight then
-    call.entries.any_replaced = true
+    call.entries_any_replaced = true
     redis.call('HDEL', key.history, known.position)
     -- What was found of the payload before holds no more.
-    if call.partition.selects and passed.stands(known.position) then
+    if call.partition_selects and passed.stands(known.position) then
       passed.remove(known.position)
       redis.call('ZADD', ordering.place(known.position))
     end

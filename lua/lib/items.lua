@@ -27,14 +27,14 @@ end
 function items.waiting(position, item)
   if redis.call('HEXISTS', key.handover, position) == 1 then return nil end
   local entry = entries.current(position)
-  if call.partition.kept > 0 and not call.partition.log_only and retention.done({position}, {''})[1] then return nil end
+  if call.partition_kept > 0 and not call.partition_log_only and retention.done({position}, {''})[1] then return nil end
   -- One of another priority has its place for as long as it is there.
   local rank = entry and entry.hints ~= '' and hints.of(entry).rank
   if rank and not hints.rank(position) then return nil end
   -- An entry that belongs to another position is a version of that item, no item of its own.
   if entry and entry.at ~= '' and entry.log_id == position and not redis.call('ZSCORE', key.ready, position)
     and not redis.call('ZSCORE', key.delayed, position) and redis.call('HEXISTS', key.keyed, position) == 0
-    and not (rank or call.partition.selects and passed.stands(position)) then
+    and not (rank or call.partition_selects and passed.stands(position)) then
     return nil
   end
   if entry and item and items.name(position, entry) ~= item then return nil end
@@ -64,11 +64,11 @@ end
 -- Erases an item that waits, wherever it stands.
 function items.drop(position, entry)
   -- The entries of a log are kept from the beginning; their going counts.
-  if call.partition.log_only then retention.lose(position, #entry.body) end
+  if call.partition_log_only then retention.lose(position, #entry.body) end
   items.erase(position, entry.log_id, entry.item)
   writes.add('ZREM', key.ready, position)
   writes.add('ZREM', key.delayed, position)
-  if call.partition.selects then passed.remove(position) end
-  if call.partition.hinted then hints.forget(position) end
+  if call.partition_selects then passed.remove(position) end
+  if call.partition_hinted then hints.forget(position) end
   writes.add('HDEL', key.history, position)
 end

@@ -4,12 +4,12 @@ local leases = {MOST_MS = 2592000000, MOST = 200, AGAIN_MS = 1000}
 
 local function time(lease)
   local span = string.match(lease, '^%+(%d+)$')
-  return span and call.partition.now + tonumber(span) or tonumber(lease)
+  return span and call.partition_now + tonumber(span) or tonumber(lease)
 end
 
 -- Whether a subscription would be over as it begins.
 function leases.over(lease)
-  return lease ~= '' and lease ~= '0' and time(lease) <= call.partition.now
+  return lease ~= '' and lease ~= '0' and time(lease) <= call.partition_now
 end
 
 -- Gives until when it is granted: a wish for more than MOST_MS is cut down to that (XEP-0060 §12.18).
@@ -17,7 +17,7 @@ function leases.put(subid, lease)
   if lease == '0' then
     redis.call('ZREM', key.leases, subid)
   elseif lease ~= '' then
-    redis.call('ZADD', key.leases, math.min(time(lease), call.partition.now + leases.MOST_MS), subid)
+    redis.call('ZADD', key.leases, math.min(time(lease), call.partition_now + leases.MOST_MS), subid)
   end
   return leases.of(subid)
 end
@@ -28,12 +28,12 @@ end
 
 function leases.ended(subid)
   local ends = leases.of(subid)
-  return ends > 0 and ends <= call.partition.now
+  return ends > 0 and ends <= call.partition_now
 end
 
 -- Notices of those that are over. They stay until whoever is told has ended them everywhere, so that a crash forgets none.
 function leases.lapsed()
-  local found = redis.call('ZRANGEBYSCORE', key.leases, '-inf', call.partition.now, 'LIMIT', 0, leases.MOST)
+  local found = redis.call('ZRANGEBYSCORE', key.leases, '-inf', call.partition_now, 'LIMIT', 0, leases.MOST)
   for i, subid in ipairs(found) do found[i] = {'lapsed', subscriptions.get(subid).jid, subid} end
   return found
 end
@@ -42,6 +42,6 @@ end
 function leases.next(due)
   local first = redis.call('ZRANGE', key.leases, 0, 0, 'WITHSCORES')[2]
   if not first then return due end
-  local at = tonumber(first) > call.partition.now and tonumber(first) or call.partition.now + leases.AGAIN_MS
+  local at = tonumber(first) > call.partition_now and tonumber(first) or call.partition_now + leases.AGAIN_MS
   return (due == 0 or at < due) and at or due
 end

@@ -19,7 +19,7 @@ function leave.remove(subid, kept, reason)
   local pool = pools.of(subid)
   if pool then
     pools.seat(pool, -1)
-    call.ending.pools[subid] = pool
+    call.ending_pools[subid] = pool
   end
   redis.call('ZREM', key.leases, subid)
   return redis.call('HDEL', key.subscribers, subid) == 1
@@ -27,8 +27,8 @@ end
 
 local function give_back(flight, kind, reason)
   if reason == leave.TOLD and not flights.unfetched(flight) then
-    call.disown.notices[#call.disown.notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token),
-      call.ending.pools[flight.subid] or '', call.partition.multi and flight.subid or nil}
+    call.disown_notices[#call.disown_notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token),
+      call.ending_pools[flight.subid] or '', call.partition_multi and flight.subid or nil}
   end
   ending.release(flight, kind, {reason = reason})
 end
@@ -46,10 +46,10 @@ function leave.release(subid, kind, reason, most)
   writes.flush()
   local left = credit.held(subid)
   if left > 0 then
-    call.leave.more = true
-    local pool = call.ending.pools[subid]
+    call.leave_more = true
+    local pool = call.ending_pools[subid]
     redis.call('HSET', key.leaving, subid,
-      string.format('%d ', call.partition.token) .. kind .. ' ' .. reason .. (pool and ' ' .. pool or ''))
+      string.format('%d ', call.partition_token) .. kind .. ' ' .. reason .. (pool and ' ' .. pool or ''))
   end
   return left, ended
 end
@@ -58,7 +58,7 @@ end
 -- since, for it may have subscribed again, is its own.
 local function go_on(subid, note, room)
   local token, kind, reason, pool = string.match(note, '^(%d+) (%S+) (%S+) ?(.*)$')
-  if pool ~= '' then call.ending.pools[subid] = pool end
+  if pool ~= '' then call.ending_pools[subid] = pool end
   for _, flight in ipairs(flights.at(holdings.of(subid, room + 1))) do
     if flight and tonumber(flight.token) > tonumber(token) then break end
     if flight then
@@ -78,5 +78,5 @@ function leave.resume()
     if room > 0 then room = go_on(noted[i], noted[i + 1], room) end
   end
   writes.flush()
-  if #noted > 0 then call.leave.more = redis.call('EXISTS', key.leaving) == 1 end
+  if #noted > 0 then call.leave_more = redis.call('EXISTS', key.leaving) == 1 end
 end

@@ -81,7 +81,7 @@ function ledger.grant(subid, number, grant, amount, turn)
   local before = ledger.get(subid, number)
   put(subid, number, before, {held = before and before.held or 0, version = before and before.version or 0, grant = grant,
     amount = amount, shut = false, turn = turn})
-  redis.call('ZADD', key.unsettled, call.partition.now, name(subid, number))
+  redis.call('ZADD', key.unsettled, call.partition_now, name(subid, number))
 end
 
 -- A partition that is gone for good uses nothing.

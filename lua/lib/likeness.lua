@@ -6,7 +6,7 @@ local likeness = {}
 
 local function characters(text)
   local found = {}
-  call.compare.work = call.compare.work + #text / 4
+  call.compare_work = call.compare_work + #text / 4
   for char in string.gmatch(text, '[%z\1-\127\194-\244][\128-\191]*') do found[#found + 1] = char end
   return found
 end
@@ -29,11 +29,11 @@ end
 -- Greedily: only the last `%` is ever taken up again, which bounds the work by both lengths.
 function likeness.matches(value, pattern)
   if type(value) ~= 'string' or #value > compare.MOST_BYTES then return nil end
-  if call.likeness.value ~= value then call.likeness.value, call.likeness.text = value, characters(value) end
-  call.likeness.forms[pattern] = call.likeness.forms[pattern] or read(pattern)
-  local text, form, here, at, anything, resume = call.likeness.text, call.likeness.forms[pattern], 1, 1, nil, nil
+  if call.likeness_value ~= value then call.likeness_value, call.likeness_text = value, characters(value) end
+  call.likeness_forms[pattern] = call.likeness_forms[pattern] or read(pattern)
+  local text, form, here, at, anything, resume = call.likeness_text, call.likeness_forms[pattern], 1, 1, nil, nil
   while here <= #text do
-    call.compare.work = call.compare.work + 0.25
+    call.compare_work = call.compare_work + 0.25
     local char, wild = form[at], form.wild[at]
     if wild and char == '%' then
       anything, resume = at, here

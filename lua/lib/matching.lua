@@ -38,8 +38,8 @@ end
 -- Whether anything has its place before some of what was passed over.
 local function ahead()
   return redis.call('EXISTS', key.ready) == 1
-    or call.partition.hinted and (hints.any(hints.first())
-      or passed.late() and (call.partition.cursor ~= call.partition.tail or hints.any(hints.last())))
+    or call.partition_hinted and (hints.any(hints.first())
+      or passed.late() and (call.partition_cursor ~= call.partition_tail or hints.any(hints.last())))
 end
 
 -- Takes up to `count` items for those of the queue who select them: `to` is who gets it.
@@ -49,7 +49,7 @@ function matching.take(count, queue)
   -- What came back has its place among them.
   while ahead() do
     -- It may be that what came does not go yet, or not any more.
-    if not selection.pass() and call.selection.more then return taken end
+    if not selection.pass() and call.selection_more then return taken end
   end
   repeat
     got, hungry = round(queue, count, taken)
@@ -59,17 +59,17 @@ end
 
 -- Credit that lies elsewhere is wanted by whom, where something waits for them; gives 1 when there is more to look through.
 function matching.seek()
-  if not (call.partition.selects and (call.partition.several or call.partition.pools)) or call.partition.paused or owner.get() then return 0 end
+  if not (call.partition_selects and (call.partition_several or call.partition_pools)) or call.partition_paused or owner.get() then return 0 end
   local lacking, fed
   -- In a node of several partitions the turns are the coordinator's: nobody has credit here without a grant.
-  local local_turns = not call.partition.several
+  local local_turns = not call.partition_several
   repeat
-    call.matching.whom, lacking, fed = {}, false, 0
+    call.matching_whom, lacking, fed = {}, false, 0
     for _, subid in ipairs(selectors.all()) do
       if local_turns and redis.call('ZSCORE', key.turns, subid) then
         fed = fed + 1
       elseif selection.finds(subid) then
-        call.matching.whom[#call.matching.whom + 1] = {subid, pools.of(subid) or ''}
+        call.matching_whom[#call.matching_whom + 1] = {subid, pools.of(subid) or ''}
       else
         lacking = true
       end
@@ -77,11 +77,11 @@ function matching.seek()
     local others = redis.call('HLEN', key.subscribers) > #selectors.all() 
       and (not local_turns or redis.call('ZCARD', key.turns) == fed)
     if others and passed.after('', '', 1)[1] then
-      for pool in string.gmatch('- ' .. (call.partition.pools or ''), '(%S+) %d*') do
-        call.matching.whom[#call.matching.whom + 1] = {'*', pool == '-' and '' or pool}
+      for pool in string.gmatch('- ' .. (call.partition_pools or ''), '(%S+) %d*') do
+        call.matching_whom[#call.matching_whom + 1] = {'*', pool == '-' and '' or pool}
       end
       others = false
     end
   until not (lacking or others) or not selection.pass()
-  return call.selection.more and 1 or 0
+  return call.selection_more and 1 or 0
 end

@@ -4,7 +4,7 @@ local names = {MOST = 32}
 -- The names of the subscriptions that one JID may have, given one of them, directly or in a pool: they differ in the last
 -- five bits, and the first of them is made from the JID. Where nobody has had a second one, it is the only one.
 function names.family(subid, pool)
-  if not call.partition.multi then return {subid} end
+  if not call.partition_multi then return {subid} end
   local offset, found = tonumber(string.match(pool or '', '^%d+') or 0), {}
   local name = (tonumber(subid) - offset) % 2 ^ 52
   local bits = name % names.MOST
@@ -18,10 +18,10 @@ end
 -- By what the names of a pool's subscriptions differ from direct ones, of each pool that there is and that there was.
 local function offsets()
   local found, seated = {}, {}
-  for offset in string.gmatch(call.partition.pools or '', '(%d+):%S+ %d+') do
+  for offset in string.gmatch(call.partition_pools or '', '(%d+):%S+ %d+') do
     found[#found + 1], seated[offset] = tonumber(offset), true
   end
-  for offset in string.gmatch(call.partition.past_pools or '', '%d+') do
+  for offset in string.gmatch(call.partition_past_pools or '', '%d+') do
     if not seated[offset] then found[#found + 1] = tonumber(offset) end
   end
   return found
@@ -29,7 +29,7 @@ end
 
 -- What the names of one JID's subscriptions have in common.
 local function kin(name)
-  return call.partition.multi and math.floor(name / names.MOST) or name
+  return call.partition_multi and math.floor(name / names.MOST) or name
 end
 
 -- Whether a subscription goes by one of a sender's names, of which there may be thousands: asked backwards, for they need not be made.
@@ -52,10 +52,10 @@ function names.all(subids)
     end
   end
   -- Each of them is to be looked for.
-  call.budget.spent = call.budget.spent + #found / 8
+  call.budget_spent = call.budget_spent + #found / 8
   local direct = #found
   for _, offset in ipairs(offsets()) do
-    call.budget.spent = call.budget.spent + direct / 8
+    call.budget_spent = call.budget_spent + direct / 8
     for i = 1, direct do
       found[#found + 1] = string.format('%.0f', (tonumber(found[i]) + offset) % 2 ^ 52)
     end

@@ -16,7 +16,7 @@ end
 
 -- Whether an item that is next in the queue may go out; else it is blocked, to come back when those ahead of it are gone.
 function ordering.admits(position, group)
-  if not call.partition.ordered then return true end
+  if not call.partition_ordered then return true end
   group = redis.call('HGET', key.keyed, position) or group
   if group == '' then return true end
   local head = redis.call('HGET', key.heads, group)
@@ -27,20 +27,20 @@ function ordering.admits(position, group)
     return true
   end
   redis.call('ZADD', key.blocked, 0, member(group, position))
-  call.ordering.skipped = call.ordering.skipped + 1
+  call.ordering_skipped = call.ordering_skipped + 1
   return false
 end
 
 -- Where an item stands that may go out and is not for the cursor to bring, as ZADD takes it.
 function ordering.place(position)
-  local rank = call.partition.hinted and hints.rank(position)
+  local rank = call.partition_hinted and hints.rank(position)
   if rank then return key.ranked, rank, positions.padded(position) end
   return key.ready, positions.place(position), position
 end
 
 -- An item has left the queue: the next of its group is ready.
 function ordering.done(position)
-  local group = call.partition.ordered and redis.call('HGET', key.keyed, position)
+  local group = call.partition_ordered and redis.call('HGET', key.keyed, position)
   if not group then return end
   redis.call('HDEL', key.keyed, position)
   if redis.call('HGET', key.heads, group) ~= position then

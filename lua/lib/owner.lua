@@ -6,27 +6,27 @@ local owner = {}
 
 -- Read once a script; false while nobody owns it.
 function owner.get()
-  if not call.partition.owner then return false end
-  if call.owner.found == nil then
-    local subid, lease, clearing, group = string.match(call.partition.owner, '^(%d+) (%d+) (%d) (.+)$')
-    call.owner.found = {subid = subid, lease = tonumber(lease), clearing = clearing == '1', group = group}
+  if not call.partition_owner then return false end
+  if call.owner_found == nil then
+    local subid, lease, clearing, group = string.match(call.partition_owner, '^(%d+) (%d+) (%d) (.+)$')
+    call.owner_found = {subid = subid, lease = tonumber(lease), clearing = clearing == '1', group = group}
   end
-  return call.owner.found
+  return call.owner_found
 end
 
 function owner.put(who)
-  call.owner.found = who
-  call.partition.owner = string.format('%s %d %d ', who.subid, who.lease, who.clearing and 1 or 0) .. who.group
-  redis.call('HSET', key.meta, 'owner', call.partition.owner)
+  call.owner_found = who
+  call.partition_owner = string.format('%s %d %d ', who.subid, who.lease, who.clearing and 1 or 0) .. who.group
+  redis.call('HSET', key.meta, 'owner', call.partition_owner)
 end
 
 function owner.drop()
-  call.partition.owner = false
+  call.partition_owner = false
   redis.call('HDEL', key.meta, 'owner')
 end
 
 function owner.renew(who)
-  who.lease = call.partition.deadline
+  who.lease = call.partition_deadline
   owner.put(who)
 end
 
@@ -34,11 +34,11 @@ end
 -- time. `subids` are the names of the subscriptions that a sender may have.
 function owner.met(subids)
   local who = owner.get()
-  if not who or who.lease - call.partition.now > call.partition.lock_ms / 2 then return end
+  if not who or who.lease - call.partition_now > call.partition_lock_ms / 2 then return end
   local a, b = jids.subids(subids)
   if who.subid == a or who.subid == b then owner.renew(who) end
 end
 
 function owner.fenced(flight)
-  return call.partition.fence > 0 and tonumber(flight.token) < call.partition.fence
+  return call.partition_fence > 0 and tonumber(flight.token) < call.partition_fence
 end

@@ -4,7 +4,7 @@ local ownership = {CHUNK = 300}
 -- Frees a partition whose owner has not been heard of for the time of its lease (EX16).
 function ownership.lapse()
   local who = owner.get()
-  if not who or who.lease > call.partition.now then return end
+  if not who or who.lease > call.partition_now then return end
   leave.remove(who.subid, false, 'lapsed')
   leave.release(who.subid, 'released', 'lapsed')
 end
@@ -14,7 +14,7 @@ end
 -- its locks, whoever owned it has been told of all at once.
 function ownership.clear(reason)
   local who, told = owner.get(), {}
-  for _, each in ipairs(call.disown.notices) do told[each[2]] = told[each[2]] or each[1] == 'lost' end
+  for _, each in ipairs(call.disown_notices) do told[each[2]] = told[each[2]] or each[1] == 'lost' end
   local members, places = redis.call('ZRANGE', key.held, 0, ownership.CHUNK - 1), {}
   for i, member in ipairs(members) do places[i] = holdings.position(member) end
   for i, flight in ipairs(flights.at(places)) do
@@ -22,7 +22,7 @@ function ownership.clear(reason)
     if flight then
       ending.release(flight, 'released', {reason = reason})
       if not told[flight.jid] then
-        call.disown.notices[#call.disown.notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token),
+        call.disown_notices[#call.disown_notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token),
           pools.told(flight.subid)}
       end
     else

@@ -9,10 +9,10 @@ local passed = {MOST = 1000}
 
 -- A text that sorts as items are to go out, by digits alone: a padded position begins with seven zeros and a digit that is none.
 function passed.place(position)
-  if not call.partition.hinted then
+  if not call.partition_hinted then
     -- Many look through the same.
-    call.passed.places[position] = call.passed.places[position] or positions.padded(position)
-    return call.passed.places[position]
+    call.passed_places[position] = call.passed_places[position] or positions.padded(position)
+    return call.passed_places[position]
   end
   local rank, padded = hints.rank(position), positions.padded(position)
   if not rank then return padded end
@@ -28,26 +28,26 @@ function passed.after(subid, mark, count)
   local name = subid .. ' ' .. mark
   local page = name .. ' ' .. count
   if subid ~= '' then
-    if call.passed.named == nil then call.passed.named = redis.call('ZLEXCOUNT', key.passed, '(!', '+') > 0 end
-    if not call.passed.named then return {} end
+    if call.passed_named == nil then call.passed_named = redis.call('ZLEXCOUNT', key.passed, '(!', '+') > 0 end
+    if not call.passed_named then return {} end
   end
-  if not call.passed.pages[page] then
+  if not call.passed_pages[page] then
     local found = redis.call('ZRANGEBYLEX', key.passed, '(' .. name, '(' .. subid .. '!', 'LIMIT', 0, count)
     for i, member in ipairs(found) do found[i] = hints.unpadded(member) end
-    call.passed.pages[page] = found
+    call.passed_pages[page] = found
   end
-  return call.passed.pages[page]
+  return call.passed_pages[page]
 end
 
 -- There is something for a subscriber before its mark.
 function passed.note(subid, position)
-  call.passed.pages = {}
-  if subid ~= '' then call.passed.named = true end
+  call.passed_pages = {}
+  if subid ~= '' then call.passed_named = true end
   redis.call('ZADD', key.passed, 0, passed.member(subid, position))
 end
 
 local function forget(subid)
-  call.passed.pages = {}
+  call.passed_pages = {}
   redis.call('ZREMRANGEBYLEX', key.passed, '[' .. subid .. ' ', '(' .. subid .. '!')
 end
 
@@ -69,7 +69,7 @@ end
 
 -- Takes an item out, if it stands here; as `stands`, only for a partition that selects.
 function passed.remove(position)
-  call.passed.pages = {}
+  call.passed_pages = {}
   local members = {passed.member('', position)}
   for i, subid in ipairs(selectors.all()) do members[i + 1] = passed.member(subid, position) end
   redis.call('ZREM', key.passed, unpack(members))
@@ -95,6 +95,6 @@ end
 function passed.over()
   if redis.call('EXISTS', key.selectors) == 1 or redis.call('EXISTS', key.passed) == 1 then return false end
   redis.call('HDEL', key.meta, 'selects')
-  call.partition.selects = false
+  call.partition_selects = false
   return true
 end

@@ -7,23 +7,23 @@ local pools = {PAST = 8}
 local function remember(pool)
   local offset = string.match(pool, '^%d+')
   local kept = {offset}
-  for each in string.gmatch(call.partition.past_pools or '', '%d+') do
+  for each in string.gmatch(call.partition_past_pools or '', '%d+') do
     if each ~= offset and #kept < pools.PAST then kept[#kept + 1] = each end
   end
-  call.partition.past_pools = table.concat(kept, ' ')
-  redis.call('HSET', key.meta, 'past_pools', call.partition.past_pools)
+  call.partition_past_pools = table.concat(kept, ' ')
+  redis.call('HSET', key.meta, 'past_pools', call.partition_past_pools)
 end
 
 -- The coordinator of a pool is elsewhere: here, one more or one less of its subscribers is seated.
 function pools.seat(pool, by)
   local count, entries = by, {}
-  for each, seated in string.gmatch(call.partition.pools or '', '(%S+) (%d+)') do
+  for each, seated in string.gmatch(call.partition_pools or '', '(%S+) (%d+)') do
     if each == pool then count = count + seated else entries[#entries + 1] = each .. ' ' .. seated end
   end
   if count > 0 then entries[#entries + 1] = string.format('%s %d', pool, count) else remember(pool) end
-  call.partition.pools = #entries > 0 and table.concat(entries, ' ')
-  if call.partition.pools then
-    redis.call('HSET', key.meta, 'pools', call.partition.pools)
+  call.partition_pools = #entries > 0 and table.concat(entries, ' ')
+  if call.partition_pools then
+    redis.call('HSET', key.meta, 'pools', call.partition_pools)
   else
     redis.call('HDEL', key.meta, 'pools')
   end
@@ -31,13 +31,13 @@ end
 
 -- The pool that a subscription is of: nil if it is a direct one, or has ended.
 function pools.of(subid)
-  local subscriber = call.partition.pools and subscriptions.get(subid)
+  local subscriber = call.partition_pools and subscriptions.get(subid)
   return subscriber and subscriber.pool or nil
 end
 
 -- What a notification says of its subscription: the pool that it is of and, where a JID may have several, its name.
 function pools.told(subid)
-  local pool = call.partition.pools and pools.of(subid)
-  if call.partition.multi then return pool or '', subid end
+  local pool = call.partition_pools and pools.of(subid)
+  if call.partition_multi then return pool or '', subid end
   return pool or nil
 end

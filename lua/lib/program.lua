@@ -24,13 +24,13 @@ local function read(text)
     made[#made + 1] = {letter, value}
     at = from + length
   end
-  call.compare.work = call.compare.work + #made
+  call.compare_work = call.compare_work + #made
   return made
 end
 
 local function among(a, choices)
   local found = false
-  call.compare.work = call.compare.work + #choices / 2
+  call.compare_work = call.compare_work + #choices / 2
   for _, choice in ipairs(choices) do
     local equal = compare.values(a, choice[2], '=')
     if equal then return true end
@@ -63,10 +63,10 @@ end
 
 -- `value` gives the fields. Only what is TRUE selects.
 function program.selects(text, value)
-  local code = call.program.codes[text] or read(text)
-  call.program.codes[text] = code
+  local code = call.program_codes[text] or read(text)
+  call.program_codes[text] = code
   local stack, top = {}, 0
-  call.compare.work = call.compare.work + #code
+  call.compare_work = call.compare_work + #code
   for _, step in ipairs(code) do
     local letter, said = step[1], step[2]
     if puts(letter) then

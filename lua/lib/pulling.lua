@@ -13,8 +13,8 @@ function pulling.candidates(count)
       if subscriptions.pulls(subscriber) then
         queue[#queue + 1] = subscriber
         room = room + subscriber.limit - subscriber.held
-      elseif not call.caller.alone then
-        call.pulling.owed, queue.cut = true, true
+      elseif not call.caller_alone then
+        call.pulling_owed, queue.cut = true, true
         return queue, #queue
       end
     end
@@ -25,8 +25,8 @@ end
 
 -- Whether a frontend is to go on with what this caller could not hand out.
 function pulling.due()
-  if call.caller.sends or call.caller.alone then return false end
-  local waits = call.partition.selects or call.partition.cursor ~= call.partition.tail or redis.call('EXISTS', key.ready) == 1
-    or call.partition.hinted and hints.any(0, hints.LAST)
-  return call.partition.streams or (call.pulling.owed and waits)
+  if call.caller_sends or call.caller_alone then return false end
+  local waits = call.partition_selects or call.partition_cursor ~= call.partition_tail or redis.call('EXISTS', key.ready) == 1
+    or call.partition_hinted and hints.any(0, hints.LAST)
+  return call.partition_streams or (call.pulling_owed and waits)
 end

@@ -11,7 +11,7 @@ end
 
 -- A partition that nobody ever read is not searched for readers.
 function readers.get(subid)
-  local line = call.partition.streams and redis.call('HGET', key.readers, subid)
+  local line = call.partition_streams and redis.call('HGET', key.readers, subid)
   return line and readers.read(subid, line) or nil
 end
 

@@ -4,15 +4,15 @@
 local remembered = {ITEM = 'item ', TICKET = 'ticket ', HANDED = 'handed '}
 
 function remembered.has(kind, name)
-  if call.remembered.new[kind .. name] then return true end
+  if call.remembered_new[kind .. name] then return true end
   local until_ms = redis.call('ZSCORE', key.seen, kind .. name)
-  return until_ms and tonumber(until_ms) > call.partition.now
+  return until_ms and tonumber(until_ms) > call.partition_now
 end
 
 function remembered.keep(kind, name, ms)
-  call.remembered.new[kind .. name] = true
-  writes.add('ZADD', key.seen, string.format('%.0f', call.partition.now + ms), kind .. name)
+  call.remembered_new[kind .. name] = true
+  writes.add('ZADD', key.seen, string.format('%.0f', call.partition_now + ms), kind .. name)
   -- Two forgotten for each remembered: the window never grows past what is inside it.
-  local old = redis.call('ZRANGEBYSCORE', key.seen, '-inf', call.partition.now, 'LIMIT', 0, 2)
+  local old = redis.call('ZRANGEBYSCORE', key.seen, '-inf', call.partition_now, 'LIMIT', 0, 2)
   if #old > 0 then redis.call('ZREM', key.seen, unpack(old)) end
 end

@@ -8,7 +8,7 @@ local report = {MOST = 200, LOOKED_AT = 32}
 -- A partition that does not know a subscriber for whom it was granted credit says so: 1 in the last column, as of one that is
 -- absent. 2 there says that a grant was of no use.
 function report.refuse(subid, pool, number)
-  call.report.unknown[#call.report.unknown + 1] = {subid, credit.held(subid), tonumber(number), pool, 1}
+  call.report_unknown[#call.report_unknown + 1] = {subid, credit.held(subid), tonumber(number), pool, 1}
 end
 
 -- Who had the items before that came back and are next: they go to others first.
@@ -22,17 +22,17 @@ end
 
 -- How much credit is wanted here, and of whom. Nobody's is while the partition is owned or paused.
 local function demand()
-  if owner.get() or call.partition.paused then return 0, 'A' end
+  if owner.get() or call.partition_paused then return 0, 'A' end
   local whom = {}
-  for _, each in ipairs(call.matching.whom) do
-    if each[2] ~= '' or call.partition.several then whom[#whom + 1] = each end
+  for _, each in ipairs(call.matching_whom) do
+    if each[2] ~= '' or call.partition_several then whom[#whom + 1] = each end
   end
-  local waits = call.partition.cursor ~= call.partition.tail or redis.call('EXISTS', key.ready) == 1
-    or call.partition.hinted and hints.any(0, hints.LAST)
+  local waits = call.partition_cursor ~= call.partition_tail or redis.call('EXISTS', key.ready) == 1
+    or call.partition_hinted and hints.any(0, hints.LAST)
   -- In a node of one partition, turns are of those who have their credit here.
-  local served = not call.partition.several and redis.call('EXISTS', key.turns) == 1
-  if #whom == 0 and (call.partition.selects or not waits or served) then return 0, 'A' end
-  local stored = redis.call('XLEN', key.log) - call.partition.kept - redis.call('HLEN', key.inflight)
+  local served = not call.partition_several and redis.call('EXISTS', key.turns) == 1
+  if #whom == 0 and (call.partition_selects or not waits or served) then return 0, 'A' end
+  local stored = redis.call('XLEN', key.log) - call.partition_kept - redis.call('HLEN', key.inflight)
   local wanted = math.min(report.MOST, math.max(1, stored))
   if #whom > 0 then return wanted, whom end
   return wanted, 'A' .. earlier()
@@ -40,18 +40,18 @@ end
 
 -- What subscribers hold here whose locks have begun or ended in this script; what the coordinator holds itself is settled at once.
 local function held_here()
-  local found, who, unused = call.report.unknown, owner.get(), call.report.unused
-  for _, subscriber in ipairs(call.dispatch.granted) do unused[subscriber.subid] = subscriber.held == 0 or nil end
-  for subid in pairs(call.ending.touched) do
+  local found, who, unused = call.report_unknown, owner.get(), call.report_unused
+  for _, subscriber in ipairs(call.dispatch_granted) do unused[subscriber.subid] = subscriber.held == 0 or nil end
+  for subid in pairs(call.ending_touched) do
     local subscriber, last = subscriptions.get(subid), grants.last(subid)
-    local pool = subscriber and subscriber.pool or call.ending.pools[subid]
+    local pool = subscriber and subscriber.pool or call.ending_pools[subid]
     local shut = subscriber and subscriptions.absent(subscriber) and 1 or unused[subid] and 2 or 0
     if pool then
       found[#found + 1] = {subid, credit.held(subid), last, pool, shut}
     elseif credit.coordinates() then
       ledger.settle(subid, last, unused[subid])
       credit.settle(subid)
-    elseif call.partition.several and not (who and who.subid == subid) then
+    elseif call.partition_several and not (who and who.subid == subid) then
       found[#found + 1] = {subid, credit.held(subid), last, '', shut}
     end
   end
@@ -68,29 +68,29 @@ end
 
 -- Since which report credit has been wanted without a break: whom it was told before then may have forgotten. Empty when none is.
 local function since(wanted, version)
-  if wanted == 0 and call.partition.wants_since then redis.call('HDEL', key.meta, 'wants_since') end
+  if wanted == 0 and call.partition_wants_since then redis.call('HDEL', key.meta, 'wants_since') end
   if wanted == 0 then return '' end
-  if not call.partition.wants_since then
-    call.partition.wants_since = string.format('%d', version)
-    redis.call('HSET', key.meta, 'wants_since', call.partition.wants_since)
+  if not call.partition_wants_since then
+    call.partition_wants_since = string.format('%d', version)
+    redis.call('HSET', key.meta, 'wants_since', call.partition_wants_since)
   end
-  return call.partition.wants_since
+  return call.partition_wants_since
 end
 
 -- Gives an empty list in a partition that shares no credit; else the version of the report, how much is wanted, since when, of whom
 -- (`A` and who is avoided, or rows of subid and pool), the holdings, the pools that have subscribers here if something is wanted, and
 -- the grants made.
 function report.make()
-  if not (call.partition.several or call.partition.pools or next(call.ending.pools)) and #call.report.unknown == 0 then return {} end
+  if not (call.partition_several or call.partition_pools or next(call.ending_pools)) and #call.report_unknown == 0 then return {} end
   local wanted, whom = demand()
   local held = held_here()
   -- Who comes for items takes a new token for a sign of something new, so none is taken without need.
-  local version = #held > 0 and partition.next_number() or math.max(call.partition.token, call.partition.micros)
+  local version = #held > 0 and partition.next_number() or math.max(call.partition_token, call.partition_micros)
   if credit.coordinates() then
     local names = type(whom) == 'table' and said(whom, '')
     local own = (names and #names == 0) and 0 or wanted
     coordinator.want(arg.number, version, own, names and 'W ' .. table.concat(names, ' ') or whom)
     coordinator.run()
   end
-  return {version, wanted, since(wanted, version), whom, held, wanted > 0 and call.partition.pools or '', call.coordinator.made}
+  return {version, wanted, since(wanted, version), whom, held, wanted > 0 and call.partition_pools or '', call.coordinator_made}
 end

@@ -13,7 +13,7 @@ end
 function retention.done(places, ats)
   local done = {}
   for i, position in ipairs(places) do
-    done[i] = not positions.after(position, call.partition.cursor)
+    done[i] = not positions.after(position, call.partition_cursor)
     if done[i] and ats[i] ~= '' then
       done[i] = redis.call('HGET', key.replaced, ats[i]) ~= position and redis.call('HGET', key.parked, ats[i]) ~= position
     end
@@ -22,31 +22,31 @@ function retention.done(places, ats)
   keep_out(done, places, 'HMGET', key.handover)
   keep_out(done, places, 'ZMSCORE', key.ready)
   keep_out(done, places, 'ZMSCORE', key.delayed)
-  if call.partition.selects then
+  if call.partition_selects then
     local members = {}
     for i, position in ipairs(places) do members[i] = passed.member('', position) end
     keep_out(done, members, 'ZMSCORE', key.passed)
   end
-  if call.partition.hinted then
+  if call.partition_hinted then
     local members = {}
     for i, position in ipairs(places) do members[i] = positions.padded(position) end
     keep_out(done, members, 'ZMSCORE', key.ranked)
   end
-  if call.partition.ordered then keep_out(done, places, 'HMGET', key.keyed) end
+  if call.partition_ordered then keep_out(done, places, 'HMGET', key.keyed) end
   return done
 end
 
 -- An entry that is kept goes: by itself, by its owner's wish, or with all of them.
 function retention.lose(log_id, bytes)
-  call.partition.kept, call.partition.kept_bytes = call.partition.kept - 1, call.partition.kept_bytes - bytes
-  if positions.after(log_id, call.partition.lost) then call.partition.lost = log_id end
+  call.partition_kept, call.partition_kept_bytes = call.partition_kept - 1, call.partition_kept_bytes - bytes
+  if positions.after(log_id, call.partition_lost) then call.partition_lost = log_id end
   writes.add('XDEL', key.log, log_id)
 end
 
 -- An entry whose work is done. What `trim` has passed while it waited is older than all that may be kept.
 function retention.keep(log_id, bytes)
-  call.partition.kept, call.partition.kept_bytes = call.partition.kept + 1, call.partition.kept_bytes + bytes
-  if not (call.partition.keeps and positions.after(log_id, call.partition.trim)) then retention.lose(log_id, bytes) end
+  call.partition_kept, call.partition_kept_bytes = call.partition_kept + 1, call.partition_kept_bytes + bytes
+  if not (call.partition_keeps and positions.after(log_id, call.partition_trim)) then retention.lose(log_id, bytes) end
 end
 
 local function over(most, count)
@@ -55,6 +55,6 @@ end
 
 -- A configuration that keeps nothing any more is out of every window.
 function retention.over()
-  return call.partition.kept > 0 and (not call.partition.keeps or over(call.partition.keep_items, call.partition.kept)
-    or over(call.partition.keep_bytes, call.partition.kept_bytes))
+  return call.partition_kept > 0 and (not call.partition_keeps or over(call.partition_keep_items, call.partition_kept)
+    or over(call.partition_keep_bytes, call.partition_kept_bytes))
 end

@@ -13,20 +13,20 @@ end
 -- Records that something is sent for the how-many-th time.
 function schedule.put(position, stage, tries)
   writes.add('HSET', key.unconfirmed, position, string.format('%s %d', stage, tries))
-  writes.add('ZADD', key.retries, string.format('%d', call.partition.now + pause(tries)), position)
+  writes.add('ZADD', key.retries, string.format('%d', call.partition_now + pause(tries)), position)
 end
 
 -- Records the first try of what is to be confirmed and gives the lock's deadline. The time for an assured item starts when
 -- its receiver may begin, so until then the deadline leaves room for every try. A lock of an item that is to be fetched starts
 -- with the fetch; until then the item is set aside for `ASIDE_MS`, or as long as a lock lasts if that is less.
 function schedule.begin(position, stage)
-  if stage == 'unacknowledged' then return call.partition.deadline_text end
+  if stage == 'unacknowledged' then return call.partition_deadline_text end
   if stage == 'pulled' then
-    return string.format('%d', math.min(call.partition.deadline, call.partition.now + schedule.ASIDE_MS))
+    return string.format('%d', math.min(call.partition_deadline, call.partition_now + schedule.ASIDE_MS))
   end
   schedule.put(position, stage, 1)
-  if stage == 'acknowledged' then return call.partition.deadline_text end
-  local deadline = call.partition.deadline
+  if stage == 'acknowledged' then return call.partition_deadline_text end
+  local deadline = call.partition_deadline
   for tries = 1, schedule.tries() do deadline = deadline + pause(tries) end
   return string.format('%d', deadline)
 end

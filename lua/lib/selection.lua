@@ -5,17 +5,17 @@
 local selection = {WORK = 8000, ITEM = 20, CHUNK = 20}
 
 local function worked()
-  call.selection.more = call.selection.more or call.compare.work >= selection.WORK or call.ordering.skipped >= ordering.MOST
-  return call.selection.more
+  call.selection_more = call.selection_more or call.compare_work >= selection.WORK or call.ordering_skipped >= ordering.MOST
+  return call.selection_more
 end
 
 local function see(entry)
-  call.compare.work = call.compare.work + selection.ITEM + #entry.body / 1024
-  call.selection.seen[entry.position] = entry
+  call.compare_work = call.compare_work + selection.ITEM + #entry.body / 1024
+  call.selection_seen[entry.position] = entry
 end
 
 local function entry_at(position)
-  if not call.selection.seen[position] then
+  if not call.selection_seen[position] then
     local entry = entries.current(position)
     -- Nothing but a hand at redis-cli removes an entry that waits.
     if not entry then return passed.remove(position) end
@@ -23,13 +23,13 @@ local function entry_at(position)
     if entry.hints ~= '' and times.over(position, entry, entry.past.attempts) then return nil end
     see(entry)
   end
-  return call.selection.seen[position]
+  return call.selection_seen[position]
 end
 
 -- Passes over what is next in the queue; false when there is nothing, or enough has been done.
 function selection.pass()
   -- Of what came back each that selects may have to be asked, before the work is counted again; of what is new none has come so far.
-  local back = call.partition.hinted or redis.call('EXISTS', key.ready) == 1
+  local back = call.partition_hinted or redis.call('EXISTS', key.ready) == 1
   local items = worked() and {} or waiting.next(back and #selectors.all() > selection.CHUNK and 1 or selection.CHUNK)
   for _, entry in ipairs(items) do
     see(entry)

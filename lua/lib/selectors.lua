@@ -5,19 +5,19 @@ local selectors = {MOST = 100}
 
 -- False of a subscription that takes whatever comes.
 function selectors.get(subid)
-  local known = call.selectors.of[subid]
+  local known = call.selectors_of[subid]
   if known == nil then
     local line = redis.call('HGET', key.selectors, subid)
     local mark, length, from = string.match(line or '', '^(%d*) (%d+) ()')
     known = line and {mark = mark, said = string.sub(line, #mark + 2), program = string.sub(line, from + length)}
-    call.selectors.of[subid] = known
+    call.selectors_of[subid] = known
   end
   return known
 end
 
 -- As the subscriber and its other partitions say it; nil when it has none.
 function selectors.said(subid)
-  local selector = call.partition.selects and selectors.get(subid)
+  local selector = call.partition_selects and selectors.get(subid)
   return selector and selector.said or nil
 end
 
@@ -40,13 +40,13 @@ end
 
 -- The names of all that select.
 function selectors.all()
-  if not call.selectors.subids then call.selectors.subids = redis.call('HKEYS', key.selectors) end
-  return call.selectors.subids
+  if not call.selectors_subids then call.selectors_subids = redis.call('HKEYS', key.selectors) end
+  return call.selectors_subids
 end
 
 -- What is said empty, a subscription selects no more. What is new finds nothing examined.
 function selectors.put(subid, said)
-  call.selectors.of[subid], call.selectors.subids = nil, nil
+  call.selectors_of[subid], call.selectors_subids = nil, nil
   if said == '' then
     redis.call('HDEL', key.selectors, subid)
   else

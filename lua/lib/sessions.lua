@@ -3,7 +3,7 @@ local sessions = {}
 
 -- Ends the caller's earlier sessions. By its mark the frontend is found here when it has lapsed.
 function sessions.begin()
-  redis.call('HSET', key.meta, 'session/' .. arg.frontend, string.format('%d', call.partition.session))
+  redis.call('HSET', key.meta, 'session/' .. arg.frontend, string.format('%d', call.partition_session))
   if redis.call('HEXISTS', key.sent, arg.frontend) == 0 then redis.call('HSET', key.sent, arg.frontend, '0') end
 end
 

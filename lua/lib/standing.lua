@@ -13,32 +13,32 @@ local function bound(place, beyond)
 end
 
 local function within(position)
-  local after, before = call.standing.after, call.standing.before
-  return (not after or positions.after(position, after) or (position == after and call.standing.from == after))
-    and (not before or positions.after(before, position) or (position == before and call.standing.to == before))
+  local after, before = call.standing_after, call.standing_before
+  return (not after or positions.after(position, after) or (position == after and call.standing_from == after))
+    and (not before or positions.after(before, position) or (position == before and call.standing_to == before))
 end
 
 -- As far as the bound of bytes goes: what is read past it would be read in vain. Says by `cut` that it came no further.
 local function log(from, count)
-  local to, places, bytes, ended = call.standing.to, {}, 0, false
+  local to, places, bytes, ended = call.standing_to, {}, 0, false
   while #places < count and bytes <= tonumber(arg.max_bytes) and not ended do
     local found
-    found, ended = entries.range(from, to, count - #places, call.standing.back)
+    found, ended = entries.range(from, to, count - #places, call.standing_back)
     for _, entry in ipairs(found) do
       places[#places + 1], bytes = entry.log_id, bytes + #entry.body
-      if call.standing.back then to = '(' .. entry.log_id else from = '(' .. entry.log_id end
+      if call.standing_back then to = '(' .. entry.log_id else from = '(' .. entry.log_id end
     end
   end
-  call.standing.cut = not ended and #places < count
+  call.standing_cut = not ended and #places < count
   return places
 end
 
 local function ready(count)
-  if call.standing.back then
-    local most = call.standing.before and positions.place(call.standing.before) or '+inf'
+  if call.standing_back then
+    local most = call.standing_before and positions.place(call.standing_before) or '+inf'
     return redis.call('ZREVRANGEBYSCORE', key.ready, most, '-inf', 'LIMIT', 0, count)
   end
-  local least = call.standing.after and positions.place(call.standing.after) or '-inf'
+  local least = call.standing_after and positions.place(call.standing_after) or '-inf'
   return redis.call('ZRANGEBYSCORE', key.ready, least, '+inf', 'LIMIT', 0, count)
 end
 
@@ -47,17 +47,17 @@ end
 local function elsewhere(count)
   local found = {ready(count), redis.call('ZRANGE', key.delayed, 0, standing.MOST - 1),
     redis.call('ZRANGE', key.deadlines, 0, standing.MOST - 1), ordering.waiting(standing.MOST), {},
-    call.partition.selects and passed.after('', '', standing.MOST) or {}}
+    call.partition_selects and passed.after('', '', standing.MOST) or {}}
   local dying = redis.call('HSCAN', key.handover, 0, 'COUNT', standing.MOST)[2]
   for i = 1, #dying, 2 do found[5][#found[5] + 1] = dying[i] end
-  local ranked = call.partition.hinted and redis.call('ZRANGE', key.ranked, 0, standing.MOST - 1) or {}
+  local ranked = call.partition_hinted and redis.call('ZRANGE', key.ranked, 0, standing.MOST - 1) or {}
   for i, padded in ipairs(ranked) do ranked[i] = hints.unpadded(padded) end
   found[#found + 1] = ranked
   return found
 end
 
 local function sooner(a, b)
-  if call.standing.back then return positions.after(a, b) end
+  if call.standing_back then return positions.after(a, b) end
   return positions.after(b, a)
 end
 
@@ -76,21 +76,21 @@ end
 -- Up to `count`, in the direction in which they are looked for. As long as nothing is kept that is done, these are entries of
 -- the log. Else they are looked for where items stand, and past the cursor.
 function standing.page(count)
-  call.standing.from, call.standing.after = bound(arg.after, '-')
-  call.standing.to, call.standing.before = bound(arg.before, '+')
-  if call.partition.kept == 0 or call.partition.log_only then return log(call.standing.from, count) end
-  local started = call.standing.after and positions.after(call.standing.after, call.partition.cursor)
-  local page = log(started and call.standing.from or '(' .. call.partition.cursor, count)
+  call.standing_from, call.standing_after = bound(arg.after, '-')
+  call.standing_to, call.standing_before = bound(arg.before, '+')
+  if call.partition_kept == 0 or call.partition_log_only then return log(call.standing_from, count) end
+  local started = call.standing_after and positions.after(call.standing_after, call.partition_cursor)
+  local page = log(started and call.standing_from or '(' .. call.partition_cursor, count)
   -- What stands before the cursor comes after what was not read any more.
-  if call.standing.back and call.standing.cut then return page end
+  if call.standing_back and call.standing_cut then return page end
   for _, places in ipairs(elsewhere(count)) do
     local first, last, step = 1, #places, 1
     -- Many stand in order: those that are looked for come first, and the others are passed over by one question.
-    if call.standing.back then first, last, step = last, 1, -1 end
+    if call.standing_back then first, last, step = last, 1, -1 end
     for i = first, last, step do
       local position = places[i]
       -- Past the cursor all that stands is found in the log.
-      if within(position) and not positions.after(position, call.partition.cursor) then put(page, count, position) end
+      if within(position) and not positions.after(position, call.partition_cursor) then put(page, count, position) end
     end
   end
   return page

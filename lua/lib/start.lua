@@ -6,14 +6,14 @@ local start = {}
 function start.resolve(text)
   local kind, rest = string.sub(text, 1, 1), string.sub(text, 2)
   if text == '@earliest' then return '0-0', 0 end
-  if text == '@latest' then return call.partition.tail, 0 end
+  if text == '@latest' then return call.partition_tail, 0 end
   if kind == 't' then
-    if tonumber(rest) > call.partition.now then return nil end
+    if tonumber(rest) > call.partition_now then return nil end
     rest = rest .. '-0'
-    if positions.after(rest, call.partition.tail) then return call.partition.tail, 0 end
-  elseif positions.after(rest, call.partition.tail) then
+    if positions.after(rest, call.partition_tail) then return call.partition_tail, 0 end
+  elseif positions.after(rest, call.partition_tail) then
     return nil
   end
   local position = kind == '>' and rest or positions.before(rest)
-  return position, positions.after(call.partition.lost, position) and 1 or 0
+  return position, positions.after(call.partition_lost, position) and 1 or 0
 end

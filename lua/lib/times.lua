@@ -6,18 +6,18 @@ local times = {LIMIT = 200, BYTES = 1048576}
 
 -- The record is as that of an attempt which took no time.
 local function perish(position, entry, attempts)
-  local line = flights.line(flights.NOBODY, '0', '0', string.format('%d', attempts + 1), '0', entry.log_id, call.partition.stamp,
+  local line = flights.line(flights.NOBODY, '0', '0', string.format('%d', attempts + 1), '0', entry.log_id, call.partition_stamp,
     #entry.body, flights.holder(''), items.name(position, entry))
   journal.closed('perished', {line = line}, '')
   items.drop(position, entry)
   ordering.done(position)
-  call.times.perished = call.times.perished + 1
+  call.times_perished = call.times_perished + 1
 end
 
 -- Whether an item that is next has perished instead; it goes with the next flush.
 function times.over(position, entry, attempts)
   local at = hints.of(entry).ends
-  if at == 0 or at > call.partition.now then return false end
+  if at == 0 or at > call.partition_now then return false end
   perish(position, entry, attempts)
   return true
 end
@@ -32,16 +32,16 @@ end
 
 -- Lets those perish whose time is over; `more` says that a bound has left some of them.
 function times.sweep()
-  local over = redis.call('ZRANGEBYSCORE', key.ends, '-inf', call.partition.now, 'LIMIT', 0, times.LIMIT)
-  call.times.more = #over == times.LIMIT
+  local over = redis.call('ZRANGEBYSCORE', key.ends, '-inf', call.partition_now, 'LIMIT', 0, times.LIMIT)
+  call.times_more = #over == times.LIMIT
   for _, position in ipairs(over) do
-    if call.times.bytes >= times.BYTES then
-      call.times.more = true
+    if call.times_bytes >= times.BYTES then
+      call.times_more = true
       break
     end
     local entry = entries.current(position)
     if entry then
-      call.times.bytes = call.times.bytes + #entry.body
+      call.times_bytes = call.times_bytes + #entry.body
       perish(position, entry, history.of(position).attempts)
     else
       -- A hand at redis-cli has removed it.
@@ -53,16 +53,16 @@ end
 
 -- Whether the cursor is yet to bring an item: all but those of another priority, and versions that are items of their own.
 function times.comes(position)
-  if not positions.after(position, call.partition.cursor) then return false end
+  if not positions.after(position, call.partition_cursor) then return false end
   local first = entries.get(position)
-  call.times.bytes = call.times.bytes + (first and #first.body or 0)
+  call.times_bytes = call.times_bytes + (first and #first.body or 0)
   return first and first.at == '' and not hints.of(first).rank
 end
 
 -- Whether an item that is next goes out: not when its time is over or has yet to come, nor while another of its group is ahead.
 function times.admits(position, group, entry, past)
   -- What does not go counts as passed over, lest a script go through any number of them.
-  call.ordering.skipped = call.ordering.skipped + 1
+  call.ordering_skipped = call.ordering_skipped + 1
   -- It may be here before what is due has been moved.
   if hints.of(entry).after > 0 then redis.call('ZREM', key.delayed, position) end
   if times.over(position, entry, past.attempts) or not ordering.admits(position, group) then return false end
@@ -70,7 +70,7 @@ function times.admits(position, group, entry, past)
     redis.call('ZADD', key.delayed, hints.of(entry).after, position)
     return false
   end
-  call.ordering.skipped = call.ordering.skipped - 1
+  call.ordering_skipped = call.ordering_skipped - 1
   return true
 end
 
@@ -91,7 +91,7 @@ function times.anew(position, row)
   if hints.rests(row) then
     redis.call('ZREM', key.ready, position)
     hints.enter(position, row)
-  elseif was > call.partition.now and tonumber(redis.call('ZSCORE', key.delayed, position) or 0) == was then
+  elseif was > call.partition_now and tonumber(redis.call('ZSCORE', key.delayed, position) or 0) == was then
     redis.call('ZREM', key.delayed, position)
     if not times.comes(position) then redis.call('ZADD', ordering.place(position)) end
   end

@@ -4,8 +4,8 @@ local tries = {LIMIT = 200, BYTES = 1048576}
 
 -- Gives the rows to send and whether more are due.
 function tries.run()
-  local due = call.partition.confirms and call.caller.sends
-    and redis.call('ZRANGEBYSCORE', key.retries, '-inf', call.partition.now, 'LIMIT', 0, tries.LIMIT) or {}
+  local due = call.partition_confirms and call.caller_sends
+    and redis.call('ZRANGEBYSCORE', key.retries, '-inf', call.partition_now, 'LIMIT', 0, tries.LIMIT) or {}
   local made, bytes = {}, 0
   for i, position in ipairs(due) do
     -- One by one: a subscription that ends takes others of these along.
@@ -20,7 +20,7 @@ function tries.run()
     else
       unconfirmed.forget(position)
     end
-    if i < #due and (bytes >= tries.BYTES or call.ending.freed >= tries.LIMIT or budget.over()) then
+    if i < #due and (bytes >= tries.BYTES or call.ending_freed >= tries.LIMIT or budget.over()) then
       writes.flush()
       return made, true
     end

@@ -6,7 +6,7 @@ local trim = {LIMIT = 200, ROUND = 20}
 local function drop(entry)
   retention.lose(entry.log_id, #entry.body)
   -- Items leave the index when they are acknowledged; those of a log never are.
-  if call.partition.log_only and entry.item ~= '' and redis.call('HGET', key.index, entry.item) == entry.log_id then
+  if call.partition_log_only and entry.item ~= '' and redis.call('HGET', key.index, entry.item) == entry.log_id then
     writes.add('HDEL', key.index, entry.item)
   end
 end
@@ -14,13 +14,13 @@ end
 -- Whether the first entries, up to `ROUND`, were all passed and others may follow. Those of before `oldest` (ms) go by
 -- their age.
 local function pass_some(oldest)
-  local found, ended = entries.range('(' .. call.partition.trim, call.partition.cursor, math.min(trim.ROUND, trim.LIMIT - call.trim.passed))
+  local found, ended = entries.range('(' .. call.partition_trim, call.partition_cursor, math.min(trim.ROUND, trim.LIMIT - call.trim_passed))
   local places, ats = {}, {}
   for i = 1, #found do places[i], ats[i] = found[i].log_id, found[i].at end
   local done = #found > 0 and retention.done(places, ats)
   for i = 1, #found do
     if not retention.over() and positions.split(places[i]) >= oldest then return false end
-    call.partition.trim, call.trim.passed = places[i], call.trim.passed + 1
+    call.partition_trim, call.trim_passed = places[i], call.trim_passed + 1
     if done[i] then drop(found[i]) end
   end
   return not ended
@@ -28,16 +28,16 @@ end
 
 -- Gives 1 when there is more to do.
 function trim.run(oldest)
-  if call.partition.kept == 0 then return 0 end
+  if call.partition_kept == 0 then return 0 end
   local more = true
-  while more and call.trim.passed < trim.LIMIT and not (call.trim.passed > 0 and budget.over()) do more = pass_some(oldest) end
+  while more and call.trim_passed < trim.LIMIT and not (call.trim_passed > 0 and budget.over()) do more = pass_some(oldest) end
   writes.flush()
   return more and 1 or 0
 end
 
 -- What is too old goes when time is what is asked about.
 function trim.aged()
-  return trim.run(call.partition.keep_ms > 0 and call.partition.now - call.partition.keep_ms or 0)
+  return trim.run(call.partition_keep_ms > 0 and call.partition_now - call.partition_keep_ms or 0)
 end
 
 -- A cheap question, asked after everything that may have kept something.

@@ -5,7 +5,7 @@ local unconfirmed = {}
 
 -- The stage of a delivery and how often it was sent at it.
 function unconfirmed.of(position)
-  local line = call.partition.confirms and redis.call('HGET', key.unconfirmed, position) or 'unacknowledged 1'
+  local line = call.partition_confirms and redis.call('HGET', key.unconfirmed, position) or 'unacknowledged 1'
   local stage, sent = string.match(line, '^(%S+) (%d+)$')
   return stage, tonumber(sent)
 end

@@ -6,13 +6,13 @@ local waiting = {DUE = 200}
 
 -- Lets perish what is over, and moves what is due out of `delayed`, to where it may go out.
 function waiting.promote()
-  if call.partition.hinted then times.sweep() end
-  local due, moved = redis.call('ZRANGEBYSCORE', key.delayed, '-inf', call.partition.now, 'LIMIT', 0, waiting.DUE), 0
-  while moved < #due and call.times.bytes < times.BYTES do
+  if call.partition_hinted then times.sweep() end
+  local due, moved = redis.call('ZRANGEBYSCORE', key.delayed, '-inf', call.partition_now, 'LIMIT', 0, waiting.DUE), 0
+  while moved < #due and call.times_bytes < times.BYTES do
     moved = moved + 1
-    if not (call.partition.hinted and times.comes(due[moved])) then writes.add('ZADD', ordering.place(due[moved])) end
+    if not (call.partition_hinted and times.comes(due[moved])) then writes.add('ZADD', ordering.place(due[moved])) end
   end
-  call.waiting.more = moved == waiting.DUE or moved < #due or call.times.more
+  call.waiting_more = moved == waiting.DUE or moved < #due or call.times_more
   if moved > 0 then redis.call('ZREM', key.delayed, unpack(due, 1, moved)) end
   writes.flush()
 end
@@ -24,14 +24,14 @@ end
 
 -- From `ready`, or from `ranked` those of some ranks.
 local function from_ready(count, taken, first, last)
-  while count > 0 and call.ordering.skipped < ordering.MOST and not spent(taken) do
+  while count > 0 and call.ordering_skipped < ordering.MOST and not spent(taken) do
     local most = entries.fit(count)
     local out = first and hints.draw(most, first, last) or redis.call('ZRANGE', key.ready, 0, most - 1)
     local over = #out < most
     for _, position in ipairs(out) do
       local entry, past = entries.current(position), history.of(position)
       -- Its group is its first version's.
-      local earliest = call.partition.ordered and entry and entry.log_id ~= position and entries.get(position) or entry
+      local earliest = call.partition_ordered and entry and entry.log_id ~= position and entries.get(position) or entry
       local admits = entry and entry.hints ~= '' and times.admits or ordering.admits
       -- Nothing but a hand at redis-cli removes an entry that waits: such an item is passed over.
       if entry and admits(position, earliest.key, entry, past) then
@@ -46,16 +46,16 @@ local function from_ready(count, taken, first, last)
 end
 
 local function from_log(count, taken)
-  while count > 0 and call.partition.cursor ~= call.partition.tail and call.ordering.skipped < ordering.MOST and not spent(taken) do
+  while count > 0 and call.partition_cursor ~= call.partition_tail and call.ordering_skipped < ordering.MOST and not spent(taken) do
     -- Where many are passed over, they are not read one by one.
-    local found, ended = entries.range('(' .. call.partition.cursor, '+', math.max(count, call.ordering.skipped))
-    if #found == 0 and ended then call.partition.cursor = call.partition.tail end
+    local found, ended = entries.range('(' .. call.partition_cursor, '+', math.max(count, call.ordering_skipped))
+    if #found == 0 and ended then call.partition_cursor = call.partition_tail end
     for i = 1, #found do
       local entry, position = found[i], found[i].log_id
-      call.partition.cursor = position
+      call.partition_cursor = position
       -- A version, or what stands in `ranked`: retention keeps those of items that are done as well, and there may be any number.
       if entry.at ~= '' or (entry.hints ~= '' and hints.of(entry).rank) then
-        call.ordering.skipped = call.ordering.skipped + 1
+        call.ordering_skipped = call.ordering_skipped + 1
       else
         local replacement, group = entries.replacement(position), entry.key
         entry = replacement and entries.get(replacement) or entry
@@ -75,17 +75,17 @@ end
 -- `yielding` those first that give way to others.
 function waiting.next(count, yielding)
   local taken = {}
-  if call.partition.hinted then from_ready(count, taken, hints.first(yielding)) end
+  if call.partition_hinted then from_ready(count, taken, hints.first(yielding)) end
   from_ready(count - #taken, taken)
   from_log(count - #taken, taken)
-  if call.partition.hinted and call.partition.cursor == call.partition.tail then from_ready(count - #taken, taken, hints.last(yielding)) end
+  if call.partition_hinted and call.partition_cursor == call.partition_tail then from_ready(count - #taken, taken, hints.last(yielding)) end
   return taken
 end
 
 -- These too, and first; the caller gives each of them a lock.
 function waiting.take(count, yielding)
   local taken = {}
-  for _, position in ipairs(call.partition.selects and passed.after('', '', count) or {}) do
+  for _, position in ipairs(call.partition_selects and passed.after('', '', count) or {}) do
     local entry, past = entries.current(position), history.of(position)
     passed.remove(position)
     if entry and not (entry.hints ~= '' and times.over(position, entry, past.attempts)) then

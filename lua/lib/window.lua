@@ -13,7 +13,7 @@ local function whole(subid)
 end
 
 local function let_go(from, to)
-  call.budget.spent = call.budget.spent + redis.call('ZREMRANGEBYLEX', key.outstanding, from, to) / window.GONE
+  call.budget_spent = call.budget_spent + redis.call('ZREMRANGEBYLEX', key.outstanding, from, to) / window.GONE
 end
 
 function window.room(reader)
@@ -55,7 +55,7 @@ function window.rewind(reader)
 end
 
 function window.forget(subid)
-  if not call.partition.streams then return false end
+  if not call.partition_streams then return false end
   redis.call('ZREM', key.reading, subid)
   let_go(whole(subid))
   return redis.call('HDEL', key.readers, subid) == 1

@@ -3,20 +3,20 @@
 local writes = {}
 
 local function gatherer(command, name)
-  local of_command = call.writes.of[command]
+  local of_command = call.writes_of[command]
   if not of_command then
     of_command = {}
-    call.writes.of[command] = of_command
+    call.writes_of[command] = of_command
   end
   local gathered = {command, name, count = 2}
   of_command[name] = gathered
-  call.writes.order[#call.writes.order + 1] = gathered
+  call.writes_order[#call.writes_order + 1] = gathered
   return gathered
 end
 
 -- One value, or a pair of which both belong together (field and value, score and member).
 function writes.add(command, name, first, second)
-  local of_command = call.writes.of[command]
+  local of_command = call.writes_of[command]
   local gathered = of_command and of_command[name] or gatherer(command, name)
   local count = gathered.count + 1
   gathered[count] = first
@@ -30,8 +30,8 @@ end
 -- In the order in which each kind was first added. unpack() fails near 8,000 values: 4,000 at once, an even number
 -- so that pairs stay together.
 function writes.flush()
-  local order = call.writes.order
-  call.writes.of, call.writes.order = {}, {}
+  local order = call.writes_order
+  call.writes_of, call.writes_order = {}, {}
   for _, gathered in ipairs(order) do
     for first = 3, gathered.count, 4000 do
       redis.call(gathered[1], gathered[2], unpack(gathered, first, math.min(first + 3999, gathered.count)))

@@ -16,12 +16,12 @@ SUMS = """-- Sums of a call.
 local sums = {MOST = 10}
 
 local function grow(by)
-  call.sums.sum = call.sums.sum + by
+  call.sums_sum = call.sums_sum + by
 end
 
 function sums.add(by)
   grow(by * numbers.two())
-  return call.sums.sum
+  return call.sums_sum
 end
 
 function sums.unused() return redis.call('HSET', key.never, 'a', 1) end
