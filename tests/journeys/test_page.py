@@ -53,9 +53,11 @@ async def flowing(owner: Client, worker: Client) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # asyncio.wait_for of Python 3.11 swallows a cancellation that comes together with the answer.
+        while pending := [task for task in tasks if not task.done()]:
+            for task in pending:
+                task.cancel()
+            await asyncio.wait(pending, timeout=1)
 
 
 async def dead_letters(owner: Client, worker: Client) -> None:
