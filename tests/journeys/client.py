@@ -162,7 +162,8 @@ class Client:
         name = request or f"ask{next(self._numbers)}"
         future = self._asked[name] = asyncio.get_running_loop().create_future()
         self.send(f"<iq type='{kind}' id={quoteattr(name)} to='{to or self.service}'>{payload}</iq>")
-        return _answer(await asyncio.wait_for(future, seconds))
+        async with asyncio.timeout(seconds):
+            return _answer(await future)
 
     async def settle(self) -> None:
         """Let everything come that the frontends have sent: each writes in order, and each answers one of these."""
