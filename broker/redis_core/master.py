@@ -1,7 +1,7 @@
 """One Redis process that takes writes: sends it commands, each once, and says whether what failed may have run.
 
-Nothing is sent again here but scripts that Redis did not know: what timed out may have run. Must not know of other processes,
-nor what any command means.
+Nothing is sent again here but calls of operations that Redis did not know: what timed out may have run. Must not know of other
+processes, nor what any command means.
 """
 
 import asyncio
@@ -49,11 +49,11 @@ ALONE: Final = "Redis"
 
 _CONNECTIONS: Final = 64
 _LOADS: Final = 3
-"""So often the scripts of one round trip are loaded anew: somebody might have Redis forget them again and again."""
+"""So often the operations of one round trip are loaded anew: somebody might have Redis forget them again and again."""
 
 PATIENCE: Final = 2
 """For so many times the time-out of an answer is it waited that commands are sent and answered: there may be no connection yet,
-or scripts to load."""
+or operations to load."""
 
 _UNKNOWN: Final = -1
 
@@ -90,7 +90,7 @@ class Unsent(CoreUnavailable):
 class _Connection:
     """A connection that writes commands by hiredis: redis-py does so for its blocking connections only, else in Python.
 
-    `loads` is how often the scripts of its master had been loaded when they were last known to be there.
+    `loads` is how often the operations of its master had been loaded when they were last known to be there.
     """
 
     loads = _UNKNOWN
@@ -232,7 +232,7 @@ class Master:
 
         Raises Unsent when none has run, another CoreUnavailable when any of them may have run.
         """
-        if len(lines) <= _FEW and all(map(_is_script, lines)):
+        if len(lines) <= _FEW and all(map(_is_call, lines)):
             return await self._send_together(lines)
         return (await self._send([lines]))[0]
 
@@ -280,7 +280,7 @@ class Master:
             unrun = [lines[_unrun(lines, found) :] for lines, found in zip(parts, replies, strict=True)]
             if not any(unrun):
                 break
-            # Redis has forgotten its scripts since this connection last looked, and none of these has run.
+            # Redis has forgotten the operations since this connection last looked, and none of these has run.
             try:
                 again = _parted(await self._exchange([line for lines in unrun for line in lines]), unrun)
             except Unsent as error:
@@ -291,7 +291,7 @@ class Master:
         # Something that its caller sent later has run: nothing is to run after it that was sent before.
         return [
             [
-                _FORGOTTEN if _is_script(line) and is_unknown(reply) else reply
+                _FORGOTTEN if _is_call(line) and is_unknown(reply) else reply
                 for line, reply in zip(lines, found, strict=True)
             ]
             for lines, found in zip(parts, replies, strict=True)
@@ -304,7 +304,7 @@ class Master:
         except (RedisError, OSError, TimeoutError) as error:
             raise _unsent(error, self._place) from error
         try:
-            if connection.loads != self._loads and any(map(_is_script, lines)):
+            if connection.loads != self._loads and any(map(_is_call, lines)):
                 await self._know_package(connection, ends)
             loads = self._loads
             if asyncio.get_running_loop().time() > ends:
@@ -419,17 +419,17 @@ def _parted(replies: Sequence[Any], parts: Sequence[Sequence[Line]]) -> list[lis
 
 
 def _unrun(lines: Sequence[Line], replies: Sequence[Any]) -> int:
-    """Find where those scripts begin that Redis did not know, with nothing behind them that has run."""
+    """Find where those calls begin that Redis did not know, with nothing behind them that has run."""
     first = missing = len(lines)
-    while first and (is_unknown(replies[first - 1]) or not _is_script(lines[first - 1])):
+    while first and (is_unknown(replies[first - 1]) or not _is_call(lines[first - 1])):
         first -= 1
-        if _is_script(lines[first]):
-            # ASKING is for the script after it, and is sent again with that.
-            missing = first if not first or _is_script(lines[first - 1]) else first - 1
+        if _is_call(lines[first]):
+            # ASKING is for the call after it, and is sent again with that.
+            missing = first if not first or _is_call(lines[first - 1]) else first - 1
     return missing
 
 
-def _is_script(line: Line) -> bool:
+def _is_call(line: Line) -> bool:
     return line[0] == CALL
 
 
