@@ -79,6 +79,7 @@ class Lane:
         self._batches: deque[Batch] = deque()
         self._running: Task[None] | None = None
         self._incarnation = ""
+        self._partition = Partition(known.node, "", number)
         self._marks = Marks()
         self._closing = False
         self._doubtful = False
@@ -87,10 +88,7 @@ class Lane:
 
     def submit(self, command: Any, reply: Callable[[Any], None]) -> None:
         """Take a command; all that is submitted in one loop turn goes together."""
-        self._queue(Ticket(command, reply))
-
-    def _queue(self, ticket: Ticket) -> None:
-        self._pending.append(ticket)
+        self._pending.append(Ticket(command, reply))
         if self._running is None:
             self._running = start(self._run())
 
@@ -105,7 +103,7 @@ class Lane:
 
     def resume(self) -> None:
         """Send again what is not surely sent: the stream broke behind it."""
-        self._queue(self._search(self._marks.sent))
+        self._search(self._marks.sent)
 
     @property
     def quiet(self) -> bool:
@@ -142,13 +140,14 @@ class Lane:
                     self._doubtful = False
                     # Before anything else is handed out. One that cannot send was handed nothing: who comes for items finds them.
                     if self._around.sends:
-                        self._batches.appendleft(Batch(Resend, [self._search(self._marks.received)]))
+                        self._batches.appendleft(Batch(Resend, [Ticket(*self._searching(self._marks.received))]))
                 # One call a round trip: scripts that Redis has read already run one after another without a turn for others.
                 await self._carry_out(self._batches.popleft())
         finally:
             self._running = None
-            # There are some only when this task was cancelled.
-            self._answer(self._gathered(), STOPPED)
+            if self._batches or self._pending:
+                # This task was cancelled.
+                self._answer(self._gathered(), STOPPED)
 
     def _gathered(self) -> list[Ticket]:
         """Take all that waits behind the present batch."""
@@ -201,7 +200,8 @@ class Lane:
                 ticket(reason)
             if record is None:
                 return Batch(batch.kind)
-            tickets = self._placed(record, tickets)
+            if record.former:
+                tickets = self._placed(record, tickets)
             if not tickets:
                 return Batch(batch.kind)
             batch = Batch(batch.kind, tickets)
@@ -222,6 +222,7 @@ class Lane:
         """Begin anew when the node is another of the same name."""
         if record is not None and record.incarnation != self._incarnation:
             self._incarnation = record.incarnation
+            self._partition = record.partition(self.number)
             self._marks, self._doubtful = Marks(), False
         return record
 
@@ -266,8 +267,6 @@ class Lane:
 
     def _placed(self, record: NodeRecord, tickets: list[Ticket]) -> list[Ticket]:
         """Send on what has another partition since the node grew: nothing new may come in where it is not looked for."""
-        if not record.former:
-            return tickets
         here = {self.number, Place.ANY}
         count = record.config.partitions
         staying = [type(each.command) not in IF_KNOWN or place(each.command, count) in here for each in tickets]
@@ -296,8 +295,7 @@ class Lane:
             rows = [call.row(ticket.command, record) for ticket in batch.tickets]
         else:
             rows = call.rows(first, record) if call.rows else []
-        partition = record.partition(self.number)
-        return self._server.arguments(call.script, keys.all_of_partition(header.keys, partition), fixed, rows)
+        return self._server.arguments(call.script, keys.all_of_partition(header.keys, self._partition), fixed, rows)
 
     @property
     def _caller(self) -> str:
@@ -305,8 +303,10 @@ class Lane:
         return f"{name}/{self._session}" if self._session and self._around.sends else name
 
     def _mark(self) -> int | str:
-        if self._around.flushed():
-            self._marks.flushed(time.monotonic(), closing=self._closing)
+        now = time.monotonic()
+        # Whether all is flushed matters once a second: a door need not be asked with each call.
+        if (self._closing or now >= self._marks.look_at) and self._around.flushed():
+            self._marks.flushed(now, closing=self._closing)
             if self._closing:
                 self._marks.tell()
                 return _RESIGNED
@@ -335,24 +335,27 @@ class Lane:
         if rest:
             self._pending.extendleft(reversed(postponed(rest, self._batches)))
         if self._server.header(call.script).writes and not _in_vain(tickets, read):
-            self._around.changed(record.partition(self.number))
+            self._around.changed(self._partition)
         self._hand_out(record, read)
         # A door that has much to write is left alone: the pulse visits again, since what was handed out is not marked yet.
         if read.more and (call.row is not None or batch.kind in _HANDING_OUT) and not self._around.congested():
             self.submit(Expire(self.node, self.number), ignored)
         return []
 
-    def _search(self, after: int, upto: int | None = None, scan: str = "0") -> Ticket:
+    def _search(self, after: int, upto: int | None = None, scan: str = "0") -> None:
         """Look for deliveries of this frontend's own that it has not seen or not written: all that come after `after`."""
+        self.submit(*self._searching(after, upto, scan))
+
+    def _searching(self, after: int, upto: int | None = None, scan: str = "0") -> tuple[Resend, Callable[[Any], None]]:
         # With it the session begins, in this partition.
         self._began |= self._session > 0
         command = Resend(self.node, self._around.frontend, after, upto, scan, self.number)
-        return Ticket(command, partial(self._searched, after))
+        return command, partial(self._searched, after)
 
     def _searched(self, after: int, outcome: Outcome) -> None:
         if isinstance(outcome, Scanned):
             if outcome.scan != "0":
-                self._queue(self._search(after, outcome.upto, outcome.scan))
+                self._search(after, outcome.upto, outcome.scan)
         elif isinstance(outcome, Refused) and outcome.problem.retryable:
             self._doubtful = True
 
@@ -379,8 +382,9 @@ class Lane:
                     self._around.count("expired")
 
     def _hand_out(self, record: NodeRecord, read: Reply) -> None:
-        partition = record.partition(self.number)
-        self._tell(partition, read.notices)
+        partition = self._partition
+        if read.notices:
+            self._tell(partition, read.notices)
         for row in read.deliveries:
             made = delivery(row, partition, record.config)
             self._marks.received = max(self._marks.received, made.sequence)

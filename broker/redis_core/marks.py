@@ -19,7 +19,8 @@ class Marks:
         self.sent = 0
         self.told = 0
         self._flushed = 0
-        self._flushed_at = float("-inf")
+        self.look_at = float("-inf")
+        """When it is next worth while to look what is flushed, in seconds of the clock of `flushed`."""
 
     @property
     def owed(self) -> bool:
@@ -33,9 +34,9 @@ class Marks:
         """
         if closing:
             self.sent = self.received
-        elif now - self._flushed_at >= READ_SECONDS:
+        elif now >= self.look_at:
             # What had left at the last look has been read by now; what has left since may not have been.
-            self.sent, self._flushed, self._flushed_at = self._flushed, self.received, now
+            self.sent, self._flushed, self.look_at = self._flushed, self.received, now + READ_SECONDS
 
     def tell(self) -> int | None:
         """Give the mark that Redis does not know yet, None when it knows the latest."""

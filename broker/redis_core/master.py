@@ -41,6 +41,9 @@ Value = str | int | bytes
 Line = Sequence[Value]
 """A command as it is sent, word by word."""
 
+_Asked = tuple[Sequence[Line], asyncio.Future[list[Any]]]
+"""What one caller asks for, and where its replies are awaited."""
+
 CALL: Final = "CALL"
 """The first word of a line that runs an operation, before its name: each master says it as its package has it."""
 
@@ -220,7 +223,8 @@ class Master:
         at = {**options, **place}
         self._place = str(at.get("path") or Address(at.get("host", "localhost"), at.get("port", 6379)))
         self._retired = False
-        self._gathered: list[tuple[Sequence[Line], asyncio.Future[list[Any]]]] = []
+        self._gathered: list[_Asked] = []
+        self._carrying: set[asyncio.Task[None]] = set()
         self._timeout = timeout
         self._package = packages.first if packages else None
         self._other = packages.other if packages else None
@@ -232,33 +236,42 @@ class Master:
 
         Raises Unsent when none has run, another CoreUnavailable when any of them may have run.
         """
-        if len(lines) <= _FEW and all(map(_is_call, lines)):
-            return await self._send_together(lines)
-        return (await self._send([lines]))[0]
-
-    async def _send_together(self, lines: Sequence[Line]) -> list[Any]:
-        """Send scripts with those that others ask for in the same turn of the loop: a round trip costs more than a script."""
+        if not all([line[0] == CALL for line in lines]):  # noqa: C419  (a generator is slower, and this is the hot path)
+            return (await self._send([lines]))[0]
         loop = asyncio.get_running_loop()
-        if not self._gathered:
-            loop.call_soon(self._depart)
         answered: asyncio.Future[list[Any]] = loop.create_future()
-        self._gathered.append((lines, answered))
+        if len(lines) > _FEW:
+            self._start([(lines, answered)])
+        else:
+            # With those that others ask for in the same turn of the loop: a round trip costs more than an operation.
+            if not self._gathered:
+                loop.call_soon(self._depart)
+            self._gathered.append((lines, answered))
         return await answered
 
     def _depart(self) -> None:
         gathered, self._gathered = self._gathered, []
-        part: list[tuple[Sequence[Line], asyncio.Future[list[Any]]]] = []
+        if len(gathered) == 1:
+            self._start(gathered)
+            return
+        part: list[_Asked] = []
         count = size = 0
         for lines, answered in gathered:
-            more = sum(_size(line) for line in lines)
+            more = sum(map(_size, lines))
             if part and (count + len(lines) > _TOGETHER or size + more > _TOGETHER_BYTES):
-                start(self._carry(part))
+                self._start(part)
                 part, count, size = [], 0, 0
             part.append((lines, answered))
             count, size = count + len(lines), size + more
-        start(self._carry(part))
+        self._start(part)
 
-    async def _carry(self, part: list[tuple[Sequence[Line], asyncio.Future[list[Any]]]]) -> None:
+    def _start(self, part: list[_Asked]) -> None:
+        """Begin a round trip of its own, whatever becomes of those who wait for it."""
+        task = start(self._carry(part))
+        self._carrying.add(task)
+        task.add_done_callback(self._carrying.discard)
+
+    async def _carry(self, part: list[_Asked]) -> None:
         try:
             replies = await self._send([lines for lines, _answered in part])
         except BaseException as error:
@@ -275,7 +288,12 @@ class Master:
 
     async def _send(self, parts: Sequence[Sequence[Line]]) -> list[list[Any]]:
         """Send the commands of several callers in one round trip; gives each one's replies."""
-        replies = _parted(await self._exchange([line for lines in parts for line in lines]), parts)
+        found = await self._exchange(parts[0] if len(parts) == 1 else [line for lines in parts for line in lines])
+        replies = _parted(found, parts)
+        return await self._send_forgotten(parts, replies) if _errors(found) else replies
+
+    async def _send_forgotten(self, parts: Sequence[Sequence[Line]], replies: list[list[Any]]) -> list[list[Any]]:
+        """Send again what Redis did not know, and has not run; gives each caller's replies."""
         for _ in range(_LOADS):
             unrun = [lines[_unrun(lines, found) :] for lines, found in zip(parts, replies, strict=True)]
             if not any(unrun):
@@ -321,7 +339,7 @@ class Master:
             if self._retired:
                 await connection.disconnect()
             await self._pool.release(connection)
-        if loads == self._loads and any(map(is_unknown, replies)):
+        if loads == self._loads and any(map(is_unknown, _errors(replies))):
             # Every connection looks before it is used again.
             self._loads += 1
         return replies
@@ -397,8 +415,9 @@ class Master:
         await self._pool.disconnect(inuse_connections=False)
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, once what is under way has come to its end."""
         self._retired = True
+        await asyncio.gather(*self._carrying, return_exceptions=True)
         await self._pool.aclose()
 
 
@@ -409,13 +428,26 @@ def _size(line: Line) -> int:
 
 async def _replies(connection: Any, lines: Sequence[Line]) -> list[Any]:
     await connection.send_packed_command(connection.pack_commands(lines), check_health=False)
-    return [await _reply(connection) for _line in lines]
+    replies: list[Any] = []
+    for _line in lines:
+        try:
+            replies.append(await connection.read_response())
+        except ResponseError as error:
+            replies.append(error)
+    return replies
 
 
-def _parted(replies: Sequence[Any], parts: Sequence[Sequence[Line]]) -> list[list[Any]]:
+def _errors(replies: Sequence[Any]) -> list[Exception]:
+    return [reply for reply in replies if isinstance(reply, Exception)]
+
+
+def _parted(replies: list[Any], parts: Sequence[Sequence[Line]]) -> list[list[Any]]:
     """Part replies as the commands are parted."""
-    left = iter(replies)
-    return [[next(left) for _line in lines] for lines in parts]
+    parted, first = [], 0
+    for lines in parts:
+        parted.append(replies[first : first + len(lines)])
+        first += len(lines)
+    return parted
 
 
 def _unrun(lines: Sequence[Line], replies: Sequence[Any]) -> int:
@@ -431,13 +463,6 @@ def _unrun(lines: Sequence[Line], replies: Sequence[Any]) -> int:
 
 def _is_call(line: Line) -> bool:
     return line[0] == CALL
-
-
-async def _reply(connection: AbstractConnection) -> Any:
-    try:
-        return await connection.read_response()
-    except ResponseError as error:
-        return error
 
 
 def _unsent(error: Exception, place: str) -> Unsent:

@@ -37,16 +37,14 @@ class Repeats:
         """Find partitions by `lane`; a command whose node has grown again meanwhile goes to `submit`."""
         self._lane = lane
         self._submit = submit
-        self._record: NodeRecord | None = None
         self._growth: tuple[str, tuple[int, ...]] = ("", ())
         self._over: set[tuple[type, int]] = set()
         self._turns: dict[int, deque[Turn]] = {}
 
     def learn(self, record: NodeRecord | None) -> None:
         """Hear how many partitions the node had before."""
-        if record is None or record is self._record:
+        if record is None:
             return
-        self._record = record
         growth = (record.incarnation, () if record.config.collects else record.former)
         if growth != self._growth:
             self._growth = growth

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
@@ -45,6 +45,9 @@ from broker.redis_core.seats import Seats
 from broker.redis_core.tree import Tree
 from broker.tasks import FAILED, Reply, Tasks, start, then
 
+if TYPE_CHECKING:
+    from broker.model.nodes import NodeRecord
+
 log = structlog.get_logger()
 
 _NOWHERE = Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
@@ -79,6 +82,7 @@ class Routes:
         self._collected = False
         self._lanes: dict[int, Lane] = {}
         self._repeats = Repeats(self.lane, self.submit)
+        self._learnt: NodeRecord | None = None
         self._queued: list[tuple[Any, Reply]] = []
         self._reading: asyncio.Task[None] | None = None
 
@@ -195,7 +199,9 @@ class Routes:
     def _route(self, command: Any, reply: Reply, partitions: int, *, cached: bool) -> None:
         """Send a command on; by a cached record nothing is refused, for the node may have grown."""
         record = self.known.record
-        self._repeats.learn(record)
+        if record is not self._learnt:
+            self._learnt = record
+            self._repeats.learn(record)
         if isinstance(command, Partitions):
             self._everywhere(command, reply, partitions)
         elif isinstance(command, Subscribe) and record is not None and streams.reads(command, record):

@@ -5,7 +5,7 @@ what any script means.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -32,7 +32,10 @@ class Link(Protocol):
     """The way to Redis: a `Master`, or `Masters`."""
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
-        """Send commands, each once, in the order of each slot's; what Redis refused stands as its error among the replies."""
+        """Send commands, each once, in the order of each slot's; what Redis refused stands as its error among the replies.
+
+        Operations run also when their caller is cancelled.
+        """
 
     async def everywhere(self, line: Line) -> dict[str, Any]:
         """Ask each master the same, by its name; what one refused stands as its error among the replies."""
@@ -53,7 +56,10 @@ class Server:
         self.library = library
         self._patience = PATIENCE * timeout
         self._open: set[asyncio.Future[Any]] = set()
+        self._calls = 0
         self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._operations = found
 
     @classmethod
@@ -102,7 +108,7 @@ class Server:
 
     async def commands(self, lines: Sequence[Line]) -> list[Any]:
         """Run plain commands in one round trip; raises the fault of the first that failed."""
-        replies: list[Any] = await self._plain(self._link.send(lines))
+        replies: list[Any] = await self._plain(self._shielded(self._link.send(lines)))
         _demand(replies)
         return replies
 
@@ -114,29 +120,40 @@ class Server:
 
     async def everywhere(self, *parts: Value) -> dict[str, Any]:
         """Run one command that has no key on each master; raises the fault of the first that failed."""
-        replies: dict[str, Any] = await self._plain(self._link.everywhere(parts))
+        replies: dict[str, Any] = await self._plain(self._shielded(self._link.everywhere(parts)))
         _demand(replies.values())
         return replies
 
-    async def _plain(self, work: Any) -> Any:
+    async def _plain(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Wait for an answer, but not for ever."""
         if self._closed:
             work.close()
             msg = "the connections to Redis are closed"
             raise CoreUnavailable(msg)
-        # Shielded: a cancelled await would leave its reply for the next caller of the pooled connection (redis-py #2624).
-        task = start(work)
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
+        self._calls += 1
+        self._idle.clear()
         try:
             async with asyncio.timeout(self._patience):
-                return await asyncio.shield(task)
+                return await work
         except TimeoutError:
             msg = "Redis did not answer in time"
             raise CoreUnavailable(msg, Problem.TIMED_OUT) from None
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._idle.set()
+
+    async def _shielded(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Let a command come to its end though nobody waits for it any more: else its connection is lost with it."""
+        task = start(work)
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+        return await asyncio.shield(task)
 
     async def close(self) -> None:
         """Take no more, wait for what is under way, and close all connections: nothing is to open one again."""
         self._closed = True
+        await self._idle.wait()
         await asyncio.gather(*self._open, return_exceptions=True)
         await self._link.close()
 
