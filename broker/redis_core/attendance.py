@@ -5,9 +5,9 @@ not know how either step is carried out.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 from broker.model.commands import Presence, Subscribe, Unsubscribe
@@ -20,27 +20,30 @@ from broker.redis_core.calls.call import subid
 from broker.redis_core.directory import Directory, Seat
 from broker.redis_core.indexes import Entry, Truth
 from broker.redis_core.internal import Ask, Leave, Left
+from broker.tasks import start
 
 _AT_ONCE: Final = 1_000
+
+
+class Groups(Protocol):
+    """What is needed of those who share partitions out among the members of groups."""
+
+    async def takes_part(self, node: str, jid: Jid) -> bool:
+        """Tell whether somebody is a member of a group of a node."""
+
+    async def left(self, node: str, jid: Jid) -> bool:
+        """Let others have what one who has left a node owned there; tells whether it took part in a group."""
 
 
 class Attendance:
     """Carries out what concerns a worker's coming and going."""
 
     def __init__(
-        self,
-        directory: Directory,
-        occupied: Truth,
-        ask: Ask,
-        gone: Callable[[str, Jid], Awaitable[bool]],
-        notify: Callable[[Notice], None],
+        self, directory: Directory, occupied: Truth, ask: Ask, groups: Groups, notify: Callable[[Notice], None]
     ) -> None:
-        """Change subscriptions by `ask`; `occupied` tells who is subscribed, or holds something still.
-
-        `gone` lets others have what one who has left a node owned there, and tells whether it took part in a group.
-        """
+        """Change subscriptions by `ask`; `occupied` tells who is subscribed, or holds something still."""
         self._notify = notify
-        self._gone = gone
+        self._groups = groups
         self._directory = directory
         self._index = directory.subscribed
         self._occupied = occupied
@@ -52,21 +55,24 @@ class Attendance:
         self._lapsing: set[Subscription] = set()
 
     async def subscribe(self, command: Subscribe, outcome: asyncio.Future[Any]) -> Result:
-        """Finish a subscription whose step in the partition is under way."""
+        """Finish a subscription whose step in the partition is under way; for most it is all that is waited for."""
         seat = Seat(command.node, command.jid).entry
         async with self._queue(command.jid):
-            (noted,) = await self._index.note([seat], self._occupied)
+            (noted,), member = await asyncio.gather(
+                self._index.note([seat], self._occupied), self._groups.takes_part(command.node, command.jid)
+            )
         result: Result = await outcome
-        if isinstance(result, Subscribed) and not result.group:
+        if isinstance(result, Subscribed) and not result.group and member:
             # Whoever shares the node is no member of a group any more.
-            await self._gone(command.node, command.jid)
+            await self._groups.left(command.node, command.jid)
         if isinstance(result, Subscribed) and noted is None:
             await self._ask(Leave(command.node, command.jid, subid=result.subid))
-            await self._gone(command.node, command.jid)
+            await self._groups.left(command.node, command.jid)
             return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "you are subscribed to as many nodes as you may")
         # A refusal says nothing of an earlier subscription of the same JID, and one that may pass nothing of this one.
         if isinstance(result, Subscribed) or (noted and noted.known):
-            await self._index.settle([seat])
+            # What is noted counts already: nobody need wait for this.
+            start(self._settled(seat))
         elif noted and isinstance(result, Refused) and not result.problem.retryable:
             await self._index.strike([seat], noted.at_ms)
         return result
@@ -80,7 +86,7 @@ class Attendance:
             await self.remove(command.node, command.jid)
             result = replace(result, held=0)
         # A member that owns nothing just now is known to no partition.
-        subscribed = await self._gone(command.node, command.jid) or result.ended
+        subscribed = await self._groups.left(command.node, command.jid) or result.ended
         # Locks outlive the subscription (Q34): presence must find whoever still holds some.
         if result.held == 0 and not result.others:
             await self._left(command.node, command.jid)
@@ -123,7 +129,7 @@ class Attendance:
             if not (isinstance(left, Left) and left.others):
                 await self._left(node, jid)
             # A member that owns nothing just now is known to no partition.
-            was = await self._gone(node, jid)
+            was = await self._groups.left(node, jid)
             ended = ended or ((subid(jid),) if was else ())
         return ended
 
@@ -141,6 +147,10 @@ class Attendance:
         ended, self._ended = list(self._ended), set()
         for first in range(0, len(ended), _AT_ONCE):
             await self._index.check(ended[first : first + _AT_ONCE], self._occupied)
+
+    async def _settled(self, seat: Entry) -> None:
+        async with self._queue(seat[0]):
+            await self._index.settle([seat])
 
     async def _left(self, node: str, jid: Jid) -> None:
         async with self._queue(jid):

@@ -128,6 +128,10 @@ class Owners:
         kept = await asyncio.gather(*(self._ask(KeepOne(record.name, sender, each.partition)) for each in mine))
         return tuple(owned for owned in kept if isinstance(owned, Owned))
 
+    async def takes_part(self, node: str, jid: Jid) -> bool:
+        """Tell whether somebody is a member of a group."""
+        return await self._roster.member(node, jid) is not None
+
     async def left(self, node: str, jid: Jid) -> bool:
         """Strike off one who has left and let others have what it owned; gives whether it was a member."""
         record = await self._read(node)

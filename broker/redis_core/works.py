@@ -79,7 +79,7 @@ class Works:
         self._calls = calls
         self.owners = Owners(core, roster, directory, calls.ask, calls.forget)
         lists = Lists(server, directory, roster, pending, admins=admins, ask=calls.ask)
-        self.attendance = Attendance(directory, lists.occupied, calls.ask, self.owners.left, notify)
+        self.attendance = Attendance(directory, lists.occupied, calls.ask, self.owners, notify)
         # Whoever loses its subscription by others' doing hears which locks end with it.
         remove = partial(self.attendance.remove, told=True)
         self.approvals = Approvals(

@@ -25,6 +25,7 @@ from broker.model.results import (
 )
 from broker.redis_core import indexes
 from broker.redis_core.directory import Directory, Seat
+from broker.redis_core.indexes import Entry, Noted, Truth
 from broker.redis_core.service import RedisCore
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 
@@ -196,19 +197,22 @@ async def test_what_is_coming_is_never_struck_off(core: RedisCore, store: Store,
     assert len(await entries(store, "nodes", worker(0))) == MOST
 
 
-async def test_struck_off_too_late(core: RedisCore, store: Store, node: str) -> None:
+async def test_struck_off_too_late(core: RedisCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who was struck off while it was being made is noted again: nothing that is subscribed is missing (Q33)."""
     await declared(core, node)
-    index, strike = core._directory.subscribed, core._directory.subscribed.strike
+    index, attendance = core._directory.subscribed, core._works.attendance
+    note = index.note
 
-    made = core._works.attendance._gone
+    async def meanwhile(entries: Sequence[Entry], so: Truth) -> list[Noted | None]:
+        noted = await note(entries, so)
+        await index.strike(entries, soon(10_000))
+        return noted
 
-    async def meanwhile(of: str, jid: Jid) -> bool:
-        await strike([Seat(of, jid).entry], soon(10_000))
-        return await made(of, jid)
-
-    core._works.attendance._gone = meanwhile
+    monkeypatch.setattr(index, "note", meanwhile)
     assert isinstance(await subscribed(core, node, worker(0)), Subscribed)
+    # Nobody waits for it but whoever comes next for this JID.
+    async with attendance._queue(worker(0)):
+        pass
     assert await index.members(bare(worker(0))) == [f"0 {node}"]
     await core.ask(Presence(worker(0), available=False))
     assert await entries(store, "nodes", worker(0)) == {}
