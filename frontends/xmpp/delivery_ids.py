@@ -5,6 +5,7 @@ A reply may reach any frontend (SX13), and its id is the only thing in it that i
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from broker.model.items import Delivery
@@ -38,7 +39,12 @@ class Named:
 
 def written(delivery: Delivery) -> str:
     """Write the id of a delivery's stanza, ready to stand in an attribute."""
-    return f"sq:{_LETTERS[delivery.stage]}{delivery.token}:{delivery.position}:{escaped(str(delivery.partition))}"
+    return f"sq:{_LETTERS[delivery.stage]}{delivery.token}:{delivery.position}:{_partition(delivery.partition)}"
+
+
+@lru_cache(maxsize=1_024)
+def _partition(partition: Partition) -> str:
+    return escaped(str(partition))
 
 
 def read(text: str) -> Named | None:

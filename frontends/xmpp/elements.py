@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped
+from frontends.xmpp.markup import escaped, escaped_name
 
 DEPTH: Final = 256
 """Deepest nesting that is written: no document nears it, and the interpreter's stack holds it four times over."""
@@ -45,7 +45,7 @@ def _write(element: Element, inherited: str | None, room: int, put: Callable[[st
     elif namespace in _RESERVED:
         raise MalformedRequest(Problem.PAYLOAD_INVALID, "an element in a namespace of XML itself")
     else:
-        put(f"<{name} xmlns='{escaped(namespace)}'")
+        put(f"<{name} xmlns='{escaped_name(namespace)}'")
     if element.attrib:
         _write_attributes(element.attrib, put)
     if not len(element) and not element.text:

@@ -39,7 +39,7 @@ from frontends.xmpp import (
     streams,
 )
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped, moment
+from frontends.xmpp.markup import escaped, escaped_name, moment
 
 # A stored or copied delivery would be work for two (X2; XEP-0334 §4.2, §4.3).
 _ALONE: Final = f"<no-store xmlns='{ns.HINTS}'/><no-copy xmlns='{ns.HINTS}'/></message>"
@@ -61,7 +61,7 @@ def lock(node: str, held: Lock | Delivery) -> str:
     place = "" if number is None else f" partition='{number}'"
     group = f" key='{escaped(key)}'" if key else ""
     return (
-        f"<lock xmlns='{ns.STANZAQ}' node='{escaped(node)}' item='{escaped(held.item_id)}' token='{held.token}'"
+        f"<lock xmlns='{ns.STANZAQ}' node='{escaped_name(node)}' item='{escaped(held.item_id)}' token='{held.token}'"
         f" attempt='{held.attempt}' of='{held.of}' expires='{moment(held.deadline_ms)}'{place}{group}/>"
     )
 
@@ -93,7 +93,7 @@ class Events:
         body, headers = payloads.told(delivery.envelope, _through(delivery.collection, delivery.subid))
         partition = delivery.partition
         head = (
-            f"{opening}<event xmlns='{ns.PUBSUB_EVENT}'><items node='{escaped(partition.node)}'>"
+            f"{opening}<event xmlns='{ns.PUBSUB_EVENT}'><items node='{escaped_name(partition.node)}'>"
             f"<item id='{escaped(delivery.item_id)}'>"
         )
         where = lock(partition.node, delivery) if delivery.stage not in STREAMED else streams.position(delivery)
@@ -101,7 +101,7 @@ class Events:
         return b"%b%b%b%b%b" % (head.encode(), body, tail, headers, closing)
 
     def _opening(self, delivery: Delivery) -> str:
-        return f"{self._from} to='{escaped(delivery.subscriber)}' id='{delivery_ids.written(delivery)}'>"
+        return f"{self._from} to='{escaped_name(delivery.subscriber)}' id='{delivery_ids.written(delivery)}'>"
 
     def retracted(self, command: Retract, outcome: Retracted) -> bytes:
         """Write the notification to the holder, the one subscriber who is told (Q20); nothing when nobody held the item."""
@@ -152,7 +152,7 @@ class Events:
         return f"<unlock xmlns='{self._unlock_ns}' id='{escaped(item_id)}'{mark}/>"
 
     def _items(self, to: Jid, node: str, inside: str, through: Mapping[str, str]) -> bytes:
-        return self._message(to, f"<items node='{escaped(node)}'>{inside}</items>", through)
+        return self._message(to, f"<items node='{escaped_name(node)}'>{inside}</items>", through)
 
     def _message(self, to: Jid, inside: str, through: Mapping[str, str] | None = None) -> bytes:
         beside = payloads.written(through).decode() if through else ""
@@ -162,7 +162,7 @@ class Events:
         return f"{self._begun(to)}{inside}</message>".encode()
 
     def _begun(self, to: Jid) -> str:
-        return f"{self._from} to='{escaped(to)}' id='{self._run}-{next(self._numbers)}'>"
+        return f"{self._from} to='{escaped_name(to)}' id='{self._run}-{next(self._numbers)}'>"
 
 
 def _through(collection: str, subid: str) -> dict[str, str]:

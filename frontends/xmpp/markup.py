@@ -34,6 +34,10 @@ def escaped(text: str) -> str:
     return FORBIDDEN.sub("\ufffd", text)
 
 
+escaped_name = lru_cache(maxsize=1_024)(escaped)
+"""Write a name that comes again and again: of a node, a JID, a namespace."""
+
+
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 

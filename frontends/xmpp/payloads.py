@@ -33,11 +33,11 @@ def taken(item: Element, said: Mapping[str, str] = NOTHING) -> tuple[bytes, int]
         raise MalformedRequest(Problem.PAYLOAD_REQUIRED, "an item of a queue has a payload")
     payload, *beside = item
     told = beside[0] if beside and beside[0].tag == _HEADERS else None
-    if len(beside) > (told is not None) or any(_inked(text) for text in (item.text, *(each.tail for each in item))):
+    if len(beside) > (told is not None) or _has_text(item):
         raise MalformedRequest(Problem.PAYLOAD_INVALID, "a payload is exactly one element, beside it may stand headers")
     named = {} if told is None else headers.named(_pairs(told))
     envelope = _envelope(payload, {**named, **said})
-    size = len(envelope.body) + headers.size(named)
+    size = len(envelope.body) + (headers.size(named) if named else 0)
     # No node allows more, so the core need not carry it; a node that allows less is the core's to judge.
     if size > MAX_PAYLOAD_BYTES:
         raise MalformedRequest(Problem.PAYLOAD_TOO_BIG, f"the payload has {size} bytes of at most {MAX_PAYLOAD_BYTES}")
@@ -120,5 +120,7 @@ def written(said: Mapping[str, str]) -> bytes:
     return f"<headers xmlns='{ns.SHIM}'>{inside}</headers>".encode()
 
 
-def _inked(text: str | None) -> bool:
-    return bool(text and text.strip())
+def _has_text(item: Element) -> bool:
+    """Tell whether anything but blanks stands beside the elements."""
+    texts = [item.text, *[each.tail for each in item]]
+    return "".join(filter(None, texts)).strip() != ""

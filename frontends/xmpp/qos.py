@@ -15,6 +15,7 @@ from frontends.xmpp.markup import escaped
 from frontends.xmpp.stanzas import Iq, Question, View, expect, without_foreign
 
 _SPACE: Final = f"{{{ns.QOS}}}"
+_ANY: Final = f"{_SPACE}*"
 _CONTROLS: Final = frozenset(f"{_SPACE}{name}" for name in ("acknowledged", "assured", "deliver", "received"))
 _MESSAGES: Final = frozenset(f"{{{space}}}message" for space in (ns.CLIENT, ns.COMPONENT, ns.QOS))
 
@@ -34,7 +35,7 @@ INVALID: Final = frozenset(
 
 def concerns(iq: Iq) -> bool:
     """Tell whether an IQ is one of this protocol."""
-    return any(child.tag.startswith(_SPACE) for child in iq.element)
+    return iq.element.find(_ANY) is not None
 
 
 def read(iq: Iq, service: str) -> Question:

@@ -88,7 +88,7 @@ from frontends.xmpp import (
     streams,
 )
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped, moment
+from frontends.xmpp.markup import escaped, escaped_name, moment
 from frontends.xmpp.stanzas import Iq, Question, Stride, View
 from frontends.xmpp.subscriptions import (
     CREDIT,
@@ -217,7 +217,8 @@ def _published(node: str, item_id: str, *, duplicate: bool) -> bytes:
     # A repeat that the node ignored is a success, and says so (X1).
     mark = f" xmlns:q='{ns.STANZAQ}' q:duplicate='true'" if duplicate else ""
     return (
-        f"<pubsub xmlns='{ns.PUBSUB}'><publish node='{escaped(node)}'><item id='{escaped(item_id)}'{mark}/></publish></pubsub>"
+        f"<pubsub xmlns='{ns.PUBSUB}'><publish node='{escaped_name(node)}'>"
+        f"<item id='{escaped(item_id)}'{mark}/></publish></pubsub>"
     ).encode()
 
 
@@ -350,8 +351,8 @@ def _affiliations(record: NodeRecord) -> bytes:
 
 def _head(iq: Iq, kind: str) -> bytes:
     # A request without `to` was for the service by another way; without one its reply goes the same way back.
-    sender = f" from='{escaped(iq.service)}'" if iq.service else ""
-    return f"<iq type='{kind}' id='{escaped(iq.id)}' to='{escaped(iq.sender)}'{sender}".encode()
+    sender = f" from='{escaped_name(iq.service)}'" if iq.service else ""
+    return f"<iq type='{kind}' id='{escaped(iq.id)}' to='{escaped_name(iq.sender)}'{sender}".encode()
 
 
 def _echo(iq: Iq, problem: Problem) -> bytes:

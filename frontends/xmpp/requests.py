@@ -97,6 +97,9 @@ def _publish(iq: Iq, pubsub: Element) -> Publish:
     item = _one_item(publish)
     name = None if item.get("id") is None else attributes.item_id(item)
     hint = publish.find(attributes.HINT)
+    if hint is None and len(item.attrib) == (name is not None):
+        # Nothing is said of it but its name.
+        return Publish(node, iq.sender, name, *payloads.taken(item), options=options)
     envelope, body_bytes = payloads.taken(item, attributes.traced(item, hint))
     return Publish(
         node,

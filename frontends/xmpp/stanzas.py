@@ -93,8 +93,7 @@ def expect(iq: Iq, kind: str) -> None:
 
 def without_foreign(parent: Element, *spaces: str) -> Element:
     """Give an element without those children that are of no protocol which is spoken there: they are ignored (RFC 6120 §8.4)."""
-    ours = tuple(f"{{{space}}}" for space in spaces)
-    kept = [child for child in parent if child.tag.startswith(ours)]
+    kept = [child for child in parent if child.tag[1:].rpartition("}")[0] in spaces]
     if len(kept) == len(parent):
         return parent
     found = Element(parent.tag, parent.attrib)
