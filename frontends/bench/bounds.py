@@ -11,7 +11,7 @@ import subprocess
 import sys
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import redis.asyncio as aioredis
 from rich.console import Console
@@ -27,7 +27,7 @@ from frontends.bench.worst import CASES, Case
 from frontends.servers.redis import RedisServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 SCRIPT: Final = 10.0
 """The longest script may take so many times as long as the native command: that is 50 ms on two quiet cores (guarantee 6)."""
@@ -146,6 +146,9 @@ class Gauge:
                     before = await _quiet(client)
                     await step()
                     best[which] = min(best[which], (await _quiet(client)).micros - before.micros)
+            if min(best) <= 0:
+                msg = "nothing was measured: a step has called no operation as a function"
+                raise RuntimeError(msg)
             return best[0], best[1]
 
     async def commands(self, cost: Cost) -> int:
@@ -204,9 +207,18 @@ class Gauge:
             await client.sort("numbers", start=0, num=1)
         await client.config_set("slowlog-log-slower-than", -1)
         entries = await client.slowlog_get(100_000)
-        longest = max((each["duration"] for each in entries if each["command"].startswith(b"FCALL")), default=0)
+        longest = longest_call(entries)
         native = statistics.mean(each["duration"] for each in entries if each["command"].startswith(b"SORT"))
         return Measure(longest / 1000, ping, native / 1000)
+
+
+def longest_call(entries: "Sequence[Mapping[str, Any]]") -> int:
+    """Give the µs of the longest call of an operation in the slow log; none at all is no measure."""
+    calls = [int(each["duration"]) for each in entries if each["command"].startswith(b"FCALL ")]
+    if not calls:
+        msg = f"nothing was measured: of {len(entries)} entries of the slow log none is a call of a function"
+        raise RuntimeError(msg)
+    return max(calls)
 
 
 @dataclass(frozen=True, slots=True)
