@@ -118,14 +118,15 @@ class _Connection:
 
 def fault(error: Exception, place: str = "") -> Exception:
     """Name what went wrong: the Redis at a place is away, has no memory, does not allow it, or a script is at fault."""
+    named = f"{ALONE} at {place}" if place else ALONE
     if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)):
-        return _unreached(error, f"{ALONE} at {place}" if place else ALONE)
+        return _unreached(error, named)
     # redis-py takes the code word off those answers that it knows.
     code = getattr(error, "status_code", None) or str(error).partition(" ")[0]
     if isinstance(error, OutOfMemoryError) or code == "OOM":
         return CoreUnavailable("Redis has no memory left", Problem.OUT_OF_MEMORY)
     if isinstance(error, NoPermissionError) or str(error).removeprefix("ERR ").startswith(_IN_SCRIPT):
-        return _forbidden(str(error))
+        return _forbidden(str(error), named)
     if isinstance(error, ResponseError) and code in _AWAY:
         return CoreUnavailable(f"Redis cannot serve now: {code} {str(error).removeprefix(code)[:80].strip()}")
     if isinstance(error, RedisError):
@@ -134,11 +135,11 @@ def fault(error: Exception, place: str = "") -> Exception:
     return error
 
 
-def _forbidden(said: str) -> Forbidden:
+def _forbidden(said: str, named: str) -> Forbidden:
     """Say what Redis does not allow its user."""
     command = re.search("the ('[^']+') command", said)
-    detail = f"Redis does not allow its user {f'the command {command[1]}' if command else 'what the queue does'}"
-    return Forbidden(detail, told=f"{detail}: see users of Redis in docs/operations.md")
+    refused = f"does not allow its user {f'the command {command[1]}' if command else 'what the queue does'}"
+    return Forbidden(f"{ALONE} {refused}", told=f"{named} {refused}: see users of Redis in docs/operations.md")
 
 
 def _unreached(error: BaseException, named: str) -> CoreUnavailable:
@@ -369,7 +370,7 @@ class Master:
                     await self._install(connection, ends)
                 loads = self._loads
         except (RedisError, OSError, TimeoutError) as error:
-            raise _unsent(error, self._place) from error
+            raise _unloaded(error, self._place) from error
         connection.loads = loads
 
     async def _install_other(self, connection: Any, ends: float, why: ResponseError) -> None:
@@ -466,8 +467,24 @@ def _is_call(line: Line) -> bool:
 
 
 def _unsent(error: Exception, place: str) -> Unsent:
-    """Say why there is no way to run anything: no connection, or a Redis that does not take the operations."""
+    """Say why there is no connection to a Redis that has its data."""
     named = fault(error, place)
     if isinstance(named, CoreUnavailable):
         return Unsent(named.detail, named.problem, str(named))
-    return Unsent(f"Redis does not take the operations (see REDIS_PACKAGING): {str(error)[:200]}")
+    detail = f"refuses connections: {str(error)[:200]}"
+    return Unsent(f"{ALONE} {detail}", told=f"{ALONE} at {place} {detail}")
+
+
+def _unloaded(error: Exception, place: str) -> Unsent:
+    """Say why a Redis does not take the operations, and what to do."""
+    match fault(error, place):
+        case CoreUnavailable(problem=Problem.OUT_OF_MEMORY) as named:
+            remedy = "raise maxmemory, or delete what is not needed"
+            told = f"{ALONE} at {place} has no memory left to load the operations: {remedy}"
+            return Unsent(named.detail, named.problem, told)
+        case CoreUnavailable() as named:
+            return Unsent(named.detail, named.problem, str(named))
+        case _:
+            detail = "does not take the operations"
+            remedy = "install stanzaq again, or set REDIS_PACKAGING"
+            return Unsent(f"{ALONE} {detail}", told=f"{ALONE} at {place} {detail}: {str(error)[:300]}: {remedy}")

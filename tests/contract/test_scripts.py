@@ -1,6 +1,7 @@
 """Redis forgets the operations, knows none of them or forbids functions: order holds, and they are loaded once for all."""
 
 import asyncio
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,9 @@ from structlog.testing import capture_logs
 from broker import keys
 from broker.model.commands import Browse, Declare, Publish, Retract
 from broker.model.names import Jid
+from broker.model.problems import Problem
 from broker.model.results import Browsed, Published, Refused, Retracted
+from broker.redis_core import service
 from broker.redis_core.libraries import KEPT_MS, Libraries
 from broker.redis_core.service import RedisCore
 from broker.scripts.location import lua_directory
@@ -21,9 +24,12 @@ from broker.scripts.packaging import library, script
 from broker.scripts.source import operations
 from broker.settings import Packaging, Settings
 from frontends.servers.redis import RedisServer
-from tests.contract.conftest import EVERYWHERE, Asked, MakeCore, Store
+from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore, Store
+from tests.operations import as_user, make_user
 
 ALICE = Jid("alice@x/home")
+TIMEOUT = 10.0
+"""REDIS_TIMEOUT of those that wait for nothing: so long on a slow machine."""
 FOLDER = lua_directory()
 
 
@@ -132,6 +138,99 @@ async def test_forbidden(make_core: MakeCore, server: RedisServer, node: str) ->
     refused = await insisting.ask(Publish(node, ALICE, "j", b"x", 1))
     assert isinstance(refused, Refused) and "'function|list'" in refused.detail
     await insisting.stop()
+
+
+async def not_ready(url: str, packaging: Packaging = Packaging.AUTO) -> tuple[RedisCore, "asyncio.Task[None]", str]:
+    """Give a core that waits for Redis to take the operations, its start, and why it is not ready, which the log tells once."""
+    given: Any = {"redis_url": url, "xmpp_domain": "q.localhost", "xmpp_secret": "none", "redis_timeout": TIMEOUT}
+    core = RedisCore(Settings(**given, redis_packaging=packaging), Door())
+    with capture_logs() as logs:
+        start = asyncio.create_task(core.start())
+        async with asyncio.timeout(30):
+            while not core.healthy():  # noqa: ASYNC110  (nobody tells)
+                await asyncio.sleep(0.01)
+    (reason,) = core.healthy()
+    assert [line["error"] for line in logs if line["event"] == "heartbeat failed"] == [reason]
+    return core, start, reason
+
+
+async def refused_in_time(core: RedisCore, node: str) -> Refused:
+    """Have many ask at once, none of whom waits longer than REDIS_TIMEOUT; gives what the first is told."""
+    began = time.monotonic()
+    answers = await asyncio.gather(*(core.ask(Declare(f"{node}-{number}", ALICE, {})) for number in range(100)))
+    assert time.monotonic() - began < TIMEOUT
+    refused = [answer for answer in answers if isinstance(answer, Refused) and answer.problem.retryable]
+    assert len(refused) == len(answers)
+    return refused[0]
+
+
+async def serves(core: RedisCore, start: "asyncio.Task[None]", node: str) -> None:
+    """See that a core has come up by itself."""
+    await asyncio.wait_for(start, 30)
+    assert core.healthy() == []
+    await core.ask(Declare(node, ALICE, {}))
+    assert await core.ask(Publish(node, ALICE, "i", b"x", 1)) == Published("i")
+    await core.stop()
+
+
+@pytest.mark.parametrize("packaging", [Packaging.AUTO, Packaging.FUNCTIONS])
+async def test_no_memory(server: RedisServer, node: str, packaging: Packaging) -> None:
+    """A Redis whose memory is full takes no library: the frontend says so and what to do, and comes up when there is room."""
+    with redis.Redis.from_url(server.url) as client:
+        client.config_set("maxmemory", 1)
+        core, start, reason = await not_ready(server.url, packaging)
+        assert reason == (
+            f"Redis at {server.socket} has no memory left to load the operations: raise maxmemory, or delete what is not needed"
+        )
+        assert (await refused_in_time(core, node)).problem is Problem.OUT_OF_MEMORY
+        assert not start.done() and core.healthy() == [reason]
+        client.config_set("maxmemory", 0)
+    await serves(core, start, node)
+
+
+@pytest.mark.parametrize(
+    ("packaging", "denied", "missing"),
+    [
+        (Packaging.FUNCTIONS, ("-function|load",), "function|load"),
+        (Packaging.AUTO, ("-function|load", "-script|load"), "script|load"),
+    ],
+)
+async def test_may_not_load(
+    server: RedisServer, node: str, packaging: Packaging, denied: tuple[str, ...], missing: str
+) -> None:
+    """A user who may not load the operations is told which command is missing, and where; with it the frontend comes up."""
+    make_user(server.url, "stanzaq", *denied)
+    core, start, reason = await not_ready(as_user(server.url, "stanzaq"), packaging)
+    assert reason == (
+        f"Redis at {server.socket} does not allow its user the command '{missing}': see users of Redis in docs/operations.md"
+    )
+    assert "Redis does not allow its user the command '" in (await refused_in_time(core, node)).detail
+    make_user(server.url, "stanzaq")
+    await serves(core, start, node)
+
+
+async def test_may_not_load_functions(make_core: MakeCore, server: RedisServer, node: str) -> None:
+    """Where scripts may be loaded and no library, they are used: a user of the version before has just these rights."""
+    make_user(server.url, "stanzaq", "-function|load")
+    core, _ = await make_core(as_user(server.url, "stanzaq"))
+    await core.ask(Declare(node, ALICE, {}))
+    assert await core.ask(Publish(node, ALICE, "i", b"x", 1)) == Published("i")
+
+
+async def test_does_not_compile(
+    server: RedisServer, node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A syntax error, in development: the frontend says where Redis finds it, and is not ready."""
+    broken = tmp_path / "lua"
+    shutil.copytree(FOLDER, broken)
+    (broken / "nodes.lua").write_text((broken / "nodes.lua").read_text() + "\nreturn return\n")
+    monkeypatch.setattr(service, "lua_directory", lambda: broken)
+    core, start, reason = await not_ready(server.url)
+    assert reason.startswith(f"Redis at {server.socket} does not take the operations: Error compiling function: ")
+    assert "near 'return'" in reason and reason.endswith(": install stanzaq again, or set REDIS_PACKAGING")
+    assert "return" not in (await refused_in_time(core, node)).detail
+    start.cancel()
+    await core.stop()
 
 
 async def test_versions_side_by_side(make_core: MakeCore, server: RedisServer, node: str) -> None:

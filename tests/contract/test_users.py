@@ -218,7 +218,8 @@ async def test_without_rights(server: RedisServer) -> None:
     assert [line["event"] for line in lines] == ["heartbeat failed", "could not resign"]
     for line in lines:
         assert re.fullmatch(
-            r"Redis does not allow its user the command '.+': see users of Redis in docs/operations.md", line["error"]
+            rf"Redis at {server.socket} does not allow its user the command '.+': see users of Redis in docs/operations.md",
+            line["error"],
         )
         assert "exc_info" not in line
 
