@@ -37,7 +37,8 @@ class Step(NamedTuple):
 def runbook(symptom: str) -> list[Step]:
     """Give the steps that the page has under a symptom."""
     entry = PAGE.split(f"\n### {symptom}\n")[1].split("\n### ")[0].split("\n## ")[0]
-    (block,) = re.findall(r"```console\n(.*?)```", entry, re.DOTALL)
+    block = "".join(re.findall(r"```console\n(.*?)```", entry, re.DOTALL))
+    assert block, symptom
     steps = [step.splitlines() for step in re.split(r"^\$ ", block, flags=re.MULTILINE) if step]
     return [Step(command, tuple(says)) for command, *says in steps]
 

@@ -5,13 +5,15 @@ is in a library.
 """
 
 import time
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from broker import keys
 from broker.model.problems import Forbidden, ScriptDefect
+from broker.redis_core.packages import library_field
 from broker.redis_core.server import Server, Value
+from broker.scripts.packaging import DIGEST, FAMILY
 
 log = structlog.get_logger()
 
@@ -42,8 +44,9 @@ class Libraries:
 
     async def _tidy(self) -> None:
         server, named = self._server, keys.of_service("libraries")
-        told = await server.everywhere("FUNCTION LIST", "LIBRARYNAME", f"{server.family}*")
-        there = {name.decode() for found in told.values() for name in map(_name, found)}
+        # Not the one for people, and none of somebody else's.
+        told = await server.everywhere("FUNCTION LIST", "LIBRARYNAME", FAMILY + "[0-9a-f]" * DIGEST)
+        there = {library_field(each, b"library_name").decode() for found in told.values() for each in found}
         if not there:
             return
         seconds, _micros = await server.command("TIME")
@@ -58,9 +61,3 @@ class Libraries:
                 await server.everywhere("FUNCTION DELETE", name)
                 log.info("library dropped that nobody uses", library=name)
             await server.command("ZREM", named, name)
-
-
-def _name(found: Any) -> bytes:
-    if isinstance(found, dict):
-        return bytes(found[b"library_name"])
-    return bytes(found[found.index(b"library_name") + 1])

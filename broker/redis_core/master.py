@@ -31,7 +31,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from broker.model.problems import CoreUnavailable, Forbidden, Problem, ScriptDefect
-from broker.redis_core.packages import Packages, is_forbidden, is_there, is_unknown
+from broker.redis_core.packages import Loads, Packages, is_forbidden, is_there, is_unknown
+from broker.redis_core.trouble import Trouble
 from broker.redis_url import Address
 from broker.tasks import start
 
@@ -231,6 +232,7 @@ class Master:
         self._other = packages.other if packages else None
         self._loads = 0
         self._loading = asyncio.Lock()
+        self._without = Trouble("the functions for redis-cli are not loaded")
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
         """Send commands in one round trip; what Redis refused stands as its error among the replies.
@@ -387,21 +389,28 @@ class Master:
         log.warning("functions are not to be had, so scripts are used", error=str(why)[:200])
 
     async def _install(self, connection: Any, ends: float) -> None:
-        if self._package is None or not await self._missing(connection):
+        if self._package is None or not any(await self._missing(connection)):
             return
         # One loads for all: 64 connections would send it everything 64 times.
         async with asyncio.timeout_at(ends):
             await self._loading.acquire()
         try:
+            missing = await self._missing(connection)
             # Not in a transaction: others have their turn between two scripts.
-            replies = await _replies(connection, await self._missing(connection))
+            replies = await _replies(connection, [*missing.operations, *missing.for_people])
         finally:
             self._loading.release()
-        for reply in replies:
+        needed = len(missing.operations)
+        for reply in replies[:needed]:
             if isinstance(reply, Exception) and not is_there(reply):
                 raise reply
+        for reply in replies[needed:]:
+            if isinstance(reply, Exception):
+                self._without.met(f"{ALONE} at {self._place}: {reply}")
+            else:
+                self._without.over()
 
-    async def _missing(self, connection: Any) -> Sequence[Line]:
+    async def _missing(self, connection: Any) -> Loads:
         assert self._package is not None
         return self._package.loads(await _replies(connection, self._package.question))
 

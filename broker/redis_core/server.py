@@ -17,7 +17,7 @@ from broker.redis_core.masters import Masters
 from broker.redis_core.packages import Packages
 from broker.redis_core.sentinels import Sentinels
 from broker.redis_url import Kind, read_url
-from broker.scripts.packaging import FAMILY, library
+from broker.scripts.packaging import library
 from broker.scripts.source import Operation, operation, operations
 from broker.settings import Packaging
 from broker.tasks import start
@@ -46,9 +46,6 @@ class Link(Protocol):
 
 class Server:
     """Redis, as scripts and a few plain reads; safe to share between tasks of one loop."""
-
-    family = FAMILY
-    """What the names of all versions' libraries begin with."""
 
     def __init__(self, link: Link, found: Mapping[str, Operation], timeout: float, library: str = "") -> None:
         """Serve operations over a link, whose answers are due within `timeout` seconds; `library` is where they stand."""

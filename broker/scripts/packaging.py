@@ -1,10 +1,12 @@
 """Writes operations as Redis takes them: each as a script of its own, or all of them as one library of functions.
 
 A library is built once, when Redis loads it; a script makes the functions that it may come to anew with each call. Both say the
-same. What belongs to one call is made first thing in it, and is all that a call changes. Pure text; must not know how it is sent.
+same. What belongs to one call is made first thing in it, and is all that a call changes. Beside them is one library that people
+call by redis-cli. Pure text; must not know how it is sent.
 """
 
 import hashlib
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -14,13 +16,19 @@ from typing import Final
 from broker.scripts.source import Module, Operation, modules, operation, operations
 
 FAMILY: Final = "stanzaq_"
-"""What the names of all versions' libraries begin with."""
+"""What the names of all versions' libraries of operations begin with."""
+
+DIGEST: Final = 12
+"""So many hexadecimal digits follow it."""
 
 _CALL: Final = "local call, key, arg, rows"
 """What belongs to one call."""
 
 _PLACE: Final = "<library>"
 """Stands in a library's text for its name, which is made of that text."""
+
+_VERSION: Final = re.compile(r"^-- version (\S+)", re.MULTILINE)
+"""The line of the library for people that says which version wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,26 @@ class Library:
     def function(self, operation: str) -> str:
         """Name the function of an operation: no two libraries of a server may have one of the same name."""
         return f"{self.name}_{operation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The library of what people ask by redis-cli. All versions call it by one name, and the newest one stays."""
+
+    name: str
+    version: tuple[int, ...]
+    text: str
+
+    def replaces(self, text: str) -> bool:
+        """Tell whether it is to stand in the place of a library that Redis has: of another text, and of no later version."""
+        written = _VERSION.search(text)
+        return text != self.text and (written is None or _numbers(written[1]) <= self.version)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Read a version up to what is no number: of a release and what was tried out before it, the last one to come stays."""
+    leading = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, leading[0].split("."))) if leading else ()
 
 
 def _made_anew(found: Operation, known: Mapping[str, Module]) -> str:
@@ -95,8 +123,16 @@ def library(folder: Path) -> Library:
     found = [operation(folder, name) for name in operations(folder)]
     tables = [_written(module, module.functions.keys()) for module in known.values()]
     body = "\n".join([_CALL, *tables, *(_function(each, known) for each in found)])
-    name = f"{FAMILY}{hashlib.sha256(body.encode()).hexdigest()[:12]}"
+    name = f"{FAMILY}{hashlib.sha256(body.encode()).hexdigest()[:DIGEST]}"
     return Library(name, f"#!lua name={name}\n" + body.replace(_PLACE, name))
+
+
+@cache
+def inspection(folder: Path, version: str) -> Inspection:
+    """Package what people ask by redis-cli, as it is written by a version of this program."""
+    (path,) = (folder / "inspect").glob("*.lua")
+    first, _, rest = path.read_text("utf-8").partition("\n")
+    return Inspection(path.stem, _numbers(version), f"{first}\n-- version {version}\n{rest}")
 
 
 def _function(found: Operation, known: Mapping[str, Module]) -> str:

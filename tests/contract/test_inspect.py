@@ -2,14 +2,14 @@
 
 import asyncio
 import json
-import re
 import subprocess
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from importlib.metadata import version
 from typing import Any
 
 import pytest
 import redis
+from structlog.testing import capture_logs
 
 from broker import codec
 from broker.model.commands import Declare, Publish, Subscribe, Unlock
@@ -17,14 +17,19 @@ from broker.model.items import XML, Envelope
 from broker.model.names import Jid
 from broker.model.results import Declared, Published, Subscribed, Unlocked
 from broker.redis_core.service import RedisCore
-from broker.settings import Settings
+from broker.scripts.location import lua_directory
+from broker.scripts.packaging import inspection
+from broker.settings import Packaging, Settings
+from frontends.servers.cluster import RedisCluster
 from frontends.servers.redis import RedisServer
-from tests.contract.conftest import Door
+from tests.contract.conftest import Door, MakeCore
 from tests.operations import PASSWORD, make_user
 
 ALICE, WORKER = Jid("alice@x/home"), Jid("worker@x/a b")
-FOLDER = Path(__file__).parents[2] / "lua" / "inspect"
+FOLDER = lua_directory()
+FILE = FOLDER / "inspect" / "stanzaq.lua"
 Inspect = Callable[..., list[str]]
+FUNCTIONS = ("node", "locks", "subscribers", "item", "dead", "frontends")
 
 
 @pytest.fixture(params=["valkey", "redis7"])
@@ -33,33 +38,29 @@ def server(request: pytest.FixtureRequest) -> RedisServer:
     found: RedisServer = request.getfixturevalue(request.param)
     with redis.Redis.from_url(found.url) as client:
         client.flushall()
+        client.function_flush()
     return found
 
 
-@pytest.fixture
-def inspect(server: RedisServer) -> Inspect:
-    """Give a way to run a script of lua/inspect by redis-cli, as the user for it; gives the lines that it prints."""
+def said(*words: str) -> list[str]:
+    """Give the lines that redis-cli prints."""
+    command = ["redis-cli", "--user", "inspector", "--pass", PASSWORD, "--no-auth-warning", "--raw", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(params=["function", "script"])
+def inspect(server: RedisServer, request: pytest.FixtureRequest) -> Inspect:
+    """Give a way to ask by redis-cli as the user for it, by the function and by the same text as a script."""
     make_user(server.url, "inspector")
 
-    def run(name: str, key: str, *given: str) -> list[str]:
-        command = [
-            "redis-cli",
-            "-s",
-            str(server.socket),
-            "--user",
-            "inspector",
-            "--pass",
-            PASSWORD,
-            "--no-auth-warning",
-            "--raw",
-            "--eval",
-            str(FOLDER / f"{name}.lua"),
-            key,
-            ",",
-            *given,
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
-        return done.stdout.splitlines()
+    def run(name: str, *given: str) -> list[str]:
+        reach = ("-s", str(server.socket))
+        if request.param == "function":
+            return said(*reach, "FCALL_RO", f"stanzaq_{name}", *given)
+        count = 1 + int(given[0])
+        text = FILE.read_text("utf-8").partition("\n")[2]
+        return said(*reach, "EVAL_RO", text, *given[:count], f"stanzaq_{name}", *given[count:])
 
     return run
 
@@ -101,24 +102,20 @@ def lived(server: RedisServer, node: str) -> str:
 
 
 async def test_node(inspect: Inspect, life: str) -> None:
-    """A node by its record: its life, its options, and where its partitions are."""
-    shown = inspect("node", "sq:{jobs}:node")
-    assert {f"node incarnation {life}", "options stanzaq#max_deliveries 9", "partitions 1"} <= set(shown)
-    assert f"first partition sq:{{jobs@{life}/0}}:meta" in shown
-
-
-async def test_partition(inspect: Inspect, life: str) -> None:
-    """A partition by what it holds."""
-    shown = inspect("node", f"sq:{{jobs@{life}/0}}:meta")
-    assert {"waiting 2", "  delayed 1", "in flight 1", "subscribers 1", "  with free credit 0", "owner nobody"} <= set(
-        shown
-    )
+    """A node by its name or a key of it: its life, its options, its partitions and what they hold."""
+    shown = inspect("node", "0", "jobs")
+    assert {f"node incarnation {life}", "options stanzaq#max_deliveries 9", "affiliations 1"} <= set(shown)
+    at = shown.index(f"partition sq:{{jobs@{life}/0}}:meta")
+    held = {"waiting 2", "  delayed 1", "in flight 1", "subscribers 1", "  with free credit 0", "owner nobody"}
+    assert held <= set(shown[at + 1 :])
+    assert inspect("node", "1", "sq:{jobs}:node") == shown
+    assert inspect("node", "1", f"sq:{{jobs@{life}/0}}:log") == shown[at + 1 :]
+    assert inspect("node", "0", f"jobs@{life}/0") == shown[at + 1 :]
 
 
 async def test_item(inspect: Inspect, life: str) -> None:
-    """An item by its state, and its payload as JSON."""
-    key = f"sq:{{jobs@{life}/0}}:meta"
-    shown = dict(line.split(" ", 1) for line in inspect("item", key, "b"))
+    """An item by its state, and its payload as JSON; by its id, or by its position if it has none."""
+    shown = dict(line.split(" ", 1) for line in inspect("item", "0", "jobs", "b"))
     assert shown["state"] == "delayed" and shown["publisher"] == "alice@x"
     assert json.loads(shown["payload"]) == {
         "type": "application/xml",
@@ -126,7 +123,8 @@ async def test_item(inspect: Inspect, life: str) -> None:
         "bytes": 4,
         "body": "<b/>",
     }
-    shown = dict(line.split(" ", 1) for line in inspect("item", key, "c"))
+    assert inspect("item", "0", "jobs", shown["position"])[0] == f"position {shown['position']}"
+    shown = dict(line.split(" ", 1) for line in inspect("item", "1", f"sq:{{jobs@{life}/0}}:meta", "c"))
     assert shown["state"] == "locked" and shown["holder"] == WORKER and shown["attempt"] == "1"
     assert json.loads(shown["payload"]) == {
         "type": "text/plain",
@@ -134,53 +132,159 @@ async def test_item(inspect: Inspect, life: str) -> None:
         "bytes": 2,
         "hex": "00ff",
     }
-    assert inspect("item", key, "nothing")[0] == "ERR the partition has no item nothing"
+    assert inspect("item", "0", "jobs", "nothing")[0] == "ERR there is no item nothing"
+    assert inspect("item", "0", "jobs")[0].startswith("ERR name the item")
 
 
 async def test_locks(inspect: Inspect, life: str) -> None:
     """Locks by their deadline."""
-    (shown,) = inspect("locks", f"sq:{{jobs@{life}/0}}:meta")
+    (shown,) = inspect("locks", "0", "jobs", "20")
     left, token, attempt, item, holder = shown.split(", ")
     assert 0 < int(left.removesuffix(" ms")) <= 60_000 and token.startswith("token ")
     assert (attempt, item, holder) == ("attempt 1", "c", WORKER)
+    assert len(inspect("locks", "1", f"sq:{{jobs@{life}/0}}:meta")) == 1
 
 
-async def test_subscribers(inspect: Inspect, life: str) -> None:
+@pytest.mark.usefixtures("life")
+async def test_subscribers(inspect: Inspect) -> None:
     """Subscribers with what they hold and may hold."""
-    assert inspect("subscribers", f"sq:{{jobs@{life}/0}}:meta") == [f"1 of 1, 0 bounces, unacknowledged, {WORKER}"]
+    assert inspect("subscribers", "0", "jobs") == [f"1 of 1, 0 bounces, unacknowledged, {WORKER}"]
 
 
-async def test_dead(inspect: Inspect, life: str, server: RedisServer) -> None:
+@pytest.mark.usefixtures("life")
+async def test_dead(inspect: Inspect) -> None:
     """Dead letters with what became of them."""
-    (shown,) = inspect("dead", f"sq:{{jobs/dead@{lived(server, 'jobs/dead')}/0}}:meta")
+    (shown,) = inspect("dead", "0", "jobs/dead", "20")
     assert shown.endswith(f": item a of jobs, torn, 1 attempts, last held by {WORKER}")
 
 
 async def test_frontends(inspect: Inspect, service: tuple[RedisCore, Door]) -> None:
     """Frontends with their last heartbeats."""
-    (shown,) = inspect("frontends", "sq:{service}:frontends")
+    (shown,) = inspect("frontends", "0")
     assert shown.endswith(f" ms ago, {service[0].frontend}") and int(shown.split()[0]) < 5_000
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.lua")))
+async def test_partitions(inspect: Inspect, service: tuple[RedisCore, Door], server: RedisServer) -> None:
+    """Of a node of several partitions each is told of, and at most so many of each as are asked for."""
+    core, door = service
+    name = "a job {1}"
+    assert await core.ask(Declare(name, ALICE, {"stanzaq#partitions": ("2",)})) == Declared(name)
+    for number in range(20):
+        assert isinstance(await core.ask(Publish(name, ALICE, f"i{number}", b"x", 1)), Published)
+    assert isinstance(await core.ask(Subscribe(name, WORKER, WORKER, 20)), Subscribed)
+    await door.until(lambda: len(door.deliveries) == 20)
+    life = lived(server, "a%20job%20%7B1%7D")
+    headings = [f"partition sq:{{a%20job%20%7B1%7D@{life}/{number}}}:meta" for number in (0, 1)]
+    shown = inspect("locks", "0", name, "2")
+    assert [shown[0], shown[3]] == headings and len(shown) == 6
+    assert len(inspect("locks", "0", name, "0")) == 4, "a count below one is one"
+    assert [line for line in inspect("node", "0", name) if line.startswith("partition ")] == headings
+    for number in range(20):
+        assert "state locked" in inspect("item", "0", name, f"i{number}")
+
+
+@pytest.mark.parametrize("name", ["node", "item"])
+def test_bad_input(inspect: Inspect, server: RedisServer, name: str) -> None:
+    """What is not there, or no key of ours, is answered by what to give."""
+    load(server, FILE.read_text("utf-8"))
+    for given in (("0",), ("0", ""), ("1", "sq:something"), ("1", "sq:{}:node")):
+        assert inspect(name, *given)[0].startswith("ERR name a node, such as 0 jobs")
+    for given in (("0", "jobs"), ("1", "sq:{jobs}:node")):
+        assert inspect(name, *given)[0] == "ERR there is no node jobs"
+
+
+def load(server: RedisServer, text: str) -> None:
+    """Load a library by hand."""
+    with redis.Redis.from_url(server.url) as client:
+        client.function_load(text, replace=True)
+
+
+def listed(server: RedisServer) -> dict[str, Any]:
+    """Give what Redis says of the library for people."""
+    with redis.Redis.from_url(server.url, protocol=3, decode_responses=True) as client:
+        found: Any = client.function_list("stanzaq", withcode=True)
+    return dict(found[0]) if found else {"library_code": ""}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_reads_only(server: RedisServer, name: str) -> None:
-    """Redis refuses every write of them, and a key of something else is refused with what to give."""
-    text = (FOLDER / f"{name}.lua").read_text("utf-8")
-    assert "redis-cli" in text.split("local", 1)[0], "each says how it is called"
+    """Redis refuses every write of them; FUNCTION LIST says what each is for."""
+    writing = "callback = function(...) redis.call('SET', 'sq:{a}:node', 'x') return callback(...) end"
+    load(server, FILE.read_text("utf-8").replace("callback = callback", writing))
     with redis.Redis.from_url(server.url) as client:
         with pytest.raises(redis.ResponseError, match=r"[Ww]rite commands are not allowed"):
-            client.eval(text.replace("local ", "redis.call('SET', KEYS[1], 'x')\nlocal ", 1), 1, "sq:{a}:node")
-        with pytest.raises(redis.ResponseError, match="name "):
-            client.eval(text, *((1, "something") if name != "frontends" else (0,)))
+            client.fcall_ro(f"stanzaq_{name}", 0, "jobs")
         assert client.keys() == []
+    described = {each["name"]: each["description"] for each in listed(server)["functions"]}
+    assert set(described) == {f"stanzaq_{each}" for each in FUNCTIONS} and all(described.values())
 
 
-def test_envelopes_alike() -> None:
-    """What redis-cli runs cannot include a fragment: the two that open an envelope do it by the same lines."""
-    opened = [
-        re.search(r"^local function opened.*?^end$", (FOLDER / f"{name}.lua").read_text(), re.DOTALL | re.MULTILINE)
-        for name in ("dead", "item")
+@pytest.mark.xdist_group("cluster")
+async def test_cluster(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
+    """In a cluster a key leads to the master of a node, of a partition and of the frontends, from any master.
+
+    Without a key, or where partitions are on other masters, the answer says which key to use.
+    """
+    core, _ = await make_core(redis_cluster.url)
+    for node in redis_cluster.nodes:
+        make_user(node.url, "inspector")
+    assert await core.ask(Declare("jobs", ALICE, {"stanzaq#partitions": ("8",)})) == Declared("jobs")
+    for number in range(40):
+        assert isinstance(await core.ask(Publish("jobs", ALICE, f"i{number}", b"x", 1)), Published)
+    for master in redis_cluster.masters():
+        there = ("-c", "-p", str(master.port), "FCALL_RO")
+        shown = said(*there, "stanzaq_node", "1", "sq:{jobs}:node")
+        keys = [line.split()[1] for line in shown if line.startswith("partition ")]
+        assert len(keys) == 8 and any("is on another master" in line for line in shown)
+        waiting = 0
+        for key in keys:
+            (line,) = (each for each in said(*there, "stanzaq_node", "1", key) if each.startswith("waiting "))
+            waiting += int(line.split()[1])
+        assert waiting == 40
+        found = [key for key in keys if said(*there, "stanzaq_item", "1", key, "i7")[0].startswith("position ")]
+        assert len(found) == 1
+        (beat,) = said(*there, "stanzaq_frontends", "1", "sq:{service}:frontends")
+        assert core.frontend in beat
+    answers = [
+        said("-p", str(master.port), "FCALL_RO", "stanzaq_locks", "0", "jobs")[0] for master in redis_cluster.masters()
     ]
-    assert opened[0] is not None
-    assert opened[1] is not None
-    assert opened[0][0] == opened[1][0]
+    assert len([each for each in answers if each.startswith("ERR another master of the cluster has jobs")]) == 2
+
+
+def code(server: RedisServer) -> str:
+    """Give the text of the library for people, as Redis has it."""
+    return str(listed(server)["library_code"])
+
+
+async def test_newest_stays(make_core: MakeCore, server: RedisServer) -> None:
+    """A frontend puts its own in the place of an older one, of one without a version, or of none, and leaves a newer one."""
+    ours = inspection(FOLDER, version("stanzaq"))
+    await make_core(server.url)
+    assert code(server) == ours.text
+    newer, older = (inspection(FOLDER, other).text for other in ("1000.0.0", "0.0.9"))
+    for there, expected in ((newer, newer), (older, ours.text), (FILE.read_text("utf-8"), ours.text)):
+        load(server, there)
+        await make_core(server.url)
+        assert code(server) == expected
+    with redis.Redis.from_url(server.url) as client:
+        client.function_delete("stanzaq")
+    await make_core(server.url)
+    assert code(server) == ours.text
+
+
+async def test_in_the_way(make_core: MakeCore, server: RedisServer) -> None:
+    """Where somebody else's functions have these names the queue serves, and the log says why they are not there."""
+    load(server, "#!lua name=another\nredis.register_function('stanzaq_node', function() return 1 end)")
+    with capture_logs() as logs:
+        core, _ = await make_core(server.url)
+        assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
+    (line,) = (line for line in logs if line["log_level"] == "warning")
+    assert line["event"] == "the functions for redis-cli are not loaded"
+    assert str(server.socket) in line["error"] and "stanzaq_node already exists" in line["error"]
+
+
+async def test_scripts_have_none(make_core: MakeCore, server: RedisServer) -> None:
+    """Where operations go as scripts nothing is loaded as functions."""
+    core, _ = await make_core(server.url, redis_packaging=Packaging.SCRIPTS)
+    assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
+    assert code(server) == ""

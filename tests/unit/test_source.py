@@ -6,7 +6,7 @@ import fakeredis
 import pytest
 
 from broker.model.problems import ScriptDefect
-from broker.scripts.packaging import library, script
+from broker.scripts.packaging import inspection, library, script
 from broker.scripts.source import modules, operation, operations
 
 HEADER = "#!lua flags=no-writes\n-- Do a thing\n-- in two lines.\n-- ARGV: now | x y\n-- RETURNS: ok | ok gone\n"
@@ -126,3 +126,25 @@ def test_names_follow_the_content(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         names.add(library(folder(tmp_path / name, op=HEADER + texts[name])).name)
     assert len(names) == 2
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "replaces"),
+    [
+        ("0.2.0", "0.1.0", True),
+        ("0.10.0", "0.9.0", True),
+        ("0.1.0", "0.2.0", False),
+        ("0.1.0", "0.1.0", False),
+        ("0.2.0", "0.2.0rc1", True),
+        ("0.2.0rc1", "0.2.1", False),
+        ("1.0", "", True),
+    ],
+)
+def test_inspection(tmp_path: Path, ours: str, theirs: str, *, replaces: bool) -> None:
+    """The library for people takes the place of one that an older version wrote or that has no version, of no newer one."""
+    (tmp_path / "inspect").mkdir()
+    text = "#!lua name=people\nreturn 1\n"
+    (tmp_path / "inspect" / "people.lua").write_text(text)
+    found = inspection(tmp_path, ours)
+    assert found.name == "people" and found.text == f"#!lua name=people\n-- version {ours}\nreturn 1\n"
+    assert found.replaces(inspection(tmp_path, theirs).text if theirs else text) is replaces
