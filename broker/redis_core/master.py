@@ -98,6 +98,7 @@ class _Connection:
     """
 
     loads = _UNKNOWN
+    socket_timeout: float | None
     _writer: asyncio.StreamWriter | None
 
     async def on_connect_check_health(self, check_health: bool = True) -> None:  # noqa: FBT001, FBT002  (redis-py's)
@@ -110,6 +111,18 @@ class _Connection:
         if self._writer is not None:
             self._writer.transport.abort()
         await super().disconnect(*args, **how)  # type: ignore[misc]
+
+    async def send_packed_command(self, command: Any, **_how: Any) -> None:
+        # redis-py starts a task for each command, only to wait no longer than the time-out.
+        assert self._writer is not None
+        try:
+            async with asyncio.timeout(self.socket_timeout):
+                self._writer.writelines(command)
+                await self._writer.drain()
+        except BaseException:
+            # What was written in part is of no use to the next.
+            await self.disconnect(nowait=True)
+            raise
 
     def pack_command(self, *parts: Value) -> list[bytes]:
         # redis-py names some of its own commands in two words.

@@ -105,7 +105,7 @@ class Server:
 
     async def commands(self, lines: Sequence[Line]) -> list[Any]:
         """Run plain commands in one round trip; raises the fault of the first that failed."""
-        replies: list[Any] = await self._plain(self._shielded(self._link.send(lines)))
+        replies: list[Any] = await self._plain(self._link.send(lines), to_its_end=True)
         _demand(replies)
         return replies
 
@@ -117,12 +117,15 @@ class Server:
 
     async def everywhere(self, *parts: Value) -> dict[str, Any]:
         """Run one command that has no key on each master; raises the fault of the first that failed."""
-        replies: dict[str, Any] = await self._plain(self._shielded(self._link.everywhere(parts)))
+        replies: dict[str, Any] = await self._plain(self._link.everywhere(parts), to_its_end=True)
         _demand(replies.values())
         return replies
 
-    async def _plain(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Wait for an answer, but not for ever."""
+    async def _plain(self, work: Coroutine[Any, Any, Any], *, to_its_end: bool = False) -> Any:
+        """Wait for an answer, but not for ever.
+
+        `to_its_end` it goes on though nobody waits for it any more: else its connection is lost with it.
+        """
         if self._closed:
             work.close()
             msg = "the connections to Redis are closed"
@@ -131,7 +134,12 @@ class Server:
         self._idle.clear()
         try:
             async with asyncio.timeout(self._patience):
-                return await work
+                if not to_its_end:
+                    return await work
+                task = start(work)
+                self._open.add(task)
+                task.add_done_callback(self._open.discard)
+                return await asyncio.shield(task)
         except TimeoutError:
             msg = "Redis did not answer in time"
             raise CoreUnavailable(msg, Problem.TIMED_OUT) from None
@@ -139,13 +147,6 @@ class Server:
             self._calls -= 1
             if not self._calls:
                 self._idle.set()
-
-    async def _shielded(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Let a command come to its end though nobody waits for it any more: else its connection is lost with it."""
-        task = start(work)
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
-        return await asyncio.shield(task)
 
     async def close(self) -> None:
         """Take no more, wait for what is under way, and close all connections: nothing is to open one again."""

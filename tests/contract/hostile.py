@@ -36,14 +36,14 @@ class Frontend:
         self._exchange = self.core._server._plain
         self.core._server._plain = self._plain  # type: ignore[method-assign]
 
-    async def _plain(self, work: Any) -> Any:  # noqa: ANN401  (redis-py's)
+    async def _plain(self, work: Any, **how: bool) -> Any:  # noqa: ANN401  (redis-py's)
         self.fuse -= 1
         if self.fuse == 0 and self.before:
             self.alive = False
         if not self.alive:
             work.close()
             await asyncio.Event().wait()
-        reply = await self._exchange(work)
+        reply = await self._exchange(work, **how)
         if self.fuse == 0:
             self.alive = False
             await asyncio.Event().wait()
