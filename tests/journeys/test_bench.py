@@ -34,7 +34,7 @@ def _rows(tmp_path: Path, what: str, *options: str) -> dict[str, Any]:
 def test_rows(tmp_path: Path) -> None:
     """A short run prints one JSON object with the machine and a row of each name; the exit code tells whether all hold."""
     rows = _rows(tmp_path, "xmpp")
-    assert list(rows) == ["jobs", "cpu_per_stanza", "latency_p50", "latency_p99", "two_frontends"]
+    assert list(rows) == ["jobs", "cpu_per_stanza", "redis_per_job", "latency_p50", "latency_p99", "two_frontends"]
     assert all(rows[name]["ceiling"] > 0 for name in ("jobs", "two_frontends"))
 
 
