@@ -1,7 +1,8 @@
 #!lua flags=no-writes
--- Tell what would become of a retract of items here: `held` by who asks, or why it would be refused.
--- ARGV: now revision number | sender subids owner item token
--- RETURNS: ok stale gone deleted | held waiting item-not-found forbidden locked-by-another lock-lost
+-- Tell what would become of a retract of items here: `held` by who asks, `replayed` when the request was answered here before,
+-- or why it would be refused.
+-- ARGV: now revision number | sender subids owner item token request
+-- RETURNS: ok stale gone deleted | held waiting replayed item-not-found forbidden locked-by-another lock-lost
 local refusal = partition.load()
 if refusal then return refusal end
 local results = judge.each(rows, function(_, verdict) return {verdict} end)

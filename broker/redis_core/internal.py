@@ -88,12 +88,13 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """Ask a partition whether it has an item of this id, and whether the sender holds it."""
+    """Ask a partition whether it has an item of this id, if the sender holds it, and if the `request` was answered there."""
 
     node: str
     sender: Jid
     item_id: str
     token: int | None
+    request: str
     partition: int
 
 
@@ -243,9 +244,10 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a partition knows of an item: held by whoever asks, or there at all."""
+    """What a partition knows of an item: held by whoever asks, or there at all; or that the request was answered there."""
 
     held: bool
+    answered: bool
     there: bool
 
 

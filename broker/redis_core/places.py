@@ -1,14 +1,14 @@
 """Which of a node's partitions a command concerns. Pure; must not know lanes or Redis.
 
 An id that the service made begins with its partition's number. Any other id has a home by its hash, where an item is that
-has neither a partition nor a group key of its publisher's; an item that has may be anywhere, and is looked for.
+has neither a partition nor a group key of its publisher's. An item that has, that came from another node, or that was
+there before the node grew, may be anywhere, and is looked for.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, TypeGuard
 from zlib import crc32
 
 from broker.model.commands import Bounce, Confirm, Options, Publish, Renew, Retract, Unlock
@@ -32,13 +32,6 @@ class Place(Enum):
     NOWHERE = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
-    """The partition where an item is that has no other place by its publisher's word."""
-
-    number: int
-
-
 def hashed(text: str, count: int) -> int:
     """Choose one of `count` partitions by a text, the same one as long as the count is the same (E14)."""
     return crc32(text.encode()) % count
@@ -56,13 +49,7 @@ def arrival(item_id: str, key: str, count: int) -> int:
     return hashed(key, count) if key else home(item_id, count)
 
 
-def _of(item_id: str, count: int) -> int | Home:
-    number = home(item_id, count)
-    # A number that is not there may be that of a partition that the node has got since.
-    return number if item_id.startswith(f"{number}-") and _MADE.fullmatch(item_id) else Home(number)
-
-
-def place(command: Any, count: int) -> int | Home | Place:
+def place(command: Any, count: int) -> int | Place:
     """Give the number of the partition that a command concerns, or what there is instead of one."""
     match command:
         case Publish(partition=None):
@@ -70,7 +57,7 @@ def place(command: Any, count: int) -> int | Home | Place:
                 return hashed(command.key, count)
             return home(command.item_id, count) if command.item_id else Place.ANY
         case Retract(partition=None) | Unlock(partition=None) | Renew(partition=None):
-            return _of(command.item_id, count)
+            return home(command.item_id, count)
         case (
             Publish(partition=int(number))
             | Retract(partition=int(number))
@@ -102,6 +89,11 @@ def place(command: Any, count: int) -> int | Home | Place:
         case _:
             return Place.ALL
     return number if number < count else Place.NOWHERE
+
+
+def may_be_elsewhere(command: Any) -> TypeGuard[Retract | Unlock | Renew]:
+    """Tell whether a command's item may be in another partition than its place, for it names none."""
+    return isinstance(command, Retract | Unlock | Renew) and command.partition is None
 
 
 def former_places(command: Any, former: Sequence[int], number: int) -> list[int]:

@@ -4,7 +4,8 @@ Commands wait here while the node's record is read, and keep their order. Must n
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,7 +39,7 @@ from broker.redis_core.internal import (
 )
 from broker.redis_core.known import Known
 from broker.redis_core.lane import Lane
-from broker.redis_core.places import COORDINATOR, Home, Place, place
+from broker.redis_core.places import COORDINATOR, Place, may_be_elsewhere, place
 from broker.redis_core.pools import CreditReports, Gates, Pool, awaited
 from broker.redis_core.repeats import Repeats
 from broker.redis_core.seats import Seats
@@ -221,11 +222,11 @@ class Routes:
             else:
                 reply(_NOWHERE)
 
-    def _place(self, command: Any, reply: Reply, partitions: int, where: int | Home | Place) -> None:
+    def _place(self, command: Any, reply: Reply, partitions: int, where: int | Place) -> None:
         if isinstance(where, int):
+            if may_be_elsewhere(command):
+                reply = then(reply, self._unless_elsewhere, command, where)
             self._repeats.bring(command, reply, where)
-        elif isinstance(where, Home):
-            self._repeats.bring(command, then(reply, self._unless_elsewhere, command, where.number), where.number)
         elif where is Place.ANY:
             self.lane(next(self._turns) % partitions).submit(command, reply)
         elif isinstance(command, Subscribe | Adjust | Reregister):
@@ -250,12 +251,14 @@ class Routes:
 
     def _everywhere(self, command: Any, reply: Reply, partitions: int, had: Sequence[Outcome] = ()) -> None:
         """Give each partition a command and answer with what their outcomes come to; `had` are those of the first ones."""
-        first = len(had)
         asked = streams.extents(command, partitions) if isinstance(command, Partitions) else [command] * partitions
-        self._to_all(asked[first:], then(reply, self._everywhere_told, command, had), first)
+        left = dict(enumerate(asked[len(had) :], len(had)))
+        self._ask_each(left, then(reply, self._everywhere_told, command, had))
 
-    def _everywhere_told(self, command: Any, had: Sequence[Outcome], reply: Reply, outcomes: list[Outcome]) -> None:
-        known = [*had, *outcomes]
+    def _everywhere_told(
+        self, command: Any, had: Sequence[Outcome], reply: Reply, outcomes: Mapping[int, Outcome]
+    ) -> None:
+        known = [*had, *outcomes.values()]
         if len(known) < self._count:
             # The node has grown, which the scripts have told.
             self._everywhere(command, reply, self._count, known)
@@ -264,10 +267,12 @@ class Routes:
         else:
             reply(gathered(command, known) if len(known) > 1 else known[0])
 
-    def _to_all(self, commands: Sequence[Any], reply: Callable[[list[Outcome]], None], first: int = 0) -> None:
-        """Give each partition from `first` on its command, and answer with all outcomes in their order."""
-        outcomes: list[Any] = [None] * len(commands)
+    def _ask_each(self, commands: Mapping[int, Any], reply: Callable[[Mapping[int, Outcome]], None]) -> None:
+        """Give partitions, by their numbers, each its command, and answer with all outcomes in the same order."""
+        outcomes: dict[int, Any] = dict.fromkeys(commands)
         left = len(commands)
+        if not left:
+            reply(outcomes)
 
         def taken(number: int, outcome: Outcome) -> None:
             nonlocal left
@@ -276,8 +281,8 @@ class Routes:
             if not left:
                 reply(outcomes)
 
-        for number, command in enumerate(commands):
-            self.lane(first + number).submit(command, partial(taken, number))
+        for number, command in commands.items():
+            self.lane(number).submit(command, partial(taken, number))
 
     async def _seated(self, command: Subscribe | Adjust | Reregister, partitions: int) -> Outcome:
         return await self._seats.take(command, partitions)
@@ -317,23 +322,32 @@ class Routes:
         return GONE if record is None else await self._seats.follow(command, record.config.partitions)
 
     def _unless_elsewhere(self, command: Retract | Unlock | Renew, home: int, reply: Reply, outcome: Outcome) -> None:
-        """Answer, unless the item may be in another partition: there it is looked for."""
-        if self._count == 1 or not (isinstance(outcome, Refused) and outcome.problem in _ELSEWHERE):
+        """Answer, unless the item, or an answer to the same request, may be in another partition: there it is looked for."""
+        if not (isinstance(outcome, Refused) and outcome.problem in _ELSEWHERE):
             reply(outcome)
             return
-        asked = [
-            Find(command.node, command.sender, command.item_id, command.token, number) for number in range(self._count)
-        ]
-        self._to_all(asked, then(reply, self._found, command, home, outcome))
+        request = "" if isinstance(command, Renew) else command.request
+        find = Find(command.node, command.sender, command.item_id, command.token, request, home)
+        asked = {number: replace(find, partition=number) for number in range(self._count) if number != home}
+        self._ask_each(asked, then(reply, self._found, command, outcome))
 
     def _found(
-        self, command: Retract | Unlock | Renew, home: int, outcome: Refused, reply: Reply, finds: list[Outcome]
+        self, command: Retract | Unlock | Renew, outcome: Refused, reply: Reply, finds: Mapping[int, Outcome]
     ) -> None:
-        """Send a command to the partition where its sender holds the item, or else where the item is."""
-        found = {number: find for number, find in enumerate(finds) if isinstance(find, Found) and number != home}
+        """Send a command to where its sender holds the item or was answered before, or else where the item is."""
+        found = {number: find for number, find in finds.items() if isinstance(find, Found)}
         held = [number for number, find in found.items() if find.held]
+        answered = [number for number, find in found.items() if find.answered]
         there = [number for number, find in found.items() if find.there and outcome.problem is Problem.ITEM_NOT_FOUND]
-        for number in held + there:
+        # As one partition judges (lua/lib/judge.lua): without its token a lock may be a later one than was answered.
+        first = answered + held if command.token is None else held + answered
+        for number in first + there:
             self.lane(number).submit(command, reply)
             return
-        reply(outcome)
+        if self.known.record is None or self._count > len(finds) + 1:
+            # The node has changed meanwhile: from the beginning.
+            self.submit(command, reply)
+            return
+        # Where one cannot be asked, nobody can say that the item is gone.
+        hindered = (find for find in finds.values() if isinstance(find, Refused) and find.problem.retryable)
+        reply(next(hindered, outcome))

@@ -11,12 +11,28 @@ from typing import Any
 
 import pytest
 
-from broker.model.commands import Browse, Configure, Declare, Deliver, Hold, Publish, Retract, Stats, Subscribe
+from broker.model.commands import (
+    Bounce,
+    Browse,
+    Configure,
+    Declare,
+    Deliver,
+    Hold,
+    Publish,
+    Renew,
+    Retract,
+    Stats,
+    Subscribe,
+    Unlock,
+)
+from broker.model.items import Delivery
 from broker.model.names import Jid
-from broker.model.problems import CoreUnavailable
-from broker.model.results import Browsed, Counted, Done, Published, Refused, Retracted
-from broker.redis_core.internal import fulfil
+from broker.model.problems import CoreUnavailable, Problem
+from broker.model.results import Browsed, Counted, Done, Published, Refused, Renewed, Retracted, Unlocked
+from broker.redis_core.internal import Find, fulfil
+from broker.redis_core.places import home
 from broker.redis_core.service import RedisCore
+from broker.tasks import start
 from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore
 
 ALICE = Jid("alice@x/home")
@@ -124,6 +140,145 @@ async def test_assured(make_core: MakeCore, node: str, monkeypatch: pytest.Monke
         assert [await core.ask(Deliver(TRUSTED, f"m{n}")) for n in range(8)] == [Done()] * 8
     found = await core.ask(Stats(node, TRUSTED))
     assert isinstance(found, Counted) and found.waiting == 8
+
+
+IDS: dict[str, Callable[[str], Publish]] = {
+    "the publisher's": lambda node: item(node, "a"),
+    "the service's": lambda node: Publish(node, ALICE, None, b"x", 1),
+    "the service's, with a key": lambda node: Publish(node, ALICE, None, b"x", 1, key="k"),
+    "with a key": lambda node: item(node, "b", key="k"),
+    "with a partition": lambda node: item(node, "c", partition=1),
+    # So are called items that came from nodes with more partitions.
+    "as of a partition to come": lambda node: item(node, "3-1700000000000-0"),
+    "as of another partition": lambda node: item(node, "0-1700000000000-0", partition=1),
+}
+
+ENDS: dict[str, Callable[[Delivery], Any]] = {
+    "acknowledged": lambda of: Retract(of.partition.node, W1, of.item_id, of.token, "r"),
+    "acknowledged without a token": lambda of: Retract(of.partition.node, W1, of.item_id, request="r"),
+    "acknowledged where it was": lambda of: Retract(
+        of.partition.node, W1, of.item_id, of.token, "r", of.partition.number
+    ),
+    "given back": lambda of: Unlock(of.partition.node, W1, of.item_id, of.token, request="r"),
+    "given back for later": lambda of: Unlock(of.partition.node, W1, of.item_id, of.token, 60_000, request="r"),
+    "to the dead letters": lambda of: Unlock(
+        of.partition.node, W1, of.item_id, of.token, dead_letter=True, request="r"
+    ),
+    "deleted by its owner": lambda of: Retract(of.partition.node, ALICE, of.item_id, request="r"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_answered_again(make_core: MakeCore, node: str, end: str) -> None:
+    """Q27: who lost the answer to the end of a lock is given it again, however often the node has grown, at any frontend."""
+    (core, door), (other, beyond) = await make_core(), await make_core()
+    await declared(core, node, partitions="2")
+    named = [await core.ask(make(node)) for make in IDS.values()]
+    assert all(isinstance(each, Published) for each in named), named
+    await core.ask(Subscribe(node, W1, W1, 100))
+    await until(lambda: len(_given(door) + _given(beyond)) == len(IDS))
+    commands = [ENDS[end](delivery) for delivery in door.deliveries + beyond.deliveries]
+    if end == "deleted by its owner":
+        for delivery in door.deliveries + beyond.deliveries:
+            # Its owner may delete what waits: a minute is enough for that.
+            back = Unlock(node, W1, delivery.item_id, delivery.token, 60_000, partition=delivery.partition.number)
+            assert await core.ask(back) == Unlocked(W1)
+
+    async def sent(by: RedisCore) -> list[Any]:
+        return list(await asyncio.gather(*(by.ask(command) for command in commands)))
+
+    holder = None if end == "deleted by its owner" else W1
+    outcome = Unlocked if isinstance(commands[0], Unlock) else Retracted
+    assert await sent(core) == [outcome(holder)] * len(IDS)  # type: ignore[arg-type]
+    for partitions in (2, 3, 4, 8, 13):
+        await grow(other, node, partitions)
+        for by in (core, other):
+            assert await sent(by) == [outcome(holder, replayed=True)] * len(IDS)  # type: ignore[arg-type]
+
+
+async def test_held_still(make_core: MakeCore, node: str) -> None:
+    """Q34, QX14: what was locked before its node grew is renewed, bounced and acknowledged as it was, by whatever id."""
+    (core, door), (other, beyond) = await make_core(), await make_core()
+    await declared(core, node, partitions="2")
+    for make in IDS.values():
+        assert isinstance(await core.ask(make(node)), Published)
+    await core.ask(Subscribe(node, W1, W1, 100))
+    await until(lambda: len(_given(door) + _given(beyond)) == len(IDS))
+    locked = door.deliveries + beyond.deliveries
+    for partitions in (3, 4, 8):
+        await grow(core, node, partitions)
+        for each in locked:
+            for _again in range(2):
+                renewed = await other.ask(Renew(node, W1, each.item_id, each.token))
+                assert isinstance(renewed, Renewed) and renewed.token == each.token, each.item_id
+    back, *others = locked
+    bounced = Bounce(W1, back.partition, back.position, back.token, gone=False)
+    assert await other.ask(bounced) == Done()
+    lost = await core.ask(bounced)
+    assert isinstance(lost, Refused) and lost.problem is Problem.LOCK_LOST
+    for each in others:
+        assert await core.ask(Retract(node, W1, each.item_id)) == Retracted(W1)
+
+
+async def test_not_all_can_be_asked(make_core: MakeCore, node: str) -> None:
+    """Q27: while a partition cannot be asked nobody is told that an item is gone."""
+    core, door = await make_core()
+    await declared(core, node, partitions="4")
+    elsewhere = (home("a", 4) + 1) % 4
+    await core.ask(item(node, "a", partition=elsewhere))
+    await core.ask(Subscribe(node, W1, W1, 1))
+    await until(lambda: door.deliveries)
+    (delivery,) = door.deliveries
+    lane = core.routes(node).lane(elsewhere)
+    taken = lane.submit
+
+    def cut(command: Any, reply: Callable[[Any], None]) -> None:
+        if isinstance(command, Find):
+            reply(Refused(Problem.TIMED_OUT))
+        else:
+            taken(command, reply)
+
+    lane.submit = cut  # type: ignore[method-assign]
+    acknowledged = Retract(node, W1, "a", delivery.token, "r")
+    assert await core.ask(acknowledged) == Refused(Problem.TIMED_OUT)
+    lane.submit = taken  # type: ignore[method-assign]
+    assert await core.ask(acknowledged) == Retracted(W1)
+
+
+@pytest.mark.parametrize("when", ["refused", "looked for"])
+async def test_changed_meanwhile(make_core: MakeCore, node: str, when: str) -> None:
+    """Q27: who asks for an item while its node grows is not told of what the node was before."""
+    (core, _), (other, _) = await make_core(), await make_core()
+    await declared(core, node, partitions="2")
+    name = next(f"i{n}" for n in range(100) if home(f"i{n}", 2) == 1)
+    await waiting(core, node)
+    routes = core.routes(node)
+    lane = routes.lane(1 if when == "refused" else 0)
+    taken = lane.submit
+
+    async def grown() -> None:
+        await grow(other, node, 4)
+        assert isinstance(await other.ask(item(node, name, partition=3)), Published)
+
+    async def slowly(command: Any, reply: Callable[[Any], None]) -> None:
+        if when == "looked for":
+            await grown()
+            taken(command, reply)
+            return
+        outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        taken(command, partial(fulfil, outcome))
+        await outcome
+        await grown()
+        # As when this frontend itself changes the node.
+        routes.forget()
+        reply(outcome.result())
+
+    def late(command: Any, reply: Callable[[Any], None]) -> None:
+        lane.submit = taken  # type: ignore[method-assign]
+        start(slowly(command, reply))
+
+    lane.submit = late  # type: ignore[method-assign]
+    assert await core.ask(Retract(node, ALICE, name)) == Retracted(None)
 
 
 async def test_overwritten(make_core: MakeCore, node: str) -> None:

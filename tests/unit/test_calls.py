@@ -73,7 +73,7 @@ SAMPLES: tuple[Any, ...] = (
     Follow("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "@latest", 0),
     Extent("n", ME, 0),
     FetchPart("n", ME, ME, 5, 0),
-    Find("n", ME, "i", 5, 1),
+    Find("n", ME, "i", 5, "r", 1),
     Letters("n", "i1", 0, ("1-0",), "1 n", 5),
     Handed("n", "i1", "1-0", 0, arrived=True),
     Arrived("n", "t", 0),

@@ -114,7 +114,7 @@ def _holder_row(command: Retract | Unlock | Renew | Find, record: NodeRecord) ->
     }
 
 
-def _request_row(command: Retract | Unlock, record: NodeRecord) -> dict[str, str | int | bytes]:
+def _request_row(command: Retract | Unlock | Find, record: NodeRecord) -> dict[str, str | int | bytes]:
     return _holder_row(command, record) | {"request": command.request}
 
 
@@ -166,7 +166,8 @@ def _done(_command: Any, reply: list[bytes], _record: NodeRecord) -> Result:
 
 
 def _found(_command: Find, reply: list[Any], _record: NodeRecord) -> Found:
-    return Found(held=reply[0] == b"held", there=reply[0] != b"item-not-found")
+    code = reply[0]
+    return Found(held=code == b"held", answered=code == b"replayed", there=code not in {b"item-not-found", b"replayed"})
 
 
 def _browse_rows(command: Browse, _record: NodeRecord) -> list[Values]:
@@ -206,7 +207,7 @@ unlock = Call("unlock", _unlocked, row=_unlock_row)
 renew = Call("renew", _renewed, row=_renew_row)
 bounce = Call("bounce", _done, lambda _command, _record: {"max_bounces": MAX_BOUNCES}, _bounce_row)
 confirm = Call("confirm", _done, row=_confirm_row)
-find = Call("find", _found, row=_holder_row)
+find = Call("find", _found, row=_request_row)
 browse = Call(
     "browse",
     _browsed,
