@@ -222,10 +222,14 @@ def rolling_upgrade(stage: Stage) -> None:
 
 
 def queue_grows(stage: Stage) -> None:
-    """Let the queue have more partitions under load, twice."""
-    for _ in range(2):
-        stage.grow(stage.random.choice([1, 2]))
-        stage.pause(0.5, 1)
+    """Let the queue have more partitions under load, once while a frontend dies."""
+    stage.grow(1)
+    stage.pause(0.5, 1)
+    frontend = stage.random.choice(stage.house.frontends)
+    frontend.doomed = True
+    frontend.process._child.kill()
+    stage.grow(stage.random.choice([1, 2]))
+    stage.pause(0, 0.5)
     stage.heal()
 
 
