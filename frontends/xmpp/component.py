@@ -21,23 +21,14 @@ from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import Described, Refused, Result, Retracted, Unlocked
-from frontends.xmpp import (
-    adhoc,
-    authorization,
-    confirmations,
-    events,
-    messages,
-    presence,
-    qos,
-    refusals,
-    replies,
-    requests,
-    stanzas,
-)
-from frontends.xmpp.eventlog import EventLog
+from frontends.xmpp import refusal_log, replies, requests, stanzas
+from frontends.xmpp.adhoc import commands
+from frontends.xmpp.adhoc.move_batches import Strides
+from frontends.xmpp.messages import confirmations, notifications, presence, publishing, qos
+from frontends.xmpp.messages.misuse_log import EventLog
+from frontends.xmpp.pubsub import approvals
 from frontends.xmpp.stanzas import Answer, Iq, Question, Stride, View
 from frontends.xmpp.stream import Stream
-from frontends.xmpp.strides import Strides
 
 _log = structlog.get_logger("stanzaq.xmpp")
 
@@ -70,10 +61,10 @@ class Component:
         """Prepare the door; `start` opens it. Must run inside the event loop."""
         self._domain = domain
         self._strict_iq_type = strict_iq_type
-        self._events = events.Events(domain, secrets.token_hex(6), legacy_unlock_ns=legacy_unlock_ns)
+        self._events = notifications.Events(domain, secrets.token_hex(6), legacy_unlock_ns=legacy_unlock_ns)
         self._log = EventLog(domain, event_log)
         # All frontends of a service have its secret, so each knows the sessions of the others.
-        self._desk = adhoc.Desk(admins, secret.encode(), NodeConfig(queueing=default_queueing))
+        self._desk = commands.Desk(admins, secret.encode(), NodeConfig(queueing=default_queueing))
         self._strides = Strides(lambda: self._draining)
         self._stream = Stream(domain, secret, host, port, receive=self.receive, changed=self._changed)
         self._core: Core
@@ -164,12 +155,12 @@ class Component:
             self._refuse(iq, fault)
             self._report(iq, fault.problem, fault.detail)
         except Exception:  # noqa: BLE001  (logged, and told to the asker; its neighbours notice nothing)
-            _log.exception("a request failed", **refusals.of_stanza(iq.element))
+            _log.exception("a request failed", **refusal_log.of_stanza(iq.element))
             self._stream.write(replies.refused(iq, MalformedRequest(Problem.UNAVAILABLE)))
 
     def _refuse(self, iq: Iq, fault: MalformedRequest) -> None:
         self._stream.write(replies.refused(iq, fault))
-        refusals.log(iq.element, fault.problem, fault.detail)
+        refusal_log.log(iq.element, fault.problem, fault.detail)
 
     def _read(self, iq: Iq) -> None:
         asked = self._translated(iq)
@@ -206,7 +197,7 @@ class Component:
                 return
         self._stream.write(replies.answer(question, outcome))
         if isinstance(outcome, Refused):
-            refusals.log(iq.element, outcome.problem, outcome.detail, question.command)
+            refusal_log.log(iq.element, outcome.problem, outcome.detail, question.command)
             self._report(iq, outcome.problem, outcome.detail)
 
     def _answer_counted(self, iq: Iq, record: NodeRecord, outcome: Result) -> None:
@@ -218,7 +209,7 @@ class Component:
             self._stream.write(self._log.misuse(iq.element, problem, detail, int(time.time() * 1000)))
 
     def _receive_message(self, message: Element, fault: MalformedRequest | None) -> None:
-        bounce = events.bounced(message)
+        bounce = notifications.bounced(message)
         if bounce is not None:
             self._tell(bounce)
         # An error is never answered with an error, and without a sender there is nobody to tell (RFC 6120 §8.3.1).
@@ -238,19 +229,19 @@ class Component:
         except MalformedRequest as refusal:
             self._refuse_message(message, refusal)
         except Exception:  # noqa: BLE001  (logged and told, as for an IQ)
-            _log.exception("a message failed", **refusals.of_stanza(message))
-            self._stream.write(messages.refused(message, MalformedRequest(Problem.UNAVAILABLE)))
+            _log.exception("a message failed", **refusal_log.of_stanza(message))
+            self._stream.write(publishing.refused(message, MalformedRequest(Problem.UNAVAILABLE)))
 
     def _said(self, message: Element, sender: Jid) -> Command | None:
         """Read what a plain message brings: an owner's answer to a form, or an item for a node."""
-        node = messages.node_at(message.get("to", ""), self._domain)
+        node = publishing.node_at(message.get("to", ""), self._domain)
         if node is None:
             return None
         # Forms are for the service itself: at a node's address any element is an item.
-        answer = None if node else authorization.answered(message, sender)
+        answer = None if node else approvals.answered(message, sender)
         if answer is not None:
             return answer
-        sent = messages.read(message, node)
+        sent = publishing.read(message, node)
         return None if sent is None else sent.once(sender)
 
     def _heard(self, message: Element, command: Command, outcome: Result) -> None:
@@ -258,8 +249,8 @@ class Component:
             self._refuse_message(message, MalformedRequest(outcome.problem, outcome.detail), command)
 
     def _refuse_message(self, message: Element, fault: MalformedRequest, command: Command | None = None) -> None:
-        self._stream.write(messages.refused(message, fault))
-        refusals.log(message, fault.problem, fault.detail, command)
+        self._stream.write(publishing.refused(message, fault))
+        refusal_log.log(message, fault.problem, fault.detail, command)
 
     def _receive_presence(self, element: Element) -> None:
         heard = presence.heard(element)

@@ -8,10 +8,12 @@ from broker.model.nodes import Affiliation, NodeRecord, shown
 from broker.model.options import NodeConfig
 from broker.model.results import Counted, Listing
 from broker.model.tree import Children, Nodes
-from frontends.xmpp import adhoc, attributes, forms, offered, rsm
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped, moment
+from frontends.xmpp.adhoc import commands, offered
+from frontends.xmpp.pubsub import attributes, paging
 from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect
+from frontends.xmpp.xml import forms
+from frontends.xmpp.xml.text import escaped, moment
 
 # Exactly what works: a client may rely on each of these (P8).
 _FEATURES: Final = (
@@ -82,9 +84,9 @@ def read_info(iq: Iq, query: Element) -> Question | Answer:
     if not node:
         return Answer(iq, _info("", "service", "stanzaq", _FEATURES, ""))
     if node == ns.COMMANDS:
-        return Answer(iq, adhoc.list_info())
+        return Answer(iq, commands.list_info())
     if command := offered.COMMANDS.get(node):
-        return Answer(iq, adhoc.info(command))
+        return Answer(iq, commands.info(command))
     return Question(iq, Describe(attributes.node(query), iq.sender, as_owner=False), View.INFO)
 
 
@@ -100,15 +102,15 @@ def address_info(record: NodeRecord) -> bytes:
     return _info("", record.config.node_type.value, record.config.title, _ADDRESS_FEATURES, "")
 
 
-def read_items(iq: Iq, query: Element, desk: adhoc.Desk) -> Question | Answer:
+def read_items(iq: Iq, query: Element, desk: commands.Desk) -> Question | Answer:
     """Translate disco#items about the service or a node."""
     expect(iq, "get")
     if not query.get("node"):
-        page = rsm.read(query, NODES_MOST)
+        page = paging.read(query, NODES_MOST)
         backwards, index = page.before is not None, page.index or 0
         return Question(iq, Nodes(iq.sender, page.most, page.after or "", page.before or "", backwards, index))
     if query.get("node") == ns.COMMANDS:
-        return Answer(iq, adhoc.items(iq, offered.COMMANDS, desk))
+        return Answer(iq, commands.items(iq, offered.COMMANDS, desk))
     return Question(iq, Children(attributes.node(query), iq.sender))
 
 
@@ -160,7 +162,7 @@ def service_items(iq: Iq, listing: Listing) -> bytes:
     nodes = listing.nodes
     items = "".join(f"<item jid='{escaped(iq.service)}' node='{escaped(node)}'/>" for node in nodes)
     ends = (nodes[0], nodes[-1]) if nodes else None
-    page = rsm.written(ends, listing.count, listing.index) if listing.more or rsm.asked(iq.element) else ""
+    page = paging.written(ends, listing.count, listing.index) if listing.more or paging.asked(iq.element) else ""
     return f"<query xmlns='{ns.DISCO_ITEMS}'>{items}{page}</query>".encode()
 
 

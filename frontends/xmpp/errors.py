@@ -5,7 +5,7 @@ from typing import Final
 
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped
+from frontends.xmpp.xml.text import escaped
 
 
 @dataclass(frozen=True, slots=True)

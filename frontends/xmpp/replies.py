@@ -69,28 +69,21 @@ from broker.model.results import (
 )
 from broker.model.subscriptions import State
 from broker.model.tree import Associate, Children, Dissociate, Kind, Nodes
-from frontends.xmpp import (
-    administration,
-    authorization,
-    configuration,
-    disco,
-    elements,
-    errors,
-    events,
-    forms,
-    lists,
-    ownership,
-    payloads,
-    qos,
-    redrives,
-    rsm,
-    selectors,
-    streams,
-)
+from frontends.xmpp import disco, errors
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped, escaped_name, moment
-from frontends.xmpp.stanzas import Iq, Question, Stride, View
-from frontends.xmpp.subscriptions import (
+from frontends.xmpp.adhoc import admin, moves
+from frontends.xmpp.messages import notifications, qos
+from frontends.xmpp.pubsub import (
+    approvals,
+    log_options,
+    node_config,
+    paging,
+    partition_options,
+    payloads,
+    selectors,
+    subscription_lists,
+)
+from frontends.xmpp.pubsub.subscriptions import (
     CREDIT,
     DELIVERED,
     DEPTH_FIELD,
@@ -102,6 +95,9 @@ from frontends.xmpp.subscriptions import (
     START,
     defaults,
 )
+from frontends.xmpp.stanzas import Iq, Question, Stride, View
+from frontends.xmpp.xml import elements, forms
+from frontends.xmpp.xml.text import escaped, escaped_name, moment
 
 _ECHOED: Final = (f"{{{ns.PUBSUB}}}retract", f"{{{ns.PUBSUB}}}subscribe", f"{{{ns.QUEUEING}}}unlock")
 _ECHO_BYTES: Final = 8_192
@@ -127,9 +123,9 @@ def answer(question: Question, outcome: Result) -> bytes:
     match question.command, outcome:
         case ManageSubscribers(node), Managed(failed) if failed:
             text = "what is listed stays as it is, the rest is done"
-            return _unchanged(question.iq, lists.subscribers(node, failed), text)
+            return _unchanged(question.iq, subscription_lists.subscribers(node, failed), text)
         case Affiliate(node), Unaffiliated(detail, kept):
-            return _unchanged(question.iq, lists.affiliated(node, kept), detail)
+            return _unchanged(question.iq, subscription_lists.affiliated(node, kept), detail)
     return result(question.iq, _content(question, outcome))
 
 
@@ -159,7 +155,7 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
         case Renew(node, _, item_id), Renewed(token, deadline_ms):
             return _renewed(node, item_id, token, deadline_ms)
         case Keep(node), Kept():
-            return ownership.kept(node, outcome)
+            return partition_options.kept(node, outcome)
         case Locks(node), Held(locks):
             return _held(node, locks)
         case Subscribe(node), Subscribed():
@@ -171,29 +167,29 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
         case Browse(), Browsed():
             return _browsed(question, question.command, outcome)
         case Read(node), Replay():
-            return streams.replayed(node, outcome)
+            return log_options.replayed(node, outcome)
         case Partitions(node), Extents():
-            return streams.extended(node, outcome)
+            return log_options.extended(node, outcome)
         case Subscriptions(_, own), SubscriptionList():
-            return lists.own(own, outcome)
+            return subscription_lists.own(own, outcome)
         case Affiliations(), AffiliationList():
-            return lists.standings(outcome)
+            return subscription_lists.standings(outcome)
         case ListSubscribers(), SubscriptionList():
-            return lists.shown(question.command, outcome)
+            return subscription_lists.shown(question.command, outcome)
         case ListPending(), Listing(nodes):
-            return authorization.choice(question.iq, nodes)
+            return approvals.choice(question.iq, nodes)
         case SendPending(), Done():
-            return authorization.sent(question.iq)
+            return approvals.sent(question.iq)
         case Overview(), Overviewed():
-            return administration.listed(question, question.command, outcome)
+            return admin.listed(question, question.command, outcome)
         case Configure(), Done() if question.view is View.COMMAND:
-            return administration.configured(question, question.command)
+            return admin.configured(question, question.command)
         case (Frontends() | Disconnect(), FrontendList() | Disconnected()):
-            return administration.mustered(question.iq, outcome)
+            return admin.mustered(question.iq, outcome)
         case Release(), Released():
-            return administration.released(question, outcome)
+            return admin.released(question, outcome)
         case Transfer(), Transferred() if isinstance(question, Stride):
-            return redrives.progress(question, question.command, outcome)
+            return moves.progress(question, question.command, outcome)
         case Declare(), Declared(node):
             return f"<pubsub xmlns='{ns.PUBSUB}'><create node='{escaped(node)}'/></pubsub>".encode()
         case Describe(), Described():
@@ -230,7 +226,7 @@ def _renewed(node: str, item_id: str, token: int, deadline_ms: int) -> bytes:
 
 
 def _held(node: str, locks: tuple[Lock, ...]) -> bytes:
-    inside = "".join(events.lock(node, lock) for lock in locks)
+    inside = "".join(notifications.lock(node, lock) for lock in locks)
     return f"<locks xmlns='{ns.STANZAQ}' node='{escaped(node)}'>{inside}</locks>".encode()
 
 
@@ -268,12 +264,14 @@ def _in_force(granted: Subscribed, iq: Iq) -> str:
         fields.append(forms.Field(QOS, (granted.qos.value,)))
     # A stream is told which partitions it reads (E11), from where on, and whether it has come too late (EX7).
     if granted.streams:
-        fields.append(forms.Field(ownership.PARTITION, tuple(str(stream.partition) for stream in granted.streams)))
+        fields.append(
+            forms.Field(partition_options.PARTITION, tuple(str(stream.partition) for stream in granted.streams))
+        )
         fields.append(forms.Field(START, tuple(f">{stream.offset}" for stream in granted.streams)))
         fields.append(forms.Field(GAP, tuple("1" if stream.gap else "0" for stream in granted.streams)))
     if granted.until_ms:
         fields.append(forms.Field(EXPIRE, (moment(granted.until_ms),)))
-    fields += (*ownership.granted(granted), *selectors.granted(granted), *_scope(granted))
+    fields += (*partition_options.granted(granted), *selectors.granted(granted), *_scope(granted))
     return forms.written("result", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
 
 
@@ -285,7 +283,7 @@ def _options(node: str, granted: Subscribed) -> bytes:
         forms.Field(EXPIRE, (moment(granted.until_ms) if granted.until_ms else PRESENCE,), "text-single"),
         DELIVERED,
         *selectors.offered(granted),
-        *ownership.granted(granted),
+        *partition_options.granted(granted),
         *_scope(granted),
     )
     form = forms.written("form", ns.PUBSUB_SUBSCRIBE_OPTIONS, fields)
@@ -320,9 +318,9 @@ def _browsed(question: Question, asked: Browse, found: Browsed) -> bytes:
         pieces.reverse()
         shown.reverse()
     page = ""
-    if rsm.asked(question.iq.element) or found.more or len(shown) < len(found.items):
+    if paging.asked(question.iq.element) or found.more or len(shown) < len(found.items):
         index = None if asked.after or asked.backwards else 0
-        page = rsm.written((str(shown[0].place), str(shown[-1].place)) if shown else None, found.count, index)
+        page = paging.written((str(shown[0].place), str(shown[-1].place)) if shown else None, found.count, index)
     head = f"<pubsub xmlns='{ns.PUBSUB}'><items node='{escaped(asked.node)}'>".encode()
     return b"%b%b</items>%b</pubsub>" % (head, b"".join(pieces), page.encode())
 
@@ -332,7 +330,7 @@ def _described(described: Described, view: View | None) -> bytes:
         case View.ADDRESS:
             return disco.address_info(described.record)
         case View.CONFIGURATION:
-            return configuration.current(described)
+            return node_config.current(described)
         case View.AFFILIATIONS:
             return _affiliations(described.record)
         case View.DEFAULT_SUBSCRIPTION:
@@ -346,7 +344,7 @@ def _described(described: Described, view: View | None) -> bytes:
 
 def _affiliations(record: NodeRecord) -> bytes:
     standings = sorted(record.affiliations.items())
-    return lists.affiliated(record.name, [each for each in standings if each[1] is not Affiliation.NONE])
+    return subscription_lists.affiliated(record.name, [each for each in standings if each[1] is not Affiliation.NONE])
 
 
 def _head(iq: Iq, kind: str) -> bytes:

@@ -8,25 +8,22 @@ from xml.etree.ElementTree import Element
 from broker.model.commands import Browse, Command, Keep, Locks, Publish, Renew, Retract, Unlock
 from broker.model.positions import Place
 from broker.model.problems import MalformedRequest, Problem
-from frontends.xmpp import (
-    adhoc,
+from frontends.xmpp import disco, software, stanzas
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.adhoc import commands, offered
+from frontends.xmpp.errors import Unserved
+from frontends.xmpp.messages import publishing
+from frontends.xmpp.pubsub import (
     attributes,
-    disco,
-    forms,
-    lists,
-    messages,
-    offered,
-    owners,
+    log_options,
+    owner_requests,
+    paging,
     payloads,
-    rsm,
-    software,
-    stanzas,
-    streams,
+    subscription_lists,
     subscriptions,
 )
-from frontends.xmpp import namespaces as ns
-from frontends.xmpp.errors import Unserved
 from frontends.xmpp.stanzas import Answer, Iq, Question, expect, only
+from frontends.xmpp.xml import forms
 
 _ITEM: Final = f"{{{ns.PUBSUB}}}item"
 _CONFIGURE: Final = f"{{{ns.PUBSUB}}}configure"
@@ -40,7 +37,7 @@ BROWSE_DEFAULT: Final = 50
 BROWSE_MOST: Final = 500
 
 
-def read(iq: Iq, desk: adhoc.Desk = adhoc.NOBODY) -> Question | Answer:
+def read(iq: Iq, desk: commands.Desk = commands.NOBODY) -> Question | Answer:
     """Translate an IQ; raises MalformedRequest."""
     if iq.kind not in {"get", "set"}:
         raise MalformedRequest(Problem.BAD_REQUEST, "an IQ is a get or a set")
@@ -60,7 +57,7 @@ def read(iq: Iq, desk: adhoc.Desk = adhoc.NOBODY) -> Question | Answer:
 
 def elsewhere(iq: Iq, service: str) -> Question:
     """Translate what is asked of a node's address, which takes messages and says so; the service itself is one JID (QX6)."""
-    node = messages.node_at(iq.service, service)
+    node = publishing.node_at(iq.service, service)
     found = disco.read_address(iq, node) if node else None
     if found is None:
         raise Unserved(detail=f"the service is {service}")
@@ -72,7 +69,7 @@ def is_get_for_set(question: Question) -> bool:
     return question.iq.kind == "get" and isinstance(question.command, Retract | Unlock)
 
 
-def _pubsub(iq: Iq, pubsub: Element, desk: adhoc.Desk) -> Question | Answer:
+def _pubsub(iq: Iq, pubsub: Element, desk: commands.Desk) -> Question | Answer:
     pubsub = stanzas.without_foreign(pubsub, ns.PUBSUB, ns.QUEUEING, ns.RSM)
     if not len(pubsub):
         raise MalformedRequest(Problem.BAD_REQUEST, "the request is empty")
@@ -167,7 +164,7 @@ def _unlock(iq: Iq, pubsub: Element) -> Unlock:
 def _browse(iq: Iq, pubsub: Element) -> Browse:
     expect(iq, "get")
     items, *others = pubsub
-    if [child for child in others if child.tag != rsm.SET]:
+    if [child for child in others if child.tag != paging.SET]:
         raise MalformedRequest(Problem.BAD_REQUEST, "one request at a time")
     node = attributes.node(items)
     names = tuple(attributes.item_id(item) for item in items.iterfind(_ITEM))
@@ -176,7 +173,7 @@ def _browse(iq: Iq, pubsub: Element) -> Browse:
     most = items.get("max_items")
     # More than fits is no fault (XEP-0060 §6.5.7: a service may return fewer), so only nonsense is refused.
     limit = BROWSE_DEFAULT if most is None else attributes.whole(most, 10**9, Problem.BAD_REQUEST, "max_items")
-    page = rsm.read(pubsub, min(limit, BROWSE_MOST))
+    page = paging.read(pubsub, min(limit, BROWSE_MOST))
     if most is not None and not names and not others:
         # Without a word on pages it is for the most recent ones (XEP-0060 §6.5.7).
         page = replace(page, before="")
@@ -235,26 +232,26 @@ _ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Command]]] = {
     f"{{{ns.PUBSUB}}}retract": _retract,
     f"{{{ns.QUEUEING}}}unlock": _unlock,
     f"{{{ns.PUBSUB}}}items": _browse,
-    f"{{{ns.PUBSUB}}}create": owners.create,
+    f"{{{ns.PUBSUB}}}create": owner_requests.create,
     f"{{{ns.PUBSUB}}}subscribe": subscriptions.subscribe,
     f"{{{ns.PUBSUB}}}unsubscribe": subscriptions.unsubscribe,
     f"{{{ns.PUBSUB}}}options": subscriptions.options,
-    f"{{{ns.PUBSUB}}}subscriptions": lists.subscriptions,
-    f"{{{ns.PUBSUB}}}affiliations": lists.affiliations,
+    f"{{{ns.PUBSUB}}}subscriptions": subscription_lists.subscriptions,
+    f"{{{ns.PUBSUB}}}affiliations": subscription_lists.affiliations,
 }
 _PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer]]] = {
     f"{{{ns.STANZAQ}}}renew": _renew,
     f"{{{ns.STANZAQ}}}locks": _locks,
-    f"{{{ns.STANZAQ}}}commit": streams.commit,
-    f"{{{ns.STANZAQ}}}replay": streams.replay,
-    f"{{{ns.STANZAQ}}}partitions": streams.partitions,
+    f"{{{ns.STANZAQ}}}commit": log_options.commit,
+    f"{{{ns.STANZAQ}}}replay": log_options.replay,
+    f"{{{ns.STANZAQ}}}partitions": log_options.partitions,
     f"{{{ns.DISCO_INFO}}}query": disco.read_info,
     f"{{{ns.PING}}}ping": software.ping,
     f"{{{ns.VERSION}}}query": software.version,
 }
-_GUARDED: Final[Mapping[str, Callable[[Iq, Element, adhoc.Desk], Question | Answer]]] = {
+_GUARDED: Final[Mapping[str, Callable[[Iq, Element, commands.Desk], Question | Answer]]] = {
     f"{{{ns.PUBSUB}}}pubsub": _pubsub,
-    f"{{{ns.PUBSUB_OWNER}}}pubsub": owners.read,
+    f"{{{ns.PUBSUB_OWNER}}}pubsub": owner_requests.read,
     f"{{{ns.COMMANDS}}}command": offered.read,
     f"{{{ns.DISCO_ITEMS}}}query": disco.read_items,
 }

@@ -5,8 +5,8 @@ from importlib.metadata import version as installed
 from xml.etree.ElementTree import Element
 
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped
 from frontends.xmpp.stanzas import Answer, Iq, expect
+from frontends.xmpp.xml.text import escaped
 
 
 def ping(iq: Iq, _asked: Element) -> Answer:

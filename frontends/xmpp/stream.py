@@ -16,7 +16,7 @@ from slixmpp.stanza import Handshake
 
 from broker.model.problems import MalformedRequest
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.reader import Broken, Closed, Opened, Reader, Stanza
+from frontends.xmpp.xml.reader import Broken, Closed, Opened, Reader, Stanza
 
 _log = structlog.get_logger("stanzaq.xmpp")
 

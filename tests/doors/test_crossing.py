@@ -23,7 +23,7 @@ from broker.settings import CommandSettings
 from frontends.servers.redis import RedisServer, valkey_binary
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import requests
-from frontends.xmpp.events import Events
+from frontends.xmpp.messages.notifications import Events
 from frontends.xmpp.stanzas import Iq, Question
 from tests.contract.conftest import Door
 from tests.doors.amqp.served import AmqpFrontend, annotations, connected, consumer, one, producer

@@ -11,7 +11,8 @@ from broker import keys
 from broker.model.fields import Option
 from broker.model.options import OPTIONS, NodeConfig
 from broker.settings import Settings
-from frontends.xmpp import confirmations, qos, requests, stanzas
+from frontends.xmpp import requests, stanzas
+from frontends.xmpp.messages import confirmations, qos
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"

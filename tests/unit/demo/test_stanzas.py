@@ -12,7 +12,7 @@ from frontends.demo import stanzas
 from frontends.demo.stanzas import Delivered
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import requests
-from frontends.xmpp.events import Events
+from frontends.xmpp.messages.notifications import Events
 from frontends.xmpp.stanzas import Iq, Question
 
 _NODE = "a<'\"&b"

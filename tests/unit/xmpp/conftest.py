@@ -8,7 +8,8 @@ import pytest
 
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest
-from frontends.xmpp import adhoc, requests, stanzas
+from frontends.xmpp import requests, stanzas
+from frontends.xmpp.adhoc import commands
 from frontends.xmpp.stanzas import Answer, Iq, Question
 
 WORKER = Jid("worker@example.org/desk")
@@ -17,7 +18,7 @@ HEADER = (
     "<stream:stream xmlns='jabber:component:accept' xmlns:stream='http://etherx.jabber.org/streams'"
     " from='queue.example.org' id='s1'>"
 )
-DESK = adhoc.Desk(frozenset({Jid("admin@example.org")}), b"a secret of the frontends")
+DESK = commands.Desk(frozenset({Jid("admin@example.org")}), b"a secret of the frontends")
 
 MakeIq = Callable[..., Iq]
 Fault = Callable[..., MalformedRequest]

@@ -9,8 +9,9 @@ from broker.model.access import ListPending, SendPending
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Done, Listing
-from frontends.xmpp import errors, offered, replies
+from frontends.xmpp import errors, replies
 from frontends.xmpp import namespaces as ns
+from frontends.xmpp.adhoc import offered
 from frontends.xmpp.errors import wire
 from frontends.xmpp.stanzas import Answer, Question
 

@@ -14,7 +14,8 @@ from broker.model.oversight import Overview, Release
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Counted, Done, Overviewed, Released, Result, Summary
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp import offered, replies
+from frontends.xmpp import replies
+from frontends.xmpp.adhoc import offered
 from frontends.xmpp.errors import wire
 from frontends.xmpp.stanzas import Answer, Question
 

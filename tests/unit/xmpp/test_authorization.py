@@ -9,9 +9,9 @@ from broker.model.items import ApprovalAsked, SubscriptionChanged
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.subscriptions import State, Subscription
-from frontends.xmpp import authorization
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.events import Events
+from frontends.xmpp.messages.notifications import Events
+from frontends.xmpp.pubsub import approvals
 
 _OWNER = Jid("o@x/1")
 _ASKED = Subscription("a<b", Jid("w@x/my 'desk'"), "7", State.PENDING)
@@ -26,7 +26,7 @@ def _answered(**fields: str) -> Approve | None:
         f"<field var='{'pubsub#' if name != 'FORM_TYPE' else ''}{name}'><value>{value}</value></field>"
         for name, value in {"FORM_TYPE": ns.PUBSUB_SUBSCRIBE_AUTHORIZATION, **fields}.items()
     )
-    return authorization.answered(
+    return approvals.answered(
         ET.fromstring(f"<message><x xmlns='{ns.FORM}' type='submit'>{inside}</x></message>"), _OWNER
     )
 
@@ -46,9 +46,9 @@ def test_the_form_comes_back(text: str, allow: bool) -> None:  # noqa: FBT001
         if field.get("var") == "pubsub#allow":
             assert field.get("type") == "boolean" and field[0].text == "false"
             field[0].text = text
-    assert authorization.answered(message, _OWNER) == Approve("a<b", _OWNER, _ASKED.jid, "7", allow)
+    assert approvals.answered(message, _OWNER) == Approve("a<b", _OWNER, _ASKED.jid, "7", allow)
     form.set("type", "cancel")
-    assert authorization.answered(message, _OWNER) is None
+    assert approvals.answered(message, _OWNER) is None
 
 
 def test_a_client_that_drops_what_is_hidden() -> None:
@@ -86,7 +86,7 @@ def test_half_answers(fields: dict[str, str], problem: Problem) -> None:
 )
 def test_other_messages(inside: str) -> None:
     """Messages without such a form are nobody's answer."""
-    assert authorization.answered(ET.fromstring(f"<message>{inside}</message>"), _OWNER) is None
+    assert approvals.answered(ET.fromstring(f"<message>{inside}</message>"), _OWNER) is None
 
 
 @pytest.mark.parametrize("state", list(State))

@@ -12,10 +12,10 @@ from broker.model.commands import Bounce, Confirm
 from broker.model.items import Delivery, Envelope
 from broker.model.names import Jid, Partition
 from broker.model.qos import Stage
-from frontends.xmpp import delivery_ids
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.confirmations import answered
-from frontends.xmpp.events import Events, bounced
+from frontends.xmpp.messages import delivery_ids
+from frontends.xmpp.messages.confirmations import answered
+from frontends.xmpp.messages.notifications import Events, bounced
 
 _WORKER = Jid("w@x/1")
 _DELIVERY = Delivery(

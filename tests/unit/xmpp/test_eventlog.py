@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.eventlog import EventLog
+from frontends.xmpp.messages.misuse_log import EventLog
 
 REQUEST = ET.Element("iq", {"from": "mallory@x/<1>"})
 

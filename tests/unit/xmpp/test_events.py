@@ -25,7 +25,7 @@ from broker.model.problems import CorruptRecord
 from broker.model.results import Retracted, Unlocked
 from broker.model.subscriptions import State, Subscription
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.events import Events, bounced
+from frontends.xmpp.messages.notifications import Events, bounced
 
 _WORKER = Jid("w@x/1")
 _DELIVERY = Delivery(

@@ -5,8 +5,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker.model.problems import MalformedRequest, Problem
-from frontends.xmpp import forms
 from frontends.xmpp import namespaces as ns
+from frontends.xmpp.xml import forms
 
 _TYPE = "urn:example:form"
 

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest
-from frontends.xmpp import events, messages, presence, qos, replies, requests, stanzas
 from frontends.xmpp import namespaces as ns
+from frontends.xmpp import replies, requests, stanzas
+from frontends.xmpp.messages import notifications, presence, publishing, qos
 
 _SPACES = (
     *(ns.PUBSUB, ns.PUBSUB_OWNER, ns.QUEUEING, ns.STANZAQ, ns.FORM, ns.DISCO_INFO, ns.DISCO_ITEMS, ns.QOS, ns.CLIENT),
@@ -162,9 +163,9 @@ def test_every_promise_is_read_or_refused(child: ET.Element, to: str) -> None:
 def test_every_message_is_read_or_refused(message: ET.Element, node: str) -> None:
     """Whatever a message holds, it publishes one item, nothing, or is refused with an error that can be sent."""
     try:
-        sent = messages.read(message, node)
+        sent = publishing.read(message, node)
     except MalformedRequest as fault:
-        ET.fromstring(messages.refused(message, fault))
+        ET.fromstring(publishing.refused(message, fault))
     else:
         assert sent is None or sent.once(Jid("a@b/c")).node
 
@@ -173,6 +174,6 @@ def test_every_message_is_read_or_refused(message: ET.Element, node: str) -> Non
 def test_messages_and_presences_raise_nothing(element: ET.Element, attributes: dict[str, str]) -> None:
     """Whatever else arrives is understood or passed over."""
     element.attrib.update(attributes)
-    events.bounced(element)
+    notifications.bounced(element)
     presence.heard(element)
     presence.reply(element)

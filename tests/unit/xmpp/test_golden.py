@@ -16,8 +16,9 @@ from broker.model.items import Delivery, Envelope
 from broker.model.names import Jid, Partition
 from broker.model.problems import Problem
 from broker.model.results import Refused, Result, Retracted, Subscribed, Unlocked
-from frontends.xmpp import events, replies, requests, stanzas
 from frontends.xmpp import namespaces as ns
+from frontends.xmpp import replies, requests, stanzas
+from frontends.xmpp.messages import notifications
 from frontends.xmpp.stanzas import Iq, Question
 
 _GOLDEN = Path(__file__).parents[2] / "golden" / "xep0254"
@@ -64,8 +65,8 @@ def _message(written: bytes, example: ET.Element) -> ET.Element:
     return message
 
 
-def _events(*, legacy_unlock_ns: bool = False) -> events.Events:
-    return events.Events("workflow.shakespeare.lit", "run", legacy_unlock_ns=legacy_unlock_ns)
+def _events(*, legacy_unlock_ns: bool = False) -> notifications.Events:
+    return notifications.Events("workflow.shakespeare.lit", "run", legacy_unlock_ns=legacy_unlock_ns)
 
 
 def test_01_subscribe_without_options() -> None:

@@ -12,8 +12,8 @@ from broker.model.pages import Page
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import AffiliationList, SubscriptionList
 from broker.model.subscriptions import Change, State, Subscription
-from frontends.xmpp import lists
 from frontends.xmpp import namespaces as ns
+from frontends.xmpp.pubsub import subscription_lists
 from frontends.xmpp.stanzas import Question
 
 _ME = Jid("worker@example.org/desk")
@@ -80,12 +80,12 @@ def test_managing_mistakes(fault: Fault, entries: list[str], problem: Problem) -
 def test_written() -> None:
     """Each entry says its node, its JID, its subid and its state; a list without entries is empty (P10)."""
     listed = SubscriptionList((Subscription("a'b", Jid("w@x/<1>"), "7", State.PENDING),))
-    pubsub = ET.fromstring(lists.own("a'b", listed))
+    pubsub = ET.fromstring(subscription_lists.own("a'b", listed))
     assert pubsub[0].attrib == {"node": "a'b"}
     assert pubsub[0][0].attrib == {"node": "a'b", "jid": "w@x/<1>", "subid": "7", "subscription": "pending"}
-    empty = ET.fromstring(lists.own(None, SubscriptionList(())))
+    empty = ET.fromstring(subscription_lists.own(None, SubscriptionList(())))
     assert (empty[0].tag, empty[0].attrib, len(empty[0])) == (f"{{{ns.PUBSUB}}}subscriptions", {}, 0)
-    known = ET.fromstring(lists.standings(AffiliationList((("a", Affiliation.PUBLISH_ONLY),))))
+    known = ET.fromstring(subscription_lists.standings(AffiliationList((("a", Affiliation.PUBLISH_ONLY),))))
     assert [entry.attrib for entry in known[0]] == [{"node": "a", "affiliation": "publish-only"}]
 
 
@@ -93,7 +93,7 @@ def test_that_there_are_more() -> None:
     """An owner of many subscribers reads that it sees a part of them."""
     one = (Subscription("jobs", Jid("w@x"), "7", State.SUBSCRIBED),)
     for more, mark in ((False, None), (True, "true")):
-        listed = ET.fromstring(lists.subscribers("jobs", one, more=more))[0]
+        listed = ET.fromstring(subscription_lists.subscribers("jobs", one, more=more))[0]
         assert listed.get(f"{{{ns.STANZAQ}}}more") == mark and len(listed) == 1
 
 
@@ -102,7 +102,7 @@ def test_a_page(read: Read) -> None:
     listed = tuple(Subscription("jobs", Jid(f"w@x/{name}"), "7", State.SUBSCRIBED) for name in ("a", "b"))
     found = SubscriptionList(listed, more=True, index=3, count=9)
     asked = ListSubscribers("jobs", _ME, Page(2))
-    shown, page = ET.fromstring(lists.shown(asked, found))
+    shown, page = ET.fromstring(subscription_lists.shown(asked, found))
     assert len(shown) == 2 and dict(shown.attrib) == {"node": "jobs"}
     assert [(each.tag.partition("}")[2], each.text) for each in page] == [
         ("first", "w@x/a 7"),
@@ -110,6 +110,6 @@ def test_a_page(read: Read) -> None:
         ("count", "9"),
     ]
     assert page[0].get("index") == "3"
-    (whole,) = ET.fromstring(lists.shown(ListSubscribers("jobs", _ME), found))
+    (whole,) = ET.fromstring(subscription_lists.shown(ListSubscribers("jobs", _ME), found))
     assert whole.get(f"{{{ns.STANZAQ}}}more") == "true"
-    assert ET.fromstring(lists.shown(asked, SubscriptionList((), more=True, count=9)))[1][0].text == "9"
+    assert ET.fromstring(subscription_lists.shown(asked, SubscriptionList((), more=True, count=9)))[1][0].text == "9"

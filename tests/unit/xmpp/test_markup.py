@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontends.xmpp.markup import FORBIDDEN, escaped, moment
+from frontends.xmpp.xml.text import FORBIDDEN, escaped, moment
 
 
 @given(st.text())

@@ -8,8 +8,8 @@ from broker import codec
 from broker.model.commands import Publish
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
-from frontends.xmpp import messages
 from frontends.xmpp import namespaces as ns
+from frontends.xmpp.messages import publishing
 
 SERVICE = "queue.example.org"
 ALICE = Jid("alice@example.org/home")
@@ -53,12 +53,12 @@ def test_addresses(address: str, node: str | None) -> None:
 
     NODE@service is one too, with what a JID cannot hold escaped (XEP-0106); a resource says nothing there.
     """
-    assert messages.node_at(address, SERVICE) == node
+    assert publishing.node_at(address, SERVICE) == node
 
 
 def test_payload_among_what_clients_add() -> None:
     """The payload is the one element that says something; hints, receipts, states, ids and the like are about the message."""
-    sent = messages.read(_message(f"{HINTS} {JOB} "), "jobs")
+    sent = publishing.read(_message(f"{HINTS} {JOB} "), "jobs")
     assert sent is not None
     assert (sent.node, sent.item_id, sent.stem, codec.unpack(sent.envelope).body) == ("jobs", None, "m1", JOB.encode())
 
@@ -80,18 +80,18 @@ def test_payload_among_what_clients_add() -> None:
 def test_what_is_wrong_with_a_message(inside: str, problem: Problem) -> None:
     """Each message to a node that cannot be published has its error."""
     with pytest.raises(MalformedRequest) as caught:
-        messages.read(_message(inside), "jobs")
+        publishing.read(_message(inside), "jobs")
     assert caught.value.problem is problem
 
 
 def test_the_service_itself() -> None:
     """At the bare service a publish names its node; all other messages there are somebody's small talk."""
-    assert messages.read(_message("<body>hello</body>"), "") is None
-    assert messages.read(_message("<received xmlns='urn:xmpp:receipts' id='1'/>"), "") is None
-    sent = messages.read(_message(_publish(f"<item id='i1'>{JOB}</item>")), "")
+    assert publishing.read(_message("<body>hello</body>"), "") is None
+    assert publishing.read(_message("<received xmlns='urn:xmpp:receipts' id='1'/>"), "") is None
+    sent = publishing.read(_message(_publish(f"<item id='i1'>{JOB}</item>")), "")
     assert sent is not None and (sent.node, sent.item_id) == ("jobs", "i1")
     with pytest.raises(MalformedRequest) as caught:
-        messages.read(_message(_publish(f"<item>{JOB}</item>", node="")), "")
+        publishing.read(_message(_publish(f"<item>{JOB}</item>", node="")), "")
     assert caught.value.problem is Problem.NODE_REQUIRED
 
 
@@ -99,7 +99,7 @@ def test_ids() -> None:
     """SX10: a copy of a message is the same item; another sender's, or one with another payload, is not."""
 
     def item(inside: str = JOB, attributes: str = "id='m1'", sender: str = ALICE) -> str | None:
-        sent = messages.read(_message(inside, attributes), "jobs")
+        sent = publishing.read(_message(inside, attributes), "jobs")
         assert sent is not None
         return sent.once(Jid(sender)).item_id
 
@@ -116,10 +116,10 @@ def test_ids() -> None:
 def test_an_error_goes_back() -> None:
     """S13: the sender of a message without effect is told, under its id and from the address that it wrote to."""
     message = _message(JOB, f"id='&lt;1&gt;' from='{ALICE}' to='jobs@{SERVICE}'")
-    error = ET.fromstring(messages.refused(message, MalformedRequest(Problem.FORBIDDEN, "no")))
+    error = ET.fromstring(publishing.refused(message, MalformedRequest(Problem.FORBIDDEN, "no")))
     assert error.attrib == {"type": "error", "id": "<1>", "to": ALICE, "from": f"jobs@{SERVICE}"}
     assert error[0].tag == "error" and error[0][0].tag == f"{{{ns.STANZAS}}}forbidden"
-    assert "id" not in ET.fromstring(messages.refused(_message(JOB, ""), MalformedRequest(Problem.FORBIDDEN))).attrib
+    assert "id" not in ET.fromstring(publishing.refused(_message(JOB, ""), MalformedRequest(Problem.FORBIDDEN))).attrib
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_an_error_goes_back() -> None:
 )
 def test_places(items: str) -> None:
     """E6, E15: a message says where its item belongs as a request does, and its publish carries it."""
-    sent = messages.read(_message(_publish(items)), "")
+    sent = publishing.read(_message(_publish(items)), "")
     assert sent is not None
     published = sent.once(ALICE)
     assert (published.item_id, published.partition, published.key) == ("i", 3, "k")
@@ -144,7 +144,7 @@ def test_traces(where: str) -> None:
     def sent(parent: str) -> Publish:
         named = {"item": "", "hint": ""} | {where: f"traceparent='{parent}' tracestate='a=1'"}
         items = f"<item {named['item']}>{JOB}</item><hint xmlns='{ns.STANZAQ}' {named['hint']}/>"
-        found = messages.read(_message(_publish(items)), "")
+        found = publishing.read(_message(_publish(items)), "")
         assert found is not None
         return found.once(ALICE)
 

@@ -13,9 +13,12 @@ from broker.model.options import FORCED, OPTIONS, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Described
 from broker.model.tree import Associate, Association, Dissociate, NodeType, Wish, wished
-from frontends.xmpp import adhoc, configuration, forms, requests
 from frontends.xmpp import namespaces as ns
+from frontends.xmpp import requests
+from frontends.xmpp.adhoc import commands
+from frontends.xmpp.pubsub import node_config
 from frontends.xmpp.stanzas import Answer, Iq, Question, View
+from frontends.xmpp.xml import forms
 
 _ME = Jid("worker@example.org/desk")
 
@@ -168,7 +171,7 @@ def test_the_default_form_says_the_defaults(read: Callable[..., Answer]) -> None
 def test_the_form_of_a_node_says_what_is_in_force() -> None:
     """An owner's form shows every field; sent back as it is, it changes nothing that a worker would notice."""
     config = NodeConfig(title="<Jobs & more>", lock_seconds=5, max_items=7)
-    fields = _submitted(configuration.current(Described(NodeRecord("jobs", "1", 1, config, parent="all"))))
+    fields = _submitted(node_config.current(Described(NodeRecord("jobs", "1", 1, config, parent="all"))))
     leaf = {option.name for option in OPTIONS if option.on in {None, NodeType.LEAF}}
     assert set(fields) == leaf | {"pubsub#collection", *FORCED}
     assert {name: fields[name] for name in FORCED} == {name: (value,) for name, value in FORCED.items()}
@@ -185,7 +188,7 @@ def test_the_form_of_a_collection_says_where_it_stands() -> None:
         node_type=NodeType.COLLECTION, association=Association.WHITELIST, association_whitelist="a@x\nb@x"
     )
     record = NodeRecord("all", "1", 1, config)
-    fields = _submitted(configuration.current(Described(record, ("jobs", "mail"))))
+    fields = _submitted(node_config.current(Described(record, ("jobs", "mail"))))
     assert fields["pubsub#children_association_whitelist"] == ("a@x", "b@x")
     assert "stanzaq#partitions" not in fields
     options, wish = wished(fields)
@@ -234,7 +237,7 @@ def test_the_example_of_create_and_configure(read: Read) -> None:
     assert made.options == changed.options
     config = configured(NodeConfig(), made.options)
     assert (config.title, config.max_items, config.max_payload_bytes) == ("Princely Musings (Atom)", 10, 1028)
-    shown = _submitted(configuration.current(Described(NodeRecord("jobs", "1", 1, config))))
+    shown = _submitted(node_config.current(Described(NodeRecord("jobs", "1", 1, config))))
     assert shown["pubsub#notification_type"] == ("normal",)
     assert not {"pubsub#item_expire", "pubsub#presence_based_delivery", "pubsub#body_xslt"} & set(shown)
 
@@ -268,7 +271,7 @@ def test_the_default_of_each_type(read: Callable[..., Answer], fault: Fault) -> 
 
 def test_the_default_is_the_service_s(make_iq: Callable[..., Iq]) -> None:
     """XEP-0060 §8.3.2, §6.4.2: where nodes are logs unless their makers say otherwise, the default forms say so."""
-    desk = adhoc.Desk(node=NodeConfig(queueing=False))
+    desk = commands.Desk(node=NodeConfig(queueing=False))
     node = requests.read(make_iq(_owner("<default/>"), "get"), desk)
     subscription = requests.read(make_iq(_pubsub("<default/>"), "get"), desk)
     assert isinstance(node, Answer) and isinstance(subscription, Answer)

@@ -9,9 +9,9 @@ from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Kept, Subscribed
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.events import Events
-from frontends.xmpp.forms import Field
-from frontends.xmpp.ownership import EPOCH, FENCE, GROUP, PARTITION, Wish, granted, kept, wish
+from frontends.xmpp.messages.notifications import Events
+from frontends.xmpp.pubsub.partition_options import EPOCH, FENCE, GROUP, PARTITION, Wish, granted, kept, wish
+from frontends.xmpp.xml.forms import Field
 
 _OWNED = Owned(3, "g<>", 2**63 - 1, 1_795_232_955_075_012, 5, 8)
 _WORKER = Jid("w@x/1")

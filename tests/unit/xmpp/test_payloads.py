@@ -9,7 +9,7 @@ from broker.model.items import Envelope
 from broker.model.options import MAX_PAYLOAD_BYTES
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp import payloads
+from frontends.xmpp.pubsub import payloads
 
 
 def _item(inside: str) -> ET.Element:

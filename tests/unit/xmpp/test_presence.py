@@ -6,7 +6,7 @@ import pytest
 
 from broker.model.commands import Presence
 from broker.model.names import Jid
-from frontends.xmpp import presence
+from frontends.xmpp.messages import presence
 
 
 def _presence(kind: str) -> ET.Element:

@@ -7,8 +7,9 @@ import pytest
 from broker import codec
 from broker.model.commands import Deliver, Hold, Publish
 from broker.model.problems import MalformedRequest, Problem
-from frontends.xmpp import errors, qos
+from frontends.xmpp import errors
 from frontends.xmpp import namespaces as ns
+from frontends.xmpp.messages import qos
 from frontends.xmpp.stanzas import Iq, Question
 from tests.unit.xmpp.conftest import SERVICE, WORKER
 

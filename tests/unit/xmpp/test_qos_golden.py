@@ -16,8 +16,9 @@ from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
 from broker.model.results import Described, Done, Published
-from frontends.xmpp import messages, qos, replies, requests, stanzas
 from frontends.xmpp import namespaces as ns
+from frontends.xmpp import replies, requests, stanzas
+from frontends.xmpp.messages import publishing, qos
 from frontends.xmpp.stanzas import Answer, Question
 
 _GOLDEN = Path(__file__).parents[2] / "golden" / "qos"
@@ -51,7 +52,7 @@ def _payload(envelope: bytes) -> ET.Element:
 def test_01_unacknowledged() -> None:
     """Unacknowledged service is a plain message: its payload is published to the node that it is addressed to (S2)."""
     message = _example("01_unacknowledged")
-    sent = messages.read(message, messages.node_at(message.get("to", ""), _SERVICE) or "")
+    sent = publishing.read(message, publishing.node_at(message.get("to", ""), _SERVICE) or "")
     assert sent is not None
     assert (sent.node, sent.item_id) == ("user", None)
     assert _payload(sent.envelope).tag == "{urn:xmpp:iot:sensordata}fields"

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.model.problems import Problem
-from frontends.xmpp import elements
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.reader import _INSIDE_ONLY, Broken, Closed, Opened, Reader, Stanza
+from frontends.xmpp.xml import elements
+from frontends.xmpp.xml.reader import _INSIDE_ONLY, Broken, Closed, Opened, Reader, Stanza
 
 _HEADER = f"<?xml version='1.0'?><stream:stream xmlns='{ns.COMPONENT}' xmlns:stream='{ns.STREAM}' id='s1'>".encode()
 _IQ = "<iq type='set' id='i1' from='a@b/c' to='q'>{}</iq>"

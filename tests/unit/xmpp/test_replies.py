@@ -51,9 +51,11 @@ from broker.model.results import (
 )
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import Nodes
-from frontends.xmpp import elements, replies, requests, rsm
 from frontends.xmpp import namespaces as ns
+from frontends.xmpp import replies, requests
+from frontends.xmpp.pubsub import paging
 from frontends.xmpp.stanzas import Iq, Question, View
+from frontends.xmpp.xml import elements
 
 _ME = Jid("worker@example.org/desk")
 _RECORD = NodeRecord("jobs", "1", 1, NodeConfig(), {Jid("o@x"): Affiliation.OWNER, Jid("n@x"): Affiliation.NONE})
@@ -339,5 +341,5 @@ def test_options_in_force(make_iq: MakeIq, command: Command, deliver: str) -> No
 
 def test_a_count_has_no_attributes() -> None:
     """XEP-0059 §6: the schema's `<count/>` is a number and nothing else; strict libraries refuse more."""
-    count = ET.fromstring(rsm.written(("a", "b"), 7, 0)).find(f"{{{ns.RSM}}}count")
+    count = ET.fromstring(paging.written(("a", "b"), 7, 0)).find(f"{{{ns.RSM}}}count")
     assert count is not None and (count.text, count.attrib) == ("7", {})

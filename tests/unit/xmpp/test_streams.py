@@ -14,8 +14,9 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Stage
 from broker.model.reading import Commit, Partitions, Read
 from broker.model.results import Event, Extents, Replay
-from frontends.xmpp import attributes, events, streams
 from frontends.xmpp import namespaces as ns
+from frontends.xmpp.messages import notifications
+from frontends.xmpp.pubsub import attributes, log_options
 from frontends.xmpp.stanzas import Question
 
 _ME = Jid("reader@example.org/a")
@@ -33,7 +34,7 @@ def _delivery(stage: Stage) -> Delivery:
 @pytest.mark.parametrize(("stage", "gap"), [(Stage.STREAM, None), (Stage.GAP, "true")])
 def test_an_entry(stage: Stage, gap: str | None) -> None:
     """E13, E16, EX7: a plain message with the entry's place, and no lock."""
-    message = ET.fromstring(events.Events("queue.x", "run", legacy_unlock_ns=False).delivery(_delivery(stage)))
+    message = ET.fromstring(notifications.Events("queue.x", "run", legacy_unlock_ns=False).delivery(_delivery(stage)))
     assert message.get("to") == _ME and message.find(f"{{{ns.STANZAQ}}}lock") is None
     position = message.find(f"{{{ns.STANZAQ}}}position")
     assert position is not None
@@ -45,12 +46,12 @@ def test_an_entry(stage: Stage, gap: str | None) -> None:
 @pytest.mark.parametrize("stage", [Stage.STREAM, Stage.GAP])
 def test_its_bounce(stage: Stage) -> None:
     """Q18: an entry that comes back names itself."""
-    message = ET.fromstring(events.Events("queue.x", "run", legacy_unlock_ns=False).delivery(_delivery(stage)))
+    message = ET.fromstring(notifications.Events("queue.x", "run", legacy_unlock_ns=False).delivery(_delivery(stage)))
     error = f"<error type='cancel'><service-unavailable xmlns='{ns.STANZAS}'/></error>"
     bounce = ET.fromstring(f"<message xmlns='{ns.COMPONENT}' type='error'>{error}</message>")
     bounce.set("from", _ME)
     bounce.set("id", message.get("id", ""))
-    assert events.bounced(bounce) == Bounce(_ME, _HERE, "1795232955075-0", 0, gone=True, stage=stage)
+    assert notifications.bounced(bounce) == Bounce(_ME, _HERE, "1795232955075-0", 0, gone=True, stage=stage)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_its_bounce(stage: Stage) -> None:
 )
 def test_starts(text: str, start: str) -> None:
     """EX8, EX9: an offset, a word, a moment of XEP-0082, or milliseconds: nothing is guessed."""
-    assert streams.start(text) == start
+    assert log_options.start(text) == start
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_starts(text: str, start: str) -> None:
 def test_bad_starts(text: str) -> None:
     """What is none of these is refused, however long."""
     with pytest.raises(MalformedRequest) as refused:
-        streams.start(text)
+        log_options.start(text)
     assert refused.value.problem is Problem.OFFSET_INVALID
 
 
@@ -105,10 +106,10 @@ def test_a_replay_fits_a_stanza() -> None:
     found = [
         Event(offsets.written(_HERE, f"{number}-0"), number, f"i{number}", "", Jid("p@x"), body) for number in range(5)
     ]
-    written = streams.replayed(
+    written = log_options.replayed(
         "n", Replay(3, tuple(found), "", found[-1].offset, found[-1].offset, gap=False, more=False)
     )
     replay = ET.fromstring(written)
     assert [event.get("item") for event in replay] == ["i0", "i1"]
     assert (replay.get("more"), replay.get("next")) == ("true", f">{found[1].offset}")
-    assert ET.fromstring(streams.extended("n", Extents(()))).get("node") == "n"
+    assert ET.fromstring(log_options.extended("n", Extents(()))).get("node") == "n"

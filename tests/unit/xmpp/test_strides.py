@@ -13,8 +13,8 @@ from broker.model.oversight import Transfer
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Refused, Result, Transferred
 from broker.tasks import FAILED
-from frontends.xmpp import strides
-from frontends.xmpp.strides import Strides
+from frontends.xmpp.adhoc import move_batches
+from frontends.xmpp.adhoc.move_batches import Strides
 
 _TRANSFER = Transfer("jobs", Jid("a@x/1"), None, (), "", 1)
 
@@ -58,7 +58,7 @@ async def test_to_the_end() -> None:
 
 async def test_at_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no faster than its rate, and answers in time with where to go on."""
-    monkeypatch.setattr(strides, "SECONDS", 0.3)
+    monkeypatch.setattr(move_batches, "SECONDS", 0.3)
     core, began = PlayedCore(10**6), time.monotonic()
     outcome = await _taken(core, 50)
     took = time.monotonic() - began
@@ -81,7 +81,7 @@ async def test_stopping() -> None:
 async def test_not_too_many() -> None:
     """One who asks for many at once is told to ask later, and may when one of them is done."""
     of, core = Strides(lambda: False), PlayedCore(10)
-    first = [asyncio.ensure_future(_taken(PlayedCore(10), 10_000, of)) for _ in range(strides.AT_ONCE_OF_ONE)]
+    first = [asyncio.ensure_future(_taken(PlayedCore(10), 10_000, of)) for _ in range(move_batches.AT_ONCE_OF_ONE)]
     await asyncio.sleep(0)
     with pytest.raises(MalformedRequest):
         await _taken(core, 10_000, of)

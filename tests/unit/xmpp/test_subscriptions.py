@@ -12,7 +12,7 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import SENT, Qos
 from broker.model.tree import Kind, Scope
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp import subscriptions
+from frontends.xmpp.pubsub import subscriptions
 from frontends.xmpp.stanzas import Answer, Question, View
 
 _FULL = Jid("worker@example.org/desk")

@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped, moment
+from frontends.xmpp.xml.text import escaped, moment
 
 _EVERY_MS: Final = 1_000
 """Least time between two events: a flood must not become one of our own."""

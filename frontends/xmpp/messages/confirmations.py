@@ -10,9 +10,10 @@ from broker.model.commands import Bounce, Confirm
 from broker.model.items import Delivery
 from broker.model.names import Jid, Partition
 from broker.model.qos import Stage
-from frontends.xmpp import delivery_ids, stanzas
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped, moment
+from frontends.xmpp import stanzas
+from frontends.xmpp.messages import delivery_ids
+from frontends.xmpp.xml.text import escaped, moment
 
 CLOSING: Final = {
     Stage.ACKNOWLEDGED: b"</message></acknowledged></iq>",

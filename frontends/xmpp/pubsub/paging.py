@@ -5,9 +5,9 @@ from xml.etree.ElementTree import Element
 
 from broker.model.pages import Page
 from broker.model.problems import MalformedRequest, Problem
-from frontends.xmpp import attributes
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped
+from frontends.xmpp.pubsub import attributes
+from frontends.xmpp.xml.text import escaped
 
 SET: Final = f"{{{ns.RSM}}}set"
 _AMBIGUOUS: Final = "a page is told by one of after, before and index"

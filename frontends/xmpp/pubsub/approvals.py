@@ -11,10 +11,12 @@ from broker.model.access import Approve, ListPending, SendPending
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.subscriptions import Subscription
-from frontends.xmpp import adhoc, attributes, forms
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped
+from frontends.xmpp.adhoc import commands
+from frontends.xmpp.pubsub import attributes
 from frontends.xmpp.stanzas import Iq, Question
+from frontends.xmpp.xml import forms
+from frontends.xmpp.xml.text import escaped
 
 NODE: Final = "pubsub#node"
 SUBSCRIBER: Final = "pubsub#subscriber_jid"
@@ -64,15 +66,15 @@ def answered(message: Element, sender: Jid) -> Approve | None:
 def choice(iq: Iq, nodes: tuple[str, ...]) -> bytes:
     """Write the answer to the first step of `get-pending`: where something waits."""
     if not nodes:
-        return adhoc.completed(iq, ns.PUBSUB_GET_PENDING, "No subscription waits for your approval.")
+        return commands.completed(iq, ns.PUBSUB_GET_PENDING, "No subscription waits for your approval.")
     field = forms.Field(NODE, kind="list-single", label="Node", choices=nodes, required=True)
     form = forms.written("form", ns.PUBSUB_SUBSCRIBE_AUTHORIZATION, (field,))
-    return adhoc.executing(iq, ns.PUBSUB_GET_PENDING, form)
+    return commands.executing(iq, ns.PUBSUB_GET_PENDING, form)
 
 
 def sent(iq: Iq) -> bytes:
     """Write the answer to the second: the forms are on their way."""
-    return adhoc.completed(iq, ns.PUBSUB_GET_PENDING)
+    return commands.completed(iq, ns.PUBSUB_GET_PENDING)
 
 
 def _begin(iq: Iq) -> Question:
@@ -83,7 +85,7 @@ def _submit(iq: Iq, fields: Mapping[str, tuple[str, ...]]) -> Question:
     return Question(iq, SendPending(attributes.node_name(_one(fields, NODE)), iq.sender))
 
 
-GET_PENDING: Final = adhoc.Command(
+GET_PENDING: Final = commands.Command(
     ns.PUBSUB_GET_PENDING,
     "Get what waits for your approval",
     ns.PUBSUB_SUBSCRIBE_AUTHORIZATION,

@@ -9,11 +9,12 @@ from typing import Final
 
 from broker.model.oversight import Transfer
 from broker.model.results import Transferred
-from frontends.xmpp import adhoc, fields, forms
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.administration import asking
-from frontends.xmpp.fields import Fields
+from frontends.xmpp.adhoc import commands, fields
+from frontends.xmpp.adhoc.admin import asking
+from frontends.xmpp.adhoc.fields import Fields
 from frontends.xmpp.stanzas import Iq, Question, Stride
+from frontends.xmpp.xml import forms
 
 NAMED_MOST: Final = 100
 RATE_MOST: Final = 10_000
@@ -50,7 +51,7 @@ def progress(question: Stride, asked: Transfer, outcome: Transferred) -> bytes:
     reasons = sorted(outcome.passed.items(), key=lambda each: -each[1])[:_REASONS_TOLD]
     note += "".join(f"; {count}: {why}" for why, count in reasons)
     if not outcome.scan:
-        return adhoc.completed(question.iq, name, note)
+        return commands.completed(question.iq, name, note)
     kept = {"node": asked.node}
     kept |= {"reason": asked.reason} if asked.to is None else {"to": asked.to}
     kept |= {"scan": outcome.scan, "moved": str(moved), "stayed": str(stayed)}
@@ -64,7 +65,7 @@ def progress(question: Stride, asked: Transfer, outcome: Transferred) -> bytes:
         f"Moved {moved} so far",
         "Go on with the next ones, or cancel: what has moved stays moved.",
     )
-    return adhoc.going_on(question.iq, name, form, note)
+    return commands.going_on(question.iq, name, form, note)
 
 
 def _redrive(iq: Iq, given: Fields) -> Question:
@@ -109,7 +110,7 @@ def _scan(given: Fields) -> str:
 _REDRIVE_TITLE, _MOVE_TITLE = "Redrive dead letters", "Move items"
 
 COMMANDS: Final = (
-    adhoc.Command(
+    commands.Command(
         ns.ADMIN_REDRIVE,
         _REDRIVE_TITLE,
         ns.ADMIN_REDRIVE,
@@ -118,7 +119,7 @@ COMMANDS: Final = (
         ),
         _redrive,
     ),
-    adhoc.Command(
+    commands.Command(
         ns.ADMIN_MOVE,
         _MOVE_TITLE,
         ns.ADMIN_MOVE,

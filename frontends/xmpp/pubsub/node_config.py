@@ -8,9 +8,9 @@ from broker.model.nodes import NodeRecord, shown
 from broker.model.options import BY_NAME, FORCED, OPTIONS, NodeConfig
 from broker.model.results import Described
 from broker.model.tree import CHILDREN, COLLECTION, NodeType
-from frontends.xmpp import forms
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped
+from frontends.xmpp.xml import forms
+from frontends.xmpp.xml.text import escaped
 
 _DEAD_LETTER_NODE: Final = "stanzaq#dead_letter_node"
 

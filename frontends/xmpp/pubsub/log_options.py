@@ -12,10 +12,10 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Stage
 from broker.model.reading import Commit, Partitions, Read
 from broker.model.results import Event, Extents, Replay
-from frontends.xmpp import attributes, payloads
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped, moment, since_1970_ms
+from frontends.xmpp.pubsub import attributes, payloads
 from frontends.xmpp.stanzas import Iq, Question, expect
+from frontends.xmpp.xml.text import escaped, moment, since_1970_ms
 
 READ_DEFAULT: Final = 50
 READ_MOST: Final = 500

@@ -12,10 +12,11 @@ from broker.model.nodes import Affiliation
 from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.tree import Associate, Dissociate, NodeType
-from frontends.xmpp import attributes, configuration, forms, lists
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.adhoc import Desk
+from frontends.xmpp.adhoc.commands import Desk
+from frontends.xmpp.pubsub import attributes, node_config, subscription_lists
 from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect, only, without_foreign
+from frontends.xmpp.xml import forms
 
 _CONFIGURE: Final = f"{{{ns.PUBSUB}}}configure"
 _DEFAULT: Final = f"{{{ns.PUBSUB_OWNER}}}default"
@@ -44,7 +45,7 @@ def create(iq: Iq, pubsub: Element) -> Declare:
     form = configure.find(forms.FORM)
     # Without a form, and after `cancel`, the defaults are what was asked for (XEP-0060 §8.1.3).
     fields = None if form is None else forms.read(form, ns.PUBSUB_NODE_CONFIG)
-    return Declare(node, iq.sender, {**said, **configuration.understood(fields or {})})
+    return Declare(node, iq.sender, {**said, **node_config.understood(fields or {})})
 
 
 def read(iq: Iq, pubsub: Element, desk: Desk) -> Question | Answer:
@@ -72,13 +73,13 @@ def _configure(iq: Iq, pubsub: Element) -> Question | Answer:
     fields = forms.read(form, ns.PUBSUB_NODE_CONFIG)
     if fields is None:
         return Answer(iq)
-    return Question(iq, Configure(node, iq.sender, configuration.understood(fields)))
+    return Question(iq, Configure(node, iq.sender, node_config.understood(fields)))
 
 
 def _default(iq: Iq, pubsub: Element, config: NodeConfig) -> Answer:
     asked = only(iq, pubsub, "get")
     try:
-        return Answer(iq, configuration.default(config, NodeType(asked.get("type", NodeType.LEAF.value))))
+        return Answer(iq, node_config.default(config, NodeType(asked.get("type", NodeType.LEAF.value))))
     except ValueError:
         known = ", ".join(values(NodeType))
         raise MalformedRequest(Problem.BAD_REQUEST, f"the type of a node is one of {known}") from None
@@ -137,5 +138,5 @@ _ACTIONS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer]]] = {
     f"{{{ns.PUBSUB_OWNER}}}purge": _purge,
     f"{{{ns.PUBSUB_OWNER}}}affiliations": _affiliations,
     f"{{{ns.PUBSUB_OWNER}}}collection": _collection,
-    f"{{{ns.PUBSUB_OWNER}}}subscriptions": lists.managed,
+    f"{{{ns.PUBSUB_OWNER}}}subscriptions": subscription_lists.managed,
 }

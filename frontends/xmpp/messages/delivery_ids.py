@@ -11,7 +11,7 @@ from typing import Final
 from broker.model.items import Delivery
 from broker.model.names import Partition
 from broker.model.qos import Stage
-from frontends.xmpp.markup import escaped
+from frontends.xmpp.xml.text import escaped
 
 _LETTERS: Final = {
     Stage.UNACKNOWLEDGED: "",

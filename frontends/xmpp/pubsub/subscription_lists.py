@@ -13,10 +13,10 @@ from broker.model.nodes import Affiliation
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import AffiliationList, SubscriptionList
 from broker.model.subscriptions import Change, State, Subscription
-from frontends.xmpp import attributes, rsm
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped
+from frontends.xmpp.pubsub import attributes, paging
 from frontends.xmpp.stanzas import Iq, Question, only
+from frontends.xmpp.xml.text import escaped
 
 SHOWN_MOST: Final = 1_000
 """Subscriptions in one page."""
@@ -59,9 +59,9 @@ def managed(iq: Iq, pubsub: Element) -> Question:
 def _listing(iq: Iq, pubsub: Element) -> ListSubscribers:
     """Translate an owner's wish for a list, or for a page of it."""
     asked, *others = pubsub
-    if [child for child in others if child.tag != rsm.SET]:
+    if [child for child in others if child.tag != paging.SET]:
         raise MalformedRequest(Problem.BAD_REQUEST, "one request at a time")
-    page = rsm.read(pubsub, SHOWN_MOST) if others else None
+    page = paging.read(pubsub, SHOWN_MOST) if others else None
     return ListSubscribers(attributes.node(asked), iq.sender, page)
 
 
@@ -86,7 +86,7 @@ def shown(asked: ListSubscribers, found: SubscriptionList) -> bytes:
     """Write the list that an owner asked for: what is missing in a page is told by it, else in our namespace."""
     listed, page = found.subscriptions, ""
     if asked.page is not None:
-        page = rsm.written((listed[0].place, listed[-1].place) if listed else None, found.count, found.index)
+        page = paging.written((listed[0].place, listed[-1].place) if listed else None, found.count, found.index)
     return subscribers(asked.node, listed, more=found.more and not page, page=page)
 
 

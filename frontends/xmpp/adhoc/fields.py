@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 
 from broker.model.names import ITEM_ID_BYTES, Jid
 from broker.model.problems import MalformedRequest
-from frontends.xmpp import attributes
 from frontends.xmpp.errors import BadCommand
+from frontends.xmpp.pubsub import attributes
 
 Fields = Mapping[str, tuple[str, ...]]
 

@@ -18,10 +18,11 @@ from broker.model.options import MAX_CREDIT, STREAM_CREDIT, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import SENT, Qos
 from broker.model.tree import DEPTH, Kind, Scope
-from frontends.xmpp import attributes, forms, ownership, selectors, streams
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped, since_1970_ms
+from frontends.xmpp.pubsub import attributes, log_options, partition_options, selectors
 from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect, only
+from frontends.xmpp.xml import forms
+from frontends.xmpp.xml.text import escaped, since_1970_ms
 
 CREDIT: Final = "pubsub#queue_requests"
 QOS: Final = "stanzaq#qos"
@@ -62,7 +63,7 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     wish = _chosen(chosen, jid)
     own = wish.own
     qos = wish.qos or Qos.UNACKNOWLEDGED
-    if own != ownership.Wish() and wish.until_ms:
+    if own != partition_options.Wish() and wish.until_ms:
         raise MalformedRequest(
             Problem.OPTIONS_INVALID,
             f"{EXPIRE}: what is owned is leased for the node's lock time, and renewed by <renew/>",
@@ -103,7 +104,7 @@ def options(iq: Iq, pubsub: Element) -> Options | Adjust:
     wish = _chosen(chosen, jid)
     if wish.credit is None:
         raise MalformedRequest(Problem.OPTIONS_REQUIRED)
-    if wish.own != ownership.Wish() or wish.start:
+    if wish.own != partition_options.Wish() or wish.start:
         raise MalformedRequest(
             Problem.OPTIONS_INVALID, "partitions, and where a stream starts, are chosen by subscribing anew"
         )
@@ -140,7 +141,7 @@ class _Chosen:
 
     credit: int | None
     qos: Qos | None
-    own: ownership.Wish
+    own: partition_options.Wish
     start: str
     until_ms: int | None
     scope: Scope | None
@@ -161,7 +162,7 @@ def _chosen(chosen: Element, jid: Jid) -> _Chosen:
     return _Chosen(
         credit,
         _qos(fields[QOS], jid) if QOS in fields else None,
-        ownership.wish(fields),
+        partition_options.wish(fields),
         _start(fields[START]) if START in fields else "",
         _until(fields[EXPIRE]) if EXPIRE in fields else None,
         _scope(fields, credit),
@@ -199,7 +200,7 @@ def _credit(fields: Mapping[str, tuple[str, ...]]) -> int | None:
 def _start(values: tuple[str, ...]) -> str:
     if len(values) != 1:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{START} has one value")
-    return streams.start(values[0])
+    return log_options.start(values[0])
 
 
 def _until(values: tuple[str, ...]) -> int:

@@ -27,19 +27,11 @@ from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.qos import Stage
 from broker.model.results import Retracted, Unlocked
-from frontends.xmpp import (
-    authorization,
-    configuration,
-    confirmations,
-    delivery_ids,
-    lists,
-    ownership,
-    payloads,
-    stanzas,
-    streams,
-)
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped, escaped_name, moment
+from frontends.xmpp import stanzas
+from frontends.xmpp.messages import confirmations, delivery_ids
+from frontends.xmpp.pubsub import approvals, log_options, node_config, partition_options, payloads, subscription_lists
+from frontends.xmpp.xml.text import escaped, escaped_name, moment
 
 # A stored or copied delivery would be work for two (X2; XEP-0334 §4.2, §4.3).
 _ALONE: Final = f"<no-store xmlns='{ns.HINTS}'/><no-copy xmlns='{ns.HINTS}'/></message>"
@@ -96,7 +88,7 @@ class Events:
             f"{opening}<event xmlns='{ns.PUBSUB_EVENT}'><items node='{escaped_name(partition.node)}'>"
             f"<item id='{escaped(delivery.item_id)}'>"
         )
-        where = lock(partition.node, delivery) if delivery.stage not in STREAMED else streams.position(delivery)
+        where = lock(partition.node, delivery) if delivery.stage not in STREAMED else log_options.position(delivery)
         tail = f"</item></items></event>{where}".encode()
         return b"%b%b%b%b%b" % (head.encode(), body, tail, headers, closing)
 
@@ -121,17 +113,17 @@ class Events:
             case LockEnded(node, subscriber, item_id, token, collection, subid):
                 return self._items(subscriber, node, self._unlock(item_id, token), _through(collection, subid))
             case OwnershipGained() | OwnershipLost():
-                return self._message(notice.subscriber, ownership.told(notice))
+                return self._message(notice.subscriber, partition_options.told(notice))
             case TreeEvent(through, subscriber, collection, child, came, subid):
                 what = "associate" if came else "dissociate"
                 inside = f"<collection node='{escaped(collection)}'><{what} node='{escaped(child)}'/></collection>"
                 return self._message(subscriber, inside, _through(through, subid))
             case SubscriptionChanged(changed):
                 # Kept for one who is away: it may wait for this for days.
-                told = f"<subscription node='{escaped(changed.node)}' {lists.subscription(changed)}/>"
+                told = f"<subscription node='{escaped(changed.node)}' {subscription_lists.subscription(changed)}/>"
                 return self._kept(changed.jid, f"<event xmlns='{ns.PUBSUB_EVENT}'>{told}</event>")
             case ApprovalAsked(owner, waiting):
-                return self._kept(owner, authorization.asked(waiting))
+                return self._kept(owner, approvals.asked(waiting))
             case NodeEvent(node, subscriber, what, redirect):
                 inside = f"<redirect uri='{escaped(redirect)}'/>" if redirect else ""
                 return self._message(subscriber, f"<{what} node='{escaped(node)}'>{inside}</{what}>")
@@ -143,7 +135,7 @@ class Events:
     def _configuration(self, record: NodeRecord) -> str:
         # The same to thousands, one after another.
         if self._configured[0] is not record:
-            self._configured = record, configuration.changed(record)
+            self._configured = record, node_config.changed(record)
         return self._configured[1]
 
     def _unlock(self, item_id: str, token: int | None) -> str:

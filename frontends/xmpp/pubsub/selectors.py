@@ -3,7 +3,7 @@
 from typing import Final
 
 from broker.model.results import Subscribed
-from frontends.xmpp import forms
+from frontends.xmpp.xml import forms
 
 SELECTOR: Final = "stanzaq#selector"
 

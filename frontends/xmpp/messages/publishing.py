@@ -15,10 +15,11 @@ from broker.model.commands import Publish
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
-from frontends.xmpp import attributes, errors, payloads
+from frontends.xmpp import errors
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped
+from frontends.xmpp.pubsub import attributes, payloads
 from frontends.xmpp.stanzas import without_foreign
+from frontends.xmpp.xml.text import escaped
 
 _PUBSUB: Final = f"{{{ns.PUBSUB}}}pubsub"
 _PUBLISH: Final = f"{{{ns.PUBSUB}}}publish"

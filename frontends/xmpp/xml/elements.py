@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped, escaped_name
+from frontends.xmpp.xml.text import escaped, escaped_name
 
 DEPTH: Final = 256
 """Deepest nesting that is written: no document nears it, and the interpreter's stack holds it four times over."""

@@ -11,9 +11,10 @@ from broker.model.groups import is_name
 from broker.model.items import Owned, OwnershipGained, OwnershipLost
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Kept, Subscribed
-from frontends.xmpp import attributes, forms
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped, moment
+from frontends.xmpp.pubsub import attributes
+from frontends.xmpp.xml import forms
+from frontends.xmpp.xml.text import escaped, moment
 
 PARTITION: Final = "stanzaq#partition"
 GROUP: Final = "stanzaq#group"

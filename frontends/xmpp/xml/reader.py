@@ -12,8 +12,8 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from broker.model.problems import MalformedRequest, Problem
-from frontends.xmpp import elements
 from frontends.xmpp import namespaces as ns
+from frontends.xmpp.xml import elements
 
 _DEPTH: Final = elements.DEPTH + 8
 """Deepest nesting of a stanza: that of a payload, and the elements around it."""

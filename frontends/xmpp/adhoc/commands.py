@@ -14,11 +14,11 @@ from xml.etree.ElementTree import Element
 from broker.model.names import Jid, bare
 from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
-from frontends.xmpp import forms
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.errors import BadCommand
-from frontends.xmpp.markup import escaped
 from frontends.xmpp.stanzas import Answer, Iq, Question, expect
+from frontends.xmpp.xml import forms
+from frontends.xmpp.xml.text import escaped
 
 _NAME_CHARACTERS: Final = 64
 _SIGNATURE_CHARACTERS: Final = 16

@@ -13,10 +13,11 @@ from broker.model.frontends import Disconnect, Disconnected, FrontendList, Front
 from broker.model.options import NodeState
 from broker.model.oversight import Overview, Release
 from broker.model.results import Overviewed, Released, Summary
-from frontends.xmpp import adhoc, fields, forms
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.fields import Fields
+from frontends.xmpp.adhoc import commands, fields
+from frontends.xmpp.adhoc.fields import Fields
 from frontends.xmpp.stanzas import Answer, Iq, Question, View
+from frontends.xmpp.xml import forms
 
 OVERVIEW_MOST: Final = 100
 """Nodes in one table: with the longest names it is as large as a reply may be."""
@@ -52,26 +53,26 @@ def listed(question: Question, asked: Overview, found: Overviewed) -> bytes:
     table = forms.table(ns.ADMIN_OVERVIEW, columns, map(_row, found.nodes), "Nodes")
     after = asked.first + asked.limit
     note = f"{found.total} nodes" + (f": the next page begins with first {after}" if after < found.total else "")
-    return adhoc.completed(question.iq, ns.ADMIN_OVERVIEW, note, table)
+    return commands.completed(question.iq, ns.ADMIN_OVERVIEW, note, table)
 
 
 def configured(question: Question, change: Configure) -> bytes:
     """Write that a node is in another state."""
     (state,) = change.options[_STATE]
-    return adhoc.completed(question.iq, _SWITCHES[NodeState(state)], f"{change.node} is {state}")
+    return commands.completed(question.iq, _SWITCHES[NodeState(state)], f"{change.node} is {state}")
 
 
 def released(question: Question, outcome: Released) -> bytes:
     """Write how many locks were ended."""
-    return adhoc.completed(question.iq, ns.ADMIN_RELEASE, f"released {outcome.count}")
+    return commands.completed(question.iq, ns.ADMIN_RELEASE, f"released {outcome.count}")
 
 
 def mustered(iq: Iq, outcome: FrontendList | Disconnected) -> bytes:
     """Write the form that asks which frontend is to end, with what is known of each; or that one is told to."""
     if isinstance(outcome, FrontendList):
-        return adhoc.executing(iq, ns.ADMIN_DISCONNECT, _choice(outcome))
+        return commands.executing(iq, ns.ADMIN_DISCONNECT, _choice(outcome))
     note = "disconnected" if outcome.listed else "it was not in the list (any more); if it lives, it ends"
-    return adhoc.completed(iq, ns.ADMIN_DISCONNECT, note)
+    return commands.completed(iq, ns.ADMIN_DISCONNECT, note)
 
 
 def _choice(found: FrontendList) -> str:
@@ -109,7 +110,7 @@ def asking(
 ) -> Callable[[Iq], Answer]:
     """Make the first step of a command: its form, each field by its kind, its label and its default; nothing is read."""
     form = forms.written("form", node, _empty(asked), title, instructions)
-    return lambda iq: Answer(iq, adhoc.executing(iq, node, form))
+    return lambda iq: Answer(iq, commands.executing(iq, node, form))
 
 
 def _empty(asked: Mapping[str, tuple[str, str, str]]) -> Iterator[forms.Field]:
@@ -161,16 +162,16 @@ def _disconnect(iq: Iq, given: Fields) -> Question:
     return Question(iq, Disconnect(iq.sender, name))
 
 
-def _switch(state: NodeState, title: str, instructions: str) -> adhoc.Command:
+def _switch(state: NodeState, title: str, instructions: str) -> commands.Command:
     node = _SWITCHES[state]
-    return adhoc.Command(node, title, node, asking(node, title, instructions, _NODE), _setting(state))
+    return commands.Command(node, title, node, asking(node, title, instructions, _NODE), _setting(state))
 
 
 _LIST_TITLE, _RELEASE_TITLE = "List nodes with what they hold", "End locks by force"
 _DISCONNECT_TITLE: Final = "Disconnect a frontend"
 
 COMMANDS: Final = (
-    adhoc.Command(
+    commands.Command(
         ns.ADMIN_OVERVIEW,
         _LIST_TITLE,
         ns.ADMIN_OVERVIEW,
@@ -189,7 +190,7 @@ COMMANDS: Final = (
         "Drain a node",
         "Publishes are refused until the node is resumed, and what is there is handed out.",
     ),
-    adhoc.Command(
+    commands.Command(
         ns.ADMIN_RELEASE,
         _RELEASE_TITLE,
         ns.ADMIN_RELEASE,
@@ -201,7 +202,7 @@ COMMANDS: Final = (
         ),
         _release,
     ),
-    adhoc.Command(
+    commands.Command(
         ns.ADMIN_DISCONNECT,
         _DISCONNECT_TITLE,
         ns.ADMIN_DISCONNECT,

@@ -4,7 +4,7 @@ from xml.etree.ElementTree import Element
 
 from broker.model.commands import Presence
 from broker.model.names import Jid
-from frontends.xmpp.markup import escaped
+from frontends.xmpp.xml.text import escaped
 
 
 def heard(presence: Element) -> Presence | None:

@@ -8,11 +8,11 @@ from xml.etree.ElementTree import Element
 
 from broker.model.commands import Deliver, Hold
 from broker.model.problems import MalformedRequest, Problem
-from frontends.xmpp import messages
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.errors import Unserved
-from frontends.xmpp.markup import escaped
+from frontends.xmpp.messages import publishing
 from frontends.xmpp.stanzas import Iq, Question, View, expect, without_foreign
+from frontends.xmpp.xml.text import escaped
 
 _SPACE: Final = f"{{{ns.QOS}}}"
 _ANY: Final = f"{_SPACE}*"
@@ -40,7 +40,7 @@ def concerns(iq: Iq) -> bool:
 
 def read(iq: Iq, service: str) -> Question:
     """Translate an IQ of this protocol, to the service or to a node's address; raises MalformedRequest."""
-    node = messages.node_at(iq.service, service)
+    node = publishing.node_at(iq.service, service)
     if node is None:
         raise Unserved(detail=f"the service is {service}, and a node NODE@{service}")
     expect(iq, "set")
@@ -67,7 +67,7 @@ def _held(iq: Iq, assured: Element, node: str) -> Hold:
     sent = _sent(assured, node)
     # Its item id, where it has none of its own, is made when it is held: a msgId may come again for another message.
     publish = sent.publish(iq.sender, sent.item_id)
-    return Hold(iq.sender, msg_id, publish, sent.stem or msg_id[: messages.STEM_CHARACTERS])
+    return Hold(iq.sender, msg_id, publish, sent.stem or msg_id[: publishing.STEM_CHARACTERS])
 
 
 def _msg_id(element: Element) -> str:
@@ -78,7 +78,7 @@ def _msg_id(element: Element) -> str:
     return msg_id
 
 
-def _sent(wrapper: Element, node: str) -> messages.Sent:
+def _sent(wrapper: Element, node: str) -> publishing.Sent:
     wrapper = without_foreign(wrapper, ns.CLIENT, ns.COMPONENT, ns.QOS)
     if len(wrapper) != 1 or wrapper[0].tag not in _MESSAGES:
         raise MalformedRequest(Problem.BAD_REQUEST, "exactly one message is inside")
@@ -92,7 +92,7 @@ def _sent(wrapper: Element, node: str) -> messages.Sent:
         for element in message.iter():
             if element.tag.startswith(_SPACE):
                 element.tag = f"{{{ns.CLIENT}}}{element.tag.removeprefix(_SPACE)}"
-    sent = messages.read(message, node)
+    sent = publishing.read(message, node)
     if sent is None:
         raise MalformedRequest(Problem.NODE_REQUIRED, "the message is for no node: send it to NODE@service")
     return sent

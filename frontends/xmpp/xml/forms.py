@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.markup import escaped
+from frontends.xmpp.xml.text import escaped
 
 FORM: Final = f"{{{ns.FORM}}}x"
 _FIELD: Final = f"{{{ns.FORM}}}field"

@@ -1,0 +1,18 @@
+"""The table of ad-hoc commands that the service offers. Must not know what any of them does."""
+
+from collections.abc import Mapping
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from frontends.xmpp.adhoc import admin, commands, moves
+from frontends.xmpp.pubsub import approvals
+from frontends.xmpp.stanzas import Answer, Iq, Question
+
+COMMANDS: Final[Mapping[str, commands.Command]] = {
+    command.node: command for command in (approvals.GET_PENDING, *admin.COMMANDS, *moves.COMMANDS)
+}
+
+
+def read(iq: Iq, asked: Element, desk: commands.Desk) -> Question | Answer:
+    """Translate `<command/>`."""
+    return commands.read(iq, asked, COMMANDS, desk)
