@@ -166,10 +166,10 @@ async def _serve_xmpp(settings: Settings, watchdog: Watchdog, traces: "Traces | 
 async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Traces | None") -> None:
     # Not everybody has the extra `rest`.
     from frontends.passwords import Passwords  # noqa: PLC0415
-    from frontends.rest.door import Door  # noqa: PLC0415
-    from frontends.rest.identity import Identity  # noqa: PLC0415
+    from frontends.rest.app import Door  # noqa: PLC0415
+    from frontends.rest.auth.identity import Identity  # noqa: PLC0415
+    from frontends.rest.auth.tokens import Tokens  # noqa: PLC0415
     from frontends.rest.server import HttpServer  # noqa: PLC0415
-    from frontends.rest.tokens import Tokens  # noqa: PLC0415
 
     identity = Identity(
         Passwords(settings.http_passwords.get_secret_value()),

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Final
 
 from broker.model.problems import MalformedRequest, Problem
-from frontends.rest import media
+from frontends.rest import negotiation
 from frontends.rest.errors import Fault
 
 GZIP: Final = "gzip"
@@ -19,7 +19,7 @@ _LEVEL: Final = 1
 """The quickest: the door serves others with the same processor."""
 _WINDOW: Final = 31
 """zlib's largest window, with gzip's header and checksum."""
-_TEXTUAL: Final = frozenset({media.JSON, "application/xml", "image/svg+xml"})
+_TEXTUAL: Final = frozenset({negotiation.JSON, "application/xml", "image/svg+xml"})
 
 
 def unpacked(body: bytes, coding: str, most_bytes: int) -> bytes | None:
@@ -45,9 +45,9 @@ def unpacked(body: bytes, coding: str, most_bytes: int) -> bytes | None:
 
 def wanted(accept: str, content_type: str, size: int) -> bool:
     """Tell whether a client had rather have a body in gzip, and whether that is worth it."""
-    if size < LEAST_BYTES or not media.prefers(accept, GZIP):
+    if size < LEAST_BYTES or not negotiation.prefers(accept, GZIP):
         return False
-    kind = media.bare(content_type)
+    kind = negotiation.bare(content_type)
     return kind in _TEXTUAL or kind.startswith("text/") or kind.endswith(("+json", "+xml"))
 
 

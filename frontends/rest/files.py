@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from broker.model.core import Core
-from frontends.rest.asked import Answer, Asked
 from frontends.rest.errors import Fault
+from frontends.rest.http_types import Answer, Asked
 
 _DIRECTORY: Final = Path(__file__).with_name("ui")
 _FIRST: Final = "index.html"

@@ -12,9 +12,13 @@ from broker.model.nodes import Affiliation
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS, OPTIONS, NodeState
 from broker.model.subscriptions import State
 from broker.model.tree import COLLECTION, NodeType
-from frontends.rest import batches, documents, errors, leases, media, orders, requests
-from frontends.rest.asked import Answer
+from frontends.rest import errors, negotiation
+from frontends.rest.admin import requests as admin_requests
+from frontends.rest.formats import batches, documents
+from frontends.rest.http_types import Answer
+from frontends.rest.queues import requests
 from frontends.rest.routes import PARAMETERS, ROUTES, Body, Operation, Shown
+from frontends.rest.subscriptions import requests as subscription_requests
 
 _TEXT: Final = {"type": "string"}
 _WHOLE: Final = {"type": "integer"}
@@ -32,11 +36,11 @@ _NAME_SCHEMA: Final = {
 _NAME: Final = {"$ref": "#/components/schemas/name"}
 _SCHEMAS_OF: Final = {
     "name": _NAME_SCHEMA,
-    "line": {**_LINE, "maxLength": leases.REASON_LONGEST},
+    "line": {**_LINE, "maxLength": subscription_requests.REASON_LONGEST},
     "jid": {
         "type": "string",
         "minLength": 1,
-        "maxLength": orders.JID_MOST,
+        "maxLength": admin_requests.JID_MOST,
         "pattern": f"^[^ /{UNPRINTABLE}]+(?:/[^{UNPRINTABLE}]*)?$",
     },
 }
@@ -268,7 +272,7 @@ def document() -> dict[str, Any]:
 @cache
 def answer() -> Answer:
     """Give it as an answer."""
-    return Answer(HTTPStatus.OK, documents.written(document()), media.JSON)
+    return Answer(HTTPStatus.OK, documents.written(document()), negotiation.JSON)
 
 
 def _parameters(pattern: str) -> dict[str, Any]:
@@ -315,7 +319,7 @@ def _operation(method: str, operation: Operation) -> dict[str, Any]:
 def _form(required: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON Schema)
     """Give a body of these fields, as JSON or as a form."""
     schema = {"type": "object", "additionalProperties": False, "properties": fields, "required": list(required)}
-    return {"content": {kind: {"schema": schema} for kind in (media.JSON, leases.FORM)}}
+    return {"content": {kind: {"schema": schema} for kind in (negotiation.JSON, subscription_requests.FORM)}}
 
 
 def _from(least: int, most: int, default: int) -> dict[str, Any]:
@@ -326,8 +330,8 @@ _REASON: Final = {"$ref": "#/components/schemas/line"}
 _PLACE: Final = "[0-9]{1,4} [0-9]{1,19}-[0-9]{1,19}"
 _SCAN: Final = {
     **_TEXT,
-    "maxLength": orders.SCAN_MOST,
-    "pattern": f"^(?:(?:{orders.ELSEWHERE})?[0-9]{{1,19}}-(?:[0-9]{{1,19}}|18446744073709551615) {_PLACE})?$",
+    "maxLength": admin_requests.SCAN_MOST,
+    "pattern": f"^(?:(?:{admin_requests.ELSEWHERE})?[0-9]{{1,19}}-(?:[0-9]{{1,19}}|18446744073709551615) {_PLACE})?$",
 }
 
 
@@ -341,8 +345,10 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
         **_form(
             ("destinations",),
             destinations={"anyOf": [_NAME, _array(_NAME, minItems=1, maxItems=destinations.MOST)]},
-            prefetch=_from(1, MAX_CREDIT, leases.PREFETCH),
-            lease=_from(leases.LEASE_LEAST, leases.LEASE_MOST, leases.LEASE_SECONDS),
+            prefetch=_from(1, MAX_CREDIT, subscription_requests.PREFETCH),
+            lease=_from(
+                subscription_requests.LEASE_LEAST, subscription_requests.LEASE_MOST, subscription_requests.LEASE_SECONDS
+            ),
             selector=_TEXT,
         ),
     },
@@ -351,16 +357,18 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
     Body.RENEW: _form(seconds={**_WHOLE, "minimum": 1, "maximum": MAX_LOCK_SECONDS}),
     Body.ADDRESSES: {
         "required": True,
-        "content": {media.JSON: {"schema": _array(_TEXT, minItems=1, maxItems=leases.TOGETHER)}},
+        "content": {negotiation.JSON: {"schema": _array(_TEXT, minItems=1, maxItems=subscription_requests.TOGETHER)}},
     },
     Body.REDRIVE: {
         "required": True,
         "content": {
-            media.JSON: {
+            negotiation.JSON: {
                 "schema": {
                     "oneOf": [
-                        _whole({"items": _names(orders.REDRIVEN_MOST)}),
-                        _whole({"reason": {**_TEXT, "minLength": 1, "maxLength": orders.REASON_MOST}}, scan=_SCAN),
+                        _whole({"items": _names(admin_requests.REDRIVEN_MOST)}),
+                        _whole(
+                            {"reason": {**_TEXT, "minLength": 1, "maxLength": admin_requests.REASON_MOST}}, scan=_SCAN
+                        ),
                         _whole({"all": {"const": True}}, scan=_SCAN),
                     ]
                 }
@@ -370,17 +378,17 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
     Body.RELEASE: {
         "required": True,
         "content": {
-            media.JSON: {
+            negotiation.JSON: {
                 "schema": {
                     "oneOf": [
-                        _whole({"items": _names(orders.RELEASED_MOST)}),
+                        _whole({"items": _names(admin_requests.RELEASED_MOST)}),
                         _whole({"holder": {"$ref": "#/components/schemas/jid"}}),
                     ]
                 }
             }
         },
     },
-    Body.OPTIONS: {"content": {media.JSON: {"schema": _OPTIONS_BODY}}},
+    Body.OPTIONS: {"content": {negotiation.JSON: {"schema": _OPTIONS_BODY}}},
     Body.ANY: {"content": {"*/*": {"schema": {}}}},
     Body.BATCH: {
         # What parts are made of is nothing that a schema could say.
@@ -388,7 +396,7 @@ _BODIES: Final[dict[Body, dict[str, Any]]] = {
         " headers that it would have alone.",
         "required": True,
         "content": {
-            media.JSON: {
+            negotiation.JSON: {
                 "schema": _array(
                     {
                         "anyOf": [
@@ -419,9 +427,9 @@ def _answer(shown: Shown) -> dict[str, Any]:
         return {"description": "what the message says", "content": {"*/*": {"schema": {}}}}
     if shown is Shown.FILE:
         return {"description": "a file", "content": {"*/*": {"schema": {}}}}
-    content: dict[str, Any] = {media.JSON: {"schema": _SCHEMAS[shown]}}
+    content: dict[str, Any] = {negotiation.JSON: {"schema": _SCHEMAS[shown]}}
     if shown in {Shown.PAGE, Shown.MESSAGE, Shown.HELD}:
-        content[media.ATOM] = {"schema": _TEXT}
+        content[negotiation.ATOM] = {"schema": _TEXT}
     if shown is Shown.HELD:
-        content[media.EVENTS] = {"schema": _TEXT}
+        content[negotiation.EVENTS] = {"schema": _TEXT}
     return {"description": shown.value, "content": content}

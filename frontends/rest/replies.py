@@ -11,24 +11,25 @@ from broker.model.results import (
     Renewed,
     Subscribed,
 )
-from frontends.rest import conditions, documents, feeds, media, paths
-from frontends.rest.asked import Answer
+from frontends.rest import conditions, negotiation, paths
 from frontends.rest.errors import MEDIA, Fault, document, fault, written
-from frontends.rest.leases import Lease
-from frontends.rest.moments import moment
-from frontends.rest.views import Held, Message, Page
+from frontends.rest.formats import atom, documents
+from frontends.rest.formats.times import moment
+from frontends.rest.http_types import Answer
+from frontends.rest.queues.views import Held, Message, Page
+from frontends.rest.subscriptions.requests import Lease
 
 
 def page(shown: Page, kind: str) -> Answer:
     """Write a page of a queue or of the tree."""
-    body = feeds.page(shown) if kind == media.ATOM else documents.page(shown)
+    body = atom.page(shown) if kind == negotiation.ATOM else documents.page(shown)
     link = {"Link": f'<{shown.following}>; rel="next"'} if shown.following else {}
     return Answer(HTTPStatus.OK, body, _full(kind, "feed"), link)
 
 
 def message(shown: Message, kind: str) -> Answer:
     """Write a message."""
-    body = feeds.message(shown) if kind == media.ATOM else documents.message(shown)
+    body = atom.message(shown) if kind == negotiation.ATOM else documents.message(shown)
     return Answer(HTTPStatus.OK, body, _full(kind, "entry"))
 
 
@@ -42,20 +43,20 @@ def declared(node: str, *, made: bool) -> Answer:
     """Tell that a queue exists, and where."""
     said = {"name": node, "href": paths.queue(node)}
     status = HTTPStatus.CREATED if made else HTTPStatus.OK
-    return Answer(status, documents.written(said), media.JSON, {"Location": paths.queue(node)})
+    return Answer(status, documents.written(said), negotiation.JSON, {"Location": paths.queue(node)})
 
 
 def reserved(node: str, result: Reserved) -> Answer:
     """Tell where the body of a reserved message is to be sent, and until when."""
     where = paths.message(node, result.item_id)
     said = {"id": result.item_id, "href": where, "expires": moment(result.until_ms)}
-    return Answer(HTTPStatus.CREATED, documents.written(said), media.JSON, {"Location": where})
+    return Answer(HTTPStatus.CREATED, documents.written(said), negotiation.JSON, {"Location": where})
 
 
 def published(node: str, result: Published, status: HTTPStatus) -> Answer:
     """Tell that a message is in its queue, or was before."""
     said = told(node, result)
-    return Answer(status, documents.written(said), media.JSON, {"Location": paths.message(node, result.item_id)})
+    return Answer(status, documents.written(said), negotiation.JSON, {"Location": paths.message(node, result.item_id)})
 
 
 def told(node: str, result: Published) -> dict[str, object]:
@@ -73,12 +74,12 @@ def subscribed(lease: Lease, destinations: Sequence[str], result: Subscribed) ->
         "expires": moment(result.until_ms),
         "selector": result.selector,
     }
-    return Answer(HTTPStatus.CREATED, documents.written(said), media.JSON, {"Location": lease.href})
+    return Answer(HTTPStatus.CREATED, documents.written(said), negotiation.JSON, {"Location": lease.href})
 
 
 def lease(shown: Held, kind: str) -> Answer:
     """Write what a subscription holds."""
-    body = feeds.held(shown) if kind == media.ATOM else documents.held(shown)
+    body = atom.held(shown) if kind == negotiation.ATOM else documents.held(shown)
     # Each look puts its end off: that alone is no news of what it holds.
     holds = repr((kind, shown.more, [(each.href, each.lock and each.lock.expires_ms) for each in shown.messages]))
     return Answer(HTTPStatus.OK, body, _full(kind, "feed"), {"ETag": conditions.weak(conditions.tag(holds.encode()))})
@@ -87,17 +88,17 @@ def lease(shown: Held, kind: str) -> Answer:
 def acknowledged(results: Sequence[Fault | None]) -> Answer:
     """Tell of each message whether it is acknowledged, in their order."""
     said = [{"status": HTTPStatus.OK.value} if each is None else document(each) for each in results]
-    return Answer(HTTPStatus.OK, documents.written({"results": said}), media.JSON)
+    return Answer(HTTPStatus.OK, documents.written({"results": said}), negotiation.JSON)
 
 
 def renewed(result: Renewed) -> Answer:
     """Tell until when a lock holds."""
-    return Answer(HTTPStatus.OK, documents.written({"expires": moment(result.deadline_ms)}), media.JSON)
+    return Answer(HTTPStatus.OK, documents.written({"expires": moment(result.deadline_ms)}), negotiation.JSON)
 
 
 def done() -> Answer:
     """Tell that what was asked for is so."""
-    return Answer(HTTPStatus.OK, b"{}", media.JSON)
+    return Answer(HTTPStatus.OK, b"{}", negotiation.JSON)
 
 
 def batch(node: str, results: list[Published | Fault]) -> Answer:
@@ -107,7 +108,7 @@ def batch(node: str, results: list[Published | Fault]) -> Answer:
         for each in results
     ]
     faults = tuple(each for each in results if isinstance(each, Fault))
-    return Answer(HTTPStatus.OK, documents.written({"results": said}), media.JSON, refusals=faults)
+    return Answer(HTTPStatus.OK, documents.written({"results": said}), negotiation.JSON, refusals=faults)
 
 
 def refused(refusal: Fault) -> Answer:
@@ -121,4 +122,4 @@ def of(outcome: Refused) -> Fault:
 
 
 def _full(kind: str, what: str) -> str:
-    return f"{kind};type={what}" if kind == media.ATOM else kind
+    return f"{kind};type={what}" if kind == negotiation.ATOM else kind

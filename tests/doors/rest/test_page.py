@@ -6,7 +6,8 @@ import secrets
 import httpx
 import pytest
 
-from frontends.rest import files, origins
+from frontends.rest import files
+from frontends.rest.auth import csrf
 from frontends.rest.errors import Fault
 from frontends.servers.redis import RedisServer
 from tests.doors.rest.served import RestFrontend, client, problem
@@ -56,13 +57,13 @@ def test_files(frontend: RestFrontend) -> None:
 )
 def test_whose_page_asks(headers: dict[str, str], ours: bool) -> None:  # noqa: FBT001  (a column)
     """A change that another site's page asks for in somebody's browser is refused; to look is harmless."""
-    origins.judge("GET", headers)
+    csrf.judge("GET", headers)
     if ours:
-        origins.judge("POST", headers)
+        csrf.judge("POST", headers)
         return
     for method in ("POST", "PUT", "PATCH", "DELETE"):
         with pytest.raises(Fault) as refused:
-            origins.judge(method, headers)
+            csrf.judge(method, headers)
         assert (refused.value.status, refused.value.code) == (403, "cross-site")
 
 

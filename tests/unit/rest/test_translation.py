@@ -5,10 +5,13 @@ import pytest
 from broker import codec
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
-from frontends.rest import errors, media, paths, payloads, rates, requests, views
-from frontends.rest.asked import Asked
+from frontends.rest import errors, negotiation, paths
+from frontends.rest.auth import rate_limit
 from frontends.rest.errors import Fault
-from frontends.rest.views import Child
+from frontends.rest.formats import payloads
+from frontends.rest.http_types import Asked
+from frontends.rest.queues import requests, views
+from frontends.rest.queues.views import Child
 
 ALICE, BOB = Jid("alice@x"), Jid("bob@x")
 
@@ -25,26 +28,26 @@ def test_every_problem_has_a_status() -> None:
 @pytest.mark.parametrize(
     ("accept", "kind"),
     [
-        ("", media.ATOM),
-        ("*/*", media.ATOM),
-        ("application/json", media.JSON),
-        ("application/*;q=0.5, application/json", media.JSON),
-        ("application/json;q=0.4, application/atom+xml;q=0.5", media.ATOM),
-        ("application/json, */*;q=0", media.JSON),
-        ("APPLICATION/JSON ; q=1", media.JSON),
-        ("text/html, */*;q=0.1", media.ATOM),
+        ("", negotiation.ATOM),
+        ("*/*", negotiation.ATOM),
+        ("application/json", negotiation.JSON),
+        ("application/*;q=0.5, application/json", negotiation.JSON),
+        ("application/json;q=0.4, application/atom+xml;q=0.5", negotiation.ATOM),
+        ("application/json, */*;q=0", negotiation.JSON),
+        ("APPLICATION/JSON ; q=1", negotiation.JSON),
+        ("text/html, */*;q=0.1", negotiation.ATOM),
     ],
 )
 def test_wanted(accept: str, kind: str) -> None:
     """RFC 9110 §12.5.1: the most exact range decides, then the quality, then what the RESTful Queue has."""
-    assert media.wanted(accept) == kind
+    assert negotiation.wanted(accept) == kind
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/json;q=0", "application/*;q=nonsense", "*/*;q=0"])
 def test_not_acceptable(accept: str) -> None:
     """Whoever wants neither is refused."""
     with pytest.raises(Fault) as refused:
-        media.wanted(accept)
+        negotiation.wanted(accept)
     assert refused.value.status == 406
 
 
@@ -62,21 +65,21 @@ def test_children() -> None:
 def test_rates() -> None:
     """A second's worth at once, then as fast as it fills; each JID has its own."""
     now = [0.0]
-    limited = rates.Rates(2, lambda: now[0])
+    limited = rate_limit.Rates(2, lambda: now[0])
     assert [limited.wait(ALICE) for _ in range(3)] == [0, 0, 1]
     assert limited.wait(BOB) == 0
     now[0] = 0.5
     assert [limited.wait(ALICE) for _ in range(2)] == [0, 1]
-    slow = rates.Rates(0.25, lambda: now[0])
+    slow = rate_limit.Rates(0.25, lambda: now[0])
     assert [slow.wait(ALICE), slow.wait(ALICE)] == [0, 4]
-    assert {rates.Rates(0).wait(ALICE) for _ in range(100)} == {0}
+    assert {rate_limit.Rates(0).wait(ALICE) for _ in range(100)} == {0}
 
 
 def test_rates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many JIDs ask, no more are known than those that ask fast."""
-    monkeypatch.setattr(rates, "KNOWN_MOST", 10)
+    monkeypatch.setattr(rate_limit, "KNOWN_MOST", 10)
     now = [0.0]
-    limited = rates.Rates(1, lambda: now[0])
+    limited = rate_limit.Rates(1, lambda: now[0])
     for number in range(100):
         now[0] += 2
         assert limited.wait(Jid(f"{number}@x")) == 0

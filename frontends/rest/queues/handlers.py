@@ -26,11 +26,15 @@ from broker.model.results import (
     Retracted,
 )
 from broker.model.tree import Children, wished
-from frontends.rest import batches, conditions, files, leasing, openapi, paths, replies, requests, views, watch
-from frontends.rest.asked import Answer, Asked
-from frontends.rest.asking import result
+from frontends.rest import conditions, files, openapi, paths, replies
+from frontends.rest.admin import handlers as admin_handlers
+from frontends.rest.core_client import result
 from frontends.rest.errors import Fault, fault
-from frontends.rest.views import Child, Message, Page
+from frontends.rest.formats import batches
+from frontends.rest.http_types import Answer, Asked
+from frontends.rest.queues import requests, views
+from frontends.rest.queues.views import Child, Message, Page
+from frontends.rest.subscriptions import handlers
 
 _LOOKS: Final = 2
 """Times that one request looks through names for what is below a part of the tree: the next page goes on from there."""
@@ -195,18 +199,18 @@ OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
         show_message,
         show_content,
         show_openapi,
-        watch.show_overview,
-        watch.show_survey,
-        watch.list_subscribers,
-        watch.show_history,
-        watch.list_frontends,
-        watch.redrive,
-        watch.release,
-        watch.purge,
+        admin_handlers.show_overview,
+        admin_handlers.show_survey,
+        admin_handlers.list_subscribers,
+        admin_handlers.show_history,
+        admin_handlers.list_frontends,
+        admin_handlers.redrive,
+        admin_handlers.release,
+        admin_handlers.purge,
         files.show_page,
         files.show_file,
     )
-} | dict(leasing.OPERATIONS)
+} | dict(handlers.OPERATIONS)
 """By their names in the table of routes."""
 
 

@@ -40,11 +40,15 @@ from broker.model.results import (
 )
 from broker.model.tree import Kind, Nodes, Scope
 from broker.tasks import start
-from frontends.rest import events, leases, media, replies, requests, sights, views
-from frontends.rest.asked import Answer, Asked
-from frontends.rest.asking import result
+from frontends.rest import negotiation, replies
+from frontends.rest.admin import views as admin_views
+from frontends.rest.core_client import result
 from frontends.rest.errors import Fault, fault
-from frontends.rest.leases import Grasp, Lease
+from frontends.rest.http_types import Answer, Asked
+from frontends.rest.queues import requests, views
+from frontends.rest.subscriptions import requests as subscription_requests
+from frontends.rest.subscriptions import sse
+from frontends.rest.subscriptions.requests import Grasp, Lease
 
 SILENT_SECONDS: Final = 5.0
 """So long a stream of events says nothing at most: it is how both ends find that the other is gone."""
@@ -55,8 +59,8 @@ _LOOKS: Final = 20
 
 async def create_subscription(core: Core, asked: Asked) -> Answer:
     """Begin a lease on a queue, on all queues below a collection, or on several destinations (R12, R13)."""
-    wish = leases.wished(asked)
-    name = leases.named(wish.seconds)
+    wish = subscription_requests.wished(asked)
+    name = subscription_requests.named(wish.seconds)
     collects = [await _collects(core, asked, each) for each in wish.destinations]
     node = await _view(core, asked, wish, name) if None in collects or len(collects) > 1 else wish.destinations[0]
     lease = Lease(asked.sender, node, name, wish.seconds)
@@ -86,33 +90,33 @@ async def list_subscriptions(core: Core, asked: Asked) -> Answer:
     """List the asker's own leases, a page of them."""
     first, limit = requests.first(asked), requests.page(asked)
     found = (await result(core, Subscriptions(asked.sender, None), SubscriptionList)).subscriptions
-    mine = [leases.known(asked.sender, each.node, each.jid) for each in found if is_lease(each.jid)]
+    mine = [subscription_requests.known(asked.sender, each.node, each.jid) for each in found if is_lease(each.jid)]
     shown = await asyncio.gather(*(_listed(core, asked, each) for each in mine[first : first + limit]))
     # One that ends while it is looked at is not shown.
-    return sights.leases([each for each in shown if each], first, limit, len(mine))
+    return admin_views.leases([each for each in shown if each], first, limit, len(mine))
 
 
 async def show_subscription(core: Core, asked: Asked) -> Answer:
     """Show what a lease holds and begin its time anew, or send what it gets as it comes (R15, RX5)."""
-    lease = leases.of(asked)
-    wait = leases.wait(asked)
+    lease = subscription_requests.of(asked)
+    wait = subscription_requests.wait(asked)
     fetch = _fetch(lease, asked)
-    if asked.wants == media.EVENTS:
+    if asked.wants == negotiation.EVENTS:
         found = await _fetched(core, lease, fetch)
-        return Answer(HTTPStatus.OK, media=media.EVENTS, events=_events(core, lease, fetch, found))
+        return Answer(HTTPStatus.OK, media=negotiation.EVENTS, events=_events(core, lease, fetch, found))
     found = await _fetched(core, lease, replace(fetch, wait_seconds=float(wait)))
     return replies.lease(views.lease(lease, found), asked.wants)
 
 
 async def delete_subscription(core: Core, asked: Asked) -> Answer:
     """End a lease, and give back what it holds (R14)."""
-    lease = leases.of(asked)
+    lease = subscription_requests.of(asked)
     return _done(_told(lease, await _ended(core, lease, asked.sender)), Done, Unsubscribed)
 
 
 async def show_held_message(core: Core, asked: Asked) -> Answer:
     """Show a message that a lease holds under this lock."""
-    grasp = leases.grasp(asked)
+    grasp = subscription_requests.grasp(asked)
     lease = grasp.lease
     found = await _fetched(core, lease, _fetch(lease, asked))
     for item in found.items:
@@ -123,13 +127,13 @@ async def show_held_message(core: Core, asked: Asked) -> Answer:
 
 async def acknowledge_message(core: Core, asked: Asked) -> Answer:
     """Acknowledge a message (R16)."""
-    grasp = leases.grasp(asked)
+    grasp = subscription_requests.grasp(asked)
     return _done(_late(grasp, await core.ask(grasp.acknowledge())), Retracted)
 
 
 async def acknowledge_messages(core: Core, asked: Asked) -> Answer:
     """Acknowledge several messages, each with a result of its own."""
-    wanted = [leases.grasped(asked, each) for each in leases.addresses(asked)]
+    wanted = [subscription_requests.grasped(asked, each) for each in subscription_requests.addresses(asked)]
     outcomes = await asyncio.gather(*(_acknowledged(core, each) for each in wanted))
     return replies.acknowledged(outcomes)
 
@@ -141,7 +145,7 @@ async def release_message(core: Core, asked: Asked) -> Answer:
 
 async def renew_message(core: Core, asked: Asked) -> Answer:
     """Start the time of a message's lock anew."""
-    grasp = leases.grasp(asked)
+    grasp = subscription_requests.grasp(asked)
     outcome = _late(grasp, await core.ask(grasp.renew(asked)))
     if isinstance(outcome, Refused):
         raise replies.of(outcome)
@@ -201,17 +205,17 @@ async def _room(core: Core, asked: Asked, node: str) -> None:
         raise fault(MalformedRequest(Problem.TOO_MANY_SUBSCRIPTIONS, detail))
 
 
-async def _listed(core: Core, asked: Asked, lease: Lease) -> sights.Leased | None:
+async def _listed(core: Core, asked: Asked, lease: Lease) -> admin_views.Leased | None:
     """Look at a lease; None when it is over."""
     options = await core.ask(Options(lease.node, asked.sender, lease.jid, ""))
     if not isinstance(options, Subscribed):
         return None
     if not lease.has_view:
-        return sights.Leased(lease, (lease.node,), options)
+        return admin_views.Leased(lease, (lease.node,), options)
     view = await core.ask(Describe(lease.node, asked.sender, as_owner=True))
     if not isinstance(view, Described):
         return None
-    return sights.Leased(lease, tuple(view.record.config.destinations.splitlines()), options)
+    return admin_views.Leased(lease, tuple(view.record.config.destinations.splitlines()), options)
 
 
 async def _collects(core: Core, asked: Asked, destination: str) -> bool | None:
@@ -233,7 +237,7 @@ async def _collects(core: Core, asked: Asked, destination: str) -> bool | None:
     return None
 
 
-async def _view(core: Core, asked: Asked, wish: leases.Wish, name: str) -> str:
+async def _view(core: Core, asked: Asked, wish: subscription_requests.Wish, name: str) -> str:
     """Make a collection of the destinations for this lease alone, so that they have one prefetch."""
     options = {
         "pubsub#node_type": ("collection",),
@@ -251,7 +255,7 @@ async def _acknowledged(core: Core, grasp: Grasp | Fault) -> Fault | None:
 
 
 async def _given_back(core: Core, asked: Asked, *, dead_letter: bool) -> Answer:
-    grasp = leases.grasp(asked)
+    grasp = subscription_requests.grasp(asked)
     return _done(_late(grasp, await core.ask(grasp.give_back(asked, dead_letter=dead_letter))), Unlocked)
 
 
@@ -291,12 +295,12 @@ async def _events(core: Core, lease: Lease, fetch: Fetch, found: Result) -> Asyn
         while isinstance(found, Fetched):
             for item in sorted(found.items, key=lambda item: item.token):
                 seen[item.partition] = item.token
-                yield events.message(views.held(lease, item))
+                yield sse.message(views.held(lease, item))
             if not found.items:
-                yield events.NOTHING
+                yield sse.NOTHING
             found = await core.ask(replace(fetch, wait_seconds=SILENT_SECONDS, after=seen))
         assert isinstance(found, Refused)
-        yield events.end(replies.of(found))
+        yield sse.end(replies.of(found))
     finally:
         if fetch.comes and isinstance(found, Fetched):
             # Nothing can be waited for here any more.

@@ -24,10 +24,11 @@ from broker.model.results import (
     Surveyed,
     Transferred,
 )
-from frontends.rest import documents, media, paths
-from frontends.rest.asked import Answer
-from frontends.rest.leases import Lease
-from frontends.rest.moments import moment
+from frontends.rest import negotiation, paths
+from frontends.rest.formats import documents
+from frontends.rest.formats.times import moment
+from frontends.rest.http_types import Answer
+from frontends.rest.subscriptions.requests import Lease
 
 _DEAD: Final = ("reason", "node", "item", "attempts", "holder", "publisher")
 """What a dead letter tells of itself, in the headers `stanzaq-dead-NAME`."""
@@ -117,7 +118,7 @@ def purged(outcome: Purged) -> Answer:
 
 
 def _answer(said: Mapping[str, object]) -> Answer:
-    return Answer(HTTPStatus.OK, documents.written(said), media.JSON)
+    return Answer(HTTPStatus.OK, documents.written(said), negotiation.JSON)
 
 
 def _queue(one: Summary) -> dict[str, Any]:

@@ -23,9 +23,10 @@ from broker.model.positions import Place as Position
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.reservations import Redeem
 from broker.model.tree import Nodes, wished
-from frontends.rest import media, paths, payloads
-from frontends.rest.asked import Asked
+from frontends.rest import negotiation, paths
 from frontends.rest.errors import Fault
+from frontends.rest.formats import payloads
+from frontends.rest.http_types import Asked
 
 GROUP_KEY: Final = "group-key"
 HINTS: Final = {"delay": "Message-Delay", "priority": "Message-Priority", "ttl": "Message-TTL"}
@@ -62,9 +63,12 @@ def options(asked: Asked) -> dict[str, tuple[str, ...]]:
     """Read the options of a queue: `{"options": {NAME: VALUE}}`; no body is none of them."""
     if not asked.body:
         return {}
-    if not media.is_json(asked.headers.get("content-type", "")):
+    if not negotiation.is_json(asked.headers.get("content-type", "")):
         raise Fault(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", f"options are sent as {media.JSON}", ACCEPT_PATCH
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "media-type-unknown",
+            f"options are sent as {negotiation.JSON}",
+            ACCEPT_PATCH,
         )
     said = parsed(asked.body)
     if not isinstance(said, dict) or set(said) - {"options"} or not isinstance(said.get("options", {}), dict):
@@ -72,7 +76,7 @@ def options(asked: Asked) -> dict[str, tuple[str, ...]]:
     return {name: (_value(name, value),) for name, value in said.get("options", {}).items()}
 
 
-ACCEPT_PATCH: Final = {"Accept-Patch": media.JSON}
+ACCEPT_PATCH: Final = {"Accept-Patch": negotiation.JSON}
 
 
 def declare(asked: Asked) -> Declare:

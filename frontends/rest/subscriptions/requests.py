@@ -22,9 +22,10 @@ from broker.model.leases import HeldItem, lease_jid, own_view
 from broker.model.names import Jid, bare, is_printable, resource
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
 from broker.model.problems import MalformedRequest, Problem
-from frontends.rest import media, paths, requests
-from frontends.rest.asked import Asked
+from frontends.rest import negotiation, paths
 from frontends.rest.errors import Fault, fault
+from frontends.rest.http_types import Asked
+from frontends.rest.queues import requests
 
 FORM: Final = "application/x-www-form-urlencoded"
 
@@ -178,9 +179,9 @@ def grasp(asked: Asked) -> Grasp:
 
 def addresses(asked: Asked) -> list[str]:
     """Read the addresses of messages that are to be acknowledged together."""
-    if not media.is_json(asked.headers.get("content-type", "")):
-        detail = f"the addresses of messages are sent as {media.JSON}"
-        raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", detail, {"Accept-Post": media.JSON})
+    if not negotiation.is_json(asked.headers.get("content-type", "")):
+        detail = f"the addresses of messages are sent as {negotiation.JSON}"
+        raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", detail, {"Accept-Post": negotiation.JSON})
     said = requests.parsed(asked.body)
     if not isinstance(said, list) or not 0 < len(said) <= TOGETHER or not all(isinstance(each, str) for each in said):
         raise MalformedRequest(Problem.BAD_REQUEST, f"the body is an array of 1 to {TOGETHER} addresses of messages")
@@ -233,14 +234,17 @@ def _fields(asked: Asked, names: set[str]) -> dict[str, Any]:
     if not asked.body:
         return {}
     kind = asked.headers.get("content-type", "")
-    if media.bare(kind) == FORM:
+    if negotiation.bare(kind) == FORM:
         said: object = _form(asked.body)
-    elif media.is_json(kind):
+    elif negotiation.is_json(kind):
         said = requests.parsed(asked.body)
     else:
-        detail = f"the body is {media.JSON} or {FORM}"
+        detail = f"the body is {negotiation.JSON} or {FORM}"
         raise Fault(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", detail, {"Accept-Post": f"{media.JSON}, {FORM}"}
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "media-type-unknown",
+            detail,
+            {"Accept-Post": f"{negotiation.JSON}, {FORM}"},
         )
     if not isinstance(said, dict) or set(said) - names:
         raise MalformedRequest(Problem.BAD_REQUEST, f"the body has {', '.join(sorted(names))} and nothing else")

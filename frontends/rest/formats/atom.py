@@ -5,9 +5,9 @@ from typing import Final
 from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
-from frontends.rest import media, paths
-from frontends.rest.moments import moment
-from frontends.rest.views import Child, Held, Lock, Message, Page
+from frontends.rest import negotiation, paths
+from frontends.rest.formats.times import moment
+from frontends.rest.queues.views import Child, Held, Lock, Message, Page
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
 STATES: Final = "urn:stanzaq:0:state"
@@ -27,10 +27,10 @@ def page(shown: Page) -> bytes:
         f"<title>{_text(shown.title or shown.name or 'queues')}</title>",
         f"<updated>{moment(updated)}</updated>",
         "<author><name>stanzaq</name></author>",
-        f"<link rel='self' href={quoteattr(shown.href)} type='{media.ATOM}'/>",
+        f"<link rel='self' href={quoteattr(shown.href)} type='{negotiation.ATOM}'/>",
     ]
     if shown.following:
-        parts.append(f"<link rel='next' href={quoteattr(shown.following)} type='{media.ATOM}'/>")
+        parts.append(f"<link rel='next' href={quoteattr(shown.following)} type='{negotiation.ATOM}'/>")
     if shown.counted:
         counted = shown.counted
         parts.append(
@@ -56,7 +56,7 @@ def held(shown: Held) -> bytes:
         f"<title>{_text(shown.title)}</title>",
         f"<updated>{moment(updated)}</updated>",
         "<author><name>stanzaq</name></author>",
-        f"<link rel='self' href={quoteattr(shown.href)} type='{media.ATOM}'/>",
+        f"<link rel='self' href={quoteattr(shown.href)} type='{negotiation.ATOM}'/>",
         f"<lease xmlns='{COUNTS}' expires='{moment(shown.expires_ms)}' more='{str(shown.more).lower()}'/>",
     ]
     return "".join([*parts, *(_entry(each, "<entry>") for each in shown.messages), "</feed>"]).encode()
@@ -67,7 +67,7 @@ def _child(shown: Child) -> str:
     return (
         f"<entry><id>{_identity('queue', shown.name)}</id><title>{_text(shown.name)}</title>"
         f"<updated>{moment(0)}</updated><category scheme='{KINDS}' term='{kind}'/>"
-        f"<link rel='alternate' href={quoteattr(paths.queue(shown.name))} type='{media.ATOM}'/>"
+        f"<link rel='alternate' href={quoteattr(paths.queue(shown.name))} type='{negotiation.ATOM}'/>"
         f"<content type='text'>{kind}</content></entry>"
     )
 
@@ -77,7 +77,7 @@ def _entry(shown: Message, begin: str) -> str:
         f"{begin}<id>{_identity('message', shown.node, shown.item_id)}</id><title>{_text(shown.item_id)}</title>"
         f"<updated>{moment(shown.published_ms)}</updated><author><name>{_text(shown.publisher)}</name></author>"
         f"<category scheme='{STATES}' term='{shown.state}'/><category scheme='{KINDS}' term='message'/>"
-        f"<link rel='alternate' href={quoteattr(shown.href)} type='{media.ATOM};type=entry'/>"
+        f"<link rel='alternate' href={quoteattr(shown.href)} type='{negotiation.ATOM};type=entry'/>"
         f"<summary>{_text(shown.state)}</summary>{_lock(shown.lock) if shown.lock else ''}{_content(shown)}</entry>"
     )
 
@@ -93,8 +93,8 @@ def _lock(lock: Lock) -> str:
 
 def _content(shown: Message) -> str:
     if shown.element is not None:
-        return f"<content type='{media.bare(shown.content_type)}'>{shown.element.decode()}</content>"
-    if media.bare(shown.content_type) == "text/plain":
+        return f"<content type='{negotiation.bare(shown.content_type)}'>{shown.element.decode()}</content>"
+    if negotiation.bare(shown.content_type) == "text/plain":
         try:
             text = shown.body.decode()
         except UnicodeDecodeError:

@@ -11,8 +11,8 @@ from broker.model.leases import Fetched, HeldItem
 from broker.model.names import Jid
 from broker.model.results import Counted
 from frontends.rest import paths
-from frontends.rest.leases import Lease
 from frontends.rest.paths import Place
+from frontends.rest.subscriptions.requests import Lease
 
 
 @dataclass(frozen=True, slots=True)

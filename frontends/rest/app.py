@@ -20,12 +20,13 @@ from starlette.types import Receive, Scope, Send
 from broker.model.core import Core
 from broker.model.names import Jid
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
-from frontends.rest import codings, conditions, heads, media, origins, paths, refusals, replies, routes
-from frontends.rest.asked import Answer, Asked
+from frontends.rest import codings, conditions, heads, negotiation, paths, refusal_log, replies, routes
+from frontends.rest.auth import csrf
+from frontends.rest.auth.identity import Identity
+from frontends.rest.auth.rate_limit import Rates
 from frontends.rest.errors import Fault, fault
-from frontends.rest.identity import Identity
-from frontends.rest.rates import Rates
-from frontends.rest.resources import OPERATIONS
+from frontends.rest.http_types import Answer, Asked
+from frontends.rest.queues.handlers import OPERATIONS
 from frontends.rest.routes import Body, Operation, Shown
 
 _log = structlog.get_logger("stanzaq.rest")
@@ -33,7 +34,11 @@ _log = structlog.get_logger("stanzaq.rest")
 _SWALLOWED_BYTES: Final = 65_536
 """A body that nobody wants is read up to here, so that the connection may live on; a longer one ends it."""
 
-_KINDS: Final = {Shown.PAGE: media.KINDS, Shown.MESSAGE: media.KINDS, Shown.HELD: (*media.KINDS, media.EVENTS)}
+_KINDS: Final = {
+    Shown.PAGE: negotiation.KINDS,
+    Shown.MESSAGE: negotiation.KINDS,
+    Shown.HELD: (*negotiation.KINDS, negotiation.EVENTS),
+}
 """What the answers come as that do not come as JSON alone."""
 _AS_THEY_ARE: Final = {Shown.CONTENT, Shown.FILE}
 
@@ -109,7 +114,7 @@ class Door:
             _log.exception("a request failed", method=request.method, path=request.url.path)
         else:
             for part in answer.refusals:
-                refusals.log(part, about)
+                refusal_log.log(part, about)
             return await _packed(request, answer)
         failed = Fault(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", "the service could not carry this out")
         return _closing(request, replies.refused(failed))
@@ -133,12 +138,12 @@ class Door:
             raise Fault(HTTPStatus.METHOD_NOT_ALLOWED, "method-not-allowed", detail, allow)
         about["command"] = operation.name
         fields = head.fields
-        origins.judge(request.method, fields)
+        csrf.judge(request.method, fields)
         sender = Jid("") if operation.public else await self._admitted(fields.get("authorization", ""))
         about["subscriber"] = sender
         query = _query(request.scope["query_string"], operation)
         kinds = _kinds(operation)
-        wants = media.wanted(fields.get("accept", ""), kinds) if kinds else ""
+        wants = negotiation.wanted(fields.get("accept", ""), kinds) if kinds else ""
         coding = fields.get("content-encoding", "")
         body = await self._body(request, coding) if operation.body is not Body.NONE else b""
         asked = Asked(
@@ -161,7 +166,7 @@ class Door:
             answers = [
                 await OPERATIONS[operation.name](self._core, replace(shown, wants=kind))
                 for kind in _kinds(operation) or ("",)
-                if kind != media.EVENTS
+                if kind != negotiation.EVENTS
             ]
         except Fault as refusal:
             if refusal.status in _NOT_THERE:
@@ -215,7 +220,7 @@ def _kinds(operation: Operation) -> tuple[str, ...]:
     """Name the forms that an operation's answer comes in; none when it comes as it is."""
     if _AS_THEY_ARE & set(operation.answers.values()):
         return ()
-    return next((_KINDS[each] for each in operation.answers.values() if each in _KINDS), (media.JSON,))
+    return next((_KINDS[each] for each in operation.answers.values() if each in _KINDS), (negotiation.JSON,))
 
 
 def _tag(answer: Answer) -> str:
@@ -269,7 +274,7 @@ def _length(request: Request) -> int:
 
 
 def _refused(request: Request, refusal: Fault, about: Mapping[str, str]) -> Answer:
-    refusals.log(refusal, about)
+    refusal_log.log(refusal, about)
     return _closing(request, replies.refused(refusal))
 
 

@@ -8,9 +8,10 @@ from typing import Any, Final
 from broker.model.names import Jid, is_printable, prepared
 from broker.model.oversight import Overview, Release, Survey, Transfer
 from broker.model.problems import MalformedRequest, Problem
-from frontends.rest import media, paths, requests
-from frontends.rest.asked import Asked
+from frontends.rest import negotiation, paths
 from frontends.rest.errors import Fault
+from frontends.rest.http_types import Asked
+from frontends.rest.queues import requests
 
 REDRIVEN_MOST: Final = 100
 RELEASED_MOST: Final = 200
@@ -87,8 +88,8 @@ def _jid(text: str) -> Jid:
 
 
 def _said(asked: Asked, known: set[str]) -> Mapping[str, Any]:
-    if not media.is_json(asked.headers.get("content-type", "")):
-        raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", f"this is said as {media.JSON}")
+    if not negotiation.is_json(asked.headers.get("content-type", "")):
+        raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", f"this is said as {negotiation.JSON}")
     said = requests.parsed(asked.body)
     if not isinstance(said, dict) or set(said) - known:
         raise MalformedRequest(Problem.BAD_REQUEST, f"the body is an object with some of {', '.join(sorted(known))}")

@@ -18,64 +18,64 @@ from broker.model.results import (
     Surveyed,
     Transferred,
 )
-from frontends.rest import orders, sights
-from frontends.rest.asked import Answer, Asked
-from frontends.rest.asking import result
+from frontends.rest.admin import requests, views
+from frontends.rest.core_client import result
+from frontends.rest.http_types import Answer, Asked
 
 
 async def show_overview(core: Core, asked: Asked) -> Answer:
     """Show queues with what they hold."""
-    command = orders.overview(asked)
-    return sights.overview(command, await result(core, command, Overviewed))
+    command = requests.overview(asked)
+    return views.overview(command, await result(core, command, Overviewed))
 
 
 async def show_survey(core: Core, asked: Asked) -> Answer:
     """Show items as their queue's owner sees them."""
-    command = orders.survey(asked)
-    return sights.survey(command, await result(core, command, Surveyed))
+    command = requests.survey(asked)
+    return views.survey(command, await result(core, command, Surveyed))
 
 
 async def list_subscribers(core: Core, asked: Asked) -> Answer:
     """Show who is subscribed to a queue."""
-    return sights.subscribers(await result(core, ListSubscribers(asked.place.node, asked.sender), SubscriptionList))
+    return views.subscribers(await result(core, ListSubscribers(asked.place.node, asked.sender), SubscriptionList))
 
 
 async def show_history(core: Core, asked: Asked) -> Answer:
     """Show what a queue held in the last hour."""
-    return sights.history(await result(core, ShowHistory(asked.place.node, asked.sender), History))
+    return views.history(await result(core, ShowHistory(asked.place.node, asked.sender), History))
 
 
 async def list_frontends(core: Core, asked: Asked) -> Answer:
     """Show the frontends of all doors."""
-    return sights.frontends(await result(core, Frontends(asked.sender), FrontendList))
+    return views.frontends(await result(core, Frontends(asked.sender), FrontendList))
 
 
 async def redrive(core: Core, asked: Asked) -> Answer:
     """Send dead letters home, a step of them: those of a queue, or those in a queue that is for dead letters."""
-    order = orders.redrive(asked)
+    order = requests.redrive(asked)
     letters = await _letters(core, order)
     outcome = await result(core, order.step(letters), Transferred)
-    return sights.redriven(outcome, "" if letters == order.node else orders.ELSEWHERE)
+    return views.redriven(outcome, "" if letters == order.node else requests.ELSEWHERE)
 
 
 async def release(core: Core, asked: Asked) -> Answer:
     """End locks by force."""
-    return sights.released(await result(core, orders.release(asked), Released))
+    return views.released(await result(core, requests.release(asked), Released))
 
 
 async def purge(core: Core, asked: Asked) -> Answer:
     """Delete all messages that wait (P25)."""
-    return sights.purged(await result(core, Purge(asked.place.node, asked.sender), Purged))
+    return views.purged(await result(core, Purge(asked.place.node, asked.sender), Purged))
 
 
-async def _letters(core: Core, order: orders.Redrive) -> str:
+async def _letters(core: Core, order: requests.Redrive) -> str:
     """Give the queue that holds the dead letters that are meant: the one that is named, if it does, or else that for its own."""
     node, sender = order.node, order.sender
     if order.scan and not order.elsewhere:
         return node
     if not order.scan:
         found = await result(core, Survey(node, sender, order.items[:1], 1), Surveyed)
-        if any(sights.died_elsewhere(node, each) for each in found.items):
+        if any(views.died_elsewhere(node, each) for each in found.items):
             return node
     config = (await result(core, Describe(node, sender, as_owner=True), Described)).record.config
     letters = config.dead_letters_of(node)

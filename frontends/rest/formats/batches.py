@@ -7,10 +7,11 @@ from http import HTTPStatus
 from typing import Final, TypeVar
 
 from broker.model.problems import MalformedRequest, Problem
-from frontends.rest import media, requests
-from frontends.rest.asked import Asked
+from frontends.rest import negotiation
 from frontends.rest.errors import Fault, fault
-from frontends.rest.requests import Message
+from frontends.rest.http_types import Asked
+from frontends.rest.queues import requests
+from frontends.rest.queues.requests import Message
 
 MOST: Final = 200
 """Messages in a batch: as many as go to Redis in one call."""
@@ -24,16 +25,16 @@ _Part = TypeVar("_Part")
 def read(asked: Asked) -> list[Message | Fault]:
     """Read the messages of a batch, or what is wrong with each; raises Fault or MalformedRequest if it cannot be taken apart."""
     content_type = asked.headers.get("content-type", "")
-    if media.bare(content_type) == "multipart/mixed":
-        found = _multipart(asked.body, media.parameter(content_type, "boundary"))
-    elif media.bare(content_type) == media.JSON:
+    if negotiation.bare(content_type) == "multipart/mixed":
+        found = _multipart(asked.body, negotiation.parameter(content_type, "boundary"))
+    elif negotiation.bare(content_type) == negotiation.JSON:
         found = _array(asked.body)
     else:
         raise Fault(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "media-type-unknown",
-            f"a batch is {media.JSON} or multipart/mixed",
-            {"Accept-Post": f"{media.JSON}, multipart/mixed"},
+            f"a batch is {negotiation.JSON} or multipart/mixed",
+            {"Accept-Post": f"{negotiation.JSON}, multipart/mixed"},
         )
     if not 0 < len(found) <= MOST:
         raise MalformedRequest(Problem.BAD_REQUEST, f"a batch has 1 to {MOST} messages")
@@ -78,7 +79,7 @@ def _object(number: int, said: object) -> Message:
     try:
         match said:
             case {"json": value}:
-                body, kind = json.dumps(value, ensure_ascii=False).encode(), media.JSON
+                body, kind = json.dumps(value, ensure_ascii=False).encode(), negotiation.JSON
             case {"text": text}:
                 body, kind = text.encode(), "text/plain; charset=utf-8"
             case _:

@@ -7,8 +7,8 @@ from typing import Final
 
 from broker.model.names import Jid, prepared
 from frontends.passwords import Passwords, TooMany
+from frontends.rest.auth.tokens import Tokens, Untrusted
 from frontends.rest.errors import RETRY_SECONDS, Fault
-from frontends.rest.tokens import Tokens, Untrusted
 
 REALM: Final = 'realm="stanzaq"'
 

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from frontends.rest import paths
-from frontends.rest.moments import moment
-from frontends.rest.views import Child, Held, Message, Page
+from frontends.rest.formats.times import moment
+from frontends.rest.queues.views import Child, Held, Message, Page
 
 
 def page(shown: Page) -> bytes:

@@ -1,0 +1,1 @@
+"""What administrators and owners look at and do beyond messages: requests, operations, views."""

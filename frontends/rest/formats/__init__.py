@@ -1,0 +1,1 @@
+"""What bodies look like: JSON, Atom, batches, payloads and times. Must not know HTTP."""

@@ -1,0 +1,1 @@
+"""Subscriptions and what their owners take by them: requests, operations, events."""
