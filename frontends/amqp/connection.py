@@ -11,23 +11,23 @@ import structlog
 
 from broker.model.problems import MalformedRequest
 from broker.tasks import serve
-from frontends.amqp import sasl
-from frontends.amqp.attaching import Attaching, Part
-from frontends.amqp.bonds import Bond, Incoming
-from frontends.amqp.engine import CHANNELS, FRAME_BYTES, Engine, Happening
 from frontends.amqp.errors import FORCED, INTERNAL, INVALID_FIELD, LIMIT, NOT_IMPLEMENTED, UNAUTHORIZED, Fault, fault
-from frontends.amqp.feeds import Feed
-from frontends.amqp.grammar import Frames
-from frontends.amqp.hubs.desks import Desk
-from frontends.amqp.hubs.profile import Profile
-from frontends.amqp.hubs.words import BATCH
-from frontends.amqp.identity import Untrusted, certified
-from frontends.amqp.order import Order
-from frontends.amqp.queries import Questions
-from frontends.amqp.sending import Intake
-from frontends.amqp.shared import Shared
-from frontends.amqp.wire import Malformed
-from frontends.amqp.workers import Worker
+from frontends.amqp.event_hubs.constants import BATCH
+from frontends.amqp.event_hubs.profile import Profile
+from frontends.amqp.event_hubs.request_links import Desk
+from frontends.amqp.links.attach import Attaching, Part
+from frontends.amqp.links.log_consumer import Feed
+from frontends.amqp.links.producer import Intake
+from frontends.amqp.links.queue_consumer import Worker
+from frontends.amqp.links.request_response import Questions
+from frontends.amqp.protocol import sasl
+from frontends.amqp.protocol.engine import CHANNELS, FRAME_BYTES, Engine, Happening
+from frontends.amqp.protocol.grammar import Frames
+from frontends.amqp.protocol.identity import Untrusted, certified
+from frontends.amqp.protocol.links import Bond, Incoming
+from frontends.amqp.protocol.order import Order
+from frontends.amqp.protocol.types import Malformed
+from frontends.amqp.server_state import Shared
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

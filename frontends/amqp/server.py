@@ -9,9 +9,9 @@ from typing import Final
 from broker.model.core import Core
 from broker.tasks import start
 from frontends.amqp.connection import Connection
-from frontends.amqp.identity import Identity
-from frontends.amqp.shared import Shared
-from frontends.amqp.tides import Tides
+from frontends.amqp.links.log_tail import Tides
+from frontends.amqp.protocol.identity import Identity
+from frontends.amqp.server_state import Shared
 
 _BACKLOG: Final = 1_024
 _HANDSHAKE_SECONDS: Final = 10.0

@@ -18,8 +18,8 @@ from broker.model.names import Jid
 from broker.model.results import Declared
 from broker.settings import CommandSettings
 from frontends import compose
-from frontends.amqp import wire
-from frontends.amqp.messages import DATA
+from frontends.amqp.messages.message import DATA
+from frontends.amqp.protocol import types
 from frontends.bench.amqp_wire import Client
 from frontends.bench.report import Row, show
 from frontends.demo.frontend import Frontend
@@ -97,7 +97,7 @@ def _ceiling(url: str, count: int) -> tuple[float, float]:
 def _sent(port: int, log: str, count: int) -> float:
     """Send as many as the frontend lets ahead, until all are settled; gives how many a second."""
     client = Client(port, log, sends=True)
-    message = wire.section(DATA, wire.binary(_BODY))
+    message = types.section(DATA, types.binary(_BODY))
     began, sent = time.monotonic(), 0
     while client.settled < count:
         some = min(client.credit, _AHEAD, count - sent)

@@ -8,9 +8,9 @@ import socket
 import struct
 from typing import Final
 
-from frontends.amqp import wire
-from frontends.amqp.sasl import AMQP_HEADER
-from frontends.amqp.words import ANNOTATIONS_FILTER, OFFSET
+from frontends.amqp.constants import ANNOTATIONS_FILTER, OFFSET
+from frontends.amqp.protocol import types
+from frontends.amqp.protocol.sasl import AMQP_HEADER
 
 _OPEN, _BEGIN, _ATTACH, _FLOW, _TRANSFER, _DISPOSITION = range(0x10, 0x16)
 _SOURCE, _TARGET = 0x28, 0x29
@@ -29,22 +29,22 @@ class Client:
         self._peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
         self.credit = self.settled = self.received = self._sent = 0
-        address = wire.string(node)
-        begin = wire.mapped([wire.symbol(OFFSET), wire.symbol("@earliest")])
-        described = b"\x00" + wire.symbol(str(ANNOTATIONS_FILTER[0])) + begin
-        filters = wire.mapped([wire.symbol("begin"), described])
+        address = types.string(node)
+        begin = types.mapped([types.symbol(OFFSET), types.symbol("@earliest")])
+        described = b"\x00" + types.symbol(str(ANNOTATIONS_FILTER[0])) + begin
+        filters = types.mapped([types.symbol("begin"), described])
         source = [_NULL] * 7 + [filters] if not sends else []
         ends = [
-            wire.section(_SOURCE, wire.listed([_NULL if sends else address, *source[1:]])),
-            wire.section(_TARGET, wire.listed([address if sends else _NULL])),
+            types.section(_SOURCE, types.listed([_NULL if sends else address, *source[1:]])),
+            types.section(_TARGET, types.listed([address if sends else _NULL])),
         ]
         role = _FALSE if sends else _TRUE
-        attach = [wire.string("bench"), _ZERO, role, b"\x50\x00" if sends else b"\x50\x01", _NULL, *ends]
+        attach = [types.string("bench"), _ZERO, role, b"\x50\x00" if sends else b"\x50\x01", _NULL, *ends]
         if sends:
             attach += [_NULL, _NULL, _ZERO]
         self._peer.sendall(
             AMQP_HEADER
-            + _frame(_OPEN, [wire.string("bench")])
+            + _frame(_OPEN, [types.string("bench")])
             + _frame(_BEGIN, [_NULL, _ZERO, _uint(_WINDOW), _uint(_WINDOW)])
             + _frame(_ATTACH, attach)
         )
@@ -63,7 +63,7 @@ class Client:
         """Send a message so often at once."""
         frames = []
         for number in range(self._sent, self._sent + count):
-            tag = wire.binary(b"%d" % number)
+            tag = types.binary(b"%d" % number)
             frames.append(_frame(_TRANSFER, [_ZERO, _uint(number), tag, _ZERO, _FALSE], message))
         self._sent += count
         self.credit -= count
@@ -95,13 +95,13 @@ class Client:
             case 0x12:
                 self._attached = True
             case 0x13:
-                fields = [wire.integer(data, each) for each in wire.items(data, at + 3)]
+                fields = [types.integer(data, each) for each in types.items(data, at + 3)]
                 if len(fields) > 6:
                     self.credit = (fields[5] or 0) + (fields[6] or 0) - self._sent
             case 0x14:
                 self.received += 1
             case 0x15:
-                fields = [wire.integer(data, each) for each in wire.items(data, at + 3)]
+                fields = [types.integer(data, each) for each in types.items(data, at + 3)]
                 first, last = fields[1] or 0, fields[2] if len(fields) > 2 else None
                 self.settled += (first if last is None else last) - first + 1
 
@@ -115,5 +115,5 @@ def _uint(number: int) -> bytes:
 
 
 def _frame(code: int, fields: list[bytes], payload: bytes = b"") -> bytes:
-    body = wire.section(code, wire.listed(fields)) + payload
+    body = types.section(code, types.listed(fields)) + payload
     return struct.pack(">IBBH", len(body) + 8, 2, 0, 0) + body

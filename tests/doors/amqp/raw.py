@@ -3,7 +3,7 @@
 import socket
 import struct
 
-from frontends.amqp import sasl, wire
+from frontends.amqp.protocol import sasl, types
 from tests.doors.amqp.served import AmqpFrontend
 from tests.doors.frontend import ALICE, PASSWORD
 
@@ -12,7 +12,7 @@ NULL, TRUE, FALSE, ZERO = b"\x40", b"\x41", b"\x42", b"\x43"
 
 def plain(jid: str = ALICE, password: str = PASSWORD) -> bytes:
     """Write header and init of SASL PLAIN."""
-    return sasl_init(wire.symbol("PLAIN"), wire.binary(f"\0{jid}\0{password}".encode()))
+    return sasl_init(types.symbol("PLAIN"), types.binary(f"\0{jid}\0{password}".encode()))
 
 
 def sasl_init(
@@ -36,7 +36,7 @@ def heard(line: socket.socket) -> bytes:
 
 def performative(code: int, *fields: bytes) -> bytes:
     """Write a performative."""
-    return wire.section(code, wire.listed(list(fields)))
+    return types.section(code, types.listed(list(fields)))
 
 
 def framed(body: bytes, *, channel: int = 0, kind: int = 0, offset: int = 2) -> bytes:
@@ -64,7 +64,7 @@ def target(address: bytes = NULL, *more: bytes) -> bytes:
     return performative(0x29, address, *more)
 
 
-OPEN = frame(0x10, wire.string("raw"))
+OPEN = frame(0x10, types.string("raw"))
 BEGIN = frame(0x11, NULL, ZERO, uint(2**31 - 1), uint(2**31 - 1))
 
 
@@ -86,18 +86,18 @@ def opened(frontend: AmqpFrontend) -> socket.socket:
 
 def attach(name: str, handle: int, node: str) -> bytes:
     """Write the attach of a sender, which settles nothing by itself."""
-    ends = [source(), target(wire.string(node))]
-    return frame(0x12, wire.string(name), uint(handle), FALSE, b"\x50\x00", NULL, *ends, NULL, NULL, ZERO)
+    ends = [source(), target(types.string(node))]
+    return frame(0x12, types.string(name), uint(handle), FALSE, b"\x50\x00", NULL, *ends, NULL, NULL, ZERO)
 
 
 def receiver(name: str, handle: int, node: str) -> bytes:
     """Write the attach of a receiver."""
-    return frame(0x12, wire.string(name), uint(handle), TRUE, NULL, NULL, source(wire.string(node)), target())
+    return frame(0x12, types.string(name), uint(handle), TRUE, NULL, NULL, source(types.string(node)), target())
 
 
 def transfer(handle: int, number: int | None, tag: bytes | None, *more: bytes) -> bytes:
     """Write a transfer of a small message; `more` are the fields from the format on."""
-    fields = [uint(handle), NULL if number is None else uint(number), NULL if tag is None else wire.binary(tag), *more]
+    fields = [uint(handle), NULL if number is None else uint(number), NULL if tag is None else types.binary(tag), *more]
     return frame(0x14, *fields, payload=b"\x00\x53\x75\xa0\x01x")
 
 

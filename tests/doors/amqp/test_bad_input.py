@@ -18,7 +18,7 @@ from broker.model.names import Jid
 from broker.model.results import Published
 from broker.redis_core.service import RedisCore
 from broker.settings import CommandSettings
-from frontends.amqp import sasl, wire
+from frontends.amqp.protocol import sasl, types
 from frontends.servers.redis import RedisServer
 from tests.doors.amqp.conftest import NewLog
 from tests.doors.amqp.raw import NULL, attach, frame, heard, opened, performative, plain, sasl_init
@@ -143,12 +143,12 @@ def test_garbage_for_messages(frontend: AmqpFrontend, new_log: NewLog) -> None:
     line.sendall(attach("l", 0, log))
     time.sleep(0.3)
     deep = b"\x00\x53\x77" + b"\x00" * 10_000 + b"\x40"
-    bomb = wire.section(0x77, b"\xd0" + struct.pack(">II", 4, 2**31))
-    zeros = wire.section(0x77, b"\xf0" + struct.pack(">II", 5, 2**31) + b"\x40")
-    wrong = [b"\xff" * 50, b"\x00", deep, bomb, zeros, b"\x00\x53\x75\xa0\xff", wire.section(0x71, b"\x40"), b""]
+    bomb = types.section(0x77, b"\xd0" + struct.pack(">II", 4, 2**31))
+    zeros = types.section(0x77, b"\xf0" + struct.pack(">II", 5, 2**31) + b"\x40")
+    wrong = [b"\xff" * 50, b"\x00", deep, bomb, zeros, b"\x00\x53\x75\xa0\xff", types.section(0x71, b"\x40"), b""]
     wrong += [
-        wire.section(0x75, wire.string("no binary")),
-        wire.section(0x75, b"\xa0\x00") + wire.section(0x70, b"\x45"),
+        types.section(0x75, types.string("no binary")),
+        types.section(0x75, b"\xa0\x00") + types.section(0x70, b"\x45"),
     ]
     for number, payload in enumerate(wrong):
         line.sendall(
@@ -170,11 +170,11 @@ def test_greed(alice: BlockingConnection, frontend: AmqpFrontend, new_log: NewLo
     sender.send(Message(body=b"last", inferred=True))
     before = frontend.memory_bytes
     line = opened(frontend)
-    begin = wire.mapped([wire.symbol("event-streams-offset"), wire.symbol("@earliest")])
-    described = b"\x00" + wire.symbol("amqp:event-streams-delivery-annotations-filter") + begin
-    source = wire.listed([wire.string(log), *[b"\x40"] * 6, wire.mapped([wire.symbol("f"), described])])
-    ends = [wire.section(0x28, source), wire.section(0x29, wire.listed([b"\x40"]))]
-    line.sendall(frame(0x12, wire.string("l"), b"\x43", b"\x41", b"\x50\x01", b"\x40", *ends))
+    begin = types.mapped([types.symbol("event-streams-offset"), types.symbol("@earliest")])
+    described = b"\x00" + types.symbol("amqp:event-streams-delivery-annotations-filter") + begin
+    source = types.listed([types.string(log), *[b"\x40"] * 6, types.mapped([types.symbol("f"), described])])
+    ends = [types.section(0x28, source), types.section(0x29, types.listed([b"\x40"]))]
+    line.sendall(frame(0x12, types.string("l"), b"\x43", b"\x41", b"\x50\x01", b"\x40", *ends))
     most = b"\x70\x7f\xff\xff\xff"
     line.sendall(frame(0x13, b"\x43", most, b"\x43", most, b"\x43", b"\x43", most))
     time.sleep(2)
@@ -239,7 +239,7 @@ def test_wrong_passwords(frontend: AmqpFrontend) -> None:
     assert heard(said).endswith(b"\x50\x01")
 
 
-PLAIN, RIGHT = wire.symbol("PLAIN"), wire.binary(f"\0{ALICE}\0{PASSWORD}".encode())
+PLAIN, RIGHT = types.symbol("PLAIN"), types.binary(f"\0{ALICE}\0{PASSWORD}".encode())
 BELIEVED = performative(0x44, b"\x50\x00")
 
 
@@ -254,9 +254,9 @@ BELIEVED = performative(0x44, b"\x50\x00")
         plain().replace(b"PLAIN", b"PLANE"),
         plain().replace(b"\0alice", b"aalice"),
         # RFC 4616 §2: alice does not act as another.
-        sasl_init(PLAIN, wire.binary(f"{BOB}\0{ALICE}\0{PASSWORD}".encode())),
+        sasl_init(PLAIN, types.binary(f"{BOB}\0{ALICE}\0{PASSWORD}".encode())),
         sasl_init(PLAIN, NULL),
-        sasl_init(PLAIN, wire.binary(b"\0\xff\0x")),
+        sasl_init(PLAIN, types.binary(b"\0\xff\0x")),
         sasl_init(NULL, RIGHT),
         # Part 5 §5.3: one init, in a frame of SASL, and nothing else.
         sasl_init(PLAIN, RIGHT, more=b"more"),

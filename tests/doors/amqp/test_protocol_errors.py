@@ -9,7 +9,7 @@ from proton import Link, Message, Terminus, symbol
 from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, LinkDetached
 
-from frontends.amqp import wire
+from frontends.amqp.protocol import types
 from tests.doors.amqp.conftest import NewLog
 from tests.doors.amqp.raw import (
     BEGIN,
@@ -35,8 +35,8 @@ from tests.doors.amqp.served import PATIENCE_SECONDS, AmqpFrontend, arrived, bod
 
 CLOSE, CREDIT, ACCEPTED = b"\x00\x53\x18", uint(1_000), b"\x00\x53\x24"
 NO_TEXT = b"\xa1\x02\xff\xfe"
-NO_LINK = frame(0x12, wire.string("l"), uint(7), FALSE, NULL, NULL, source(), target(), NULL, NULL, ZERO)
-ENDS = (source(), target(wire.string("log")))
+NO_LINK = frame(0x12, types.string("l"), uint(7), FALSE, NULL, NULL, source(), target(), NULL, NULL, ZERO)
+ENDS = (source(), target(types.string("log")))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -64,14 +64,14 @@ def _named(each: str | bytes) -> str:
         (BEGIN, "illegal-state"),
         (OPEN + OPEN, "illegal-state"),
         (OPEN + BEGIN + OPEN, "illegal-state"),
-        (frame(0x10, wire.string("x"), channel=1), "connection:framing-error"),
+        (frame(0x10, types.string("x"), channel=1), "connection:framing-error"),
         # §2.7.1: who it is has to be said, and every peer takes 512 bytes.
         (frame(0x10), "invalid-field"),
         (frame(0x10, ZERO), "invalid-field"),
-        (frame(0x10, wire.string("x"), NULL, uint(511)), "invalid-field"),
-        (frame(0x10, wire.string("x"), NULL, ZERO), "invalid-field"),
+        (frame(0x10, types.string("x"), NULL, uint(511)), "invalid-field"),
+        (frame(0x10, types.string("x"), NULL, ZERO), "invalid-field"),
         # §2.4.5: an idle time-out that cannot be kept.
-        (frame(0x10, wire.string("x"), NULL, NULL, NULL, uint(100)), "invalid-field"),
+        (frame(0x10, types.string("x"), NULL, NULL, NULL, uint(100)), "invalid-field"),
         # §2.3.1: where a body begins, and how long a frame is.
         (OPEN + framed(b"", offset=1), "connection:framing-error"),
         (OPEN + framed(b"", offset=3), "connection:framing-error"),
@@ -80,7 +80,7 @@ def _named(each: str | bytes) -> str:
         # §2.5.6, §2.8.18: what is sent before the session has a window.
         (OPEN + BEGIN + attach("l", 0, "log") + transfer(0, 0, b"t"), "session:window-violation"),
         # §2.3.2, part 5 §5.3.1: frames of SASL are over, and of others nothing is known.
-        (OPEN + framed(performative(0x41, wire.symbol("PLAIN")), kind=1), "connection:framing-error"),
+        (OPEN + framed(performative(0x41, types.symbol("PLAIN")), kind=1), "connection:framing-error"),
         (OPEN + framed(performative(0x17), kind=7), "connection:framing-error"),
     ],
     ids=_named,
@@ -98,8 +98,8 @@ def test_opens(frontend: AmqpFrontend, said: bytes, condition: str) -> None:
         # §2.7: what is no performative, or is not all there.
         (frame(0x1A, NULL), "not-implemented"),
         (frame(0x99, NULL), "not-implemented"),
-        (framed(b"\x00" + wire.symbol("amqp:no-such:list") + wire.listed([])), "not-implemented"),
-        (framed(wire.listed([NULL])), "decode-error"),
+        (framed(b"\x00" + types.symbol("amqp:no-such:list") + types.listed([])), "not-implemented"),
+        (framed(types.listed([NULL])), "decode-error"),
         (framed(b"\x00"), "decode-error"),
         (framed(b"\x00\x53\x12"), "decode-error"),
         (framed(b"\x00\x53\x12\xff\xff\xff"), "decode-error"),
@@ -116,25 +116,25 @@ def test_opens(frontend: AmqpFrontend, said: bytes, condition: str) -> None:
         (frame(0x17) + attach("l", 0, "log"), "not-allowed"),
         # §2.7.3: what an attach must say, and how.
         (frame(0x12), "invalid-field"),
-        (frame(0x12, wire.string("l"), NULL, FALSE), "invalid-field"),
+        (frame(0x12, types.string("l"), NULL, FALSE), "invalid-field"),
         (frame(0x12, uint(5), ZERO, FALSE), "invalid-field"),
-        (frame(0x12, wire.string("l"), ZERO, FALSE, b"\x50\x03"), "invalid-field"),
-        (frame(0x12, wire.string("l"), ZERO, FALSE, NULL, b"\x50\x02"), "invalid-field"),
-        (frame(0x12, wire.string("l"), ZERO, FALSE, NULL, NULL, *ENDS), "invalid-field"),
-        (frame(0x12, wire.string("l"), ZERO, FALSE, NULL, NULL, *ENDS, NULL, NULL, ZERO, NULL, NULL, NULL, ZERO),
+        (frame(0x12, types.string("l"), ZERO, FALSE, b"\x50\x03"), "invalid-field"),
+        (frame(0x12, types.string("l"), ZERO, FALSE, NULL, b"\x50\x02"), "invalid-field"),
+        (frame(0x12, types.string("l"), ZERO, FALSE, NULL, NULL, *ENDS), "invalid-field"),
+        (frame(0x12, types.string("l"), ZERO, FALSE, NULL, NULL, *ENDS, NULL, NULL, ZERO, NULL, NULL, NULL, ZERO),
          "invalid-field"),
         (frame(0x12, NO_TEXT, ZERO, FALSE, NULL, NULL, *ENDS, NULL, NULL, ZERO), "decode-error"),
         # Part 1 §1.6.23: a map has no key twice.
-        (frame(0x12, wire.string("l"), ZERO, TRUE, *[NULL] * 10, wire.mapped([wire.symbol("a"), ZERO] * 2)), "decode-error"),
+        (frame(0x12, types.string("l"), ZERO, TRUE, *[NULL] * 10, types.mapped([types.symbol("a"), ZERO] * 2)), "decode-error"),
         # Part 3 §3.5.3, §3.5.4: an address is a text, and what stands beside it has its type.
-        (frame(0x12, wire.string("l"), ZERO, FALSE, NULL, NULL, source(), target(NO_TEXT), NULL, NULL, ZERO),
+        (frame(0x12, types.string("l"), ZERO, FALSE, NULL, NULL, source(), target(NO_TEXT), NULL, NULL, ZERO),
          "decode-error"),
-        (frame(0x12, wire.string("l"), ZERO, TRUE, NULL, NULL, source(NO_TEXT), target()), "decode-error"),
-        (frame(0x12, wire.string("l"), ZERO, TRUE, NULL, NULL, source(NULL, *[NULL] * 6, wire.string("f")), target()),
+        (frame(0x12, types.string("l"), ZERO, TRUE, NULL, NULL, source(NO_TEXT), target()), "decode-error"),
+        (frame(0x12, types.string("l"), ZERO, TRUE, NULL, NULL, source(NULL, *[NULL] * 6, types.string("f")), target()),
          "invalid-field"),
         # §2.7.3: a handle is of one link, also one whose name is another's.
         (NO_LINK + NO_LINK.replace(b"\xa1\x01l", b"\xa1\x01m"), "session:handle-in-use"),
-        (NO_LINK + frame(0x12, wire.string("l"), uint(8), FALSE, NULL, NULL, *ENDS, NULL, NULL, ZERO), "invalid-field"),
+        (NO_LINK + frame(0x12, types.string("l"), uint(8), FALSE, NULL, NULL, *ENDS, NULL, NULL, ZERO), "invalid-field"),
         # §2.8.18: a handle of no link.
         (frame(0x13, ZERO, uint(5), ZERO, uint(5), uint(9)), "session:unattached-handle"),
         (transfer(9, 0, b"t"), "session:unattached-handle"),
@@ -144,7 +144,7 @@ def test_opens(frontend: AmqpFrontend, said: bytes, condition: str) -> None:
         (frame(0x13, ZERO, uint(5), ZERO, uint(5), NULL, ZERO, uint(5)), "invalid-field"),
         (frame(0x13), "invalid-field"),
         # §2.7.5: over a link messages go one way, and no more than the session's window has room for.
-        (frame(0x12, wire.string("r"), uint(8), TRUE, NULL, NULL, *ENDS) + transfer(8, 0, b"t"), "illegal-state"),
+        (frame(0x12, types.string("r"), uint(8), TRUE, NULL, NULL, *ENDS) + transfer(8, 0, b"t"), "illegal-state"),
         # §2.7.6 to §2.7.9: what a disposition, a detach and an error must have.
         (frame(0x15), "invalid-field"),
         (frame(0x15, TRUE, NULL), "invalid-field"),
@@ -153,7 +153,7 @@ def test_opens(frontend: AmqpFrontend, said: bytes, condition: str) -> None:
         (frame(0x16), "invalid-field"),
         (frame(0x18, ZERO), "invalid-field"),
         # Part 4 §4.5.8: no transaction can have been declared.
-        (frame(0x15, FALSE, ZERO, NULL, TRUE, performative(0x34, wire.binary(b"1"))), "not-implemented"),
+        (frame(0x15, FALSE, ZERO, NULL, TRUE, performative(0x34, types.binary(b"1"))), "not-implemented"),
     ],
     ids=_named,
 )  # fmt: skip
@@ -184,7 +184,7 @@ BATCHES, RECEIVER_SECOND = b"\x70\x80\x01\x37\x00", b"\x50\x01"
         (transfer(0, 0, b"t", ZERO, TRUE), "invalid-field"),
         # A delivery that nobody has begun is not resumed, nor is it part of a transaction.
         (transfer(0, 0, b"t", ZERO, FALSE, FALSE, NULL, NULL, TRUE), "not-implemented"),
-        (transfer(0, 0, b"t", ZERO, FALSE, FALSE, NULL, performative(0x34, wire.binary(b"1"))), "not-implemented"),
+        (transfer(0, 0, b"t", ZERO, FALSE, FALSE, NULL, performative(0x34, types.binary(b"1"))), "not-implemented"),
     ],
     ids=_named,
 )
@@ -281,8 +281,8 @@ def test_no_longer_than_the_receiver_takes(alice: BlockingConnection, new_log: N
 def test_transactions(frontend: AmqpFrontend) -> None:
     """Part 4 §4.1: who would declare transactions is told that there are none; the connection goes on."""
     line = opened(frontend)
-    ends = source(), performative(0x30, wire.symbol("amqp:local-transactions"))
-    line.sendall(frame(0x12, wire.string("l"), ZERO, FALSE, NULL, NULL, *ends, NULL, NULL, ZERO))
+    ends = source(), performative(0x30, types.symbol("amqp:local-transactions"))
+    line.sendall(frame(0x12, types.string("l"), ZERO, FALSE, NULL, NULL, *ends, NULL, NULL, ZERO))
     until(line, b"amqp:not-implemented")
     line.sendall(frame(0x18))
     assert CLOSE in heard(line)
@@ -292,7 +292,7 @@ def test_transactions(frontend: AmqpFrontend) -> None:
 def test_idle(frontend: AmqpFrontend, ms: int) -> None:
     """Part 2 §2.4.5: a peer that gives up after so long hears something that often, though there is nothing to say."""
     line = connected(frontend)
-    line.sendall(frame(0x10, wire.string("x"), NULL, NULL, NULL, uint(ms)))
+    line.sendall(frame(0x10, types.string("x"), NULL, NULL, NULL, uint(ms)))
     until(line, b"stanzaq")
     began, empty, count = time.monotonic(), b"\x00\x00\x00\x08\x02\x00\x00\x00", 4_000 // ms
     for _ in range(count):

@@ -23,7 +23,7 @@ from broker.model.results import Counted, Published, Result, SubscriptionList
 from broker.model.subscriptions import Change
 from broker.redis_core.service import RedisCore
 from broker.settings import CommandSettings
-from frontends.amqp import wire
+from frontends.amqp.protocol import types
 from frontends.servers.redis import RedisServer, valkey_binary
 from tests.doors.amqp.conftest import NewLog, made
 from tests.doors.amqp.raw import frame, opened
@@ -386,13 +386,13 @@ def test_bounded(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConn
     line = opened(frontend)
     line.sendall(receiving("r", 0, queue) + flow(0, 0x7FFF_FFFF))
     come_to(lambda: counts(redis, queue), (101, 1_000))
-    accepted = wire.section(0x24, wire.listed([]))
+    accepted = types.section(0x24, types.listed([]))
     for first, last in ((5_000, 6_000), (0xFFFF_FFF0, 0xFFFF_FFFF), (0, 0), (0, 0), (0, 1)):
         line.sendall(disposition(first, last, accepted))
     come_to(lambda: counts(redis, queue), (99, 1_000))
     # All that there are, and billions that there are not.
     began = time.monotonic()
-    line.sendall(disposition(0, 0x7FFF_FFFF, wire.section(0x26, wire.listed([]))))
+    line.sendall(disposition(0, 0x7FFF_FFFF, types.section(0x26, types.listed([]))))
     line.close()
     come_to(lambda: counts(redis, queue), (1_099, 0))
     send(sender, "still here")
@@ -465,8 +465,8 @@ def test_loses_redis() -> None:
 
 def receiving(name: str, handle: int, node: str) -> bytes:
     """Write the attach of a receiver."""
-    source, target = wire.section(0x28, wire.listed([wire.string(node)])), wire.section(0x29, wire.listed([]))
-    return frame(0x12, wire.string(name), b"\x52%c" % handle, b"\x41", b"\x50\x00", b"\x40", source, target)
+    source, target = types.section(0x28, types.listed([types.string(node)])), types.section(0x29, types.listed([]))
+    return frame(0x12, types.string(name), b"\x52%c" % handle, b"\x41", b"\x50\x00", b"\x40", source, target)
 
 
 def flow(handle: int, credit: int) -> bytes:

@@ -1,7 +1,7 @@
 """proton without its I/O: how long a peer may be silent."""
 
-from frontends.amqp.engine import IDLE_SECONDS, Engine
-from frontends.amqp.sasl import AMQP_HEADER
+from frontends.amqp.protocol.engine import IDLE_SECONDS, Engine
+from frontends.amqp.protocol.sasl import AMQP_HEADER
 from tests.doors.amqp.raw import BEGIN, OPEN, framed
 
 

@@ -8,9 +8,11 @@ from broker.model import offsets
 from broker.model.names import Jid, Partition
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
-from frontends.amqp import filters, messages, wire
-from frontends.amqp.filters import Filter, Start
-from frontends.amqp.words import ANNOTATIONS_FILTER, OFFSET, SQL_FILTER, TIMESTAMP
+from frontends.amqp.constants import ANNOTATIONS_FILTER, OFFSET, SQL_FILTER, TIMESTAMP
+from frontends.amqp.links import filters
+from frontends.amqp.links.filters import Filter, Start
+from frontends.amqp.messages import message
+from frontends.amqp.protocol import types
 
 OFFSETS = [offsets.written(Partition("n", f"i{number}"), f"{number}-0") for number in range(500)]
 
@@ -79,11 +81,11 @@ def test_sql_looks(text: str, begins: str, first: int | None) -> None:
 
 def test_sql_annotations() -> None:
     """E24, EX2: the annotations of a message are the one section's fields; what one has not is NULL."""
-    size = wire.mapped([wire.symbol("x-opt-size"), b"\x54\x0c", wire.symbol("x-opt-list"), b"\x45"])
-    body = wire.section(messages.DATA, wire.binary(b"x"))
-    plain = Event(OFFSETS[0], 1, "i", "", Jid("a@x"), messages.taken(body).envelope)
+    size = types.mapped([types.symbol("x-opt-size"), b"\x54\x0c", types.symbol("x-opt-list"), b"\x45"])
+    body = types.section(message.DATA, types.binary(b"x"))
+    plain = Event(OFFSETS[0], 1, "i", "", Jid("a@x"), message.taken(body).envelope)
     told = Event(
-        OFFSETS[1], 2, "i", "k", Jid("a@x"), messages.taken(wire.section(messages.MESSAGE, size) + body).envelope
+        OFFSETS[1], 2, "i", "k", Jid("a@x"), message.taken(types.section(message.MESSAGE, size) + body).envelope
     )
     for text, found in (
         ("m.x-opt-size > 11", (False, True)),

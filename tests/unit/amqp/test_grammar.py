@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontends.amqp import wire
 from frontends.amqp.errors import Fault
-from frontends.amqp.grammar import Code, Frames, performative
-from frontends.amqp.order import Order
+from frontends.amqp.protocol import types
+from frontends.amqp.protocol.grammar import Code, Frames, performative
+from frontends.amqp.protocol.order import Order
 from tests.doors.amqp.raw import (
     BEGIN,
     FALSE,
@@ -67,7 +67,7 @@ def test_fields() -> None:
 def test_formats() -> None:
     """E14: the first part of a message says its format, on its own link and channel; a frame without a part of any has none."""
     order = Order(2)
-    second = frame(0x12, wire.string("m"), uint(2), FALSE, NULL, NULL, source(), target(), NULL, NULL, ZERO)
+    second = frame(0x12, types.string("m"), uint(2), FALSE, NULL, NULL, source(), target(), NULL, NULL, ZERO)
     for said in (OPEN, BEGIN, frame(0x11, NULL, ZERO, ZERO, ZERO, channel=1), attach("l", 1, "log"), second):
         order.check(said)
 

@@ -15,9 +15,10 @@ from broker.model.items import XML, Envelope
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
-from frontends.amqp import messages, sasl, wire
+from frontends.amqp.constants import DELAY, KEY, PARTITION
 from frontends.amqp.errors import CONDITION
-from frontends.amqp.words import DELAY, KEY, PARTITION
+from frontends.amqp.messages import message as messages
+from frontends.amqp.protocol import sasl, types
 
 OFFSET = "0" * 52
 
@@ -35,34 +36,34 @@ def test_every_problem_has_a_condition() -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes(data: bytes) -> None:
     """Whatever is sent is a message, or it is refused as none."""
-    for read in (messages.taken, lambda raw: messages.taken(wire.section(0x75, wire.binary(b"x")) + raw)):
+    for read in (messages.taken, lambda raw: messages.taken(types.section(0x75, types.binary(b"x")) + raw)):
         with suppress(MalformedRequest):
             read(data)
-    with suppress(wire.Malformed):
+    with suppress(types.Malformed):
         sasl.init(data[: sasl.framed(data)] or bytes(8))
 
 
 @given(st.binary(max_size=300), st.text(st.characters(codec="utf-8", categories=["L", "N"]), max_size=20))
 def test_bodies(body: bytes, key: str) -> None:
     """A data section comes out as it went in, with its key."""
-    raw = wire.section(messages.DATA, wire.binary(body))
+    raw = types.section(messages.DATA, types.binary(body))
     if key:
-        raw = wire.section(messages.MESSAGE, wire.mapped([wire.symbol(KEY), wire.string(key)])) + raw
+        raw = types.section(messages.MESSAGE, types.mapped([types.symbol(KEY), types.string(key)])) + raw
     taken = messages.taken(raw)
     assert (taken.key, taken.body_bytes) == (key, len(body))
     written = messages.Writer(3).message(event(taken.envelope, key), gap=False)
     assert written.endswith(raw)
     first = messages.sections(written)[0]
-    said = [wire.text(written, at) for at in wire.items(written, first.value)]
+    said = [types.text(written, at) for at in types.items(written, first.value)]
     assert said[:4] == ["event-streams-partition", "3", "event-streams-offset", OFFSET]
 
 
 def _sent(content_type: str, body: bytes, *properties: bytes) -> bytes:
     """Write a message with a type and application properties."""
-    parts = [wire.section(messages.PROPERTIES, wire.listed([b"\x40"] * 6 + [wire.symbol(content_type)]))]
+    parts = [types.section(messages.PROPERTIES, types.listed([b"\x40"] * 6 + [types.symbol(content_type)]))]
     if properties:
-        parts.append(wire.section(messages.APPLICATION, wire.mapped(list(properties))))
-    return b"".join([*parts, wire.section(messages.DATA, wire.binary(body))])
+        parts.append(types.section(messages.APPLICATION, types.mapped(list(properties))))
+    return b"".join([*parts, types.section(messages.DATA, types.binary(body))])
 
 
 @pytest.mark.parametrize(
@@ -103,26 +104,28 @@ PARENT = f"00-{'1' * 32}-{'2' * 16}-01"
 )
 def test_hints(header: list[bytes], delay: int | None, found: Hints) -> None:
     """Part 3 §3.2.1: priority and time to live of a header, and a delay, are hints; they are carried along all the same."""
-    raw = wire.section(0x70, wire.listed(header)) if header else b""
+    raw = types.section(0x70, types.listed(header)) if header else b""
     if delay is not None:
-        raw += wire.section(0x72, wire.mapped([wire.symbol(DELAY), struct.pack(">BI", 0x70, delay)]))
-    raw += wire.section(0x75, wire.binary(b"x"))
+        raw += types.section(0x72, types.mapped([types.symbol(DELAY), struct.pack(">BI", 0x70, delay)]))
+    raw += types.section(0x75, types.binary(b"x"))
     taken = messages.taken(raw)
     assert taken.hints == found
-    assert messages.Writer(0).message(event(taken.envelope), gap=False).endswith(wire.section(0x75, wire.binary(b"x")))
+    assert (
+        messages.Writer(0).message(event(taken.envelope), gap=False).endswith(types.section(0x75, types.binary(b"x")))
+    )
 
 
 @pytest.mark.parametrize(("ttl", "delay"), [(1, 1), (1000, 2**40), (0, -1)])
 def test_no_hints(ttl: int, delay: int) -> None:
     """A time to live that is over before the delay is, and a delay without measure, are refused."""
-    raw = wire.section(0x70, wire.listed([b"\x40", b"\x40", struct.pack(">BI", 0x70, ttl)]))
-    raw += wire.section(0x72, wire.mapped([wire.symbol(DELAY), struct.pack(">Bq", 0x81, delay)]))
+    raw = types.section(0x70, types.listed([b"\x40", b"\x40", struct.pack(">BI", 0x70, ttl)]))
+    raw += types.section(0x72, types.mapped([types.symbol(DELAY), struct.pack(">Bq", 0x81, delay)]))
     with pytest.raises(MalformedRequest):
-        messages.taken(raw + wire.section(0x75, wire.binary(b"x")))
+        messages.taken(raw + types.section(0x75, types.binary(b"x")))
 
 
 @pytest.mark.parametrize(
-    "wrong", [b"\x41", b"\x45", wire.string("5"), wire.symbol("5"), b"\x82" + b"\0" * 8, b"\x83" + b"\0" * 8]
+    "wrong", [b"\x41", b"\x45", types.string("5"), types.symbol("5"), b"\x82" + b"\0" * 8, b"\x83" + b"\0" * 8]
 )
 @pytest.mark.parametrize("field", ["delay", "priority", "ttl"])
 def test_hints_that_are_no_numbers(wrong: bytes, field: str) -> None:
@@ -130,10 +133,10 @@ def test_hints_that_are_no_numbers(wrong: bytes, field: str) -> None:
 
     def message(value: bytes) -> bytes:
         fields = {"priority": [b"\x40", value], "ttl": [b"\x40", b"\x40", value]}.get(field, [])
-        raw = wire.section(0x70, wire.listed(fields)) if fields else b""
+        raw = types.section(0x70, types.listed(fields)) if fields else b""
         if field == "delay":
-            raw += wire.section(0x72, wire.mapped([wire.symbol(DELAY), value]))
-        return raw + wire.section(0x75, wire.binary(b"x"))
+            raw += types.section(0x72, types.mapped([types.symbol(DELAY), value]))
+        return raw + types.section(0x75, types.binary(b"x"))
 
     with pytest.raises(MalformedRequest, match="no whole number"):
         messages.taken(message(wrong))
@@ -143,39 +146,46 @@ def test_hints_that_are_no_numbers(wrong: bytes, field: str) -> None:
 @pytest.mark.parametrize(
     ("section", "pairs", "said"),
     [
-        (0x71, [wire.symbol(PARTITION), b"\x43"], "is no symbol"),
-        (0x72, [wire.symbol(KEY), b"\x43"], KEY),
-        (0x72, [wire.symbol(KEY), wire.string("")], KEY),
-        (0x72, [wire.symbol(KEY), wire.string("a\nb")], KEY),
-        (0x72, [wire.symbol(KEY), wire.string("k" * 2_000)], KEY),
-        (0x72, [wire.symbol("a"), b"\x43"] * 2, "a key twice"),
-        (0x74, [wire.string("a"), b"\x43", wire.string("b"), b"\x43", wire.string("a"), b"\x44"], "a key twice"),
-        (0x77, [wire.string("a"), b"\x43"] * 2, "a key twice"),
+        (0x71, [types.symbol(PARTITION), b"\x43"], "is no symbol"),
+        (0x72, [types.symbol(KEY), b"\x43"], KEY),
+        (0x72, [types.symbol(KEY), types.string("")], KEY),
+        (0x72, [types.symbol(KEY), types.string("a\nb")], KEY),
+        (0x72, [types.symbol(KEY), types.string("k" * 2_000)], KEY),
+        (0x72, [types.symbol("a"), b"\x43"] * 2, "a key twice"),
+        (0x74, [types.string("a"), b"\x43", types.string("b"), b"\x43", types.string("a"), b"\x44"], "a key twice"),
+        (0x77, [types.string("a"), b"\x43"] * 2, "a key twice"),
     ],
 )
 def test_bad_maps(section: int, pairs: list[bytes], said: str) -> None:
     """§2.1.2, §2.1.3 of the draft, part 1 §1.6.23: a partition or key that is none is refused, and so is a key twice."""
-    body = b"" if section == 0x77 else wire.section(0x75, wire.binary(b"x"))
+    body = b"" if section == 0x77 else types.section(0x75, types.binary(b"x"))
     with pytest.raises(MalformedRequest, match=said):
-        messages.taken(wire.section(section, wire.mapped(pairs)) + body)
+        messages.taken(types.section(section, types.mapped(pairs)) + body)
 
 
 def test_properties() -> None:
     """Issue 10: properties of any plain type are headers for others, and as they were for AMQP; the service's come to them."""
     identity = UUID(int=7)
     plain = [
-        wire.string("s"),
-        wire.string("t"),
-        wire.string("i"),
+        types.string("s"),
+        types.string("t"),
+        types.string("i"),
         b"\x54\xfb",
-        wire.string("b"),
+        types.string("b"),
         b"\x41",
-        wire.string("f"),
+        types.string("f"),
         b"\x42",
     ]
-    plain += [wire.string("d"), b"\x82" + struct.pack(">d", 2.5), wire.string("when"), wire.timestamp(7)]
-    plain += [wire.string("u"), b"\x98" + identity.bytes, wire.string("y"), wire.symbol("z")]
-    odd = [wire.string("null"), b"\x40", wire.string("bin"), wire.binary(b"x"), wire.string("bell"), wire.string("\a")]
+    plain += [types.string("d"), b"\x82" + struct.pack(">d", 2.5), types.string("when"), types.timestamp(7)]
+    plain += [types.string("u"), b"\x98" + identity.bytes, types.string("y"), types.symbol("z")]
+    odd = [
+        types.string("null"),
+        b"\x40",
+        types.string("bin"),
+        types.binary(b"x"),
+        types.string("bell"),
+        types.string("\a"),
+    ]
     raw = _sent("image/png", b"x", *plain, *odd)
     taken = messages.taken(raw)
     told = {"s": "t", "i": "-5", "b": "true", "f": "false", "d": "2.5", "when": "7", "u": str(identity), "y": "z"}
@@ -184,18 +194,18 @@ def test_properties() -> None:
     assert messages.Writer(0).message(event(taken.envelope), gap=False).endswith(raw)
     assert taken.body_bytes > len(raw) - 20
     dead = codec.pack(replace(kept, headers={**kept.headers, "stanzaq-dead-reason": "expired"}))
-    more = _sent("image/png", b"x", *plain, *odd, wire.string("stanzaq-dead-reason"), wire.string("expired"))
+    more = _sent("image/png", b"x", *plain, *odd, types.string("stanzaq-dead-reason"), types.string("expired"))
     assert messages.Writer(0).message(event(dead), gap=False).endswith(more)
 
 
 def test_traced() -> None:
     """Issue 8: `traceparent` among the properties is what it is at every door; what is no trace is left to AMQP."""
     for parent, kept in ((PARENT, {"traceparent": PARENT}), ("x", {})):
-        raw = _sent("a/b", b"x", wire.string("traceparent"), wire.string(parent))
+        raw = _sent("a/b", b"x", types.string("traceparent"), types.string(parent))
         taken = messages.taken(raw)
         assert payloads.said(codec.unpack(taken.envelope)) == kept
         assert messages.Writer(0).message(event(taken.envelope), gap=False).endswith(raw)
-    raw = _sent("a/b", b"x", wire.string("n"), b"\x54\x01", wire.string("traceparent"), wire.string(PARENT))
+    raw = _sent("a/b", b"x", types.string("n"), b"\x54\x01", types.string("traceparent"), types.string(PARENT))
     before = codec.unpack(messages.taken(raw).envelope)
     later = replace(before, headers={**before.headers, "traceparent": PARENT.replace("2", "3")})
     written = messages.Writer(0).message(event(codec.pack(later)), gap=False)
@@ -208,7 +218,7 @@ def test_traced() -> None:
 def test_headers_of_the_service(names: list[str]) -> None:
     """What the service alone gives, and more than an item may have, is refused here as at every door."""
     with pytest.raises(MalformedRequest) as refused:
-        messages.taken(_sent("a/b", b"x", *(wire.string(each) for name in names for each in (name, "v"))))
+        messages.taken(_sent("a/b", b"x", *(types.string(each) for name in names for each in (name, "v"))))
     assert refused.value.problem is Problem.PAYLOAD_INVALID
 
 
@@ -219,7 +229,7 @@ def test_of_other_doors(envelope: Envelope) -> None:
     """What other doors have published is a data section with its type, and its headers are application properties."""
     written = messages.Writer(0).message(event(codec.pack(envelope)), gap=True)
     found = {each.code: written[each.start : each.end] for each in messages.sections(written)}
-    assert found[messages.DATA] == wire.section(messages.DATA, wire.binary(envelope.body))
+    assert found[messages.DATA] == types.section(messages.DATA, types.binary(envelope.body))
     assert envelope.content_type.encode() in found[messages.PROPERTIES]
     assert (messages.APPLICATION in found) is bool(envelope.headers)
     assert b"event-streams-gap" in found[messages.DELIVERY]

@@ -13,9 +13,10 @@ from broker.model.leases import HeldItem
 from broker.model.names import Jid, Partition
 from broker.model.problems import Problem
 from broker.model.results import Refused, Renewed, Result, Retracted
-from frontends.amqp import deliveries, messages, wire
-from frontends.amqp.holding import Holding
-from frontends.amqp.outcomes import Grip, Kind, Outcome
+from frontends.amqp.links.lock_keeper import Holding
+from frontends.amqp.messages import deliveries, message
+from frontends.amqp.messages.outcomes import Grip, Kind, Outcome
+from frontends.amqp.protocol import types
 
 WORKER = Jid("me@x/lease-0")
 GRIP = Grip(WORKER, Partition("jobs", "8e71964d", 3), "i", 7)
@@ -60,17 +61,17 @@ def test_outcomes(outcome: Outcome, command: Command) -> None:
 
 def test_header() -> None:
     """§3.2.1: what the publisher said of its message stays; how often it was tried and who had it is this service's to say."""
-    sent = wire.section(messages.HEADER, wire.listed([b"\x41", b"\x50\x07", b"\x40", b"\x41", b"\x43"]))
-    envelope = messages.taken(sent + wire.section(messages.VALUE, wire.string("x"))).envelope
+    sent = types.section(message.HEADER, types.listed([b"\x41", b"\x50\x07", b"\x40", b"\x41", b"\x43"]))
+    envelope = message.taken(sent + types.section(message.VALUE, types.string("x"))).envelope
     for raw, attempt, tries, expected in (
         (envelope, 3, 2, [b"\x41", b"\x50\x07", b"\x40", b"\x42", b"\x70\x00\x00\x00\x01"]),
         (codec.pack(Envelope(b"x")), 1, 1, [b"\x40"] * 3 + [b"\x41", b"\x70\x00\x00\x00\x00"]),
     ):
         item = HeldItem(GRIP.partition, "i", 7, attempt, 5, Jid("p@x"), raw, "k", 1, tries)
         written = deliveries.message(item)
-        first, second, third, *_rest = messages.sections(written)
-        assert (first.code, second.code, third.code) == (messages.HEADER, messages.DELIVERY, messages.MESSAGE)
-        fields = [written[at : wire.after(written, at)] for at in wire.items(written, first.value)]
+        first, second, third, *_rest = message.sections(written)
+        assert (first.code, second.code, third.code) == (message.HEADER, message.DELIVERY, message.MESSAGE)
+        fields = [written[at : types.after(written, at)] for at in types.items(written, first.value)]
         assert fields == expected
 
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from frontends.amqp import sasl, wire
+from frontends.amqp.protocol import sasl, types
 from tests.doors.amqp.raw import framed
 
-FIELDS = wire.listed([wire.symbol("PLAIN"), wire.binary(b"\0a@b\0c")])
+FIELDS = types.listed([types.symbol("PLAIN"), types.binary(b"\0a@b\0c")])
 
 
 @pytest.mark.parametrize(
-    "descriptor", [b"\x53\x41", b"\x80\x00\x00\x00\x00\x00\x00\x00\x41", wire.symbol("amqp:sasl-init:list")]
+    "descriptor", [b"\x53\x41", b"\x80\x00\x00\x00\x00\x00\x00\x00\x41", types.symbol("amqp:sasl-init:list")]
 )
 def test_descriptors(descriptor: bytes) -> None:
     """Part 1 §1.2: an init has its number, in any width, or its name."""

@@ -9,8 +9,9 @@ from broker.model import offsets
 from broker.model.names import Jid, Partition
 from broker.model.problems import MalformedRequest
 from broker.model.results import Event
-from frontends.amqp import messages, wire
-from frontends.amqp.hubs import events, numbers
+from frontends.amqp.event_hubs import events, numbers
+from frontends.amqp.messages import message as messages
+from frontends.amqp.protocol import types
 
 OFFSET = offsets.written(Partition("n", "i", 3), "1700000000000-5")
 
@@ -32,7 +33,7 @@ def decoded(raw: bytes) -> Message:
 
 def batch(*inside: bytes, before: bytes = b"") -> bytes:
     """Write a batch."""
-    return before + b"".join(wire.section(messages.DATA, wire.binary(each)) for each in inside)
+    return before + b"".join(types.section(messages.DATA, types.binary(each)) for each in inside)
 
 
 def written(raw: bytes) -> Any:  # noqa: ANN401  (proton's body is of any type)
@@ -76,7 +77,9 @@ def test_there_and_back() -> None:
 def test_keys() -> None:
     """E14, EX1: the key of a batch is that of its events, else each has its own; to other producers it is the group key."""
     inside = [encoded(b"1", "own"), encoded(b"2"), encoded(b"3", properties={"a": "b"}, id="m")]
-    keyed = apart(batch(*inside, before=encoded(b"", "of all")[: -len(wire.section(messages.DATA, wire.binary(b"")))]))
+    keyed = apart(
+        batch(*inside, before=encoded(b"", "of all")[: -len(types.section(messages.DATA, types.binary(b"")))])
+    )
     assert [messages.taken(each).key for each in keyed] == ["of all"] * 3
     plain = apart(batch(*inside))
     assert [messages.taken(each).key for each in plain] == ["own", "", ""]

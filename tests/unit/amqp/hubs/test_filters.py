@@ -8,9 +8,9 @@ from broker.model import offsets
 from broker.model.names import Jid, Partition
 from broker.model.problems import MalformedRequest
 from broker.model.results import Event
-from frontends.amqp.filters import Filter, Start
-from frontends.amqp.hubs import filters, numbers
-from frontends.amqp.hubs.words import SELECTOR_FILTER
+from frontends.amqp.event_hubs import filters, numbers
+from frontends.amqp.event_hubs.constants import SELECTOR_FILTER
+from frontends.amqp.links.filters import Filter, Start
 
 OFFSETS = [
     offsets.written(Partition("n", "i"), f"{ms}-{seq}")

@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from frontends.amqp import wire
-from frontends.amqp.hubs.frames import widened
+from frontends.amqp.event_hubs.frames import widened
+from frontends.amqp.protocol import types
 
 UINT = b"\x52"
 
@@ -17,16 +17,16 @@ def frame(body: bytes, channel: int = 0, kind: int = 0) -> bytes:
 
 def performative(code: int, *fields: bytes) -> bytes:
     """Write a performative."""
-    return wire.section(code, wire.listed(list(fields)))
+    return types.section(code, types.listed(list(fields)))
 
 
 def test_widened() -> None:
     """Part 1 §1.4: nulls that were left out at the end of a list are there, in errors too, and what follows is as it was."""
-    detach = performative(0x16, UINT + b"\x01", b"\x41", performative(0x1D, wire.symbol("a:b")))
+    detach = performative(0x16, UINT + b"\x01", b"\x41", performative(0x1D, types.symbol("a:b")))
     found = widened(frame(detach, 5))
     assert struct.unpack(">IBBH", found[:8]) == (len(found), 2, 0, 5)
     assert found[8:] == performative(
-        0x16, UINT + b"\x01", b"\x41", performative(0x1D, wire.symbol("a:b"), b"\x40", b"\x40")
+        0x16, UINT + b"\x01", b"\x41", performative(0x1D, types.symbol("a:b"), b"\x40", b"\x40")
     )
     assert widened(frame(b"\x00\x53\x18\x45"))[8:] == performative(0x18, b"\x40")
     assert widened(frame(b"\x00\x53\x11\xc0\x02\x01\x40"))[8:] == performative(
@@ -34,9 +34,9 @@ def test_widened() -> None:
     )
     short = frame(performative(0x14, UINT + b"\x00", UINT + b"\x05") + b"payload")
     assert widened(short)[8:] == performative(0x14, UINT + b"\x00", UINT + b"\x05", *[b"\x40"] * 9) + b"payload"
-    long = performative(0x12, wire.string("n" * 300), wire.symbol("x" * 0x1D))
+    long = performative(0x12, types.string("n" * 300), types.symbol("x" * 0x1D))
     assert widened(frame(long))[8:] == performative(
-        0x12, wire.string("n" * 300), wire.symbol("x" * 0x1D), *[b"\x40"] * 12
+        0x12, types.string("n" * 300), types.symbol("x" * 0x1D), *[b"\x40"] * 12
     )
 
 

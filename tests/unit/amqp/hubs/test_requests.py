@@ -9,9 +9,9 @@ from broker.model import offsets
 from broker.model.names import Partition
 from broker.model.problems import MalformedRequest
 from broker.model.results import Replay
-from frontends.amqp import wire
-from frontends.amqp.hubs import numbers, requests
-from frontends.amqp.hubs.addresses import Address, path, source, target
+from frontends.amqp.event_hubs import management, numbers
+from frontends.amqp.event_hubs.addresses import Address, path, source, target
+from frontends.amqp.protocol import types
 
 
 def decoded(raw: bytes) -> Any:  # noqa: ANN401  (proton says that it has no properties)
@@ -28,7 +28,7 @@ def offset(position: str) -> str:
 
 def test_request() -> None:
     """What is asked is texts; the answer names the id as it came."""
-    asked = requests.request(
+    asked = management.request(
         Message(
             body="a token",
             id="m1",
@@ -37,17 +37,17 @@ def test_request() -> None:
         ).encode()
     )
     assert (asked.said, asked.value, asked.reply_to) == ({"operation": "put-token"}, "a token", "here")
-    found = decoded(requests.answer(asked, 202, "Accepted"))
+    found = decoded(management.answer(asked, 202, "Accepted"))
     assert found.correlation_id == "m1" and found.body is None
     assert found.properties == {"status-code": int32(202), "status-description": "Accepted"}
-    assert requests.request(Message(body={}).encode()) == requests.Request()
-    with pytest.raises(wire.Malformed):
-        requests.request(b"no message")
+    assert management.request(Message(body={}).encode()) == management.Request()
+    with pytest.raises(types.Malformed):
+        management.request(b"no message")
 
 
 def test_hub() -> None:
     """EX17: a hub has a name, a date and its partitions."""
-    found = decoded(requests.answer(requests.Request(), 200, "OK", requests.hub("log", 5, 1_024))).body
+    found = decoded(management.answer(management.Request(), 200, "OK", management.hub("log", 5, 1_024))).body
     assert found["name"] == "log" and found["created_at"] == 5 and found["partition_count"] == 1_024
     names = found["partition_ids"]
     assert isinstance(names, Array) and names.type == Data.STRING
@@ -69,7 +69,7 @@ def test_partition(earliest: str, latest: str, expected: Any) -> None:  # noqa: 
         first = numbers.number(offset(earliest)) if earliest else last
         expected = (first, last, offset(latest), 1_700_000_000_007, expected == "gone")
     replay = Replay(2, (), earliest and offset(earliest), offset(latest), offset(latest), gap=False, more=False)
-    found = decoded(requests.answer(requests.Request(), 200, "OK", requests.partition("log", replay))).body
+    found = decoded(management.answer(management.Request(), 200, "OK", management.partition("log", replay))).body
     assert found["partition"] == "2"
     assert expected == (
         found["begin_sequence_number"],

@@ -1,0 +1,60 @@
+"""Addresses of Event Hubs: from a text to a node, a partition and a group. Pure; must not know links."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from broker.model.groups import DEFAULT_GROUP, is_name
+from broker.model.names import NODE_NAME_BYTES
+from broker.model.problems import MalformedRequest, Problem
+from frontends.amqp.links import attach_options
+
+_URL: Final = re.compile(r"[a-z]+://[^/]*/?")
+_WORD: Final = re.compile(r"/(ConsumerGroups|Partitions)/", re.IGNORECASE)
+_WORDS: Final = {"consumergroups": "/ConsumerGroups/", "partitions": "/Partitions/"}
+_TARGET: Final = re.compile(r"(?P<node>.+?)(?:/Partitions/(?P<partition>[^/]*))?")
+_SOURCE: Final = re.compile(r"(?P<node>.+)/ConsumerGroups/(?P<group>[^/]+)/Partitions/(?P<partition>[^/]*)")
+_DEFAULT: Final = "$default"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A node, perhaps one of its partitions, perhaps for a consumer group; `path` is the whole of it."""
+
+    path: str
+    node: str
+    partition: int | None
+    group: str = ""
+
+
+def path(text: str | None) -> str:
+    """Give an address in one form: without the host that some SDKs put before it, and with its words in one case."""
+    return _WORD.sub(lambda word: _WORDS[word[1].lower()], _URL.sub("", text or "", count=1).strip("/"))
+
+
+def target(text: str | None) -> Address:
+    """Read where a producer sends: a hub, or `HUB/Partitions/N`; raises MalformedRequest."""
+    return _read(_TARGET, path(text), "the address is HUB or HUB/Partitions/N")
+
+
+def source(text: str | None) -> Address:
+    """Read where a consumer receives from: `HUB/ConsumerGroups/GROUP/Partitions/N`; raises MalformedRequest."""
+    return _read(_SOURCE, path(text), "the address is HUB/ConsumerGroups/GROUP/Partitions/N")
+
+
+def _read(pattern: re.Pattern[str], text: str, forms: str) -> Address:
+    found = pattern.fullmatch(text)
+    if found is None or len(found["node"].encode()) > NODE_NAME_BYTES:
+        raise MalformedRequest(Problem.NODE_REQUIRED, forms)
+    parts = found.groupdict()
+    partition = parts["partition"]
+    group = parts.get("group") or ""
+    if group and not is_name(group):
+        raise MalformedRequest(Problem.OPTIONS_INVALID, "a consumer group has no blanks")
+    return Address(
+        text,
+        found["node"],
+        None if partition is None else attach_options.partition(partition),
+        # What Event Hubs calls so is the group of who names none.
+        DEFAULT_GROUP if group.lower() == _DEFAULT else group,
+    )

@@ -1,0 +1,242 @@
+"""How links of the profile come to be: what an SDK attaches is judged, by the tokens that it has shown. Must not know bytes."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from broker.model import offsets
+from broker.model.core import Core
+from broker.model.names import NODE_NAME_BYTES, Jid
+from broker.model.nodes import NodeRecord
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.reading import Bind, Bound, Read
+from broker.model.results import Refused, Replay
+from frontends.amqp.errors import (
+    DELETED,
+    INTERNAL,
+    LOCKED,
+    NOT_FOUND,
+    STOLEN,
+    UNAUTHORIZED,
+    Fault,
+    fault,
+)
+from frontends.amqp.event_hubs import addresses, filters, management
+from frontends.amqp.event_hubs.constants import EPOCH, HUB, MANAGEMENT, PARTITION, TOKEN_TYPE, TOKENS
+from frontends.amqp.event_hubs.events import Writer
+from frontends.amqp.event_hubs.producer import HubIntake
+from frontends.amqp.event_hubs.request_links import Desk
+from frontends.amqp.event_hubs.shared_keys import Grants, Keys, Untrusted
+from frontends.amqp.links import attach_options
+from frontends.amqp.links.attach import Attaching, Part, publishable, within
+from frontends.amqp.links.log_consumer import Feed
+from frontends.amqp.links.log_tail import Tides
+from frontends.amqp.links.producer import MESSAGE_BYTES
+from frontends.amqp.links.request_response import QUESTION_BYTES, Answers
+from frontends.amqp.protocol.links import Bond, Incoming, Outgoing
+
+_ACCEPTED, _OK, _WRONG, _UNKNOWN_WHO, _NOT_THERE, _FAILED = 202, 200, 400, 401, 404, 500
+_CODES: Final = {UNAUTHORIZED: _UNKNOWN_WHO, NOT_FOUND: _NOT_THERE, DELETED: _NOT_THERE, INTERNAL: _FAILED}
+_EPOCH_MOST: Final = 2**63 - 1
+
+_log = structlog.get_logger("stanzaq.amqp")
+
+
+class HubAttaching(Attaching):
+    """Attaches the links of one connection, whose peer is known by its tokens."""
+
+    def __init__(  # noqa: PLR0913  (what links work with)
+        self,
+        core: Core,
+        tides: Tides,
+        keys: Keys,
+        *,
+        flush: Callable[[], None],
+        held: Callable[[int], None],
+        begun: Callable[[], int],
+        known: Callable[[], None],
+        batched: Callable[[], bool],
+    ) -> None:
+        """Begin with nobody; `known` hears when a token is believed, `batched` tells whether what arrives is a batch."""
+        super().__init__(core, tides, Jid(""), flush, held, begun)
+        self._keys = keys
+        self._grants = Grants()
+        self._known = known
+        self._batched = batched
+        self._desks: dict[tuple[object, str], Answers] = {}
+        self._opened: dict[Part, str] = {}
+
+    async def attach(self, link: Bond) -> Part | None:
+        """Attach a link; None when it has ended meanwhile. Raises Fault and MalformedRequest."""
+        path = addresses.path(link.address)
+        if path == TOKENS:
+            return self._desk(link, path, self._authenticate)
+        if not self._grants.valid(time.time()):
+            raise Fault(UNAUTHORIZED, f"a token is put at {TOKENS} before anything else is attached")
+        if path == MANAGEMENT or path.endswith(f"/{MANAGEMENT}"):
+            return self._desk(link, path, self._manage)
+        self._judge(path)
+        part = await (self._producer(link) if isinstance(link, Incoming) else self._consumer(link))
+        if part is not None:
+            self._opened[part] = path
+        return part
+
+    def left(self, part: Part) -> None:
+        """Forget a link that has ended."""
+        self._opened.pop(part, None)
+        for place in [each for each, answers in self._desks.items() if answers is part]:
+            del self._desks[place]
+
+    def expire(self) -> bool:
+        """End what no token opens any more; False when none opens anything, as one did."""
+        now = time.time()
+        if self._grants.jid is not None and not self._grants.valid(now):
+            return False
+        for part, path in list(self._opened.items()):
+            if not self._grants.opens(path, now):
+                del self._opened[part]
+                part.stop()
+                part.link.end(Fault(UNAUTHORIZED, "the token is over"))
+        return True
+
+    def _judge(self, path: str) -> None:
+        if not self._grants.opens(path, time.time()):
+            raise Fault(UNAUTHORIZED, "no token of this connection opens the address")
+
+    async def _producer(self, link: Incoming) -> HubIntake | None:
+        where = addresses.target(link.address)
+        record = await self._described(where.node)
+        if not link.alive:
+            return None
+        publishable(record, where.partition)
+        link.accept({}, most_bytes=MESSAGE_BYTES)
+        return HubIntake(
+            link,
+            record=record,
+            batched=self._batched,
+            core=self.core,
+            tides=self.tides,
+            held=self.held,
+            begun=self.begun,
+            node=where.node,
+            sender=self.sender,
+            partition=where.partition,
+            queues=record.config.queueing,
+        )
+
+    async def _consumer(self, link: Bond) -> Feed | None:
+        assert isinstance(link, Outgoing), "a link goes one way or the other"
+        where, start, epoch = addresses.source(link.address), filters.start(link.filters), _epoch(link.properties)
+        record = await self._log(where.node)
+        assert where.partition is not None, "a source names one"
+        number = within(record, where.partition)
+        if not record.config.admits(where.group):
+            raise fault(Refused(Problem.GROUP_NOT_FOUND, f"the node has no group {where.group}"))
+        # Without an epoch a partition is read for a group as long as nobody has one; judged before anybody is put out.
+        group = where.group if epoch is None else ""
+        found = await self._started(where.node, number, start.begin, group)
+        bound = None if epoch is None else await self._owned(where, number, epoch)
+        if not link.alive:
+            if bound:
+                self._unbind(where.node, where.group, bound)
+            return None
+        link.accept({EPOCH: bound.epoch} if bound else {})
+        return Feed(
+            link,
+            core=self.core,
+            tides=self.tides,
+            flush=self.flush,
+            node=where.node,
+            sender=self.sender,
+            partition=number,
+            after=found.after,
+            first=start.first,
+            group=where.group,
+            bound=bound,
+            writer=Writer(number),
+        )
+
+    async def _owned(self, where: addresses.Address, number: int, epoch: int) -> Bound:
+        try:
+            return await self._asked(Bind(where.node, self.sender, number, where.group, epoch, equal=True), Bound)
+        except Fault as wrong:
+            if wrong.condition == LOCKED:
+                # What Event Hubs says to one who comes with less.
+                raise Fault(STOLEN, wrong.detail) from None
+            raise
+
+    async def _log(self, node: str) -> NodeRecord:
+        record = await self._described(node)
+        if record.config.collects or record.config.queueing:
+            raise fault(MalformedRequest(Problem.UNSUPPORTED, "a hub is a log: a node without queueing"))
+        return record
+
+    # What is asked and answered.
+
+    def _desk(self, link: Bond, path: str, ask: Any) -> Part:  # noqa: ANN401  (a method)
+        if isinstance(link, Incoming):
+            link.accept({}, most_bytes=QUESTION_BYTES)
+            return Desk(link, partial(self._answered, ask), partial(self._found, link.session, path), self.flush)
+        assert isinstance(link, Outgoing), "a link goes one way or the other"
+        link.accept({})
+        answers = Answers(link)
+        for address in (path, link.reply_address):
+            if address:
+                self._desks[link.session, address] = answers
+        return answers
+
+    def _found(self, session: object, path: str, reply_to: str) -> Answers | None:
+        """Find who is answered: the Python SDK does not say where it receives."""
+        return self._desks.get((session, reply_to)) or self._desks.get((session, path))
+
+    async def _answered(self, ask: Any, asked: management.Request) -> bytes:  # noqa: ANN401  (a method)
+        try:
+            return management.answer(asked, *await ask(asked))
+        except Fault as wrong:
+            return management.answer(asked, _CODES.get(wrong.condition, _WRONG), wrong.detail)
+        except MalformedRequest as wrong:
+            refusal = fault(wrong)
+            return management.answer(asked, _CODES.get(refusal.condition, _WRONG), refusal.detail)
+        except Exception:  # noqa: BLE001  (logged, and told to the peer)
+            _log.exception("a request of Event Hubs failed", command=asked.said.get("type"))
+            return management.answer(asked, _FAILED, "it failed here")
+
+    async def _authenticate(self, asked: management.Request) -> tuple[int, str]:
+        if asked.said.get("operation") != "put-token" or asked.said.get("type") != TOKEN_TYPE:
+            return _WRONG, f"only put-token of {TOKEN_TYPE} is done here"
+        try:
+            self._grants.add(self._keys.grant(asked.value, time.time()))
+        except Untrusted as wrong:
+            return _UNKNOWN_WHO, str(wrong)
+        assert self._grants.jid, "a grant is somebody's"
+        self.sender = self._grants.jid
+        self._known()
+        return _ACCEPTED, "Accepted"
+
+    async def _manage(self, asked: management.Request) -> tuple[int, str, bytes]:
+        name = asked.said.get("name", "")
+        if asked.said.get("operation") != "READ" or not 0 < len(name.encode()) <= NODE_NAME_BYTES:
+            raise MalformedRequest(Problem.BAD_REQUEST, "only READ of a hub's name is done here")
+        # The SDK for JavaScript puts a token for just this.
+        self._judge(f"{name}/{MANAGEMENT}")
+        match asked.said.get("type"):
+            case "com.microsoft:eventhub":
+                record = await self._log(name)
+                return _OK, "OK", management.hub(name, record.created_ms, record.config.partitions)
+            case "com.microsoft:partition":
+                number = within(await self._log(name), attach_options.partition(asked.said.get("partition", "")))
+                found = await self._asked(Read(name, self.sender, number, offsets.LATEST, 0), Replay)
+                return _OK, "OK", management.partition(name, found)
+        raise MalformedRequest(Problem.BAD_REQUEST, f"the type is {HUB} or {PARTITION}")
+
+
+def _epoch(properties: dict[str, Any]) -> int | None:
+    said = properties.get(EPOCH)
+    if said is None:
+        return None
+    if isinstance(said, bool) or not isinstance(said, int) or not 0 <= said <= _EPOCH_MOST:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} is a long from 0 on")
+    return int(said)

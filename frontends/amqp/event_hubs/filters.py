@@ -1,0 +1,76 @@
+"""Filters of a source as SDKs of Event Hubs write them: from a selector to where a link begins. Pure; must not know links."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from broker.model import offsets
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Event
+from frontends.amqp.event_hubs import numbers
+from frontends.amqp.event_hubs.constants import NUMBER, OFFSET, SELECTOR_FILTER, TIME
+from frontends.amqp.links.filters import Filter, Start
+
+_SELECTOR: Final = re.compile(r"\s*amqp\.annotation\.([a-z-]{1,40})\s*(>=?)\s*'([^']{0,80})'\s*")
+_WHOLE: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_BEGINNING: Final = "-1"
+_MOST_MS: Final = 10**15
+
+
+def start(found: Mapping[str, Filter]) -> Start:
+    """Say where a link begins: without a filter with what comes after the attach. Raises MalformedRequest."""
+    begin = Start(offsets.LATEST)
+    for name, each in found.items():
+        if each.descriptor not in SELECTOR_FILTER:
+            raise MalformedRequest(Problem.UNSUPPORTED, f"there is no filter {str(each.descriptor or name)[:80]}")
+        begin = _selected(each.value)
+    if len(found) > 1:
+        raise MalformedRequest(Problem.UNSUPPORTED, "one filter alone is taken")
+    return begin
+
+
+def _selected(said: object) -> Start:
+    parts = _SELECTOR.fullmatch(said) if isinstance(said, str) else None
+    if parts is None:
+        raise MalformedRequest(Problem.OFFSET_INVALID, "a selector is amqp.annotation.NAME > 'VALUE', or with >=")
+    name, after, value = parts[1], parts[2] == ">", parts[3]
+    match name:
+        case "x-opt-offset":
+            return _from_offset(value, after=after)
+        case "x-opt-sequence-number":
+            return _from_number(_whole(value, name), after=after)
+        case "x-opt-enqueued-time":
+            return _from_moment(_whole(value, name) + after)
+    raise MalformedRequest(Problem.UNSUPPORTED, f"{name}: a selector is of {OFFSET}, {NUMBER} or {TIME}")
+
+
+def _from_offset(value: str, *, after: bool) -> Start:
+    if value in {_BEGINNING, offsets.EARLIEST}:
+        return Start(offsets.EARLIEST)
+    if value == offsets.LATEST:
+        return Start(offsets.LATEST)
+    begin = f">{value}" if after else value
+    if value.startswith(">") or offsets.named(begin) is None:
+        raise MalformedRequest(Problem.OFFSET_INVALID, f"{OFFSET} is an offset as an event had it")
+    return Start(begin)
+
+
+def _from_number(number: int, *, after: bool) -> Start:
+    def first(event: Event) -> bool:
+        found = numbers.number(event.offset)
+        return found > number if after else found >= number
+
+    # Several events may share a number, so who begins at one is asked for each.
+    return Start(_from_moment(numbers.moment_ms(number)).begin, first)
+
+
+def _from_moment(moment_ms: int) -> Start:
+    if moment_ms >= _MOST_MS:
+        raise MalformedRequest(Problem.OFFSET_INVALID, "the log does not reach that far")
+    return Start(str(moment_ms) if moment_ms > 0 else offsets.EARLIEST)
+
+
+def _whole(value: str, name: str) -> int:
+    if not _WHOLE.fullmatch(value):
+        raise MalformedRequest(Problem.OFFSET_INVALID, f"{name} is compared with what is none")
+    return int(value)

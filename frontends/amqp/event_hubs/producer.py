@@ -1,0 +1,148 @@
+"""A link over which an SDK sends: single events, and batches, which are settled as one when Redis has all of their events.
+
+A batch is judged as a whole as far as that can be done here: what cannot be read or is too big in one event refuses all of them
+before anything is published. Must not know how a link is attached.
+"""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from broker.model.commands import Publish
+from broker.model.nodes import NodeRecord
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Published, Result
+from broker.tasks import serve
+from frontends.amqp.errors import INTERNAL, Fault, fault
+from frontends.amqp.event_hubs import events
+from frontends.amqp.links.producer import Intake
+from frontends.amqp.messages import message
+
+_COMMAND_BYTES: Final = 500
+"""What an event that waits for Redis takes beside its bytes: a batch may have many that have hardly any."""
+
+_AT_ONCE: Final = 200
+"""Events of a batch that are read, or published, before others have their turn."""
+
+_T = TypeVar("_T")
+
+_log = structlog.get_logger("stanzaq.amqp")
+
+
+class HubIntake(Intake):
+    """One producer's link. A batch is read and published piece by piece, and what comes after it waits."""
+
+    def __init__(self, *link: Any, record: NodeRecord, batched: Callable[[], bool], **door: Any) -> None:  # noqa: ANN401  (the door's)
+        """Take messages for a hub; `batched` tells whether the message that arrives is a batch."""
+        super().__init__(*link, **door)
+        # SDKs wait for the outcome of a batch, also when its link is ended.
+        self.link.rejects = True
+        self._batched = batched
+        self._partitions = record.config.partitions
+        self._most_bytes = record.config.max_payload_bytes
+        self._turn = secrets.randbelow(self._partitions)
+        self._waiting: deque[tuple[Any, bytes, bool, bool]] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def _take(self, delivery: Any, raw: bytes, settled: bool) -> None:  # noqa: ANN401, FBT001  (as the link gives them)
+        batched = self._batched()
+        if not batched and not self._waiting:
+            super()._take(delivery, raw, settled)
+            return
+        self._held(len(raw))
+        self._waiting.append((delivery, raw, settled, batched))
+        if len(self._waiting) == 1:
+            self._task = serve(self._work(), self._failed)
+
+    async def _work(self) -> None:
+        while self._waiting:
+            delivery, raw, settled, batched = self._waiting[0]
+            try:
+                if batched:
+                    await self._publish_all(delivery, raw, settled=settled)
+                else:
+                    super()._take(delivery, raw, settled)
+            except Exception:  # noqa: BLE001  (logged, and told to the peer)
+                _log.exception("a batch failed", node=self._node)
+                self._settle(delivery, Fault(INTERNAL), settled=settled)
+            finally:
+                self._waiting.popleft()
+                self._held(-len(raw))
+
+    def _failed(self, error: Exception) -> None:
+        """End the link: what waits behind a batch is not taken any more, and who has sent it is told."""
+        _log.error("a producer's link failed", node=self._node, exc_info=error)
+        for _delivery, raw, _settled, _batched in self._waiting:
+            self._held(-len(raw))
+        self._waiting.clear()
+        self.link.end(Fault(INTERNAL))
+
+    async def _publish_all(self, delivery: Any, raw: bytes, *, settled: bool) -> None:  # noqa: ANN401  (as the link gives it)
+        try:
+            commands = await self._publishes(raw)
+        except MalformedRequest as refusal:
+            self._settle(delivery, fault(refusal), settled=settled)
+            return
+        size = len(commands) * _COMMAND_BYTES
+        self._held(size)
+        try:
+            result = await self._published_all(commands)
+        finally:
+            self._held(-size)
+        self._answered(delivery, 0, result, settled=settled)
+
+    async def _published_all(self, commands: list[Publish]) -> Result:
+        begin = 0
+        while True:
+            result = await self._published(commands[begin : begin + _AT_ONCE])
+            begin += _AT_ONCE
+            if begin >= len(commands) or not isinstance(result, Published):
+                return result
+
+    async def _published(self, commands: list[Publish]) -> Result:
+        """Publish some, which may go in one script; gives a refusal if there is one."""
+        results: list[Result] = []
+        done = asyncio.Event()
+
+        def answered(result: Result) -> None:
+            results.append(result)
+            if len(results) == len(commands):
+                done.set()
+
+        for command in commands:
+            self._core.submit(command, answered)
+        await done.wait()
+        return next((result for result in results if not isinstance(result, Published)), results[-1])
+
+    def _publish(self, raw: bytes) -> Publish:
+        return super()._publish(events.inward(raw))
+
+    async def _publishes(self, raw: bytes) -> list[Publish]:
+        key, found = events.batch(raw)
+        # A batch without a key goes to one partition, the next to another.
+        self._turn = (self._turn + 1) % self._partitions
+        return [self._of_batch(each, key) async for each in _unhurried(found)]
+
+    def _of_batch(self, raw: bytes, key: str) -> Publish:
+        taken = message.taken(events.inward(raw, key))
+        if taken.body_bytes > self._most_bytes:
+            detail = f"an event of the batch has more than {self._most_bytes} bytes"
+            raise MalformedRequest(Problem.PAYLOAD_TOO_BIG, detail)
+        number = self._partition
+        if number is None and not taken.key:
+            number = self._turn
+        return Publish(
+            self._node, self._sender, None, taken.envelope, taken.body_bytes, partition=number, key=taken.key
+        )
+
+
+async def _unhurried(things: list[_T]) -> AsyncIterator[_T]:
+    """Give one after the other, and others their turn now and then."""
+    for number, each in enumerate(things, 1):
+        yield each
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)

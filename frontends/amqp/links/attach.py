@@ -1,0 +1,234 @@
+"""How a link comes to be: what an attach asks for is judged, the core is asked, and the link is answered. Must not know bytes."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+from zlib import crc32
+
+from broker.model import offsets
+from broker.model.commands import Command, Describe, Subscribe, Unsubscribe
+from broker.model.core import Core
+from broker.model.leases import lease_jid
+from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.qos import Qos
+from broker.model.reading import Bind, Bound, Read, Unbind
+from broker.model.results import Described, Refused, Replay, Result, Subscribed
+from broker.model.tree import Kind, Scope
+from frontends.amqp.constants import EPOCH, GAP, GROUP, PARTITION
+from frontends.amqp.errors import LOCKED, NOT_IMPLEMENTED, Fault, fault
+from frontends.amqp.event_hubs.request_links import Desk
+from frontends.amqp.links import attach_options, filters
+from frontends.amqp.links.lock_keeper import LEASE_MS
+from frontends.amqp.links.log_consumer import Feed
+from frontends.amqp.links.log_tail import Tides
+from frontends.amqp.links.producer import MESSAGE_BYTES, Intake
+from frontends.amqp.links.queue_consumer import Lease, Worker
+from frontends.amqp.links.request_response import QUESTION_BYTES, Answers, Questions
+from frontends.amqp.protocol.links import Bond, Incoming, Outgoing, symbol
+
+Part = Feed | Worker | Intake | Answers | Questions | Desk
+"""What a link is once it is attached: it is started, stirred when something has happened, and stopped."""
+
+_REPLIES: Final = "$reply/"
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Attaching:
+    """Attaches the links of one connection, whose peer is `sender`; the rest is what its links work with."""
+
+    core: Core
+    tides: Tides
+    sender: Jid
+    flush: Callable[[], None]
+    held: Callable[[int], None]
+    begun: Callable[[], int]
+    answers: dict[str, Answers] = field(default_factory=dict)
+
+    async def attach(self, link: Bond) -> Part | None:
+        """Attach a link; None when it has ended meanwhile. Raises Fault and MalformedRequest."""
+        if isinstance(link, Incoming):
+            return await self._incoming(link)
+        assert isinstance(link, Outgoing), "a link goes one way or the other"
+        return self._replies(link) if link.dynamic else await self._outgoing(link)
+
+    async def _incoming(self, link: Incoming) -> Part | None:
+        if link.dynamic:
+            raise Fault(NOT_IMPLEMENTED, "nodes are not made by an attach")
+        where, wish = attach_options.address(link.address), attach_options.wish(link.properties)
+        record = await self._described(where.node)
+        if not link.alive:
+            return None
+        if where.info:
+            link.accept({}, most_bytes=QUESTION_BYTES)
+            return Questions(
+                link, core=self.core, answers=self.answers, flush=self.flush, node=where.node, sender=self.sender
+            )
+        publishable(record, wish.partition)
+        told = {} if wish.partition is None else {PARTITION: symbol(str(wish.partition))}
+        link.accept(told, most_bytes=MESSAGE_BYTES)
+        return Intake(
+            link,
+            core=self.core,
+            tides=self.tides,
+            held=self.held,
+            begun=self.begun,
+            node=where.node,
+            sender=self.sender,
+            partition=wish.partition,
+            queues=record.config.queueing,
+        )
+
+    def _replies(self, link: Outgoing) -> Answers:
+        """Give a peer an address of its own on this connection, where questions are answered."""
+        address = _REPLIES + secrets.token_hex(8)
+        link.accept({}, address=address)
+        return self._told(link, address)
+
+    def _told(self, link: Outgoing, *addresses: str | None) -> Answers:
+        answers = Answers(link)
+        for address in addresses:
+            if address:
+                self.answers[address] = answers
+        return answers
+
+    def left(self, part: Part) -> None:
+        """Forget the addresses of a link that has ended."""
+        for address in [each for each, answers in self.answers.items() if answers is part]:
+            del self.answers[address]
+
+    async def _outgoing(self, link: Outgoing) -> Part | None:
+        where, wish = attach_options.address(link.address), attach_options.wish(link.properties)
+        if where.info:
+            return await self._informing(link, where.node)
+        asked, copies, name = link.filters, link.copies, link.name
+        record = await self._described(where.node)
+        if record.config.queueing and not copies:
+            return await self._working(link, record, wish, filters.selector(asked))
+        if record.config.collects:
+            raise fault(MalformedRequest(Problem.UNSUPPORTED, "a collection has no log: name the leaf"))
+        start = filters.start(asked)
+        count = record.config.partitions
+        if wish.partition is None:
+            # E10: the node chooses; the same one for a link of the same name, if it can be had.
+            first = crc32(name.encode()) % count
+            numbers = [(first + step) % count for step in range(count if wish.group else 1)]
+        else:
+            numbers = [wish.partition]
+        # Judged before anybody is put out: a link that cannot begin takes nothing.
+        found = await self._started(where.node, numbers[0], start.begin)
+        bound = await self._bound(where.node, wish, numbers)
+        number = bound.partition if bound else numbers[0]
+        if number != numbers[0]:
+            found = await self._started(where.node, number, start.begin)
+        if not link.alive:
+            if bound:
+                self._unbind(where.node, wish.group, bound)
+            return None
+        told: dict[str, Any] = {PARTITION: symbol(str(number))}
+        if bound:
+            told |= {GROUP: wish.group, EPOCH: bound.epoch}
+        if found.gap:
+            told[GAP] = True
+        link.accept(told)
+        return Feed(
+            link,
+            core=self.core,
+            tides=self.tides,
+            flush=self.flush,
+            node=where.node,
+            sender=self.sender,
+            partition=number,
+            after=found.after,
+            first=start.first,
+            group=wish.group,
+            bound=bound,
+        )
+
+    async def _started(self, node: str, partition: int, begin: str, group: str = "") -> Replay:
+        """Find where a link begins; at a time that is still to come with what comes after its attach. Raises Fault."""
+        outcome = await self.core.ask(Read(node, self.sender, partition, begin, 0, group))
+        if (
+            isinstance(outcome, Refused)
+            and outcome.problem is Problem.OFFSET_NOT_FOUND
+            and offsets.named(begin) is None
+        ):
+            outcome = await self.core.ask(Read(node, self.sender, partition, offsets.LATEST, 0, group))
+        return _answer(outcome, Replay)
+
+    async def _working(
+        self, link: Outgoing, record: NodeRecord, wish: attach_options.Wish, selector: str
+    ) -> Part | None:
+        """Let a worker take items: by a lease of its own, so that each link has a credit of its own."""
+        if wish.partition is not None or wish.group:
+            raise fault(MalformedRequest(Problem.UNSUPPORTED, "a worker takes from all partitions, in no group"))
+        jid, collects = lease_jid(self.sender, secrets.token_hex(8)), record.config.collects
+        scope = Scope(Kind.ITEMS, None) if collects else None
+        command = Subscribe(
+            record.name, self.sender, jid, 0, Qos.PULLED, scope=scope, selector=selector, lease_ms=LEASE_MS
+        )
+        seat = await self._asked(command, Subscribed)
+        lease = Lease(record.name, collects or record.config.partitions > 1, self.sender, jid, seat.subid)
+        if not link.alive:
+            self.core.submit(Unsubscribe(lease.node, self.sender, jid, "", release=True), lambda _result: None)
+            return None
+        link.accept({}, moves=True)
+        return Worker(link, lease, core=self.core, flush=self.flush)
+
+    async def _bound(self, node: str, wish: attach_options.Wish, numbers: list[int]) -> Bound | None:
+        """Own the reading of the first partition that is to be had (E28, EX19); None without a group."""
+        if not wish.group:
+            return None
+        refusal = Fault(LOCKED)
+        for number in numbers:
+            try:
+                return await self._asked(Bind(node, self.sender, number, wish.group, wish.epoch), Bound)
+            except Fault as wrong:
+                refusal = wrong
+                if wrong.condition != LOCKED:
+                    break
+        raise refusal
+
+    def _unbind(self, node: str, group: str, bound: Bound) -> None:
+        command = Unbind(node, self.sender, bound.partition, group, bound.fence, kept=False)
+        self.core.submit(command, lambda _result: None)
+
+    async def _informing(self, link: Outgoing, node: str) -> Part | None:
+        """Let a peer receive answers at the node's own address, or at one of its choice."""
+        await self._described(node)
+        if not link.alive:
+            return None
+        link.accept({})
+        return self._told(link, link.address, link.reply_address)
+
+    async def _described(self, node: str) -> NodeRecord:
+        described = await self._asked(Describe(node, self.sender, as_owner=False), Described)
+        return described.record
+
+    async def _asked(self, command: Command, kind: type[_T]) -> _T:
+        return _answer(await self.core.ask(command), kind)
+
+
+def _answer(outcome: Result, kind: type[_T]) -> _T:
+    if isinstance(outcome, Refused):
+        raise fault(outcome)
+    assert isinstance(outcome, kind), f"{type(outcome).__name__} is not {kind.__name__}"
+    return outcome
+
+
+def publishable(record: NodeRecord, partition: int | None) -> None:
+    """Judge whether a node takes messages, and has the partition if one is asked for; raises Fault."""
+    if record.config.collects:
+        raise fault(Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf"))
+    if partition is not None:
+        within(record, partition)
+
+
+def within(record: NodeRecord, partition: int) -> int:
+    """Give a partition that the node has; raises Fault."""
+    if partition >= record.config.partitions:
+        raise fault(Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition"))
+    return partition

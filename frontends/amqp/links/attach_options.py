@@ -1,0 +1,78 @@
+"""What an attach asks for (E6 to E12, E26 to E28): from addresses and properties to a wish. Pure; must not know proton."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from broker.model.groups import is_name
+from broker.model.names import NODE_NAME_BYTES
+from broker.model.options import MAX_PARTITIONS
+from broker.model.problems import MalformedRequest, Problem
+from frontends.amqp.constants import EPOCH, GROUP, INFO, PARTITION
+
+_URL: Final = re.compile(r"amqps?://[^/]*/?")
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,3}", re.ASCII)
+_EPOCH_MOST: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A node, or its runtime information."""
+
+    node: str
+    info: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the properties of a link ask for."""
+
+    partition: int | None
+    group: str
+    epoch: int | None
+
+
+def address(text: str | None) -> Address:
+    """Read an address: a node's name, perhaps as a URL has it; raises MalformedRequest."""
+    said = _URL.sub("", text or "", count=1).lstrip("/")
+    info = said.endswith(INFO)
+    node = said.removesuffix(INFO) if info else said
+    if not node or len(node.encode()) > NODE_NAME_BYTES:
+        raise MalformedRequest(Problem.NODE_REQUIRED, "the address is the name of a node")
+    return Address(node, info)
+
+
+def wish(properties: Mapping[str, Any]) -> Wish:
+    """Read the properties of a link; raises MalformedRequest."""
+    group = properties.get(GROUP) or ""
+    if not isinstance(group, str) or (group and not is_name(str(group))):
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{GROUP} is a string without blanks")
+    found = Wish(_partition(properties.get(PARTITION)), str(group), _epoch(properties.get(EPOCH)))
+    if found.epoch is not None and not found.group:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"an epoch is of a group: name it by {GROUP}")
+    return found
+
+
+def _partition(said: object) -> int | None:
+    if said is None:
+        return None
+    if not isinstance(said, str):
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{PARTITION} is a symbol")
+    return partition(str(said))
+
+
+def partition(said: str) -> int:
+    """Read the name of a partition; one that no node can have is not found."""
+    if not _NUMBER.fullmatch(said) or int(said) >= MAX_PARTITIONS:
+        raise MalformedRequest(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
+    return int(said)
+
+
+def _epoch(said: object) -> int | None:
+    if said is None:
+        return None
+    # EX12: the seed's `long`, the later draft's `ulong`.
+    if isinstance(said, bool) or not isinstance(said, int) or not 0 <= said <= _EPOCH_MOST:
+        raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} is a long from 0 on")
+    return int(said)

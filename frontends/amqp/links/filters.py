@@ -1,0 +1,166 @@
+"""Filters of a source (E22 to E24): from what an attach brings to where a link begins. Pure; must not know links or proton.
+
+`start` knows which filters there are of a log, `selector` which of a queue. What they do not know they refuse: nobody is to be
+given what was not asked for.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Final
+
+from broker.model import offsets
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Event
+from broker.selectors.text import Unreadable, read
+from broker.selectors.tree import Both, Comparison, Field, Literal, Order, Predicate, Section
+from broker.selectors.values import judge
+from frontends.amqp.constants import ANNOTATIONS_FILTER, KEYS, OFFSET, SELECTOR_FILTER, SQL_FILTER, TIMESTAMP
+from frontends.amqp.messages import message
+
+_MOST_MS: Final = 10**15
+
+# EX2: the draft's grammar has them in `m`, the annotations are `d`.
+_OFFSETS: Final = frozenset({f"d.{OFFSET}", f"m.{OFFSET}"})
+_TIMES: Final = frozenset({f"d.{TIMESTAMP}", f"m.{TIMESTAMP}"})
+
+_KEYS: Final = frozenset(f"m.{name}" for name in KEYS)
+
+_MIRRORED: Final = {Order.BELOW: Order.ABOVE, Order.AT_MOST: Order.AT_LEAST}
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """One of a filter set: its descriptor, a symbol or a number, and what it describes."""
+
+    descriptor: str | int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where the log is read from; with `first` what is delivered begins with the event of which that is true."""
+
+    begin: str
+    first: Callable[[Event], bool] | None = None
+
+
+def start(found: Mapping[str, Filter]) -> Start:
+    """Say where a link begins (EX9): both filters tell the first event, and all after it are delivered.
+
+    Without a filter it begins with what comes after the attach (E3). Raises MalformedRequest.
+    """
+    begin = Start(offsets.LATEST)
+    for name, each in found.items():
+        if each.descriptor in ANNOTATIONS_FILTER:
+            begin = Start(_annotations(each.value))
+        elif each.descriptor in SQL_FILTER:
+            begin = _sql(each.value)
+        else:
+            raise _unknown(name, each)
+    if len(found) > 1:
+        raise MalformedRequest(Problem.UNSUPPORTED, "one filter alone is taken")
+    return begin
+
+
+def selector(found: Mapping[str, Filter]) -> str:
+    """Give the condition on the items of a queue that a worker takes; empty for all. Raises MalformedRequest."""
+    text = ""
+    for name, each in found.items():
+        if each.descriptor not in SELECTOR_FILTER:
+            raise _unknown(name, each)
+        if not isinstance(each.value, str) or text:
+            raise MalformedRequest(Problem.OPTIONS_INVALID, "a selector is one text")
+        text = each.value.strip()
+    return text
+
+
+def _unknown(name: str, each: Filter) -> MalformedRequest:
+    return MalformedRequest(Problem.UNSUPPORTED, f"there is no filter {str(each.descriptor or name)[:80]} here")
+
+
+def _annotations(value: object) -> str:
+    if not isinstance(value, dict) or not value:
+        raise MalformedRequest(Problem.OFFSET_INVALID, "the filter is a map of an offset, a timestamp, or both")
+    said = {str(name): each for name, each in value.items()}
+    if wrong := said.keys() - {OFFSET, TIMESTAMP}:
+        raise MalformedRequest(Problem.OFFSET_INVALID, f"{min(wrong)[:80]}: only {OFFSET} and {TIMESTAMP} are eligible")
+    moment = _moment(said[TIMESTAMP]) if TIMESTAMP in said else None
+    if OFFSET not in said:
+        return str(moment)
+    offset = said[OFFSET]
+    if not isinstance(offset, str):
+        raise MalformedRequest(Problem.OFFSET_INVALID, f"{OFFSET} is a symbol")
+    offset = str(offset)
+    reserved = offset in {offsets.EARLIEST, offsets.LATEST}
+    if (offsets.named(offset) is None and not reserved) or offset.startswith(">"):
+        raise MalformedRequest(Problem.OFFSET_INVALID, f"{OFFSET} is an offset as a delivery had it")
+    if moment is None or offset == offsets.LATEST:
+        return offset
+    # Both have to match, and both are true from one event on: the later of the two decides.
+    return str(moment) if offset == offsets.EARLIEST or int(offset[:20]) < moment else offset
+
+
+def _moment(value: object) -> int:
+    # EX8: milliseconds, no guessing.
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MOST_MS:
+        raise MalformedRequest(Problem.OFFSET_INVALID, f"{TIMESTAMP} is a timestamp, in ms since 1970")
+    return int(value)
+
+
+def _sql(value: object) -> Start:
+    if not isinstance(value, str):
+        raise MalformedRequest(Problem.OFFSET_INVALID, "the filter is a text")
+    try:
+        tree = read(value)
+    except Unreadable as wrong:
+        raise MalformedRequest(Problem.OFFSET_INVALID, str(wrong)) from None
+    for field in _fields(tree):
+        # E24: the fields are of one section, the annotations; which are a message's own, only `m` says.
+        if field.section is not Section.MESSAGE and field.key not in _OFFSETS | _TIMES:
+            raise MalformedRequest(
+                Problem.UNSUPPORTED, f"{field.key[:80]}: {OFFSET}, {TIMESTAMP} and annotations of m are evaluated"
+            )
+    begin, is_true = _begin(tree), judge(tree)
+    if begin is not None and isinstance(tree, Comparison):
+        return Start(begin)
+    annotated = any(field.key not in _OFFSETS | _TIMES for field in _fields(tree))
+    return Start(begin or offsets.EARLIEST, lambda event: is_true(_values(event, annotated=annotated)) is True)
+
+
+def _fields(part: object) -> Iterator[Field]:
+    if isinstance(part, Field):
+        yield part
+    elif is_dataclass(part):
+        for each in fields(part):
+            yield from _fields(getattr(part, each.name))
+
+
+def _values(event: Event, *, annotated: bool) -> dict[str, str | float | bool | None]:
+    said = {f"m.{name}": text for name, text in message.annotated(event.envelope).items()} if annotated else {}
+    key = dict.fromkeys(_KEYS, event.key or None)
+    return {**said, **key, **dict.fromkeys(_OFFSETS, event.offset), **dict.fromkeys(_TIMES, event.timestamp_ms)}
+
+
+def _begin(tree: Predicate) -> str | None:
+    """Give a place before which nothing satisfies it, if it says so plainly: what lies before need not be read."""
+    match tree:
+        case Comparison(Literal() as literal, order, Field() as field) if order in _MIRRORED:
+            return _begin(Comparison(field, _MIRRORED[order], literal))
+        case Comparison(Field() as field) if field.key not in _OFFSETS | _TIMES:
+            pass
+        case Comparison(Field(), Order.ABOVE | Order.AT_LEAST, Literal(str(text))) if text in {
+            offsets.EARLIEST,
+            offsets.LATEST,
+        }:
+            return text
+        case Comparison(Field() as field, Order.ABOVE | Order.AT_LEAST as order, Literal(str(text))):
+            begin = f">{text}" if order is Order.ABOVE else text
+            if field.key in _TIMES or offsets.named(begin) is None:
+                raise MalformedRequest(Problem.OFFSET_INVALID, f"{field.name} is compared with what is none")
+            return begin
+        case Comparison(Field() as field, Order.ABOVE | Order.AT_LEAST as order, Literal(float(moment))):
+            later = int(moment) + (order is Order.ABOVE or moment != int(moment))
+            return str(later) if field.key in _TIMES and 0 <= later < _MOST_MS else None
+        case Both(left, right):
+            return _begin(left) or _begin(right)
+    return None

@@ -1,0 +1,58 @@
+"""Runtime information of a node (EX17): a request to its address, and the message that answers it. Pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from broker.model.results import Extents
+from frontends.amqp.messages import message
+from frontends.amqp.protocol import types
+
+_MESSAGE_ID, _REPLY_TO, _CORRELATION = 0, 4, 5
+_NOTHING: Final = "0" * 40
+"""The offset before all others: the end of a log that never had anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Where the answer goes, and the id, as it is on the wire, that it names."""
+
+    reply_to: str
+    correlation: bytes
+
+
+def request(raw: bytes) -> Request:
+    """Read a request; raises Malformed."""
+    for section in message.sections(raw):
+        if section.code == message.PROPERTIES:
+            places = list(types.items(raw, section.value))
+            fields = [raw[at : types.after(raw, at)] for at in places] + [b"\x40"] * _CORRELATION
+            reply_to = types.text(fields[_REPLY_TO], 0)
+            if reply_to is None:
+                break
+            correlation = fields[_CORRELATION] if fields[_CORRELATION] != b"\x40" else fields[_MESSAGE_ID]
+            return Request(reply_to, correlation)
+    raise types.Malformed(types.MESSAGE, "a request says where its answer goes: reply-to")
+
+
+def answer(found: Extents, correlation: bytes) -> bytes:
+    """Write how far the log of each partition reaches; an offset that there is not is null."""
+    partitions = [
+        types.mapped(
+            [
+                types.symbol("partition"),
+                types.symbol(str(each.partition)),
+                types.symbol("earliest-offset"),
+                _offset(each.earliest),
+                types.symbol("latest-offset"),
+                _offset(each.latest),
+            ]
+        )
+        for each in found.partitions
+    ]
+    body = types.mapped([types.symbol("partitions"), types.listed(partitions)])
+    properties = types.listed([b"\x40"] * _CORRELATION + [correlation])
+    return types.section(message.PROPERTIES, properties) + types.section(message.VALUE, body)
+
+
+def _offset(offset: str) -> bytes:
+    return types.symbol(offset) if offset and not offset.startswith(_NOTHING) else b"\x40"

@@ -1,0 +1,116 @@
+"""A link over which a producer sends: each message becomes a publish, and is settled when Redis has it (E6 to E9, E12, E14).
+
+Must not know how a link is attached, nor what a message is made of.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from broker.model.commands import Publish
+from broker.model.core import Core
+from broker.model.hints import Hints
+from broker.model.names import Jid
+from broker.model.options import MAX_PAYLOAD_BYTES
+from broker.model.problems import MalformedRequest
+from broker.model.results import Published, Refused, Result
+from frontends.amqp.errors import INTERNAL, NOT_ALLOWED, Fault, fault
+from frontends.amqp.links import attach_options
+from frontends.amqp.links.log_tail import Tides
+from frontends.amqp.messages import message as messages
+from frontends.amqp.protocol.links import Incoming
+
+MESSAGE_BYTES: Final = MAX_PAYLOAD_BYTES + 65_536
+"""Longest message: a payload, and what stands around it."""
+
+WINDOW: Final = 1_000
+"""Messages that a producer may send ahead."""
+
+
+class Intake:
+    """One producer's link; `held` counts the bytes that wait for Redis, for its connection."""
+
+    def __init__(  # noqa: PLR0913  (its link, its place, and what it works with)
+        self,
+        link: Incoming,
+        *,
+        core: Core,
+        tides: Tides,
+        held: Callable[[int], None],
+        begun: Callable[[], int],
+        node: str,
+        sender: Jid,
+        partition: int | None,
+        queues: bool,
+    ) -> None:
+        """Take messages for a node, or for a partition of it, which `queues` items or is a log."""
+        self.link = link
+        self._core = core
+        self._tides = tides
+        self._held = held
+        self._begun = begun
+        self._node = node
+        self._sender = sender
+        self._partition = partition
+        self._queues = queues
+
+    def start(self) -> None:
+        """Let the peer send."""
+        self.link.grant(WINDOW)
+
+    def stop(self) -> None:
+        """Nothing is left to be done: what is under way is settled for nobody."""
+
+    def stir(self) -> None:
+        """Take what has arrived."""
+        try:
+            for delivery, raw, settled in self.link.messages(MESSAGE_BYTES, self._begun()):
+                self._take(delivery, raw, settled)
+        except Fault as refusal:
+            self.link.end(refusal)
+        else:
+            self.link.grant(WINDOW)
+
+    def _take(self, delivery: Any, raw: bytes, settled: bool) -> None:  # noqa: ANN401, FBT001  (as the link gives them)
+        try:
+            command = self._publish(raw)
+        except MalformedRequest as refusal:
+            self._settle(delivery, fault(refusal), settled=settled)
+            return
+        except Fault as refusal:
+            self._settle(delivery, refusal, settled=settled)
+            return
+        self._held(len(raw))
+        self._core.submit(command, partial(self._answered, delivery, len(raw), settled=settled))
+
+    def _publish(self, raw: bytes) -> Publish:
+        message = messages.taken(raw)
+        number = self._partition
+        if message.partition is not None:
+            asked = attach_options.partition(message.partition)
+            if number is not None and asked != number:
+                raise Fault(NOT_ALLOWED, f"the link is of partition {number}, the message for another")
+            number = asked
+        hints = message.hints
+        if not self._queues:
+            # What every client may say in a header means nothing in a log; a delay is asked for, and refused.
+            hints = Hints(hints.delay_ms)
+        told = (message.envelope, message.body_bytes)
+        return Publish(self._node, self._sender, None, *told, partition=number, key=message.key, hints=hints)
+
+    def _answered(self, delivery: Any, size: int, result: Result, *, settled: bool) -> None:  # noqa: ANN401
+        self._held(-size)
+        match result:
+            case Published():
+                self._tides.risen(self._node)
+                self._settle(delivery, None, settled=settled)
+            case Refused():
+                self._settle(delivery, fault(result), settled=settled)
+            case _:
+                self._settle(delivery, Fault(INTERNAL), settled=settled)
+
+    def _settle(self, delivery: Any, refusal: Fault | None, *, settled: bool) -> None:  # noqa: ANN401
+        if refusal and settled and self.link.alive:
+            # Nobody waits to hear of a message that was settled when it was sent: the link is told.
+            self.link.end(refusal)
+        self.link.settle(delivery, refusal)

@@ -1,0 +1,36 @@
+"""An item on its way to a worker: the message that its publisher sent, with what is known of its lock. Pure."""
+
+import struct
+
+from broker import codec
+from broker.model.leases import HeldItem
+from frontends.amqp.constants import ITEM, LOCK, LOCKED_UNTIL
+from frontends.amqp.messages.message import DELIVERY, HEADER, Writer
+from frontends.amqp.protocol import types
+
+_HEADED = 3
+"""Fields of the header that are the publisher's: durable, priority, ttl."""
+
+
+def message(item: HeldItem) -> bytes:
+    """Write an item: how often it was tried in vain in the header, the lock in delivery annotations."""
+    parts = Writer.parts(codec.unpack(item.envelope), item.key)
+    parts[HEADER] = types.section(HEADER, _header(parts.get(HEADER, b""), item))
+    told = [
+        types.symbol(ITEM),
+        types.string(item.item_id),
+        types.symbol(LOCK),
+        struct.pack(">Bq", 0x81, item.token),
+        types.symbol(LOCKED_UNTIL),
+        types.timestamp(item.deadline_ms),
+    ]
+    parts[DELIVERY] = types.section(DELIVERY, types.mapped(told))
+    return b"".join(parts[code] for code in sorted(parts))
+
+
+def _header(carried: bytes, item: HeldItem) -> bytes:
+    """Write the header that came, with this service's say: whether anybody had it before, and the tries in vain (§3.2.1)."""
+    fields = [carried[at : types.after(carried, at)] for at in types.items(carried, 3)] if carried else []
+    fields = (fields + [b"\x40"] * _HEADED)[:_HEADED]
+    first = b"\x41" if item.attempt == 1 else b"\x42"
+    return types.listed([*fields, first, struct.pack(">BI", 0x70, item.tries - 1)])

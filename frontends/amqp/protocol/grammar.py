@@ -1,0 +1,209 @@
+"""Frames of AMQP (part 2 §2.3) and the performatives in them (§2.7), out of bytes. Pure.
+
+Each field is checked against the type that the specification gives it, so that nothing is guessed further on. Must not know what
+may be said when.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+from frontends.amqp.errors import DECODE, FRAMING, INVALID_FIELD, NOT_IMPLEMENTED, Fault
+from frontends.amqp.protocol import types as wire
+
+HEADER_BYTES: Final = 8
+"""Of a frame, and of AMQP."""
+
+
+class Code(IntEnum):
+    """Descriptors of performatives, and of the lists in them that are read further on."""
+
+    OPEN = 0x10
+    BEGIN = 0x11
+    ATTACH = 0x12
+    FLOW = 0x13
+    TRANSFER = 0x14
+    DISPOSITION = 0x15
+    DETACH = 0x16
+    END = 0x17
+    CLOSE = 0x18
+    SOURCE = 0x28
+    TARGET = 0x29
+
+
+_NULL: Final = 0x40
+_BOOL: Final = frozenset({0x41, 0x42, 0x56})
+_UBYTE: Final = frozenset({0x50})
+_USHORT: Final = frozenset({0x60})
+_UINT: Final = frozenset({0x43, 0x52, 0x70})
+_ULONG: Final = frozenset({0x44, 0x53, 0x80})
+_BINARY: Final = frozenset({0xA0, 0xB0})
+_STRING: Final = frozenset({0xA1, 0xB1})
+_SYMBOL: Final = frozenset({0xA3, 0xB3})
+_SYMBOLS: Final = _SYMBOL | {0xE0, 0xF0, 0x45, 0xC0, 0xD0}
+"""One or several: an array of them, and a list, which is not what the specification says and what clients write."""
+
+_MAP: Final = frozenset({0xC1, 0xD1})
+_DESCRIBED: Final = frozenset({0x00})
+_ANY: Final = frozenset(range(256))
+
+_CAPABILITIES: Final = (_SYMBOLS, _SYMBOLS, _MAP)
+_TERMINUS: Final = (_ANY, _UINT, _SYMBOL, _UINT, _BOOL, _MAP)
+_FIELDS: Final = {
+    Code.OPEN: (_STRING, _STRING, _UINT, _USHORT, _UINT, _SYMBOLS, _SYMBOLS, *_CAPABILITIES),
+    Code.BEGIN: (_USHORT, _UINT, _UINT, _UINT, _UINT, *_CAPABILITIES),
+    Code.ATTACH: (
+        *(_STRING, _UINT, _BOOL, _UBYTE, _UBYTE, _DESCRIBED, _DESCRIBED, _MAP, _BOOL, _UINT, _ULONG),
+        *_CAPABILITIES,
+    ),
+    Code.FLOW: (_UINT, _UINT, _UINT, _UINT, _UINT, _UINT, _UINT, _UINT, _BOOL, _BOOL, _MAP),
+    Code.TRANSFER: (_UINT, _UINT, _BINARY, _UINT, _BOOL, _BOOL, _UBYTE, _DESCRIBED, _BOOL, _BOOL, _BOOL),
+    Code.DISPOSITION: (_BOOL, _UINT, _UINT, _BOOL, _DESCRIBED, _BOOL),
+    Code.DETACH: (_UINT, _BOOL, _DESCRIBED),
+    Code.END: (_DESCRIBED,),
+    Code.CLOSE: (_DESCRIBED,),
+    Code.SOURCE: (*_TERMINUS, _SYMBOL, _MAP, _DESCRIBED, _SYMBOLS, _SYMBOLS),
+    Code.TARGET: (*_TERMINUS, _SYMBOLS),
+}
+"""The types of the fields of each list, as the codes that they may be written with; each may be null but for these:"""
+
+_MANDATORY: Final = {
+    Code.OPEN: (0,),
+    Code.BEGIN: (1, 2, 3),
+    Code.ATTACH: (0, 1, 2),
+    Code.FLOW: (1, 2, 3),
+    Code.TRANSFER: (0,),
+    Code.DISPOSITION: (0, 1),
+    Code.DETACH: (0,),
+}
+SIZES: Final = {int(code): len(fields) for code, fields in _FIELDS.items()}
+"""How many fields each list may have."""
+
+_PERFORMATIVES: Final[dict[int | str, Code]] = {int(code): code for code in Code if code <= Code.CLOSE}
+_SOURCE, _TARGET = 5, 6
+_CONSTANTS: Final = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0}
+_OF_ONE_BYTE: Final = frozenset({0x50, 0x52, 0x53})
+_UINT_WHOLE: Final = 0x70
+_BINARY_SHORT: Final = 0xA0
+
+
+class Frames:
+    """Whole frames of one direction, out of the pieces in which bytes come, without the header of AMQP before them."""
+
+    def __init__(self, most: int) -> None:
+        """Begin with nothing; a frame has at most so many bytes."""
+        self._most = most
+        self._rest = b""
+
+    def whole(self, data: bytes) -> Iterator[bytes]:
+        """Give the frames that are all there now; raises Fault for bytes that are none."""
+        data, at = self._rest + data, 0
+        self._rest = b""
+        while len(data) - at >= HEADER_BYTES:
+            size = int(struct.unpack_from(">I", data, at)[0])
+            if not HEADER_BYTES <= size <= self._most:
+                raise Fault(FRAMING, f"a frame has {HEADER_BYTES} to {self._most} bytes")
+            if len(data) - at < size:
+                break
+            yield data[at : at + size]
+            at += size
+        self._rest = data[at:]
+
+
+@dataclass(slots=True)
+class Performative:
+    """What a frame says: on which channel, which performative, and its fields in their order, None for those that are null.
+
+    Numbers, booleans and binaries are what they are, all else stands as it is written.
+    """
+
+    channel: int
+    code: Code
+    fields: list[Any]
+
+
+def performative(frame: bytes) -> Performative | None:
+    """Read a frame; None for an empty one. Raises Fault."""
+    at = frame[4] * 4
+    if at < HEADER_BYTES or at > len(frame):
+        raise Fault(FRAMING, "the body of a frame does not begin there")
+    if frame[5]:
+        raise Fault(FRAMING, f"there are no frames of type {frame[5]} here")
+    if at == len(frame):
+        return None
+    try:
+        number, at = wire.described(frame, at)
+        code = _PERFORMATIVES.get(number)
+        if code is None:
+            raise Fault(NOT_IMPLEMENTED, f"there is no performative {number}")
+        fields, end = _read(frame, at, code)
+        if end != len(frame) and code is not Code.TRANSFER:
+            raise Fault(DECODE, f"something follows the {code.name.lower()}")
+        if code is Code.ATTACH:
+            _terminus(fields[_SOURCE], Code.SOURCE)
+            _terminus(fields[_TARGET], Code.TARGET)
+    except wire.Malformed as wrong:
+        raise Fault(DECODE, str(wrong)) from None
+    except IndexError:
+        raise Fault(DECODE, "a performative is cut off") from None
+    return Performative(frame[6] << 8 | frame[7], code, fields)
+
+
+def _terminus(said: bytes | None, code: Code) -> None:
+    """Check one end of a link as well: what a peer asks for there is not to be taken for nothing."""
+    if said is not None:
+        number, at = wire.described(said, 0)
+        if number == code:
+            _read(said, at, code)
+
+
+def _read(frame: bytes, at: int, code: Code) -> tuple[list[Any], int]:
+    """Read the fields of the list at a place, and give where it ends; raises Fault and Malformed."""
+    types = _FIELDS[code]
+    count, place, end = wire.opened(frame, at)
+    if count > len(types) or end > len(frame):
+        raise wire.Malformed(wire.VALUE, f"{count} fields of a {code.name.lower()} are too many, or not all there")
+    fields: list[Any] = []
+    for of in types[:count]:
+        form = frame[place]
+        if form not in of and form != _NULL:
+            raise Fault(INVALID_FIELD, f"field {len(fields) + 1} of the {code.name.lower()} is not of its type")
+        if form in _CONSTANTS:
+            fields.append(_CONSTANTS[form])
+            place += 1
+        elif form in _OF_ONE_BYTE:
+            fields.append(frame[place + 1])
+            place += 2
+        elif form == _UINT_WHOLE:
+            fields.append(int.from_bytes(frame[place + 1 : place + 5]))
+            place += 5
+        elif form == _BINARY_SHORT:
+            after = place + 2 + frame[place + 1]
+            fields.append(frame[place + 2 : after])
+            place = after
+        else:
+            after = wire.check(frame, place)
+            fields.append(_value(frame, place, after))
+            place = after
+    if place != end:
+        raise wire.Malformed(wire.VALUE, "a list is not as long as it says")
+    return _whole(fields + [None] * (len(types) - count), code), end
+
+
+def _whole(fields: list[Any], code: Code) -> list[Any]:
+    for number in _MANDATORY.get(code, ()):
+        if fields[number] is None:
+            raise Fault(INVALID_FIELD, f"field {number + 1} of the {code.name.lower()} is not there")
+    return fields
+
+
+def _value(frame: bytes, at: int, after: int) -> Any:  # noqa: ANN401  (as its type is)
+    form = frame[at]
+    if form in _BINARY:
+        return frame[wire.span(frame, at)[0] : after]
+    if form in _BOOL:
+        return bool(frame[at + 1])
+    number = wire.integer(frame, at)
+    return frame[at:after] if number is None else number

@@ -1,0 +1,360 @@
+"""Links of a connection, as proton has them: what a peer asks of one, and how it is accepted and ended. Must not know asyncio.
+
+What happens for every message goes through proton's C functions themselves: its Python objects for deliveries cost three times
+as much. A delivery that waits for its outcome is held by a reference; nothing is done with it once its link is gone.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from cproton_ffi import ffi, lib
+from proton import Condition, Data, Described, Endpoint, Link, Terminus
+from proton import symbol as symbol  # noqa: PLC0414  (what properties are named with)
+
+from frontends.amqp.errors import LIMIT, TOO_BIG, TRANSFER_LIMIT, Fault
+from frontends.amqp.links.filters import Filter
+from frontends.amqp.messages.outcomes import Kind, Outcome
+
+_SETTLED: Final = 1
+_RECEIVED, _ACCEPTED, _REJECTED, _RELEASED, _MODIFIED = range(0x23, 0x28)
+_ANY: Final = 2**64
+DETAIL_CHARS: Final = 300
+
+
+class Bond:
+    """A link that a peer has asked for: what it asks, and how it is accepted, refused and ended."""
+
+    def __init__(self, link: Link) -> None:
+        """Take a link that is not answered yet."""
+        self._link = link
+        self.raw = link._impl  # noqa: SLF001  (see the module)
+        self.alive = True
+        self.over = False
+
+    @property
+    def sends(self) -> bool:
+        """Tell whether messages go out over it."""
+        return bool(self._link.is_sender)
+
+    @property
+    def name(self) -> str:
+        """The name that the peer has given it."""
+        return str(self._link.name)
+
+    @property
+    def address(self) -> str | None:
+        """The node's address, as the peer has it."""
+        terminus = self._link.remote_source if self.sends else self._link.remote_target
+        return terminus.address
+
+    @property
+    def session(self) -> object:
+        """What tells its session from others."""
+        return lib.pn_link_session(self.raw)
+
+    @property
+    def reply_address(self) -> str | None:
+        """Where the peer says that it receives."""
+        return self._link.remote_target.address
+
+    @property
+    def dynamic(self) -> bool:
+        """Tell whether the peer asks for an address of its own."""
+        return bool((self._link.remote_source if self.sends else self._link.remote_target).dynamic)
+
+    @property
+    def declares(self) -> bool:
+        """Tell whether the peer would declare transactions over it (part 4 §4.1)."""
+        return bool(self._link.remote_target.type == Terminus.COORDINATOR)
+
+    @property
+    def copies(self) -> bool:
+        """Tell whether the peer asks for copies, and so to consume nothing."""
+        return bool(self._link.remote_source.distribution_mode == Terminus.DIST_MODE_COPY)
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """What the peer says of it."""
+        return {str(name): value for name, value in _mapping(self._link.remote_properties).items()}
+
+    @property
+    def filters(self) -> dict[str, Filter]:
+        """The filters of the source."""
+        found = {}
+        for name, said in _mapping(self._link.remote_source.filter).items():
+            if isinstance(said, Described):
+                descriptor = said.descriptor
+                found[str(name)] = Filter(
+                    int(descriptor) if isinstance(descriptor, int) else str(descriptor), _value(said.value)
+                )
+            else:
+                found[str(name)] = Filter(str(name), _value(said))
+        return found
+
+    def accept(
+        self, properties: Mapping[str, Any], *, address: str | None = None, most_bytes: int = 0, moves: bool = False
+    ) -> None:
+        """Open it on this side: with the filters that it came with, which all apply; `moves`: what goes out is the peer's."""
+        link = self._link
+        link.source.copy(link.remote_source)
+        link.target.copy(link.remote_target)
+        for end in (link.source, link.target):
+            # What is asked for beyond that is not so: nothing is kept of a link that has ended.
+            end.durability, end.expiry_policy, end.timeout = Terminus.NONDURABLE, Terminus.EXPIRE_WITH_LINK, 0
+            end.capabilities.clear()
+        if address is not None:
+            link.source.address = address
+        if self.sends:
+            link.source.distribution_mode = Terminus.DIST_MODE_MOVE if moves else Terminus.DIST_MODE_COPY
+        link.snd_settle_mode = link.remote_snd_settle_mode
+        link.rcv_settle_mode = Link.RCV_FIRST
+        if most_bytes:
+            link.max_message_size = most_bytes
+        link.properties = {symbol(name): value for name, value in properties.items()}
+        link.open()
+
+    def refuse(self, fault: Fault) -> None:
+        """Answer with no node, and end it (part 2 §2.6.3)."""
+        link = self._link
+        if link.state & Endpoint.LOCAL_UNINIT:
+            if self.sends:
+                link.target.copy(link.remote_target)
+                link.source.type = Terminus.UNSPECIFIED
+            else:
+                link.source.copy(link.remote_source)
+                link.target.type = Terminus.UNSPECIFIED
+            link.open()
+        self.end(fault)
+
+    def end(self, fault: Fault | None = None) -> None:
+        """Close it from this side."""
+        if self.alive and not self._link.state & Endpoint.LOCAL_CLOSED:
+            self.over = True
+            if fault:
+                self._link.condition = Condition(fault.condition, fault.detail[:DETAIL_CHARS])
+            self._link.close()
+
+    def ended(self, *, closed: bool) -> None:
+        """Answer the peer, who has closed it, or detached it, and forget it."""
+        self.alive = False
+        if not self._link.state & Endpoint.LOCAL_CLOSED:
+            if self._link.state & Endpoint.LOCAL_UNINIT:
+                self._link.open()
+            if closed:
+                self._link.close()
+            else:
+                self._link.detach()
+        self._link.free()
+
+
+class Incoming(Bond):
+    """A link over which a peer sends."""
+
+    rejects = False
+    """Whether a message that is too long is rejected, and does not end the link."""
+
+    _part = b""
+    _size = 0
+
+    def messages(self, most: int, held: int) -> Iterator[tuple[Any, bytes, bool]]:
+        """Give what has arrived whole: a delivery to be settled, its bytes, and whether the peer has settled it already.
+
+        Raises Fault for one of more than `most` bytes, and for parts that with `held` elsewhere are more than two such messages.
+        """
+        while self.alive and (delivery := lib.pn_link_current(self.raw)) != ffi.NULL:
+            if not lib.pn_delivery_readable(delivery):
+                return
+            if self.over:
+                # Still on its way when the link was ended.
+                self._part, self._size = b"", 0
+                self.discard()
+                return
+            if lib.pn_delivery_aborted(delivery):
+                self._part, self._size = b"", 0
+                lib.pn_link_advance(self.raw)
+                lib.pn_delivery_settle(delivery)
+                continue
+            self._gather(delivery, most, held)
+            if lib.pn_delivery_partial(delivery):
+                return
+            whole, size, self._part, self._size = self._part, self._size, b"", 0
+            lib.pn_link_advance(self.raw)
+            lib.pn_incref(delivery)
+            if size > most:
+                self.settle(delivery, Fault(TOO_BIG, f"a message has at most {most} bytes"))
+            else:
+                yield delivery, whole, bool(lib.pn_delivery_settled(delivery))
+
+    def _gather(self, delivery: Any, most: int, held: int) -> None:  # noqa: ANN401  (a pointer)
+        """Take a part of a message; of one that is too long nothing is kept."""
+        if lib.pn_link_credit(self.raw) <= 0:
+            raise Fault(TRANSFER_LIMIT, "the link has no credit for so many messages")
+        pending = lib.pn_delivery_pending(delivery)
+        self._size += pending
+        if self._size > most and not self.rejects:
+            raise Fault(TOO_BIG, f"a message has at most {most} bytes")
+        data = bytearray(pending)
+        if pending:
+            lib.pn_link_recv(self.raw, ffi.from_buffer(data), pending)
+        self._part = b"" if self._size > most else self._part + data
+        if lib.pn_delivery_partial(delivery) and len(self._part) + held > 2 * most:
+            raise Fault(LIMIT, "too many messages are begun and not ended")
+
+    def discard(self) -> None:
+        """Give back what has arrived: nothing was done with it."""
+        while self.alive and (delivery := lib.pn_link_current(self.raw)) != ffi.NULL:
+            partial = lib.pn_delivery_partial(delivery)
+            if pending := lib.pn_delivery_pending(delivery):
+                lib.pn_link_recv(self.raw, ffi.from_buffer(bytearray(pending)), pending)
+            if partial and not lib.pn_delivery_aborted(delivery):
+                return
+            lib.pn_link_advance(self.raw)
+            lib.pn_delivery_update(delivery, _RELEASED)
+            lib.pn_delivery_settle(delivery)
+
+    @property
+    def begun(self) -> int:
+        """Bytes of a message that is not all there."""
+        return len(self._part)
+
+    def grant(self, window: int) -> None:
+        """Let the peer send, up to so many messages at once."""
+        credit = lib.pn_link_credit(self.raw) if self.alive else 0
+        if self.alive and not self.over and credit <= window // 2:
+            lib.pn_link_flow(self.raw, window - credit)
+
+    def settle(self, delivery: Any, fault: Fault | None) -> None:  # noqa: ANN401  (a pointer)
+        """Say how it went with a message: accepted, or rejected and why."""
+        if self.alive:
+            lib.pn_delivery_update(delivery, _ACCEPTED if fault is None else _reject(delivery, fault))
+            lib.pn_delivery_settle(delivery)
+        lib.pn_decref(delivery)
+
+
+class Outgoing(Bond):
+    """A link over which a peer receives; whoever has set `told` hears the outcome of each message by its number, once."""
+
+    told: Callable[[int, Outcome, bool], None] | None = None
+    _count = 0
+
+    def __init__(self, link: Link) -> None:
+        """Take a link that is not answered yet."""
+        super().__init__(link)
+        self._unanswered: dict[int, Any] = {}
+
+    def open_for(self) -> int:
+        """Give how many messages the peer takes now."""
+        return int(lib.pn_link_credit(self.raw)) if self.alive and not self.over else 0
+
+    @property
+    def draining(self) -> bool:
+        """Tell whether the peer wants its credit used or given back."""
+        return self.alive and bool(lib.pn_link_get_drain(self.raw))
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait until the peer takes them."""
+        return int(lib.pn_session_outgoing_bytes(lib.pn_link_session(self.raw))) if self.alive else 0
+
+    @property
+    def unsettled(self) -> int:
+        """Messages of which the peer has not said what became of them."""
+        return int(lib.pn_link_unsettled(self.raw)) if self.alive else 0
+
+    def prepare(self) -> None:
+        """Settle what is sent at once if the peer asks for that; else it says when, though nothing hangs on it in a log (E1)."""
+        self.most_bytes = int(lib.pn_link_remote_max_message_size(self.raw)) or _ANY
+        self.settles = lib.pn_link_remote_snd_settle_mode(self.raw) == _SETTLED
+
+    def send(self, message: bytes) -> int:
+        """Send a message, for which there is credit; gives its number."""
+        self._count += 1
+        tag = b"%x" % self._count
+        delivery = lib.pn_delivery(self.raw, (len(tag), ffi.from_buffer(tag)))
+        lib.pn_link_send(self.raw, ffi.from_buffer(message), len(message))
+        lib.pn_link_advance(self.raw)
+        if self.settles:
+            lib.pn_delivery_settle(delivery)
+        return self._count
+
+    def hear(self, delivery: Any) -> None:  # noqa: ANN401  (a pointer)
+        """Hear what the peer says of a message, and settle it: at once if the peer has, or if nobody asks for outcomes."""
+        state, settled = lib.pn_delivery_remote_state(delivery), bool(lib.pn_delivery_settled(delivery))
+        if not lib.pn_delivery_updated(delivery) or not (settled or state):
+            return
+        if self.told is None:
+            lib.pn_delivery_settle(delivery)
+        elif settled or state != _RECEIVED:
+            tag = lib.pn_delivery_tag(delivery)
+            number = int(ffi.buffer(tag.start, tag.size)[:], 16)
+            known, outcome = number in self._unanswered, _outcome(delivery)
+            if not (known or settled):
+                lib.pn_incref(delivery)
+                self._unanswered[number] = delivery
+            if known and settled:
+                self.answer(number, None)
+            elif settled:
+                lib.pn_delivery_settle(delivery)
+            if not known:
+                self.told(number, outcome, settled)
+
+    def answer(self, number: int, fault: Fault | None) -> None:
+        """Settle a message of which the peer has said something that it waits to be settled."""
+        delivery = self._unanswered.pop(number, None)
+        if delivery is None:
+            return
+        if self.alive:
+            state = lib.pn_delivery_remote_state(delivery) if fault is None else _reject(delivery, fault)
+            lib.pn_delivery_update(delivery, state)
+            lib.pn_delivery_settle(delivery)
+        lib.pn_decref(delivery)
+
+    def forget(self) -> None:
+        """Answer nothing any more."""
+        for delivery in self._unanswered.values():
+            lib.pn_decref(delivery)
+        self._unanswered.clear()
+
+    def drained(self) -> None:
+        """Give back the credit for which there is nothing."""
+        if self.alive:
+            lib.pn_link_drained(self.raw)
+
+
+def _reject(delivery: Any, fault: Fault) -> int:  # noqa: ANN401  (a pointer)
+    """Say on this side why; gives the state."""
+    condition = lib.pn_disposition_condition(lib.pn_delivery_local(delivery))
+    lib.pn_condition_set_name(condition, fault.condition.encode())
+    lib.pn_condition_set_description(condition, fault.detail[:DETAIL_CHARS].encode())
+    return _REJECTED
+
+
+def _outcome(delivery: Any) -> Outcome:  # noqa: ANN401  (a pointer)
+    """Read what the peer says; what it settles without a word it has not worked on."""
+    said, state = lib.pn_delivery_remote(delivery), lib.pn_delivery_remote_state(delivery)
+    if state == _ACCEPTED:
+        return Outcome(Kind.ACCEPTED)
+    if state == _REJECTED:
+        condition = lib.pn_disposition_condition(said)
+        texts = lib.pn_condition_get_description(condition), lib.pn_condition_get_name(condition)
+        return Outcome(Kind.REJECTED, next((ffi.string(each).decode(errors="replace") for each in texts if each), ""))
+    if state == _MODIFIED:
+        failed, elsewhere = lib.pn_disposition_is_failed(said), lib.pn_disposition_is_undeliverable(said)
+        return Outcome(Kind.MODIFIED, failed=bool(failed), elsewhere=bool(elsewhere))
+    return Outcome(Kind.RELEASED)
+
+
+def _mapping(said: Any) -> Mapping[Any, Any]:  # noqa: ANN401  (of any type that AMQP has)
+    if isinstance(said, Data):
+        said.rewind()
+        said = said.get_object() if said.next() else None
+    return said if isinstance(said, dict) else {}
+
+
+def _value(said: Any) -> Any:  # noqa: ANN401
+    """Give a value of the wire as what it is beneath its type."""
+    if isinstance(said, dict):
+        return {str(name): _value(each) for name, each in said.items()}
+    if isinstance(said, bool) or not isinstance(said, int | str):
+        return said
+    return int(said) if isinstance(said, int) else str(said)
