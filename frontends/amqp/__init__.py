@@ -1,5 +1,5 @@
-"""The AMQP 1.0 door (Event Stream Extensions): links to commands, the log to deliveries, and items of queues to workers.
+"""The AMQP 1.0 door: queue nodes and event streams (OASIS Event Stream Extensions), and what SDKs of Event Hubs say.
 
-`engine` and `bonds` (which alone meet proton), `connection`, `attaching`, `sending`, `feeds`, `workers`, `holding`, `queries`,
-`tides`, `shared` and `server` are the shell; all else is translation and knows no connection. Must not know Redis.
+`protocol` has frames, types and proton's engine, `messages` a message and its outcomes, `links` what serves each link,
+`event_hubs` the profile of Event Hubs. `server` and `connection` join them. Must not know Redis.
 """

@@ -14,20 +14,20 @@ from broker.tasks import serve
 from frontends.amqp.errors import FORCED, INTERNAL, INVALID_FIELD, LIMIT, NOT_IMPLEMENTED, UNAUTHORIZED, Fault, fault
 from frontends.amqp.event_hubs.constants import BATCH
 from frontends.amqp.event_hubs.profile import Profile
-from frontends.amqp.event_hubs.request_links import Desk
-from frontends.amqp.links.attach import Attaching, Part
-from frontends.amqp.links.log_consumer import Feed
-from frontends.amqp.links.producer import Intake
-from frontends.amqp.links.queue_consumer import Worker
-from frontends.amqp.links.request_response import Questions
+from frontends.amqp.event_hubs.request_links import RequestLink
+from frontends.amqp.links.attach import LinkAttacher, Part
+from frontends.amqp.links.log_consumer import LogConsumer
+from frontends.amqp.links.producer import Producer
+from frontends.amqp.links.queue_consumer import QueueConsumer
+from frontends.amqp.links.request_response import RequestProducer
 from frontends.amqp.protocol import sasl
-from frontends.amqp.protocol.engine import CHANNELS, FRAME_BYTES, Engine, Happening
+from frontends.amqp.protocol.engine import CHANNELS, FRAME_BYTES, Engine, EngineEvent
 from frontends.amqp.protocol.grammar import Frames
 from frontends.amqp.protocol.identity import Untrusted, certified
-from frontends.amqp.protocol.links import Bond, Incoming
+from frontends.amqp.protocol.links import Incoming, ProtonLink
 from frontends.amqp.protocol.order import Order
 from frontends.amqp.protocol.types import Malformed
-from frontends.amqp.server_state import Shared
+from frontends.amqp.server_state import ServerState
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -55,15 +55,15 @@ _log = structlog.get_logger("stanzaq.amqp")
 class Connection(asyncio.Protocol):
     """One peer."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: ServerState) -> None:
         """Wait for it."""
         self._shared = shared
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
         self._engine: Engine | None = None
-        self._attaching: Attaching | None = None
+        self._attaching: LinkAttacher | None = None
         self._profile: Profile | None = None
-        self._parts: dict[Bond, Part] = {}
+        self._parts: dict[ProtonLink, Part] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._buffer = b""
         self._greeted = b""
@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
         for task in self._tasks:
             task.cancel()
         for part in self._parts.values():
-            if isinstance(part, Feed):
+            if isinstance(part, LogConsumer):
                 part.stop(lost=not self._closed)
             else:
                 part.stop()
@@ -183,7 +183,7 @@ class Connection(asyncio.Protocol):
         self._engine = Engine()
         shared, flush, held, begun = self._shared, self.flush, self._holding, self._begun
         if self._jid:
-            self._attaching = Attaching(shared.core, shared.tides, self._jid, flush, held, begun)
+            self._attaching = LinkAttacher(shared.core, shared.tails, self._jid, flush, held, begun)
         else:
             self._profile = Profile(
                 shared, flush=flush, held=held, begun=begun, known=self._known, batched=self._batched
@@ -251,28 +251,28 @@ class Connection(asyncio.Protocol):
                 _log.exception("an AMQP event failed", command=what.name)
                 self._engine.close(Fault(INTERNAL))
 
-    def _met(self, what: Happening, link: Bond | None) -> None:
+    def _met(self, what: EngineEvent, link: ProtonLink | None) -> None:
         assert self._engine, "what happens happens before its end"
         match what:
-            case Happening.OPENED:
+            case EngineEvent.OPENED:
                 self._opened(self._engine)
-            case Happening.CLOSED:
+            case EngineEvent.CLOSED:
                 self._closed = True
                 self._engine.close(None)
                 self._loop.call_later(_CLOSING_SECONDS, self._transport.close)
-            case Happening.ATTACHED if link is not None:
+            case EngineEvent.ATTACHED if link is not None:
                 if self._engine.links > _LINKS_MOST:
                     link.refuse(Fault(LIMIT, f"a connection has at most {_LINKS_MOST} links"))
                 else:
                     self._run(self._attach(link))
-            case Happening.ENDED if link is not None:
+            case EngineEvent.ENDED if link is not None:
                 part = self._parts.pop(link, None)
                 if part is not None and self._attaching:
                     part.stop()
                     self._attaching.left(part)
             case _ if link is not None and (part := self._parts.get(link)):
-                part.stir()
-            case Happening.MESSAGES if isinstance(link, Incoming):
+                part.wake()
+            case EngineEvent.MESSAGES if isinstance(link, Incoming):
                 # Nobody has let it send.
                 link.discard()
 
@@ -286,7 +286,7 @@ class Connection(asyncio.Protocol):
         # From here on it is known how often the peer has to hear something.
         self._tick()
 
-    async def _attach(self, link: Bond) -> None:
+    async def _attach(self, link: ProtonLink) -> None:
         assert self._attaching, "links are attached after the open"
         refusal = None
         try:
@@ -340,8 +340,8 @@ class Connection(asyncio.Protocol):
             # What was written may have been what a link waited for.
             self._happen()
         for part in list(self._parts.values()):
-            if isinstance(part, Feed | Worker):
-                part.relieve()
+            if isinstance(part, LogConsumer | QueueConsumer):
+                part.on_credit()
 
     def _holding(self, size: int) -> None:
         shared = self._shared
@@ -364,7 +364,11 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _begun(self) -> int:
-        return sum(part.link.begun for part in self._parts.values() if isinstance(part, Intake | Questions | Desk))
+        return sum(
+            part.link.begun
+            for part in self._parts.values()
+            if isinstance(part, Producer | RequestProducer | RequestLink)
+        )
 
     def _tick(self) -> None:
         if self._engine is None:
@@ -399,6 +403,6 @@ class Connection(asyncio.Protocol):
         self._flush()
         for part in self._parts.values():
             # While there is a core to give back to.
-            if isinstance(part, Worker):
+            if isinstance(part, QueueConsumer):
                 part.stop()
         self._transport.close()

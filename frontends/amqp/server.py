@@ -9,9 +9,9 @@ from typing import Final
 from broker.model.core import Core
 from broker.tasks import start
 from frontends.amqp.connection import Connection
-from frontends.amqp.links.log_tail import Tides
+from frontends.amqp.links.log_tail import LogTails
 from frontends.amqp.protocol.identity import Identity
-from frontends.amqp.server_state import Shared
+from frontends.amqp.server_state import ServerState
 
 _BACKLOG: Final = 1_024
 _HANDSHAKE_SECONDS: Final = 10.0
@@ -44,7 +44,7 @@ class AmqpServer:
         self._identity = identity
         self._context = context
         self._connections = connections
-        self._shared: Shared | None = None
+        self._shared: ServerState | None = None
         self._server: asyncio.Server | None = None
         self._starting: asyncio.Task[None] | None = None
 
@@ -60,10 +60,10 @@ class AmqpServer:
 
     def start(self, core: Core) -> None:
         """Begin to accept connections."""
-        shared = self._shared = Shared(self._identity, self._connections, core, Tides(core))
+        shared = self._shared = ServerState(self._identity, self._connections, core, LogTails(core))
         self._starting = start(self._start(shared))
 
-    async def _start(self, shared: Shared) -> None:
+    async def _start(self, shared: ServerState) -> None:
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Connection(shared),
             sock=self._socket,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from broker.model.core import Core
-from frontends.amqp.links.log_tail import Tides
+from frontends.amqp.links.log_tail import LogTails
 from frontends.amqp.protocol.identity import Identity
 
 _HELD_BYTES: Final = 67_108_864
@@ -26,13 +26,13 @@ class Peer(Protocol):
 
 
 @dataclass(slots=True)
-class Shared:
+class ServerState:
     """One for a frontend; `held` are bytes of messages that wait for Redis, and `paused` who is not read because of that."""
 
     identity: Identity
     connections_most: int
     core: Core
-    tides: Tides
+    tails: LogTails
     held: int = 0
     connections: set[Peer] = field(default_factory=set)
     paused: set[Peer] = field(default_factory=set)

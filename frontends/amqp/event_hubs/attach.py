@@ -27,16 +27,16 @@ from frontends.amqp.errors import (
 from frontends.amqp.event_hubs import addresses, filters, management
 from frontends.amqp.event_hubs.constants import EPOCH, HUB, MANAGEMENT, PARTITION, TOKEN_TYPE, TOKENS
 from frontends.amqp.event_hubs.events import Writer
-from frontends.amqp.event_hubs.producer import HubIntake
-from frontends.amqp.event_hubs.request_links import Desk
+from frontends.amqp.event_hubs.producer import HubProducer
+from frontends.amqp.event_hubs.request_links import RequestLink
 from frontends.amqp.event_hubs.shared_keys import Grants, Keys, Untrusted
 from frontends.amqp.links import attach_options
-from frontends.amqp.links.attach import Attaching, Part, publishable, within
-from frontends.amqp.links.log_consumer import Feed
-from frontends.amqp.links.log_tail import Tides
+from frontends.amqp.links.attach import LinkAttacher, Part, publishable, within
+from frontends.amqp.links.log_consumer import LogConsumer
+from frontends.amqp.links.log_tail import LogTails
 from frontends.amqp.links.producer import MESSAGE_BYTES
-from frontends.amqp.links.request_response import QUESTION_BYTES, Answers
-from frontends.amqp.protocol.links import Bond, Incoming, Outgoing
+from frontends.amqp.links.request_response import QUESTION_BYTES, ResponseConsumer
+from frontends.amqp.protocol.links import Incoming, Outgoing, ProtonLink
 
 _ACCEPTED, _OK, _WRONG, _UNKNOWN_WHO, _NOT_THERE, _FAILED = 202, 200, 400, 401, 404, 500
 _CODES: Final = {UNAUTHORIZED: _UNKNOWN_WHO, NOT_FOUND: _NOT_THERE, DELETED: _NOT_THERE, INTERNAL: _FAILED}
@@ -45,13 +45,13 @@ _EPOCH_MOST: Final = 2**63 - 1
 _log = structlog.get_logger("stanzaq.amqp")
 
 
-class HubAttaching(Attaching):
+class HubLinkAttacher(LinkAttacher):
     """Attaches the links of one connection, whose peer is known by its tokens."""
 
     def __init__(  # noqa: PLR0913  (what links work with)
         self,
         core: Core,
-        tides: Tides,
+        tails: LogTails,
         keys: Keys,
         *,
         flush: Callable[[], None],
@@ -61,23 +61,23 @@ class HubAttaching(Attaching):
         batched: Callable[[], bool],
     ) -> None:
         """Begin with nobody; `known` hears when a token is believed, `batched` tells whether what arrives is a batch."""
-        super().__init__(core, tides, Jid(""), flush, held, begun)
+        super().__init__(core, tails, Jid(""), flush, held, begun)
         self._keys = keys
         self._grants = Grants()
         self._known = known
         self._batched = batched
-        self._desks: dict[tuple[object, str], Answers] = {}
+        self._desks: dict[tuple[object, str], ResponseConsumer] = {}
         self._opened: dict[Part, str] = {}
 
-    async def attach(self, link: Bond) -> Part | None:
+    async def attach(self, link: ProtonLink) -> Part | None:
         """Attach a link; None when it has ended meanwhile. Raises Fault and MalformedRequest."""
         path = addresses.path(link.address)
         if path == TOKENS:
-            return self._desk(link, path, self._authenticate)
+            return self._request_link(link, path, self._authenticate)
         if not self._grants.valid(time.time()):
             raise Fault(UNAUTHORIZED, f"a token is put at {TOKENS} before anything else is attached")
         if path == MANAGEMENT or path.endswith(f"/{MANAGEMENT}"):
-            return self._desk(link, path, self._manage)
+            return self._request_link(link, path, self._manage)
         self._judge(path)
         part = await (self._producer(link) if isinstance(link, Incoming) else self._consumer(link))
         if part is not None:
@@ -106,19 +106,19 @@ class HubAttaching(Attaching):
         if not self._grants.opens(path, time.time()):
             raise Fault(UNAUTHORIZED, "no token of this connection opens the address")
 
-    async def _producer(self, link: Incoming) -> HubIntake | None:
+    async def _producer(self, link: Incoming) -> HubProducer | None:
         where = addresses.target(link.address)
         record = await self._described(where.node)
         if not link.alive:
             return None
         publishable(record, where.partition)
         link.accept({}, most_bytes=MESSAGE_BYTES)
-        return HubIntake(
+        return HubProducer(
             link,
             record=record,
             batched=self._batched,
             core=self.core,
-            tides=self.tides,
+            tails=self.tails,
             held=self.held,
             begun=self.begun,
             node=where.node,
@@ -127,7 +127,7 @@ class HubAttaching(Attaching):
             queues=record.config.queueing,
         )
 
-    async def _consumer(self, link: Bond) -> Feed | None:
+    async def _consumer(self, link: ProtonLink) -> LogConsumer | None:
         assert isinstance(link, Outgoing), "a link goes one way or the other"
         where, start, epoch = addresses.source(link.address), filters.start(link.filters), _epoch(link.properties)
         record = await self._log(where.node)
@@ -144,10 +144,10 @@ class HubAttaching(Attaching):
                 self._unbind(where.node, where.group, bound)
             return None
         link.accept({EPOCH: bound.epoch} if bound else {})
-        return Feed(
+        return LogConsumer(
             link,
             core=self.core,
-            tides=self.tides,
+            tails=self.tails,
             flush=self.flush,
             node=where.node,
             sender=self.sender,
@@ -176,19 +176,19 @@ class HubAttaching(Attaching):
 
     # What is asked and answered.
 
-    def _desk(self, link: Bond, path: str, ask: Any) -> Part:  # noqa: ANN401  (a method)
+    def _request_link(self, link: ProtonLink, path: str, ask: Any) -> Part:  # noqa: ANN401  (a method)
         if isinstance(link, Incoming):
             link.accept({}, most_bytes=QUESTION_BYTES)
-            return Desk(link, partial(self._answered, ask), partial(self._found, link.session, path), self.flush)
+            return RequestLink(link, partial(self._answered, ask), partial(self._found, link.session, path), self.flush)
         assert isinstance(link, Outgoing), "a link goes one way or the other"
         link.accept({})
-        answers = Answers(link)
+        answers = ResponseConsumer(link)
         for address in (path, link.reply_address):
             if address:
                 self._desks[link.session, address] = answers
         return answers
 
-    def _found(self, session: object, path: str, reply_to: str) -> Answers | None:
+    def _found(self, session: object, path: str, reply_to: str) -> ResponseConsumer | None:
         """Find who is answered: the Python SDK does not say where it receives."""
         return self._desks.get((session, reply_to)) or self._desks.get((session, path))
 

@@ -19,7 +19,7 @@ from broker.model.results import Published, Result
 from broker.tasks import serve
 from frontends.amqp.errors import INTERNAL, Fault, fault
 from frontends.amqp.event_hubs import events
-from frontends.amqp.links.producer import Intake
+from frontends.amqp.links.producer import Producer
 from frontends.amqp.messages import message
 
 _COMMAND_BYTES: Final = 500
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 _log = structlog.get_logger("stanzaq.amqp")
 
 
-class HubIntake(Intake):
+class HubProducer(Producer):
     """One producer's link. A batch is read and published piece by piece, and what comes after it waits."""
 
     def __init__(self, *link: Any, record: NodeRecord, batched: Callable[[], bool], **door: Any) -> None:  # noqa: ANN401  (the door's)

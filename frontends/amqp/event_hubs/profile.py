@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
-from frontends.amqp.event_hubs.attach import HubAttaching
+from frontends.amqp.event_hubs.attach import HubLinkAttacher
 from frontends.amqp.event_hubs.frames import widened
 from frontends.amqp.protocol.grammar import HEADER_BYTES, Frames
-from frontends.amqp.server_state import Shared
+from frontends.amqp.server_state import ServerState
 
 _ANY: Final = 2**32 - 1
 
@@ -16,7 +16,7 @@ class Profile:
 
     def __init__(  # noqa: PLR0913  (what links work with)
         self,
-        shared: Shared,
+        shared: ServerState,
         *,
         flush: Callable[[], None],
         held: Callable[[int], None],
@@ -27,9 +27,9 @@ class Profile:
         """Begin with nobody; `known` hears when it is known who the peer is, `batched` tells whether what arrives is a batch."""
         self._outgoing = Frames(_ANY)
         self._headed = False
-        self.attaching = HubAttaching(
+        self.attaching = HubLinkAttacher(
             shared.core,
-            shared.tides,
+            shared.tails,
             shared.identity.keys,
             flush=flush,
             held=held,

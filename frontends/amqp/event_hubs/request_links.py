@@ -11,7 +11,7 @@ import structlog
 from broker.tasks import serve
 from frontends.amqp.errors import INTERNAL, LIMIT, NOT_FOUND, Fault
 from frontends.amqp.event_hubs import management
-from frontends.amqp.links.request_response import Answers, Mailbox
+from frontends.amqp.links.request_response import RequestReceiver, ResponseConsumer
 from frontends.amqp.protocol.links import Incoming
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ _AT_ONCE: Final = 10
 _log = structlog.get_logger("stanzaq.amqp")
 
 
-class Desk(Mailbox):
+class RequestLink(RequestReceiver):
     """A link over which a peer asks; `answers` finds the link that it is to be answered on."""
 
     def __init__(
         self,
         link: Incoming,
         ask: Callable[[management.Request], Awaitable[bytes]],
-        answers: Callable[[str], Answers | None],
+        answers: Callable[[str], ResponseConsumer | None],
         flush: Callable[[], None],
     ) -> None:
         """Take requests, which `ask` answers whatever they are."""
@@ -57,7 +57,7 @@ class Desk(Mailbox):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, asked: management.Request, answers: Answers) -> None:
+    async def _answer(self, asked: management.Request, answers: ResponseConsumer) -> None:
         answers.tell(await self._ask(asked))
         self._flush()
 

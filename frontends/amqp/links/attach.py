@@ -19,36 +19,36 @@ from broker.model.results import Described, Refused, Replay, Result, Subscribed
 from broker.model.tree import Kind, Scope
 from frontends.amqp.constants import EPOCH, GAP, GROUP, PARTITION
 from frontends.amqp.errors import LOCKED, NOT_IMPLEMENTED, Fault, fault
-from frontends.amqp.event_hubs.request_links import Desk
+from frontends.amqp.event_hubs.request_links import RequestLink
 from frontends.amqp.links import attach_options, filters
 from frontends.amqp.links.lock_keeper import LEASE_MS
-from frontends.amqp.links.log_consumer import Feed
-from frontends.amqp.links.log_tail import Tides
-from frontends.amqp.links.producer import MESSAGE_BYTES, Intake
-from frontends.amqp.links.queue_consumer import Lease, Worker
-from frontends.amqp.links.request_response import QUESTION_BYTES, Answers, Questions
-from frontends.amqp.protocol.links import Bond, Incoming, Outgoing, symbol
+from frontends.amqp.links.log_consumer import LogConsumer
+from frontends.amqp.links.log_tail import LogTails
+from frontends.amqp.links.producer import MESSAGE_BYTES, Producer
+from frontends.amqp.links.queue_consumer import Lease, QueueConsumer
+from frontends.amqp.links.request_response import QUESTION_BYTES, RequestProducer, ResponseConsumer
+from frontends.amqp.protocol.links import Incoming, Outgoing, ProtonLink, symbol
 
-Part = Feed | Worker | Intake | Answers | Questions | Desk
-"""What a link is once it is attached: it is started, stirred when something has happened, and stopped."""
+Part = LogConsumer | QueueConsumer | Producer | ResponseConsumer | RequestProducer | RequestLink
+"""What a link is once it is attached: it is started, woken when something has happened, and stopped."""
 
 _REPLIES: Final = "$reply/"
 _T = TypeVar("_T")
 
 
 @dataclass(slots=True)
-class Attaching:
+class LinkAttacher:
     """Attaches the links of one connection, whose peer is `sender`; the rest is what its links work with."""
 
     core: Core
-    tides: Tides
+    tails: LogTails
     sender: Jid
     flush: Callable[[], None]
     held: Callable[[int], None]
     begun: Callable[[], int]
-    answers: dict[str, Answers] = field(default_factory=dict)
+    answers: dict[str, ResponseConsumer] = field(default_factory=dict)
 
-    async def attach(self, link: Bond) -> Part | None:
+    async def attach(self, link: ProtonLink) -> Part | None:
         """Attach a link; None when it has ended meanwhile. Raises Fault and MalformedRequest."""
         if isinstance(link, Incoming):
             return await self._incoming(link)
@@ -58,38 +58,38 @@ class Attaching:
     async def _incoming(self, link: Incoming) -> Part | None:
         if link.dynamic:
             raise Fault(NOT_IMPLEMENTED, "nodes are not made by an attach")
-        where, wish = attach_options.address(link.address), attach_options.wish(link.properties)
+        where, wanted = attach_options.address(link.address), attach_options.wanted(link.properties)
         record = await self._described(where.node)
         if not link.alive:
             return None
         if where.info:
             link.accept({}, most_bytes=QUESTION_BYTES)
-            return Questions(
+            return RequestProducer(
                 link, core=self.core, answers=self.answers, flush=self.flush, node=where.node, sender=self.sender
             )
-        publishable(record, wish.partition)
-        told = {} if wish.partition is None else {PARTITION: symbol(str(wish.partition))}
+        publishable(record, wanted.partition)
+        told = {} if wanted.partition is None else {PARTITION: symbol(str(wanted.partition))}
         link.accept(told, most_bytes=MESSAGE_BYTES)
-        return Intake(
+        return Producer(
             link,
             core=self.core,
-            tides=self.tides,
+            tails=self.tails,
             held=self.held,
             begun=self.begun,
             node=where.node,
             sender=self.sender,
-            partition=wish.partition,
+            partition=wanted.partition,
             queues=record.config.queueing,
         )
 
-    def _replies(self, link: Outgoing) -> Answers:
+    def _replies(self, link: Outgoing) -> ResponseConsumer:
         """Give a peer an address of its own on this connection, where questions are answered."""
         address = _REPLIES + secrets.token_hex(8)
         link.accept({}, address=address)
         return self._told(link, address)
 
-    def _told(self, link: Outgoing, *addresses: str | None) -> Answers:
-        answers = Answers(link)
+    def _told(self, link: Outgoing, *addresses: str | None) -> ResponseConsumer:
+        answers = ResponseConsumer(link)
         for address in addresses:
             if address:
                 self.answers[address] = answers
@@ -101,50 +101,50 @@ class Attaching:
             del self.answers[address]
 
     async def _outgoing(self, link: Outgoing) -> Part | None:
-        where, wish = attach_options.address(link.address), attach_options.wish(link.properties)
+        where, wanted = attach_options.address(link.address), attach_options.wanted(link.properties)
         if where.info:
             return await self._informing(link, where.node)
         asked, copies, name = link.filters, link.copies, link.name
         record = await self._described(where.node)
         if record.config.queueing and not copies:
-            return await self._working(link, record, wish, filters.selector(asked))
+            return await self._working(link, record, wanted, filters.selector(asked))
         if record.config.collects:
             raise fault(MalformedRequest(Problem.UNSUPPORTED, "a collection has no log: name the leaf"))
         start = filters.start(asked)
         count = record.config.partitions
-        if wish.partition is None:
+        if wanted.partition is None:
             # E10: the node chooses; the same one for a link of the same name, if it can be had.
             first = crc32(name.encode()) % count
-            numbers = [(first + step) % count for step in range(count if wish.group else 1)]
+            numbers = [(first + step) % count for step in range(count if wanted.group else 1)]
         else:
-            numbers = [wish.partition]
+            numbers = [wanted.partition]
         # Judged before anybody is put out: a link that cannot begin takes nothing.
         found = await self._started(where.node, numbers[0], start.begin)
-        bound = await self._bound(where.node, wish, numbers)
+        bound = await self._bound(where.node, wanted, numbers)
         number = bound.partition if bound else numbers[0]
         if number != numbers[0]:
             found = await self._started(where.node, number, start.begin)
         if not link.alive:
             if bound:
-                self._unbind(where.node, wish.group, bound)
+                self._unbind(where.node, wanted.group, bound)
             return None
         told: dict[str, Any] = {PARTITION: symbol(str(number))}
         if bound:
-            told |= {GROUP: wish.group, EPOCH: bound.epoch}
+            told |= {GROUP: wanted.group, EPOCH: bound.epoch}
         if found.gap:
             told[GAP] = True
         link.accept(told)
-        return Feed(
+        return LogConsumer(
             link,
             core=self.core,
-            tides=self.tides,
+            tails=self.tails,
             flush=self.flush,
             node=where.node,
             sender=self.sender,
             partition=number,
             after=found.after,
             first=start.first,
-            group=wish.group,
+            group=wanted.group,
             bound=bound,
         )
 
@@ -160,10 +160,10 @@ class Attaching:
         return _answer(outcome, Replay)
 
     async def _working(
-        self, link: Outgoing, record: NodeRecord, wish: attach_options.Wish, selector: str
+        self, link: Outgoing, record: NodeRecord, wanted: attach_options.LinkOptions, selector: str
     ) -> Part | None:
         """Let a worker take items: by a lease of its own, so that each link has a credit of its own."""
-        if wish.partition is not None or wish.group:
+        if wanted.partition is not None or wanted.group:
             raise fault(MalformedRequest(Problem.UNSUPPORTED, "a worker takes from all partitions, in no group"))
         jid, collects = lease_jid(self.sender, secrets.token_hex(8)), record.config.collects
         scope = Scope(Kind.ITEMS, None) if collects else None
@@ -176,16 +176,16 @@ class Attaching:
             self.core.submit(Unsubscribe(lease.node, self.sender, jid, "", release=True), lambda _result: None)
             return None
         link.accept({}, moves=True)
-        return Worker(link, lease, core=self.core, flush=self.flush)
+        return QueueConsumer(link, lease, core=self.core, flush=self.flush)
 
-    async def _bound(self, node: str, wish: attach_options.Wish, numbers: list[int]) -> Bound | None:
+    async def _bound(self, node: str, wanted: attach_options.LinkOptions, numbers: list[int]) -> Bound | None:
         """Own the reading of the first partition that is to be had (E28, EX19); None without a group."""
-        if not wish.group:
+        if not wanted.group:
             return None
         refusal = Fault(LOCKED)
         for number in numbers:
             try:
-                return await self._asked(Bind(node, self.sender, number, wish.group, wish.epoch), Bound)
+                return await self._asked(Bind(node, self.sender, number, wanted.group, wanted.epoch), Bound)
             except Fault as wrong:
                 refusal = wrong
                 if wrong.condition != LOCKED:

@@ -1,4 +1,4 @@
-"""What an attach asks for (E6 to E12, E26 to E28): from addresses and properties to a wish. Pure; must not know proton."""
+"""What an attach asks for (E6 to E12, E26 to E28): from addresses and properties to options. Pure; must not know proton."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class LinkOptions:
     """What the properties of a link ask for."""
 
     partition: int | None
@@ -43,12 +43,12 @@ def address(text: str | None) -> Address:
     return Address(node, info)
 
 
-def wish(properties: Mapping[str, Any]) -> Wish:
+def wanted(properties: Mapping[str, Any]) -> LinkOptions:
     """Read the properties of a link; raises MalformedRequest."""
     group = properties.get(GROUP) or ""
     if not isinstance(group, str) or (group and not is_name(str(group))):
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{GROUP} is a string without blanks")
-    found = Wish(_partition(properties.get(PARTITION)), str(group), _epoch(properties.get(EPOCH)))
+    found = LinkOptions(_partition(properties.get(PARTITION)), str(group), _epoch(properties.get(EPOCH)))
     if found.epoch is not None and not found.group:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"an epoch is of a group: name it by {GROUP}")
     return found

@@ -15,7 +15,7 @@ from broker.model.commands import Retract, Unlock
 from broker.model.core import Core
 from broker.model.problems import Problem
 from broker.model.results import Refused, Renewed, Result
-from frontends.amqp.messages.outcomes import Grip
+from frontends.amqp.messages.outcomes import LockRef
 
 LEASE_MS: Final = 10_000
 """So long after a frontend has died its workers' items go to others."""
@@ -36,11 +36,11 @@ Then = Callable[[Refused | None], None]
 
 @dataclass(slots=True)
 class _Lock:
-    grip: Grip
+    lock_ref: LockRef
     renews_at: float
 
 
-class Holding:
+class LockKeeper:
     """The locks of one link, by the numbers of its messages; `changed` hears that there is another time to look, or one less."""
 
     def __init__(self, core: Core, changed: Callable[[], None]) -> None:
@@ -59,15 +59,15 @@ class Holding:
         """Hear what time it is for Redis, or was a moment ago."""
         self._ahead = now_ms / 1000 - time.monotonic()
 
-    def add(self, number: int, grip: Grip, deadline_ms: int) -> None:
+    def add(self, number: int, lock_ref: LockRef, deadline_ms: int) -> None:
         """Hold one more."""
-        self._locks[number] = lock = _Lock(grip, self._renewal(deadline_ms))
+        self._locks[number] = lock = _Lock(lock_ref, self._renewal(deadline_ms))
         self._remind(lock)
 
-    def pop(self, number: int) -> Grip | None:
+    def pop(self, number: int) -> LockRef | None:
         """Hold one no more; None when it is lost."""
         lock = self._locks.pop(number, None)
-        return lock.grip if lock else None
+        return lock.lock_ref if lock else None
 
     def clear(self) -> None:
         """Hold nothing any more."""
@@ -86,7 +86,7 @@ class Holding:
         for number, lock in self._locks.items():
             if lock.renews_at <= now:
                 lock.renews_at = math.inf
-                self._core.submit(lock.grip.renew(), partial(self._renewed, number))
+                self._core.submit(lock.lock_ref.renew(), partial(self._renewed, number))
         self._renews_at = min((lock.renews_at for lock in self._locks.values()), default=math.inf)
 
     def _renewed(self, number: int, result: Result) -> None:

@@ -16,7 +16,7 @@ from broker.model.reading import Bind, Bound, Read, Unbind
 from broker.model.results import Event, Refused, Replay, Result
 from broker.tasks import serve
 from frontends.amqp.errors import INTERNAL, TOO_BIG, Fault, fault
-from frontends.amqp.links.log_tail import Tides
+from frontends.amqp.links.log_tail import LogTails
 from frontends.amqp.messages.message import Writer
 from frontends.amqp.protocol.links import Outgoing
 
@@ -34,7 +34,7 @@ _WATCH_SECONDS: Final = 1.0
 """How often an owner says that it is there, and so the longest time until it hears that it is no more (E28)."""
 
 
-class Feed:
+class LogConsumer:
     """One consumer's link."""
 
     def __init__(  # noqa: PLR0913  (its link, its place, and what it works with)
@@ -42,7 +42,7 @@ class Feed:
         link: Outgoing,
         *,
         core: Core,
-        tides: Tides,
+        tails: LogTails,
         flush: Callable[[], None],
         node: str,
         sender: Jid,
@@ -64,7 +64,7 @@ class Feed:
         self._first = first
         self._gap = False
         self._core = core
-        self._tides = tides
+        self._tails = tails
         self._flush = flush
         self._node = node
         self._partition = partition
@@ -79,14 +79,14 @@ class Feed:
     def start(self) -> None:
         """Begin to deliver."""
         self.link.prepare()
-        self._tides.enter(self._node, self._partition, self)
+        self._tails.enter(self._node, self._partition, self)
         self._task = serve(self._deliver(), self._failed)
         if self._group:
             self._watching = serve(self._watch(), self._failed)
 
     def stop(self, *, lost: bool = False) -> None:
         """Deliver no more; `lost`: the connection went without a word (EX11)."""
-        self._tides.leave(self._node, self._partition, self)
+        self._tails.leave(self._node, self._partition, self)
         for task in (self._task, self._watching):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
@@ -95,11 +95,11 @@ class Feed:
             command = Unbind(self._node, self.sender, self._partition, self._group, bound.fence, lost)
             self._core.submit(command, _ignored)
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Look again: there is credit, or news."""
         self._news.set()
 
-    def relieve(self) -> None:
+    def on_credit(self) -> None:
         """Look again if there was no room and is now."""
         if self._cramped and self.link.unsent <= _UNSENT_BYTES // 2:
             self._cramped = False
@@ -123,7 +123,7 @@ class Feed:
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
             if self._bound is None:
-                self.stir()
+                self.wake()
                 continue
             command = Bind(self._node, self.sender, self._partition, self._group, fence=self._bound.fence)
             found = await self._core.ask(command)

@@ -19,33 +19,33 @@ _LONGEST_SECONDS: Final = 0.1
 """Longest time between two looks: it bounds how late an event comes that another frontend has taken in."""
 
 
-class Waiter(Protocol):
+class TailWatcher(Protocol):
     """One who reads a partition."""
 
     sender: Jid
     after: str
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Look again."""
 
 
-class Tides:
+class LogTails:
     """All who read, by node and partition."""
 
     def __init__(self, core: Core) -> None:
         """Begin with nobody."""
         self._core = core
-        self._waiters: dict[str, dict[int, set[Waiter]]] = {}
+        self._waiters: dict[str, dict[int, set[TailWatcher]]] = {}
         self._looking: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._risen: set[str] = set()
 
-    def enter(self, node: str, partition: int, waiter: Waiter) -> None:
+    def enter(self, node: str, partition: int, waiter: TailWatcher) -> None:
         """Look after one who reads."""
         self._waiters.setdefault(node, {}).setdefault(partition, set()).add(waiter)
         if (node, partition) not in self._looking:
             self._looking[node, partition] = keep_running(partial(self._look, node, partition))
 
-    def leave(self, node: str, partition: int, waiter: Waiter) -> None:
+    def leave(self, node: str, partition: int, waiter: TailWatcher) -> None:
         """Look after them no more."""
         waiters = self._waiters.get(node, {}).get(partition, set())
         waiters.discard(waiter)
@@ -55,7 +55,7 @@ class Tides:
             if not self._waiters[node]:
                 del self._waiters[node]
 
-    def risen(self, node: str) -> None:
+    def on_growth(self, node: str) -> None:
         """Hear that a node has grown; once for all that come in one turn of the loop."""
         if node in self._waiters and node not in self._risen:
             self._risen.add(node)
@@ -65,7 +65,7 @@ class Tides:
         self._risen.discard(node)
         for waiters in self._waiters.get(node, {}).values():
             for waiter in waiters:
-                waiter.stir()
+                waiter.wake()
 
     async def _look(self, node: str, partition: int) -> None:
         pause = _PAUSE_SECONDS
@@ -78,4 +78,4 @@ class Tides:
             late = [each for each in waiters if not isinstance(found, Replay) or found.latest != each.after]
             pause = _PAUSE_SECONDS if late else min(_LONGEST_SECONDS, pause * 1.5)
             for each in late:
-                each.stir()
+                each.wake()

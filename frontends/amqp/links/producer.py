@@ -16,7 +16,7 @@ from broker.model.problems import MalformedRequest
 from broker.model.results import Published, Refused, Result
 from frontends.amqp.errors import INTERNAL, NOT_ALLOWED, Fault, fault
 from frontends.amqp.links import attach_options
-from frontends.amqp.links.log_tail import Tides
+from frontends.amqp.links.log_tail import LogTails
 from frontends.amqp.messages import message as messages
 from frontends.amqp.protocol.links import Incoming
 
@@ -27,7 +27,7 @@ WINDOW: Final = 1_000
 """Messages that a producer may send ahead."""
 
 
-class Intake:
+class Producer:
     """One producer's link; `held` counts the bytes that wait for Redis, for its connection."""
 
     def __init__(  # noqa: PLR0913  (its link, its place, and what it works with)
@@ -35,7 +35,7 @@ class Intake:
         link: Incoming,
         *,
         core: Core,
-        tides: Tides,
+        tails: LogTails,
         held: Callable[[int], None],
         begun: Callable[[], int],
         node: str,
@@ -46,7 +46,7 @@ class Intake:
         """Take messages for a node, or for a partition of it, which `queues` items or is a log."""
         self.link = link
         self._core = core
-        self._tides = tides
+        self._tails = tails
         self._held = held
         self._begun = begun
         self._node = node
@@ -61,7 +61,7 @@ class Intake:
     def stop(self) -> None:
         """Nothing is left to be done: what is under way is settled for nobody."""
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Take what has arrived."""
         try:
             for delivery, raw, settled in self.link.messages(MESSAGE_BYTES, self._begun()):
@@ -102,7 +102,7 @@ class Intake:
         self._held(-size)
         match result:
             case Published():
-                self._tides.risen(self._node)
+                self._tails.on_growth(self._node)
                 self._settle(delivery, None, settled=settled)
             case Refused():
                 self._settle(delivery, fault(result), settled=settled)

@@ -24,9 +24,9 @@ from broker.model.problems import CorruptRecord, Problem
 from broker.model.results import Refused, Result
 from broker.tasks import serve
 from frontends.amqp.errors import DETACHED, INTERNAL, STOLEN, Fault, fault
-from frontends.amqp.links.lock_keeper import AWAY, LEASE_MS, PAUSE_SECONDS, Holding, Then
+from frontends.amqp.links.lock_keeper import AWAY, LEASE_MS, PAUSE_SECONDS, LockKeeper, Then
 from frontends.amqp.messages import deliveries
-from frontends.amqp.messages.outcomes import Grip, Outcome
+from frontends.amqp.messages.outcomes import LockRef, Outcome
 from frontends.amqp.protocol.links import Outgoing
 
 _WAIT_SECONDS: Final = 60.0
@@ -62,7 +62,7 @@ class Lease:
     subid: str
 
 
-class Worker:
+class QueueConsumer:
     """One worker's link."""
 
     def __init__(self, link: Outgoing, lease: Lease, *, core: Core, flush: Callable[[], None]) -> None:
@@ -72,7 +72,7 @@ class Worker:
         self._core = core
         self._flush = flush
         self._credit = 0
-        self._holding = Holding(core, self._look)
+        self._holding = LockKeeper(core, self._look)
         self._leaving = 0
         self._leaving_bytes = 0
         self._endings: list[tuple[Retract | Unlock, Then]] = []
@@ -90,7 +90,7 @@ class Worker:
         self.link.prepare()
         self.link.told = self._told
         self._tasks = [serve(work, self._failed) for work in (self._deliver(), self._tend())]
-        self.stir()
+        self.wake()
 
     def stop(self) -> None:
         """Deliver no more, and give back at once what has no outcome."""
@@ -109,12 +109,12 @@ class Worker:
         lease = self._lease
         self._core.submit(Unsubscribe(lease.node, lease.owner, lease.jid, "", release=True), _ignored)
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Look again: there is credit, or an outcome."""
         self._news.set()
         self._stirred.set()
 
-    def relieve(self) -> None:
+    def on_credit(self) -> None:
         """Look again if there may be room now."""
         if self._blocked and self.link.unsent <= _UNSENT_BYTES // 2:
             self._blocked = False
@@ -172,16 +172,16 @@ class Worker:
                 # Another look has had it.
                 continue
             self._seen[item.partition] = item.token
-            grip = Grip.of(self._lease.jid, item)
+            lock_ref = LockRef.of(self._lease.jid, item)
             if (item.partition, item.item_id) in self._elsewhere:
-                self._end(grip.give_back(untried=True, delay_ms=_ELSEWHERE_MS))
+                self._end(lock_ref.give_back(untried=True, delay_ms=_ELSEWHERE_MS))
             elif self._room() <= 0:
-                self._end(grip.give_back(untried=True))
+                self._end(lock_ref.give_back(untried=True))
             else:
-                self._send(grip, item)
+                self._send(lock_ref, item)
         self._flush()
 
-    def _send(self, grip: Grip, item: HeldItem) -> None:
+    def _send(self, lock_ref: LockRef, item: HeldItem) -> None:
         try:
             message = deliveries.message(item)
         except CorruptRecord as wrong:
@@ -190,16 +190,16 @@ class Worker:
             return
         if len(message) > self.link.most_bytes:
             # Part 2 §2.7.3: longer than its worker takes; others may take it.
-            self._not_again(grip)
-            self._end(grip.give_back(untried=True, delay_ms=_ELSEWHERE_MS))
+            self._not_again(lock_ref)
+            self._end(lock_ref.give_back(untried=True, delay_ms=_ELSEWHERE_MS))
             return
         if self.link.settles:
             # At most once: it is done before it is sent.
             self._leaving += 1
             self._leaving_bytes += len(message)
-            self._end(grip.acknowledge(), partial(self._left, message))
+            self._end(lock_ref.acknowledge(), partial(self._left, message))
         else:
-            self._holding.add(self.link.send(message), grip, item.deadline_ms)
+            self._holding.add(self.link.send(message), lock_ref, item.deadline_ms)
 
     def _left(self, message: bytes, refusal: Refused | None) -> None:
         self._leaving -= 1
@@ -207,7 +207,7 @@ class Worker:
         if refusal is None and not self._over and self.link.open_for() > 0:
             # Without credit any more it is lost: that is what at most once means.
             self.link.send(message)
-        self.stir()
+        self.wake()
         self._flush()
 
     def _room(self) -> int:
@@ -222,16 +222,16 @@ class Worker:
     # What becomes of it.
 
     def _told(self, number: int, outcome: Outcome, settled: bool) -> None:  # noqa: FBT001  (as the link tells it)
-        grip = self._holding.pop(number)
-        if grip is None:
+        lock_ref = self._holding.pop(number)
+        if lock_ref is None:
             self.link.answer(number, Fault(STOLEN, "the lock was over: the item may be another's"))
             return
         if outcome.elsewhere:
-            self._not_again(grip)
-        self._end(grip.end(outcome), _unheard if settled else partial(self._answer, number))
+            self._not_again(lock_ref)
+        self._end(lock_ref.end(outcome), _unheard if settled else partial(self._answer, number))
 
-    def _not_again(self, grip: Grip) -> None:
-        self._elsewhere[grip.partition, grip.item_id] = None
+    def _not_again(self, lock_ref: LockRef) -> None:
+        self._elsewhere[lock_ref.partition, lock_ref.item_id] = None
         if len(self._elsewhere) > _ELSEWHERE_MOST:
             self._elsewhere.popitem(last=False)
 

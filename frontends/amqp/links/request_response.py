@@ -21,10 +21,10 @@ from frontends.amqp.protocol.links import Incoming, Outgoing
 QUESTION_BYTES: Final = 16_384
 WINDOW: Final = 10
 _ANSWERS_MOST: Final = 10
-"""Answers that may wait until the peer takes them."""
+"""ResponseConsumer that may wait until the peer takes them."""
 
 
-class Answers:
+class ResponseConsumer:
     """A link over which a peer is answered."""
 
     def __init__(self, link: Outgoing) -> None:
@@ -40,7 +40,7 @@ class Answers:
         """Forget what was not taken."""
         self._waiting.clear()
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Send what there is credit for."""
         while self._waiting and self.link.open_for() > 0:
             answer = self._waiting.popleft()
@@ -59,10 +59,10 @@ class Answers:
     def tell(self, answer: bytes) -> None:
         """Send an answer, or keep it until there is credit."""
         self._waiting.append(answer)
-        self.stir()
+        self.wake()
 
 
-class Mailbox(ABC):
+class RequestReceiver(ABC):
     """A link over which a peer asks."""
 
     def __init__(self, link: Incoming) -> None:
@@ -73,7 +73,7 @@ class Mailbox(ABC):
         """Let the peer ask."""
         self.link.grant(WINDOW)
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Take what has arrived."""
         try:
             for delivery, raw, _settled in self.link.messages(QUESTION_BYTES, 0):
@@ -95,7 +95,7 @@ class Mailbox(ABC):
         """Take a question; raises Malformed."""
 
 
-class Questions(Mailbox):
+class RequestProducer(RequestReceiver):
     """A link over which a node's information is asked for; `answers` are those of its connection, by their addresses."""
 
     def __init__(  # noqa: PLR0913  (its link, its place, and what it works with)
@@ -103,7 +103,7 @@ class Questions(Mailbox):
         link: Incoming,
         *,
         core: Core,
-        answers: Mapping[str, Answers],
+        answers: Mapping[str, ResponseConsumer],
         flush: Callable[[], None],
         node: str,
         sender: Jid,
@@ -129,7 +129,7 @@ class Questions(Mailbox):
         else:
             self._core.submit(Partitions(self._node, self._sender), partial(self._answered, delivery, asked, answers))
 
-    def _answered(self, delivery: Any, asked: node_info.Request, answers: Answers, result: Result) -> None:  # noqa: ANN401
+    def _answered(self, delivery: Any, asked: node_info.Request, answers: ResponseConsumer, result: Result) -> None:  # noqa: ANN401
         match result:
             case Extents():
                 answers.tell(node_info.answer(result, asked.correlation))

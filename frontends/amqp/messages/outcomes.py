@@ -31,7 +31,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Grip:
+class LockRef:
     """What a worker's link has of an item that it holds."""
 
     jid: Jid
@@ -40,7 +40,7 @@ class Grip:
     token: int
 
     @classmethod
-    def of(cls, jid: Jid, item: HeldItem) -> "Grip":
+    def of(cls, jid: Jid, item: HeldItem) -> "LockRef":
         """Take what is needed to end or to renew a lock: no payload."""
         return cls(jid, item.partition, item.item_id, item.token)
 

@@ -20,7 +20,7 @@ from proton import symbol as symbol  # noqa: PLC0414  (what properties are named
 
 from frontends.amqp.constants import CAPABILITY
 from frontends.amqp.errors import Fault
-from frontends.amqp.protocol.links import DETAIL_CHARS, Bond, Incoming, Outgoing
+from frontends.amqp.protocol.links import DETAIL_CHARS, Incoming, Outgoing, ProtonLink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ _OPEN: Final = bytes.fromhex("00000011 02000000 005310c0 0401a10130")
 """The shortest open that there is."""
 
 
-class Happening(Enum):
+class EngineEvent(Enum):
     """What a door has to hear of."""
 
     OPENED = auto()
@@ -64,7 +64,7 @@ class Engine:
         self._collector = Collector()
         self._connection.collect(self._collector)
         self._transport.bind(self._connection)
-        self._bonds: dict[Any, Bond] = {}
+        self._proton_links: dict[Any, ProtonLink] = {}
 
     def receive(self, data: memoryview) -> int:
         """Take bytes, as many as there is room for now; -1 when no more are taken at all."""
@@ -96,37 +96,37 @@ class Engine:
         """After how long without a word the peer ends the connection; 0 for never."""
         return float(self._transport.remote_idle_timeout)
 
-    def events(self) -> "Iterator[tuple[Happening, Bond | None]]":
+    def events(self) -> "Iterator[tuple[EngineEvent, ProtonLink | None]]":
         """Give what has happened, and to which link."""
         collector = self._collector._impl  # noqa: SLF001  (proton's own methods on it are the slow ones)
         while (event := lib.pn_collector_peek(collector)) != ffi.NULL:
             kind = lib.pn_event_type(event)
             if kind == lib.PN_DELIVERY:
                 delivery = lib.pn_event_delivery(event)
-                bond = self._bonds.get(lib.pn_delivery_link(delivery))
-                if isinstance(bond, Outgoing):
-                    bond.hear(delivery)
-                    yield Happening.FLOW, bond
-                elif bond is not None:
-                    yield Happening.MESSAGES, bond
+                proton_link = self._proton_links.get(lib.pn_delivery_link(delivery))
+                if isinstance(proton_link, Outgoing):
+                    proton_link.hear(delivery)
+                    yield EngineEvent.FLOW, proton_link
+                elif proton_link is not None:
+                    yield EngineEvent.MESSAGES, proton_link
             elif kind == lib.PN_LINK_FLOW:
-                if bond := self._bonds.get(lib.pn_event_link(event)):
-                    yield Happening.FLOW, bond
+                if proton_link := self._proton_links.get(lib.pn_event_link(event)):
+                    yield EngineEvent.FLOW, proton_link
             else:
                 found = self._collector.peek()
                 if found is not None:
                     yield from self._rare(found)
             lib.pn_collector_pop(collector)
 
-    def _rare(self, event: Event) -> "Iterator[tuple[Happening, Bond | None]]":
+    def _rare(self, event: Event) -> "Iterator[tuple[EngineEvent, ProtonLink | None]]":
         link: Any = event.link
         session: Any = event.session
-        bond: Bond | None
+        proton_link: ProtonLink | None
         match event.type:
             case Event.CONNECTION_REMOTE_OPEN:
-                yield Happening.OPENED, None
+                yield EngineEvent.OPENED, None
             case Event.CONNECTION_REMOTE_CLOSE:
-                yield Happening.CLOSED, None
+                yield EngineEvent.CLOSED, None
             case Event.SESSION_REMOTE_OPEN:
                 if session.state & Endpoint.LOCAL_UNINIT:
                     session.incoming_capacity = SESSION_BYTES
@@ -135,29 +135,29 @@ class Engine:
                 yield from self._left(session)
             case Event.LINK_REMOTE_OPEN:
                 if link.state & Endpoint.LOCAL_UNINIT:
-                    bond = (Outgoing if link.is_sender else Incoming)(link)
-                    self._bonds[bond.raw] = bond
-                    yield Happening.ATTACHED, bond
+                    proton_link = (Outgoing if link.is_sender else Incoming)(link)
+                    self._proton_links[proton_link.raw] = proton_link
+                    yield EngineEvent.ATTACHED, proton_link
             case Event.LINK_REMOTE_CLOSE | Event.LINK_REMOTE_DETACH:
-                bond = self._bonds.pop(link._impl, None)  # noqa: SLF001
-                if bond is not None:
-                    yield Happening.ENDED, bond
-                    bond.ended(closed=event.type is Event.LINK_REMOTE_CLOSE)
+                proton_link = self._proton_links.pop(link._impl, None)  # noqa: SLF001
+                if proton_link is not None:
+                    yield EngineEvent.ENDED, proton_link
+                    proton_link.ended(closed=event.type is Event.LINK_REMOTE_CLOSE)
 
-    def _left(self, session: Session) -> "Iterator[tuple[Happening, Bond | None]]":
+    def _left(self, session: Session) -> "Iterator[tuple[EngineEvent, ProtonLink | None]]":
         """End the links of a session with it."""
-        for raw, bond in list(self._bonds.items()):
+        for raw, proton_link in list(self._proton_links.items()):
             if lib.pn_link_session(raw) == session._impl:  # noqa: SLF001
-                del self._bonds[raw]
-                yield Happening.ENDED, bond
-                bond.alive = False
+                del self._proton_links[raw]
+                yield EngineEvent.ENDED, proton_link
+                proton_link.alive = False
         session.close()
         session.free()
 
     @property
     def links(self) -> int:
         """How many there are."""
-        return len(self._bonds)
+        return len(self._proton_links)
 
     def open(self) -> None:
         """Answer the peer's open, once."""
@@ -182,9 +182,9 @@ class Engine:
 
     def release(self) -> None:
         """Let go of all that proton has of it: nothing is done with a link from here on."""
-        for bond in self._bonds.values():
-            bond.alive = False
-        self._bonds.clear()
+        for proton_link in self._proton_links.values():
+            proton_link.alive = False
+        self._proton_links.clear()
         self._transport.unbind()
         lib.pn_connection_collect(self._connection._impl, ffi.NULL)  # noqa: SLF001  (proton's own way to do it fails)
         self._connection.free()

@@ -21,7 +21,7 @@ _ANY: Final = 2**64
 DETAIL_CHARS: Final = 300
 
 
-class Bond:
+class ProtonLink:
     """A link that a peer has asked for: what it asks, and how it is accepted, refused and ended."""
 
     def __init__(self, link: Link) -> None:
@@ -147,7 +147,7 @@ class Bond:
         self._link.free()
 
 
-class Incoming(Bond):
+class Incoming(ProtonLink):
     """A link over which a peer sends."""
 
     rejects = False
@@ -231,7 +231,7 @@ class Incoming(Bond):
         lib.pn_decref(delivery)
 
 
-class Outgoing(Bond):
+class Outgoing(ProtonLink):
     """A link over which a peer receives; whoever has set `told` hears the outcome of each message by its number, once."""
 
     told: Callable[[int, Outcome, bool], None] | None = None

@@ -51,8 +51,8 @@ def body(event: Any) -> str:  # noqa: ANN401  (what the SDK says of it may be no
 class _Client(EventHubConsumerClient):
     """One whose links do not ping: the threads that do take a second each to end."""
 
-    def _create_consumer(self, *wish: Any, **more: Any) -> EventHubConsumer:  # noqa: ANN401  (the SDK's)
-        link: EventHubConsumer = super()._create_consumer(*wish, **more)
+    def _create_consumer(self, *wanted: Any, **more: Any) -> EventHubConsumer:  # noqa: ANN401  (the SDK's)
+        link: EventHubConsumer = super()._create_consumer(*wanted, **more)
         link._keep_alive = None
         return link
 
@@ -60,7 +60,7 @@ class _Client(EventHubConsumerClient):
 class Reader:
     """One who receives until it is closed: events of the SDK with their partitions, and what went wrong."""
 
-    def __init__(self, connection: str, group: str = "$Default", tries: int = 0, **wish: Any) -> None:  # noqa: ANN401  (the SDK's)
+    def __init__(self, connection: str, group: str = "$Default", tries: int = 0, **wanted: Any) -> None:  # noqa: ANN401  (the SDK's)
         """Begin."""
         self.events: list[tuple[str, Any]] = []
         self.errors: list[str] = []
@@ -73,12 +73,12 @@ class Reader:
             socket_timeout=_LOOK_SECONDS,
         )
         self._thread = threading.Thread(
-            target=self._client.receive_batch, args=(self._arrived,), kwargs=self._kept(wish)
+            target=self._client.receive_batch, args=(self._arrived,), kwargs=self._kept(wanted)
         )
         self._thread.start()
 
-    def _kept(self, wish: dict[str, Any]) -> dict[str, Any]:
-        return {"on_error": self._error, "starting_position": "-1", "max_wait_time": 0.05} | wish
+    def _kept(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        return {"on_error": self._error, "starting_position": "-1", "max_wait_time": 0.05} | wanted
 
     def _arrived(self, context: PartitionContext, events: list[EventData]) -> None:
         self.events += [(context.partition_id, event) for event in events]
@@ -109,9 +109,9 @@ class Reader:
 
 
 @contextmanager
-def reading(connection: str, **wish: Any) -> Iterator[Reader]:  # noqa: ANN401  (the SDK's)
+def reading(connection: str, **wanted: Any) -> Iterator[Reader]:  # noqa: ANN401  (the SDK's)
     """Receive for a while."""
-    reader = Reader(connection, **wish)
+    reader = Reader(connection, **wanted)
     try:
         yield reader
     finally:

@@ -255,14 +255,14 @@ def test_refusals(hubs: AmqpFrontend, new_log: NewLog) -> None:
         with pytest.raises(EventDataSendError, match="bytes"):
             send(client, "a", partition_key="k" * 1_500)
         send(client, "kept")
-    for connection, wish, said in (
+    for connection, wanted, said in (
         (address(hubs, log), {"partition_id": "0", "group": "two"}, "amqp:not-found"),
         (address(hubs, log), {"partition_id": "0", "starting_position": "5"}, "amqp:invalid-field"),
         (address(hubs, log), {"partition_id": "0", "owner_level": -1}, "amqp:invalid-field"),
         (address(hubs, log, **bobs), {"partition_id": "0"}, "amqp:unauthorized-access"),
         (address(hubs, queue), {"partition_id": "0"}, "400"),
     ):
-        with reading(connection, **wish) as reader:
+        with reading(connection, **wanted) as reader:
             reader.until(partial(_failed, said=said))
             assert not reader.events
     with reading(address(hubs, log), group="one") as reader:

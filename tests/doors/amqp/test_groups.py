@@ -37,9 +37,9 @@ os._exit(0)
 """A consumer whose process ends without a word."""
 
 
-def owner(connection: BlockingConnection, log: str, group: str = "g", **wish: Any) -> BlockingReceiver:  # noqa: ANN401  (of any type)
+def owner(connection: BlockingConnection, log: str, group: str = "g", **wanted: Any) -> BlockingReceiver:  # noqa: ANN401  (of any type)
     """Attach as the owner of a group's reading."""
-    return consumer(connection, log, [With(consumer_group=group, **wish), annotations(offset=symbol("@earliest"))])
+    return consumer(connection, log, [With(consumer_group=group, **wanted), annotations(offset=symbol("@earliest"))])
 
 
 def test_epochs(alice: BlockingConnection, new_log: NewLog) -> None:
@@ -54,9 +54,9 @@ def test_epochs(alice: BlockingConnection, new_log: NewLog) -> None:
     }
     assert bodies(first, 1) == ["a"]
     for epoch in (None, 0, 6, 7):
-        wish: dict[str, Any] = {} if epoch is None else {"epoch": epoch}
+        wanted: dict[str, Any] = {} if epoch is None else {"epoch": epoch}
         with pytest.raises(LinkDetached, match="amqp:resource-locked"):
-            owner(alice, log, **wish)
+            owner(alice, log, **wanted)
     assert told(owner(alice, log, group="other").link)["event-streams-epoch"] == 1
     second = owner(alice, log, epoch=8)
     with pytest.raises(LinkDetached, match="amqp:link:stolen"):
@@ -70,7 +70,7 @@ def test_epochs(alice: BlockingConnection, new_log: NewLog) -> None:
 def test_bad_wishes(alice: BlockingConnection, new_log: NewLog) -> None:
     """E26, EX12: an epoch is a long from 0 on, of a group that may form."""
     log = new_log(stanzaq__groups="one two")
-    for condition, wish in (
+    for condition, wanted in (
         ("amqp:not-found", With(consumer_group="three")),
         ("amqp:invalid-field", With(consumer_group="one", epoch=-1)),
         ("amqp:invalid-field", With(consumer_group="one", epoch="x")),
@@ -79,7 +79,7 @@ def test_bad_wishes(alice: BlockingConnection, new_log: NewLog) -> None:
         ("amqp:invalid-field", With(partition=7)),
     ):
         with pytest.raises(LinkDetached, match=condition):
-            consumer(alice, log, wish)
+            consumer(alice, log, wanted)
     assert (
         told(consumer(alice, log, With(consumer_group="one", epoch=2**63 - 1)).link)["event-streams-epoch"] == 2**63 - 1
     )

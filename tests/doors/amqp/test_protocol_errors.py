@@ -243,13 +243,13 @@ def test_links_never_detached(frontend: AmqpFrontend) -> None:
 def test_what_is_not_granted(alice: BlockingConnection, new_log: NewLog) -> None:
     """Part 3 §3.5.3: an attach is answered with what is so: nothing is durable or outlives its link, a log is copied."""
 
-    class Wish(LinkOption):
+    class LinkOptions(LinkOption):
         def apply(self, link: Link) -> None:
             link.source.durability, link.source.expiry_policy = Terminus.DELIVERIES, Terminus.EXPIRE_NEVER
             link.source.timeout, link.source.distribution_mode = 600, Terminus.DIST_MODE_MOVE
             link.source.capabilities.put_object(symbol("x-no-such-capability"))
 
-    link = consumer(alice, new_log(), Wish()).link
+    link = consumer(alice, new_log(), LinkOptions()).link
     said = link.remote_source
     assert (said.durability, said.expiry_policy, said.timeout) == (Terminus.NONDURABLE, Terminus.EXPIRE_WITH_LINK, 0)
     assert said.distribution_mode == Terminus.DIST_MODE_COPY

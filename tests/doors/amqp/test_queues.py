@@ -349,9 +349,9 @@ def test_selector(alice: BlockingConnection, queue: str) -> None:
 
 def test_refused(redis: RedisServer, frontend: AmqpFrontend, alice: BlockingConnection, queue: str) -> None:
     """P5: who may not subscribe is refused by name; so is a partition or a group, which are of logs; nothing stays of it."""
-    for wish in (With(partition=symbol("0")), With(consumer_group="g")):
+    for wanted in (With(partition=symbol("0")), With(consumer_group="g")):
         with pytest.raises(LinkDetached, match="amqp:not-implemented"):
-            worker(alice, queue, options=wish)
+            worker(alice, queue, options=wanted)
     ask(redis, Affiliate(queue, Jid(ALICE), {Jid(BOB): Affiliation.OUTCAST.value}))
     with connected(frontend, BOB) as bob, pytest.raises(LinkDetached, match="amqp:unauthorized-access"):
         worker(bob, queue)

@@ -13,17 +13,17 @@ from broker.model.leases import HeldItem
 from broker.model.names import Jid, Partition
 from broker.model.problems import Problem
 from broker.model.results import Refused, Renewed, Result, Retracted
-from frontends.amqp.links.lock_keeper import Holding
+from frontends.amqp.links.lock_keeper import LockKeeper
 from frontends.amqp.messages import deliveries, message
-from frontends.amqp.messages.outcomes import Grip, Kind, Outcome
+from frontends.amqp.messages.outcomes import Kind, LockRef, Outcome
 from frontends.amqp.protocol import types
 
 WORKER = Jid("me@x/lease-0")
-GRIP = Grip(WORKER, Partition("jobs", "8e71964d", 3), "i", 7)
+GRIP = LockRef(WORKER, Partition("jobs", "8e71964d", 3), "i", 7)
 
 
 class Core:
-    """Answers commands as it is told to, and keeps them."""
+    """ResponseConsumer commands as it is told to, and keeps them."""
 
     def __init__(self, *answers: Result) -> None:
         """Give these answers, the last one for ever."""
@@ -85,7 +85,7 @@ async def test_repeated() -> None:
         ((gone,), False, gone),
     ):
         core, heard = Core(*answers), asyncio.get_running_loop().create_future()
-        Holding(core, lambda: None).end(GRIP.acknowledge(), heard.set_result, certain=certain)
+        LockKeeper(core, lambda: None).end(GRIP.acknowledge(), heard.set_result, certain=certain)
         assert await asyncio.wait_for(heard, 5) == expected and len(core.asked) == len(answers)
 
 
@@ -94,7 +94,7 @@ async def test_renewed() -> None:
     ahead_ms = 10**12
     deadline = int(time.monotonic() * 1000) + ahead_ms + 1_000
     core, changes = Core(Refused(Problem.UNAVAILABLE), Renewed(7, deadline + 500), Refused(Problem.LOCK_LOST)), []
-    holding = Holding(core, lambda: changes.append(True))
+    holding = LockKeeper(core, lambda: changes.append(True))
     holding.heard(int(time.monotonic() * 1000) + ahead_ms)
     holding.add(1, GRIP, deadline)
     assert 0 < holding.due_seconds < 0.5
