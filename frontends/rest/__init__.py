@@ -1,4 +1,5 @@
 """The RESTful Queue: HTTP to commands and results to HTTP.
 
-`door`, `connection` and `server` are the shell; all else is translation and knows no framework. Must not know Redis.
+`app`, `connection` and `server` are the shell. `auth` tells who asks; `queues`, `subscriptions` and `admin` have requests,
+handlers and views; `formats` has what bodies look like. These know no framework. Must not know Redis.
 """

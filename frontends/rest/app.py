@@ -13,8 +13,10 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 import structlog
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response as HttpResponse
+from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from broker.model.core import Core
@@ -23,9 +25,9 @@ from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from frontends.rest import codings, conditions, heads, negotiation, paths, refusal_log, replies, routes
 from frontends.rest.auth import csrf
 from frontends.rest.auth.identity import Identity
-from frontends.rest.auth.rate_limit import Rates
+from frontends.rest.auth.rate_limit import RateLimit
 from frontends.rest.errors import Fault, fault
-from frontends.rest.http_types import Answer, Asked
+from frontends.rest.http_types import Request, Response
 from frontends.rest.queues.handlers import OPERATIONS
 from frontends.rest.routes import Body, Operation, Shown
 
@@ -61,7 +63,7 @@ class Door:
     ) -> None:
         """Prepare the door; `open` lets requests in."""
         self._identity = identity
-        self._rates = Rates(rate)
+        self._rates = RateLimit(rate)
         self._header_bytes = header_bytes
         self._body_bytes = body_bytes
         self._slow_seconds = slow_seconds
@@ -74,14 +76,14 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        request = Request(scope, receive)
-        number = _number(request)
+        http_request = HttpRequest(scope, receive)
+        number = _number(http_request)
         try:
-            answer = await self._answered(request, number)
+            answer = await self._answered(http_request, number)
         except ClientDisconnect:
             return
         headers = {**answer.headers, _REQUEST: number}
-        if answer.events is not None and request.method != "HEAD":
+        if answer.events is not None and http_request.method != "HEAD":
             headers |= {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
             stream = StreamingResponse(answer.events, answer.status, headers, answer.media)
             try:
@@ -90,78 +92,78 @@ class Door:
                 # Whoever has gone is known to have, without waiting for memory to be tidied.
                 await answer.events.aclose()
             return
-        body = b"" if request.method == "HEAD" else answer.body
-        response = Response(body, answer.status, headers)
+        body = b"" if http_request.method == "HEAD" else answer.body
+        response = HttpResponse(body, answer.status, headers)
         if answer.media:
             response.headers["Content-Type"] = answer.media
-        if request.method == "HEAD":
+        if http_request.method == "HEAD":
             response.headers["Content-Length"] = str(len(answer.body))
         await response(scope, receive, send)
 
-    async def _answered(self, request: Request, number: str) -> Answer:
+    async def _answered(self, http_request: HttpRequest, number: str) -> Response:
         about = {"request": number}
         try:
-            answer = await self._served(request, about)
+            answer = await self._served(http_request, about)
         except Fault as refusal:
-            return _refused(request, refusal, about)
+            return _refused(http_request, refusal, about)
         except MalformedRequest as refusal:
-            return _refused(request, fault(refusal), about)
+            return _refused(http_request, fault(refusal), about)
         except ClientDisconnect:
             raise
         except CorruptRecord as defect:
-            _log.error("a message cannot be read", path=request.url.path, fault=str(defect))
+            _log.error("a message cannot be read", path=http_request.url.path, fault=str(defect))
         except Exception:  # noqa: BLE001  (logged, and told to the asker)
-            _log.exception("a request failed", method=request.method, path=request.url.path)
+            _log.exception("a request failed", method=http_request.method, path=http_request.url.path)
         else:
             for part in answer.refusals:
                 refusal_log.log(part, about)
-            return await _packed(request, answer)
+            return await _packed(http_request, answer)
         failed = Fault(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", "the service could not carry this out")
-        return _closing(request, replies.refused(failed))
+        return _closing(http_request, replies.refused(failed))
 
-    async def _served(self, request: Request, about: dict[str, str]) -> Answer:
+    async def _served(self, http_request: HttpRequest, about: dict[str, str]) -> Response:
         """Serve a request; what is read of it goes to `about` for the log."""
-        version, target = request.scope["http_version"], request.scope["raw_path"]
-        head = heads.read(version, request.method, target, request.headers.raw, self._header_bytes)
+        version, target = http_request.scope["http_version"], http_request.scope["raw_path"]
+        head = heads.read(version, http_request.method, target, http_request.headers.raw, self._header_bytes)
         if head.path == heads.EVERYTHING:
-            return Answer(HTTPStatus.NO_CONTENT, headers={"Allow": ", ".join(routes.EVERY)})
+            return Response(HTTPStatus.NO_CONTENT, headers={"Allow": ", ".join(routes.EVERY)})
         place = paths.read(head.path)
         if place is None:
             raise Fault(HTTPStatus.NOT_FOUND, "not-found", "there is nothing at this path: /openapi.json has all")
         about |= {"node": place.node, "item": place.item}
         allow = {"Allow": ", ".join(routes.allowed(place.pattern))}
-        if request.method == "OPTIONS":
-            return Answer(HTTPStatus.NO_CONTENT, headers=allow)
-        operation = routes.found(place.pattern, request.method)
+        if http_request.method == "OPTIONS":
+            return Response(HTTPStatus.NO_CONTENT, headers=allow)
+        operation = routes.found(place.pattern, http_request.method)
         if operation is None:
             detail = f"{place.pattern} takes {allow['Allow']}"
             raise Fault(HTTPStatus.METHOD_NOT_ALLOWED, "method-not-allowed", detail, allow)
         about["command"] = operation.name
         fields = head.fields
-        csrf.judge(request.method, fields)
+        csrf.judge(http_request.method, fields)
         sender = Jid("") if operation.public else await self._admitted(fields.get("authorization", ""))
         about["subscriber"] = sender
-        query = _query(request.scope["query_string"], operation)
+        query = _query(http_request.scope["query_string"], operation)
         kinds = _kinds(operation)
         wants = negotiation.wanted(fields.get("accept", ""), kinds) if kinds else ""
         coding = fields.get("content-encoding", "")
-        body = await self._body(request, coding) if operation.body is not Body.NONE else b""
-        asked = Asked(
-            place, sender, query, fields, body, wants, looks=request.method == "HEAD", most_leases=self._leases
+        body = await self._body(http_request, coding) if operation.body is not Body.NONE else b""
+        request = Request(
+            place, sender, query, fields, body, wants, looks=http_request.method == "HEAD", most_leases=self._leases
         )
-        if request.method in {"GET", "HEAD"}:
-            return _unless_known(fields, await OPERATIONS[operation.name](self._core, asked))
-        if conditions.asked(fields):
-            conditions.changed(fields, await self._tags(asked), reads=False)
-        return await OPERATIONS[operation.name](self._core, asked)
+        if http_request.method in {"GET", "HEAD"}:
+            return _unless_known(fields, await OPERATIONS[operation.name](self._core, request))
+        if conditions.request(fields):
+            conditions.changed(fields, await self._tags(request), reads=False)
+        return await OPERATIONS[operation.name](self._core, request)
 
-    async def _tags(self, asked: Asked) -> list[str]:
+    async def _tags(self, request: Request) -> list[str]:
         """Give the tags of all forms in which what is asked for could be had; none when it is not there."""
-        operation = routes.found(asked.place.pattern, "GET")
+        operation = routes.found(request.place.pattern, "GET")
         if operation is None:
             return []
-        query = {name: value for name, value in asked.query.items() if name in operation.query}
-        shown = replace(asked, query=query, body=b"", looks=True)
+        query = {name: value for name, value in request.query.items() if name in operation.query}
+        shown = replace(request, query=query, body=b"", looks=True)
         try:
             answers = [
                 await OPERATIONS[operation.name](self._core, replace(shown, wants=kind))
@@ -183,13 +185,13 @@ class Door:
             )
         return sender
 
-    async def _body(self, request: Request, coding: str) -> bytes:
-        if _length(request) > self._body_bytes:
+    async def _body(self, http_request: HttpRequest, coding: str) -> bytes:
+        if _length(http_request) > self._body_bytes:
             raise self._too_big()
         pieces, size = [], 0
         try:
             async with asyncio.timeout(self._slow_seconds):
-                async for piece in request.stream():
+                async for piece in http_request.stream():
                     size += len(piece)
                     if size > self._body_bytes:
                         raise self._too_big()
@@ -210,9 +212,9 @@ class Door:
         )
 
 
-def _number(request: Request) -> str:
+def _number(http_request: HttpRequest) -> str:
     """Give the id that a request came with, or one for it."""
-    given = request.headers.get(_REQUEST, "")
+    given = http_request.headers.get(_REQUEST, "")
     return given if _PLAIN.fullmatch(given) else secrets.token_hex(8)
 
 
@@ -223,11 +225,11 @@ def _kinds(operation: Operation) -> tuple[str, ...]:
     return next((_KINDS[each] for each in operation.answers.values() if each in _KINDS), (negotiation.JSON,))
 
 
-def _tag(answer: Answer) -> str:
+def _tag(answer: Response) -> str:
     return answer.headers.get("ETag") or conditions.tag(answer.body)
 
 
-def _unless_known(fields: Mapping[str, str], answer: Answer) -> Answer:
+def _unless_known(fields: Mapping[str, str], answer: Response) -> Response:
     """Give what is shown with its tag, or less when whoever asks has it already; raises MalformedRequest."""
     if answer.events is not None:
         return answer
@@ -237,14 +239,14 @@ def _unless_known(fields: Mapping[str, str], answer: Answer) -> Answer:
     headers = {"Cache-Control": "no-cache", "Vary": _VARY, **answer.headers, "ETag": tag}
     if conditions.changed(fields, (tag,), reads=True):
         return replace(answer, headers=headers)
-    return Answer(HTTPStatus.NOT_MODIFIED, headers=headers)
+    return Response(HTTPStatus.NOT_MODIFIED, headers=headers)
 
 
-async def _packed(request: Request, answer: Answer) -> Answer:
+async def _packed(http_request: HttpRequest, answer: Response) -> Response:
     """Give an answer in gzip to whoever prefers that."""
     if len(answer.body) < codings.LEAST_BYTES:
         return answer
-    accept = ",".join(request.headers.getlist("accept-encoding"))
+    accept = ",".join(http_request.headers.getlist("accept-encoding"))
     if not codings.wanted(accept, answer.media, len(answer.body)):
         return answer
     large = len(answer.body) > _SWIFT_BYTES
@@ -268,18 +270,18 @@ def _query(raw: bytes, operation: Operation) -> dict[str, str]:
     return query
 
 
-def _length(request: Request) -> int:
+def _length(http_request: HttpRequest) -> int:
     """Give the length that a body is said to have; h11 has judged that it is a number."""
-    return int(request.headers.get("content-length", "0"))
+    return int(http_request.headers.get("content-length", "0"))
 
 
-def _refused(request: Request, refusal: Fault, about: Mapping[str, str]) -> Answer:
+def _refused(http_request: HttpRequest, refusal: Fault, about: Mapping[str, str]) -> Response:
     refusal_log.log(refusal, about)
-    return _closing(request, replies.refused(refusal))
+    return _closing(http_request, replies.refused(refusal))
 
 
-def _closing(request: Request, refusal: Answer) -> Answer:
+def _closing(http_request: HttpRequest, refusal: Response) -> Response:
     """End the connection when the rest of a refused body would be long to come."""
-    if "transfer-encoding" not in request.headers and _length(request) <= _SWALLOWED_BYTES:
+    if "transfer-encoding" not in http_request.headers and _length(http_request) <= _SWALLOWED_BYTES:
         return refusal
-    return Answer(refusal.status, refusal.body, refusal.media, {**refusal.headers, "Connection": "close"})
+    return Response(refusal.status, refusal.body, refusal.media, {**refusal.headers, "Connection": "close"})

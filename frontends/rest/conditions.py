@@ -35,7 +35,7 @@ def coded(tagged: str) -> str:
     return f"{tagged.removesuffix(chr(34))}{_CODED}"
 
 
-def asked(fields: Mapping[str, str]) -> bool:
+def request(fields: Mapping[str, str]) -> bool:
     """Tell whether a request has conditions."""
     return MATCH in fields or NONE_MATCH in fields
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from broker.model.core import Core
 from frontends.rest.errors import Fault
-from frontends.rest.http_types import Answer, Asked
+from frontends.rest.http_types import Request, Response
 
 _DIRECTORY: Final = Path(__file__).with_name("ui")
 _FIRST: Final = "index.html"
@@ -27,7 +27,7 @@ GUARDED: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
-    # Asked for each time, and sent when it is another: a page of the version before would not fit the API.
+    # Request for each time, and sent when it is another: a page of the version before would not fit the API.
     "Cache-Control": "no-cache",
 }
 
@@ -38,22 +38,22 @@ class _File:
     kind: str
 
 
-async def show_page(_core: Core, _asked: Asked) -> Answer:
+async def show_page(_core: Core, _request: Request) -> Response:
     """Give the page."""
     return _given(_FIRST)
 
 
-async def show_file(_core: Core, asked: Asked) -> Answer:
+async def show_file(_core: Core, request: Request) -> Response:
     """Give a file of it."""
-    return _given(asked.place.item)
+    return _given(request.place.item)
 
 
-def _given(name: str) -> Answer:
+def _given(name: str) -> Response:
     """Give a file."""
     found = _files().get(name)
     if found is None:
         raise Fault(HTTPStatus.NOT_FOUND, "not-found", "the page has no such file")
-    return Answer(HTTPStatus.OK, found.body, found.kind, GUARDED)
+    return Response(HTTPStatus.OK, found.body, found.kind, GUARDED)
 
 
 @cache

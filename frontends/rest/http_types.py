@@ -10,7 +10,7 @@ from frontends.rest.paths import Place
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Request:
     """A request of somebody who is known; names of headers are in lower case, `wants` is a media type.
 
     Who only `looks` changes nothing by it, not even how long a lease lasts.
@@ -27,7 +27,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """What goes back: a body, or events as they come; `refusals` are those of parts of the request that it tells of."""
 
     status: HTTPStatus

@@ -15,7 +15,7 @@ from broker.model.tree import COLLECTION, NodeType
 from frontends.rest import errors, negotiation
 from frontends.rest.admin import requests as admin_requests
 from frontends.rest.formats import batches, documents
-from frontends.rest.http_types import Answer
+from frontends.rest.http_types import Response
 from frontends.rest.queues import requests
 from frontends.rest.routes import PARAMETERS, ROUTES, Body, Operation, Shown
 from frontends.rest.subscriptions import requests as subscription_requests
@@ -270,9 +270,9 @@ def document() -> dict[str, Any]:
 
 
 @cache
-def answer() -> Answer:
+def answer() -> Response:
     """Give it as an answer."""
-    return Answer(HTTPStatus.OK, documents.written(document()), negotiation.JSON)
+    return Response(HTTPStatus.OK, documents.written(document()), negotiation.JSON)
 
 
 def _parameters(pattern: str) -> dict[str, Any]:

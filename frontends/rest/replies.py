@@ -15,48 +15,50 @@ from frontends.rest import conditions, negotiation, paths
 from frontends.rest.errors import MEDIA, Fault, document, fault, written
 from frontends.rest.formats import atom, documents
 from frontends.rest.formats.times import moment
-from frontends.rest.http_types import Answer
+from frontends.rest.http_types import Response
 from frontends.rest.queues.views import Held, Message, Page
 from frontends.rest.subscriptions.requests import Lease
 
 
-def page(shown: Page, kind: str) -> Answer:
+def page(shown: Page, kind: str) -> Response:
     """Write a page of a queue or of the tree."""
     body = atom.page(shown) if kind == negotiation.ATOM else documents.page(shown)
     link = {"Link": f'<{shown.following}>; rel="next"'} if shown.following else {}
-    return Answer(HTTPStatus.OK, body, _full(kind, "feed"), link)
+    return Response(HTTPStatus.OK, body, _full(kind, "feed"), link)
 
 
-def message(shown: Message, kind: str) -> Answer:
+def message(shown: Message, kind: str) -> Response:
     """Write a message."""
     body = atom.message(shown) if kind == negotiation.ATOM else documents.message(shown)
-    return Answer(HTTPStatus.OK, body, _full(kind, "entry"))
+    return Response(HTTPStatus.OK, body, _full(kind, "entry"))
 
 
-def content(shown: Message) -> Answer:
+def content(shown: Message) -> Response:
     """Give what a message says, as it is: never to be taken for a page of this server's."""
     guarded = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox; default-src 'none'"}
-    return Answer(HTTPStatus.OK, shown.body, shown.content_type, guarded)
+    return Response(HTTPStatus.OK, shown.body, shown.content_type, guarded)
 
 
-def declared(node: str, *, made: bool) -> Answer:
+def declared(node: str, *, made: bool) -> Response:
     """Tell that a queue exists, and where."""
     said = {"name": node, "href": paths.queue(node)}
     status = HTTPStatus.CREATED if made else HTTPStatus.OK
-    return Answer(status, documents.written(said), negotiation.JSON, {"Location": paths.queue(node)})
+    return Response(status, documents.written(said), negotiation.JSON, {"Location": paths.queue(node)})
 
 
-def reserved(node: str, result: Reserved) -> Answer:
+def reserved(node: str, result: Reserved) -> Response:
     """Tell where the body of a reserved message is to be sent, and until when."""
     where = paths.message(node, result.item_id)
     said = {"id": result.item_id, "href": where, "expires": moment(result.until_ms)}
-    return Answer(HTTPStatus.CREATED, documents.written(said), negotiation.JSON, {"Location": where})
+    return Response(HTTPStatus.CREATED, documents.written(said), negotiation.JSON, {"Location": where})
 
 
-def published(node: str, result: Published, status: HTTPStatus) -> Answer:
+def published(node: str, result: Published, status: HTTPStatus) -> Response:
     """Tell that a message is in its queue, or was before."""
     said = told(node, result)
-    return Answer(status, documents.written(said), negotiation.JSON, {"Location": paths.message(node, result.item_id)})
+    return Response(
+        status, documents.written(said), negotiation.JSON, {"Location": paths.message(node, result.item_id)}
+    )
 
 
 def told(node: str, result: Published) -> dict[str, object]:
@@ -64,7 +66,7 @@ def told(node: str, result: Published) -> dict[str, object]:
     return {"id": result.item_id, "href": paths.message(node, result.item_id), "duplicate": result.duplicate}
 
 
-def subscribed(lease: Lease, destinations: Sequence[str], result: Subscribed) -> Answer:
+def subscribed(lease: Lease, destinations: Sequence[str], result: Subscribed) -> Response:
     """Tell that a subscription has begun, and where."""
     said = {
         "id": str(lease),
@@ -74,46 +76,46 @@ def subscribed(lease: Lease, destinations: Sequence[str], result: Subscribed) ->
         "expires": moment(result.until_ms),
         "selector": result.selector,
     }
-    return Answer(HTTPStatus.CREATED, documents.written(said), negotiation.JSON, {"Location": lease.href})
+    return Response(HTTPStatus.CREATED, documents.written(said), negotiation.JSON, {"Location": lease.href})
 
 
-def lease(shown: Held, kind: str) -> Answer:
+def lease(shown: Held, kind: str) -> Response:
     """Write what a subscription holds."""
     body = atom.held(shown) if kind == negotiation.ATOM else documents.held(shown)
     # Each look puts its end off: that alone is no news of what it holds.
     holds = repr((kind, shown.more, [(each.href, each.lock and each.lock.expires_ms) for each in shown.messages]))
-    return Answer(HTTPStatus.OK, body, _full(kind, "feed"), {"ETag": conditions.weak(conditions.tag(holds.encode()))})
+    return Response(HTTPStatus.OK, body, _full(kind, "feed"), {"ETag": conditions.weak(conditions.tag(holds.encode()))})
 
 
-def acknowledged(results: Sequence[Fault | None]) -> Answer:
+def acknowledged(results: Sequence[Fault | None]) -> Response:
     """Tell of each message whether it is acknowledged, in their order."""
     said = [{"status": HTTPStatus.OK.value} if each is None else document(each) for each in results]
-    return Answer(HTTPStatus.OK, documents.written({"results": said}), negotiation.JSON)
+    return Response(HTTPStatus.OK, documents.written({"results": said}), negotiation.JSON)
 
 
-def renewed(result: Renewed) -> Answer:
+def renewed(result: Renewed) -> Response:
     """Tell until when a lock holds."""
-    return Answer(HTTPStatus.OK, documents.written({"expires": moment(result.deadline_ms)}), negotiation.JSON)
+    return Response(HTTPStatus.OK, documents.written({"expires": moment(result.deadline_ms)}), negotiation.JSON)
 
 
-def done() -> Answer:
+def done() -> Response:
     """Tell that what was asked for is so."""
-    return Answer(HTTPStatus.OK, b"{}", negotiation.JSON)
+    return Response(HTTPStatus.OK, b"{}", negotiation.JSON)
 
 
-def batch(node: str, results: list[Published | Fault]) -> Answer:
+def batch(node: str, results: list[Published | Fault]) -> Response:
     """Tell what became of each message of a batch, in their order."""
     said = [
         document(each) if isinstance(each, Fault) else {"status": HTTPStatus.CREATED.value, **told(node, each)}
         for each in results
     ]
     faults = tuple(each for each in results if isinstance(each, Fault))
-    return Answer(HTTPStatus.OK, documents.written({"results": said}), negotiation.JSON, refusals=faults)
+    return Response(HTTPStatus.OK, documents.written({"results": said}), negotiation.JSON, refusals=faults)
 
 
-def refused(refusal: Fault) -> Answer:
+def refused(refusal: Fault) -> Response:
     """Write a refusal."""
-    return Answer(refusal.status, written(refusal), MEDIA, refusal.headers)
+    return Response(refusal.status, written(refusal), MEDIA, refusal.headers)
 
 
 def of(outcome: Refused) -> Fault:

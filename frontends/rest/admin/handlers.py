@@ -20,52 +20,52 @@ from broker.model.results import (
 )
 from frontends.rest.admin import requests, views
 from frontends.rest.core_client import result
-from frontends.rest.http_types import Answer, Asked
+from frontends.rest.http_types import Request, Response
 
 
-async def show_overview(core: Core, asked: Asked) -> Answer:
+async def show_overview(core: Core, request: Request) -> Response:
     """Show queues with what they hold."""
-    command = requests.overview(asked)
+    command = requests.overview(request)
     return views.overview(command, await result(core, command, Overviewed))
 
 
-async def show_survey(core: Core, asked: Asked) -> Answer:
+async def show_survey(core: Core, request: Request) -> Response:
     """Show items as their queue's owner sees them."""
-    command = requests.survey(asked)
+    command = requests.survey(request)
     return views.survey(command, await result(core, command, Surveyed))
 
 
-async def list_subscribers(core: Core, asked: Asked) -> Answer:
+async def list_subscribers(core: Core, request: Request) -> Response:
     """Show who is subscribed to a queue."""
-    return views.subscribers(await result(core, ListSubscribers(asked.place.node, asked.sender), SubscriptionList))
+    return views.subscribers(await result(core, ListSubscribers(request.place.node, request.sender), SubscriptionList))
 
 
-async def show_history(core: Core, asked: Asked) -> Answer:
+async def show_history(core: Core, request: Request) -> Response:
     """Show what a queue held in the last hour."""
-    return views.history(await result(core, ShowHistory(asked.place.node, asked.sender), History))
+    return views.history(await result(core, ShowHistory(request.place.node, request.sender), History))
 
 
-async def list_frontends(core: Core, asked: Asked) -> Answer:
+async def list_frontends(core: Core, request: Request) -> Response:
     """Show the frontends of all doors."""
-    return views.frontends(await result(core, Frontends(asked.sender), FrontendList))
+    return views.frontends(await result(core, Frontends(request.sender), FrontendList))
 
 
-async def redrive(core: Core, asked: Asked) -> Answer:
+async def redrive(core: Core, request: Request) -> Response:
     """Send dead letters home, a step of them: those of a queue, or those in a queue that is for dead letters."""
-    order = requests.redrive(asked)
+    order = requests.redrive(request)
     letters = await _letters(core, order)
     outcome = await result(core, order.step(letters), Transferred)
     return views.redriven(outcome, "" if letters == order.node else requests.ELSEWHERE)
 
 
-async def release(core: Core, asked: Asked) -> Answer:
+async def release(core: Core, request: Request) -> Response:
     """End locks by force."""
-    return views.released(await result(core, requests.release(asked), Released))
+    return views.released(await result(core, requests.release(request), Released))
 
 
-async def purge(core: Core, asked: Asked) -> Answer:
+async def purge(core: Core, request: Request) -> Response:
     """Delete all messages that wait (P25)."""
-    return views.purged(await result(core, Purge(asked.place.node, asked.sender), Purged))
+    return views.purged(await result(core, Purge(request.place.node, request.sender), Purged))
 
 
 async def _letters(core: Core, order: requests.Redrive) -> str:

@@ -10,7 +10,7 @@ from broker.model.oversight import Overview, Release, Survey, Transfer
 from broker.model.problems import MalformedRequest, Problem
 from frontends.rest import negotiation, paths
 from frontends.rest.errors import Fault
-from frontends.rest.http_types import Asked
+from frontends.rest.http_types import Request
 from frontends.rest.queues import requests
 
 REDRIVEN_MOST: Final = 100
@@ -23,17 +23,17 @@ REASON_MOST: Final = 1_024
 JID_MOST: Final = 3_071
 
 
-def overview(asked: Asked) -> Overview:
+def overview(request: Request) -> Overview:
     """Look at a page of queues."""
-    return Overview(asked.sender, requests.first(asked), requests.page(asked))
+    return Overview(request.sender, requests.first(request), requests.page(request))
 
 
-def survey(asked: Asked) -> Survey:
+def survey(request: Request) -> Survey:
     """Look closely at a page of items, or at the one that is named."""
-    wanted, scan = asked.query.get("item"), _scan(asked.query.get("scan", ""))
+    wanted, scan = request.query.get("item"), _scan(request.query.get("scan", ""))
     items = () if wanted is None else (paths.item_id(wanted, "item"),)
     # One that is named is looked for everywhere at once.
-    return Survey(asked.place.node, asked.sender, items, requests.page(asked), "" if items else scan)
+    return Survey(request.place.node, request.sender, items, requests.page(request), "" if items else scan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ ELSEWHERE: Final = "letters "
 """How a scan begins that goes through the dead letters of the queue that was named, and not through that queue."""
 
 
-def redrive(asked: Asked) -> Redrive:
+def redrive(request: Request) -> Redrive:
     """Send dead letters home, a step of them."""
-    said = _said(asked, {"items", "reason", "all", "scan"})
+    said = _said(request, {"items", "reason", "all", "scan"})
     items, reason = _items(said, REDRIVEN_MOST), _text(said, "reason", REASON_MOST)
     scan = _scan(_text(said, "scan", SCAN_MOST))
     one_way = len(said.keys() & {"items", "reason", "all"}) == 1
@@ -68,16 +68,16 @@ def redrive(asked: Asked) -> Redrive:
     if items and "scan" in said:
         raise MalformedRequest(Problem.BAD_REQUEST, "scan: items that are named are all done at once")
     place = scan.removeprefix(ELSEWHERE)
-    return Redrive(asked.place.node, asked.sender, items, reason, place, elsewhere=place != scan)
+    return Redrive(request.place.node, request.sender, items, reason, place, elsewhere=place != scan)
 
 
-def release(asked: Asked) -> Release:
+def release(request: Request) -> Release:
     """End locks by force."""
-    said = _said(asked, {"items", "holder"})
+    said = _said(request, {"items", "holder"})
     items, holder = _items(said, RELEASED_MOST), _text(said, "holder", JID_MOST)
     if len(said) != 1 or not (items or holder):
         raise MalformedRequest(Problem.BAD_REQUEST, "name items, or a holder, and not both")
-    return Release(asked.place.node, asked.sender, items, _jid(holder) if holder else None)
+    return Release(request.place.node, request.sender, items, _jid(holder) if holder else None)
 
 
 def _jid(text: str) -> Jid:
@@ -87,10 +87,10 @@ def _jid(text: str) -> Jid:
     return Jid(f"{prepared(bare)}{slash}{resource}")
 
 
-def _said(asked: Asked, known: set[str]) -> Mapping[str, Any]:
-    if not negotiation.is_json(asked.headers.get("content-type", "")):
+def _said(request: Request, known: set[str]) -> Mapping[str, Any]:
+    if not negotiation.is_json(request.headers.get("content-type", "")):
         raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", f"this is said as {negotiation.JSON}")
-    said = requests.parsed(asked.body)
+    said = requests.parsed(request.body)
     if not isinstance(said, dict) or set(said) - known:
         raise MalformedRequest(Problem.BAD_REQUEST, f"the body is an object with some of {', '.join(sorted(known))}")
     return said

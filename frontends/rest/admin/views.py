@@ -27,14 +27,14 @@ from broker.model.results import (
 from frontends.rest import negotiation, paths
 from frontends.rest.formats import documents
 from frontends.rest.formats.times import moment
-from frontends.rest.http_types import Answer
+from frontends.rest.http_types import Response
 from frontends.rest.subscriptions.requests import Lease
 
 _DEAD: Final = ("reason", "node", "item", "attempts", "holder", "publisher")
 """What a dead letter tells of itself, in the headers `stanzaq-dead-NAME`."""
 
 
-def overview(command: Overview, found: Overviewed) -> Answer:
+def overview(command: Overview, found: Overviewed) -> Response:
     """Show queues with what they hold."""
     said: dict[str, Any] = {"queues": [_queue(each) for each in found.nodes], "total": found.total}
     after = command.first + command.limit
@@ -43,7 +43,7 @@ def overview(command: Overview, found: Overviewed) -> Answer:
     return _answer(said)
 
 
-def survey(command: Survey, found: Surveyed) -> Answer:
+def survey(command: Survey, found: Surveyed) -> Response:
     """Show items as their queue's owner sees them."""
     said: dict[str, Any] = {"items": [_item(command.node, each) for each in found.items]}
     if found.scan:
@@ -52,7 +52,7 @@ def survey(command: Survey, found: Surveyed) -> Answer:
     return _answer(said)
 
 
-def subscribers(found: SubscriptionList) -> Answer:
+def subscribers(found: SubscriptionList) -> Response:
     """Show who is subscribed, with what each may hold and holds."""
     listed = [
         {"jid": each.jid, "subid": each.subid, "state": each.state.value, "credit": each.credit, "held": each.held}
@@ -61,7 +61,7 @@ def subscribers(found: SubscriptionList) -> Answer:
     return _answer({"subscribers": listed, "more": found.more})
 
 
-def history(found: History) -> Answer:
+def history(found: History) -> Response:
     """Show what a queue held in the last hour, the oldest sample first."""
     listed = []
     for each in found.samples:
@@ -70,7 +70,7 @@ def history(found: History) -> Answer:
     return _answer({"samples": listed})
 
 
-def frontends(found: FrontendList) -> Answer:
+def frontends(found: FrontendList) -> Response:
     """Show which frontends there are, at which door each is, and when it was last heard of."""
     listed = [
         {"name": each.name, "door": each.door, "heard_ms": each.ago_ms, "disconnected_by": each.disconnected_by}
@@ -80,7 +80,7 @@ def frontends(found: FrontendList) -> Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Leased:
+class ShownLease:
     """A lease with its destinations and as it stands."""
 
     lease: Lease
@@ -88,7 +88,7 @@ class Leased:
     options: Subscribed
 
 
-def leases(shown: Sequence[Leased], first: int, limit: int, total: int) -> Answer:
+def leases(shown: Sequence[ShownLease], first: int, limit: int, total: int) -> Response:
     """Show whoever asks its own leases."""
     said: dict[str, Any] = {"subscriptions": [_leased(each) for each in shown], "total": total}
     if first + limit < total:
@@ -96,7 +96,7 @@ def leases(shown: Sequence[Leased], first: int, limit: int, total: int) -> Answe
     return _answer(said)
 
 
-def redriven(outcome: Transferred, begins: str) -> Answer:
+def redriven(outcome: Transferred, begins: str) -> Response:
     """Tell how many dead letters are on their way, why others stayed, and where to go on: a scan that so `begins`."""
     said: dict[str, Any] = {"moved": outcome.count, "stayed": dict(outcome.passed)}
     return _answer(said | ({"scan": f"{begins}{outcome.scan}"} if outcome.scan else {}))
@@ -107,18 +107,18 @@ def died_elsewhere(node: str, one: Seen) -> bool:
     return _opened(one).headers.get("stanzaq-dead-node", node) != node
 
 
-def released(outcome: Released) -> Answer:
+def released(outcome: Released) -> Response:
     """Tell how many locks were ended."""
     return _answer({"released": outcome.count})
 
 
-def purged(outcome: Purged) -> Answer:
+def purged(outcome: Purged) -> Response:
     """Tell how many messages were deleted."""
     return _answer({"purged": outcome.count})
 
 
-def _answer(said: Mapping[str, object]) -> Answer:
-    return Answer(HTTPStatus.OK, documents.written(said), negotiation.JSON)
+def _answer(said: Mapping[str, object]) -> Response:
+    return Response(HTTPStatus.OK, documents.written(said), negotiation.JSON)
 
 
 def _queue(one: Summary) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _dead_letters(record: NodeRecord) -> str:
     return "" if record.config.collects else record.config.dead_letters_of(record.name) or ""
 
 
-def _leased(one: Leased) -> dict[str, Any]:
+def _leased(one: ShownLease) -> dict[str, Any]:
     return {
         "id": str(one.lease),
         "href": one.lease.href,

@@ -11,7 +11,7 @@ KNOWN_MOST: Final = 10_000
 """Buckets kept: beyond that those that are full are dropped, which says nothing of their owners."""
 
 
-class Rates:
+class RateLimit:
     """The buckets: a second's worth each."""
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from broker.model.problems import MalformedRequest, Problem
 from frontends.rest import negotiation
 from frontends.rest.errors import Fault, fault
-from frontends.rest.http_types import Asked
+from frontends.rest.http_types import Request
 from frontends.rest.queues import requests
 from frontends.rest.queues.requests import Message
 
@@ -22,13 +22,13 @@ _PART_HEADER_BYTES: Final = 8_192
 _Part = TypeVar("_Part")
 
 
-def read(asked: Asked) -> list[Message | Fault]:
+def read(request: Request) -> list[Message | Fault]:
     """Read the messages of a batch, or what is wrong with each; raises Fault or MalformedRequest if it cannot be taken apart."""
-    content_type = asked.headers.get("content-type", "")
+    content_type = request.headers.get("content-type", "")
     if negotiation.bare(content_type) == "multipart/mixed":
-        found = _multipart(asked.body, negotiation.parameter(content_type, "boundary"))
+        found = _multipart(request.body, negotiation.parameter(content_type, "boundary"))
     elif negotiation.bare(content_type) == negotiation.JSON:
-        found = _array(asked.body)
+        found = _array(request.body)
     else:
         raise Fault(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,

@@ -31,7 +31,7 @@ from frontends.rest.admin import handlers as admin_handlers
 from frontends.rest.core_client import result
 from frontends.rest.errors import Fault, fault
 from frontends.rest.formats import batches
-from frontends.rest.http_types import Answer, Asked
+from frontends.rest.http_types import Request, Response
 from frontends.rest.queues import requests, views
 from frontends.rest.queues.views import Child, Message, Page
 from frontends.rest.subscriptions import handlers
@@ -43,36 +43,36 @@ _CHILDREN: Final = 100
 """With so many found it looks no further."""
 
 
-async def list_queues(core: Core, asked: Asked) -> Answer:
+async def list_queues(core: Core, request: Request) -> Response:
     """Show the root of the tree."""
-    found, below = await _children(core, asked)
-    following = views.following(asked.place, None, "", below) if below else ""
+    found, below = await _children(core, request)
+    following = views.following(request.place, None, "", below) if below else ""
     page = Page("", "", is_queue=False, children=found, messages=(), counted=None, options=None, following=following)
-    return replies.page(page, asked.wants)
+    return replies.page(page, request.wants)
 
 
-async def create_queue(core: Core, asked: Asked) -> Answer:
+async def create_queue(core: Core, request: Request) -> Response:
     """Create a queue with a made-up name."""
-    declared = await result(core, requests.declare(asked), Declared)
+    declared = await result(core, requests.declare(request), Declared)
     return replies.declared(declared.node, made=True)
 
 
-async def show_queue(core: Core, asked: Asked) -> Answer:
+async def show_queue(core: Core, request: Request) -> Response:
     """Show what is in a queue and below it."""
-    node, sender = asked.place.node, asked.sender
-    requests.page(asked)
+    node, sender = request.place.node, request.sender
+    requests.page(request)
     record = await core.ask(Describe(node, sender, as_owner=False))
-    browse = requests.browse(asked)
-    found, below = await _children(core, asked)
+    browse = requests.browse(request)
+    found, below = await _children(core, request)
     if isinstance(record, Refused) and not (found or below):
         # A part of the tree is there as long as something is in it, and that may come late in the list.
         raise replies.of(record)
     if not isinstance(record, Described) or record.record.config.collects:
-        following = views.following(asked.place, None, "", below) if below else ""
+        following = views.following(request.place, None, "", below) if below else ""
         title, options = "", None
         if isinstance(record, Described):
-            found = await _collected(core, asked, found)
-            title, options = record.record.config.title, _options(record.record, asked)
+            found = await _collected(core, request, found)
+            title, options = record.record.config.title, _options(record.record, request)
         page = Page(
             node,
             title,
@@ -83,14 +83,14 @@ async def show_queue(core: Core, asked: Asked) -> Answer:
             options=options,
             following=following,
         )
-        return replies.page(page, asked.wants)
+        return replies.page(page, request.wants)
     counted = await result(core, Stats(node, sender), Counted)
     looked = await result(core, browse, Browsed) if browse else Browsed((), more=False)
     after = str(looked.reached) if looked.reached else ""
     following = ""
     if after or below:
-        limit = asked.query.get("limit")
-        following = views.following(asked.place, limit, after or requests.ENDED, below or requests.ENDED)
+        limit = request.query.get("limit")
+        following = views.following(request.place, limit, after or requests.ENDED, below or requests.ENDED)
     return replies.page(
         Page(
             node,
@@ -99,91 +99,91 @@ async def show_queue(core: Core, asked: Asked) -> Answer:
             children=found,
             messages=[views.message(node, item) for item in looked.items],
             counted=counted,
-            options=_options(record.record, asked),
+            options=_options(record.record, request),
             following=following,
         ),
-        asked.wants,
+        request.wants,
     )
 
 
-async def put_queue(core: Core, asked: Asked) -> Answer:
+async def put_queue(core: Core, request: Request) -> Response:
     """Create a queue unless it is there already as it is wanted (RX2)."""
-    command = requests.declare(asked)
+    command = requests.declare(request)
     outcome = await core.ask(command)
     if isinstance(outcome, Refused) and outcome.problem is Problem.NODE_EXISTS:
-        if conditions.creates(asked.headers):
+        if conditions.creates(request.headers):
             # It was made between the look and this.
             raise fault(conditions.unmet())
-        known = await core.ask(Describe(asked.place.node, asked.sender, as_owner=True))
+        known = await core.ask(Describe(request.place.node, request.sender, as_owner=True))
         if isinstance(known, Described):
-            config, (options, wish) = known.record.config, wished(command.options)
-            if configured(config, options) == config and wish.parent in {None, known.record.parent}:
-                return replies.declared(asked.place.node, made=False)
+            config, (options, lease_request) = known.record.config, wished(command.options)
+            if configured(config, options) == config and lease_request.parent in {None, known.record.parent}:
+                return replies.declared(request.place.node, made=False)
             raise fault(
                 MalformedRequest(Problem.NODE_EXISTS, "the queue exists with other options: PATCH changes them")
             )
     if isinstance(outcome, Refused):
         raise replies.of(outcome)
-    return replies.declared(asked.place.node, made=True)
+    return replies.declared(request.place.node, made=True)
 
 
-async def configure_queue(core: Core, asked: Asked) -> Answer:
+async def configure_queue(core: Core, request: Request) -> Response:
     """Change options of a queue."""
-    await result(core, requests.configure(asked), Done)
+    await result(core, requests.configure(request), Done)
     return replies.done()
 
 
-async def delete_queue(core: Core, asked: Asked) -> Answer:
+async def delete_queue(core: Core, request: Request) -> Response:
     """Delete a queue with all that is in it."""
-    await result(core, Delete(asked.place.node, asked.sender), Done)
+    await result(core, Delete(request.place.node, request.sender), Done)
     return replies.done()
 
 
-async def send_message(core: Core, asked: Asked) -> Answer:
+async def send_message(core: Core, request: Request) -> Response:
     """Publish a message; without a body and an id of the client's, reserve one (RX1)."""
-    node, guid = asked.place.node, requests.guid(asked)
+    node, guid = request.place.node, requests.guid(request)
     if guid:
-        return replies.published(node, await _published(core, requests.once(asked, guid)), HTTPStatus.OK)
-    if not asked.body:
-        return replies.reserved(node, await result(core, Reserve(node, asked.sender), Reserved))
-    published = await result(core, requests.publish(asked, None), Published)
+        return replies.published(node, await _published(core, requests.once(request, guid)), HTTPStatus.OK)
+    if not request.body:
+        return replies.reserved(node, await result(core, Reserve(node, request.sender), Reserved))
+    published = await result(core, requests.publish(request, None), Published)
     return replies.published(node, published, HTTPStatus.CREATED)
 
 
-async def send_batch(core: Core, asked: Asked) -> Answer:
+async def send_batch(core: Core, request: Request) -> Response:
     """Publish several messages, each with a result of its own."""
-    commands = [_command(asked, part) for part in batches.read(asked)]
+    commands = [_command(request, part) for part in batches.read(request)]
     outcomes = await asyncio.gather(*(_outcome(core, each) for each in commands))
-    return replies.batch(asked.place.node, outcomes)
+    return replies.batch(request.place.node, outcomes)
 
 
-async def redeem_message(core: Core, asked: Asked) -> Answer:
+async def redeem_message(core: Core, request: Request) -> Response:
     """Send the body of a reserved message."""
-    return replies.published(asked.place.node, await result(core, requests.redeem(asked), Published), HTTPStatus.OK)
+    return replies.published(request.place.node, await result(core, requests.redeem(request), Published), HTTPStatus.OK)
 
 
-async def delete_message(core: Core, asked: Asked) -> Answer:
+async def delete_message(core: Core, request: Request) -> Response:
     """Delete a message that nobody holds, as its publisher or the queue's owner (§1.7, row 10)."""
-    await result(core, Retract(asked.place.node, asked.sender, asked.place.item), Retracted)
+    await result(core, Retract(request.place.node, request.sender, request.place.item), Retracted)
     return replies.done()
 
 
-async def show_message(core: Core, asked: Asked) -> Answer:
+async def show_message(core: Core, request: Request) -> Response:
     """Show a message."""
-    return replies.message(await _message(core, asked), asked.wants)
+    return replies.message(await _message(core, request), request.wants)
 
 
-async def show_content(core: Core, asked: Asked) -> Answer:
+async def show_content(core: Core, request: Request) -> Response:
     """Give what a message says, byte for byte."""
-    return replies.content(await _message(core, asked))
+    return replies.content(await _message(core, request))
 
 
-async def show_openapi(_core: Core, _asked: Asked) -> Answer:
+async def show_openapi(_core: Core, _request: Request) -> Response:
     """Give the description of all this."""
     return openapi.answer()
 
 
-OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
+OPERATIONS: Final[Mapping[str, Callable[[Core, Request], Awaitable[Response]]]] = {
     operation.__name__: operation
     for operation in (
         list_queues,
@@ -214,9 +214,9 @@ OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
 """By their names in the table of routes."""
 
 
-async def _children(core: Core, asked: Asked) -> tuple[list[Child], str]:
+async def _children(core: Core, request: Request) -> tuple[list[Child], str]:
     """Find what is directly below a part of the tree, and the name to go on after, if any."""
-    looked = requests.names(asked)
+    looked = requests.names(request)
     if looked is None:
         return [], ""
     names: list[str] = []
@@ -226,45 +226,45 @@ async def _children(core: Core, asked: Asked) -> tuple[list[Child], str]:
         listing = await result(core, looked, Listing)
         names += listing.nodes
         collections |= listing.collections
-        found = views.children(names, asked.place.node, collections)
+        found = views.children(names, request.place.node, collections)
         if not listing.more or not listing.nodes:
             return found, ""
         if len(found) >= _CHILDREN:
             break
-        looked = requests.onward(asked, listing.nodes[-1])
+        looked = requests.onward(request, listing.nodes[-1])
     return found, names[-1]
 
 
-async def _collected(core: Core, asked: Asked, found: list[Child]) -> list[Child]:
+async def _collected(core: Core, request: Request, found: list[Child]) -> list[Child]:
     """Add what a collection contains, on the first page (RX4): there is never more than a page of it."""
-    if "below" in asked.query:
+    if "below" in request.query:
         return found
-    listing = await result(core, Children(asked.place.node, asked.sender), Listing)
+    listing = await result(core, Children(request.place.node, request.sender), Listing)
     inside = [Child(name, name not in listing.collections) for name in listing.nodes]
     known = {child.name for child in inside}
     return [*inside, *(child for child in found if child.name not in known)]
 
 
-def _options(record: NodeRecord, asked: Asked) -> dict[str, str] | None:
+def _options(record: NodeRecord, request: Request) -> dict[str, str] | None:
     """Show options to owners alone."""
-    owner = record.affiliation(bare(asked.sender)) is Affiliation.OWNER
+    owner = record.affiliation(bare(request.sender)) is Affiliation.OWNER
     return shown(record.name, record.config) if owner else None
 
 
-async def _message(core: Core, asked: Asked) -> Message:
-    place = asked.place
-    looked = await result(core, Browse(place.node, asked.sender, (place.item,), 1), Browsed)
+async def _message(core: Core, request: Request) -> Message:
+    place = request.place
+    looked = await result(core, Browse(place.node, request.sender, (place.item,), 1), Browsed)
     if not looked.items:
         raise fault(MalformedRequest(Problem.ITEM_NOT_FOUND, "there is no such message, or not any more"))
     return views.message(place.node, looked.items[0])
 
 
-def _command(asked: Asked, part: requests.Message | Fault) -> Publish | Fault:
+def _command(request: Request, part: requests.Message | Fault) -> Publish | Fault:
     if isinstance(part, Fault):
         return part
     try:
         guid = paths.item_id(part.guid, "guid") if part.guid else None
-        return requests.message(asked, part, guid, guid or "")
+        return requests.message(request, part, guid, guid or "")
     except MalformedRequest as refusal:
         return fault(refusal)
     except Fault as refusal:

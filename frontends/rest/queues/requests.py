@@ -26,7 +26,7 @@ from broker.model.tree import Nodes, wished
 from frontends.rest import negotiation, paths
 from frontends.rest.errors import Fault
 from frontends.rest.formats import payloads
-from frontends.rest.http_types import Asked
+from frontends.rest.http_types import Request
 
 GROUP_KEY: Final = "group-key"
 HINTS: Final = {"delay": "Message-Delay", "priority": "Message-Priority", "ttl": "Message-TTL"}
@@ -59,18 +59,18 @@ class Message:
     exact: bool = False
 
 
-def options(asked: Asked) -> dict[str, tuple[str, ...]]:
+def options(request: Request) -> dict[str, tuple[str, ...]]:
     """Read the options of a queue: `{"options": {NAME: VALUE}}`; no body is none of them."""
-    if not asked.body:
+    if not request.body:
         return {}
-    if not negotiation.is_json(asked.headers.get("content-type", "")):
+    if not negotiation.is_json(request.headers.get("content-type", "")):
         raise Fault(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "media-type-unknown",
             f"options are sent as {negotiation.JSON}",
             ACCEPT_PATCH,
         )
-    said = parsed(asked.body)
+    said = parsed(request.body)
     if not isinstance(said, dict) or set(said) - {"options"} or not isinstance(said.get("options", {}), dict):
         raise MalformedRequest(Problem.BAD_REQUEST, 'the body is {"options": {NAME: VALUE, …}}')
     return {name: (_value(name, value),) for name, value in said.get("options", {}).items()}
@@ -79,28 +79,28 @@ def options(asked: Asked) -> dict[str, tuple[str, ...]]:
 ACCEPT_PATCH: Final = {"Accept-Patch": negotiation.JSON}
 
 
-def declare(asked: Asked) -> Declare:
+def declare(request: Request) -> Declare:
     """Create a queue, under a made-up name when the path has none."""
-    wanted = options(asked)
+    wanted = options(request)
     # Judged before the core is asked: whoever's options are wrong hears of them, also when the queue exists.
     configured(NodeConfig(), wished(wanted)[0])
-    return Declare(asked.place.node or None, asked.sender, wanted)
+    return Declare(request.place.node or None, request.sender, wanted)
 
 
-def configure(asked: Asked) -> Configure:
+def configure(request: Request) -> Configure:
     """Change options of a queue."""
-    return Configure(asked.place.node, asked.sender, options(asked))
+    return Configure(request.place.node, request.sender, options(request))
 
 
-def publish(asked: Asked, item_id: str | None, ticket: str = "") -> Publish:
+def publish(request: Request, item_id: str | None, ticket: str = "") -> Publish:
     """Publish a body as it is."""
-    kind, key = asked.headers.get("content-type", ""), text(asked.headers, GROUP_KEY)
-    exact = bool(ticket) and GUID in asked.headers
-    sent = Message(asked.body, kind, key, headers=told(asked.headers), asks=asks(asked.headers), exact=exact)
-    return message(asked, sent, item_id, ticket)
+    kind, key = request.headers.get("content-type", ""), text(request.headers, GROUP_KEY)
+    exact = bool(ticket) and GUID in request.headers
+    sent = Message(request.body, kind, key, headers=told(request.headers), asks=asks(request.headers), exact=exact)
+    return message(request, sent, item_id, ticket)
 
 
-def message(asked: Asked, sent: Message, item_id: str | None, ticket: str) -> Publish:
+def message(request: Request, sent: Message, item_id: str | None, ticket: str) -> Publish:
     """Publish one message; it belongs to the trace of its request, if that has one."""
     if sent.key and (not is_printable(sent.key) or len(sent.key.encode()) > ITEM_ID_BYTES):
         raise MalformedRequest(Problem.BAD_REQUEST, f"Group-Key has at most {ITEM_ID_BYTES} printable bytes")
@@ -109,12 +109,12 @@ def message(asked: Asked, sent: Message, item_id: str | None, ticket: str) -> Pu
         if not is_printable(name + text):
             raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the header {name[:80]!a} is not printable")
     said = headers.named(sent.headers.items())
-    traced = trace.headers(asked.headers.get(trace.PARENT), asked.headers.get(trace.STATE))
+    traced = trace.headers(request.headers.get(trace.PARENT), request.headers.get(trace.STATE))
     envelope = payloads.packed(sent.body, sent.content_type, {**said, **traced})
     size = len(sent.body) + headers.size(said)
     wishes, digest = hints(sent.asks), _digest(sent, said) if sent.exact else ""
     return Publish(
-        asked.place.node, asked.sender, item_id, envelope, size, ticket, key=sent.key, hints=wishes, digest=digest
+        request.place.node, request.sender, item_id, envelope, size, ticket, key=sent.key, hints=wishes, digest=digest
     )
 
 
@@ -161,56 +161,58 @@ def text(fields: Mapping[str, str], name: str) -> str:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is in UTF-8") from None
 
 
-def once(asked: Asked, guid: str) -> Publish:
+def once(request: Request, guid: str) -> Publish:
     """Publish under an id of the client's, once: it is its own ticket, so it counts whatever became of the item (RX7)."""
-    return publish(asked, guid, guid)
+    return publish(request, guid, guid)
 
 
-def guid(asked: Asked) -> str:
+def guid(request: Request) -> str:
     """Read the client's own id of a message: `guid` or, the same in a header, `Idempotency-Key`; empty when there is none."""
     given = []
-    if "guid" in asked.query:
-        given.append(paths.item_id(asked.query["guid"], "guid"))
-    if GUID in asked.headers:
+    if "guid" in request.query:
+        given.append(paths.item_id(request.query["guid"], "guid"))
+    if GUID in request.headers:
         # A string of RFC 9651, whose quotes many leave out.
-        given.append(paths.item_id(text(asked.headers, GUID).removeprefix('"').removesuffix('"'), "Idempotency-Key"))
+        given.append(paths.item_id(text(request.headers, GUID).removeprefix('"').removesuffix('"'), "Idempotency-Key"))
     if len(set(given)) > 1:
         raise MalformedRequest(Problem.BAD_REQUEST, "guid and Idempotency-Key are not the same")
     return given[0] if given else ""
 
 
-def redeem(asked: Asked) -> Redeem:
+def redeem(request: Request) -> Redeem:
     """Send the body of a reserved message."""
-    whole = publish(asked, asked.place.item)
-    return Redeem(whole.node, whole.sender, asked.place.item, whole.envelope, whole.body_bytes, whole.key, whole.hints)
+    whole = publish(request, request.place.item)
+    return Redeem(
+        whole.node, whole.sender, request.place.item, whole.envelope, whole.body_bytes, whole.key, whole.hints
+    )
 
 
-def browse(asked: Asked) -> Browse | None:
+def browse(request: Request) -> Browse | None:
     """Look at a page of messages; None when an earlier page had the last of them."""
-    after = asked.query.get("after", "")
+    after = request.query.get("after", "")
     if after == ENDED:
         return None
     try:
         begin = Position.parse(after) if after else None
     except ValueError:
         raise MalformedRequest(Problem.BAD_REQUEST, "after: take it from the link to the next page") from None
-    return Browse(asked.place.node, asked.sender, (), page(asked), begin)
+    return Browse(request.place.node, request.sender, (), page(request), begin)
 
 
-def names(asked: Asked) -> Nodes | None:
+def names(request: Request) -> Nodes | None:
     """Look through names of queues; None when an earlier page had the last of them."""
-    below = asked.query.get("below", "")
-    return None if below == ENDED else Nodes(asked.sender, NAMES_A_LOOK, below)
+    below = request.query.get("below", "")
+    return None if below == ENDED else Nodes(request.sender, NAMES_A_LOOK, below)
 
 
-def onward(asked: Asked, name: str) -> Nodes:
+def onward(request: Request, name: str) -> Nodes:
     """Look through the names that follow one."""
-    return Nodes(asked.sender, NAMES_A_LOOK, name)
+    return Nodes(request.sender, NAMES_A_LOOK, name)
 
 
-def page(asked: Asked) -> int:
+def page(request: Request) -> int:
     """Read how many messages a page is to have."""
-    text = asked.query.get("limit")
+    text = request.query.get("limit")
     if text is None:
         return PAGE
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and 0 < int(text) <= PAGE_MOST):
@@ -218,9 +220,9 @@ def page(asked: Asked) -> int:
     return int(text)
 
 
-def first(asked: Asked) -> int:
+def first(request: Request) -> int:
     """Read with the how-many-th of a list a page is to begin."""
-    text = asked.query.get("first", "0")
+    text = request.query.get("first", "0")
     if not (text.isascii() and text.isdigit() and len(text) <= _FIRST_DIGITS):
         raise MalformedRequest(Problem.BAD_REQUEST, "first is a whole number, from 0 on")
     return int(text)

@@ -44,11 +44,11 @@ from frontends.rest import negotiation, replies
 from frontends.rest.admin import views as admin_views
 from frontends.rest.core_client import result
 from frontends.rest.errors import Fault, fault
-from frontends.rest.http_types import Answer, Asked
+from frontends.rest.http_types import Request, Response
 from frontends.rest.queues import requests, views
 from frontends.rest.subscriptions import requests as subscription_requests
 from frontends.rest.subscriptions import sse
-from frontends.rest.subscriptions.requests import Grasp, Lease
+from frontends.rest.subscriptions.requests import Lease, LockRef
 
 SILENT_SECONDS: Final = 5.0
 """So long a stream of events says nothing at most: it is how both ends find that the other is gone."""
@@ -57,108 +57,116 @@ _LOOKS: Final = 20
 """Times that one request looks through names for what a wildcard stands for."""
 
 
-async def create_subscription(core: Core, asked: Asked) -> Answer:
+async def create_subscription(core: Core, request: Request) -> Response:
     """Begin a lease on a queue, on all queues below a collection, or on several destinations (R12, R13)."""
-    wish = subscription_requests.wished(asked)
-    name = subscription_requests.named(wish.seconds)
-    collects = [await _collects(core, asked, each) for each in wish.destinations]
-    node = await _view(core, asked, wish, name) if None in collects or len(collects) > 1 else wish.destinations[0]
-    lease = Lease(asked.sender, node, name, wish.seconds)
+    lease_request = subscription_requests.wished(request)
+    name = subscription_requests.named(lease_request.seconds)
+    collects = [await _collects(core, request, each) for each in lease_request.destinations]
+    node = (
+        await _view(core, request, lease_request, name)
+        if None in collects or len(collects) > 1
+        else lease_request.destinations[0]
+    )
+    lease = Lease(request.sender, node, name, lease_request.seconds)
     if not lease.has_view:
-        await _room(core, asked, node)
+        await _room(core, request, node)
     scope = None if collects == [False] else Scope(Kind.ITEMS, None)
     command = Subscribe(
         node,
-        asked.sender,
+        request.sender,
         lease.jid,
-        wish.prefetch,
+        lease_request.prefetch,
         Qos.PULLED,
         scope=scope,
-        selector=wish.selector,
-        lease_ms=wish.seconds * 1000,
+        selector=lease_request.selector,
+        lease_ms=lease_request.seconds * 1000,
     )
     outcome = await core.ask(command)
     if isinstance(outcome, Refused):
         if lease.has_view:
-            await core.ask(Delete(node, asked.sender))
+            await core.ask(Delete(node, request.sender))
         raise replies.of(outcome)
     assert isinstance(outcome, Subscribed)
-    return replies.subscribed(lease, wish.destinations, outcome)
+    return replies.subscribed(lease, lease_request.destinations, outcome)
 
 
-async def list_subscriptions(core: Core, asked: Asked) -> Answer:
+async def list_subscriptions(core: Core, request: Request) -> Response:
     """List the asker's own leases, a page of them."""
-    first, limit = requests.first(asked), requests.page(asked)
-    found = (await result(core, Subscriptions(asked.sender, None), SubscriptionList)).subscriptions
-    mine = [subscription_requests.known(asked.sender, each.node, each.jid) for each in found if is_lease(each.jid)]
-    shown = await asyncio.gather(*(_listed(core, asked, each) for each in mine[first : first + limit]))
+    first, limit = requests.first(request), requests.page(request)
+    found = (await result(core, Subscriptions(request.sender, None), SubscriptionList)).subscriptions
+    mine = [subscription_requests.known(request.sender, each.node, each.jid) for each in found if is_lease(each.jid)]
+    shown = await asyncio.gather(*(_listed(core, request, each) for each in mine[first : first + limit]))
     # One that ends while it is looked at is not shown.
     return admin_views.leases([each for each in shown if each], first, limit, len(mine))
 
 
-async def show_subscription(core: Core, asked: Asked) -> Answer:
+async def show_subscription(core: Core, request: Request) -> Response:
     """Show what a lease holds and begin its time anew, or send what it gets as it comes (R15, RX5)."""
-    lease = subscription_requests.of(asked)
-    wait = subscription_requests.wait(asked)
-    fetch = _fetch(lease, asked)
-    if asked.wants == negotiation.EVENTS:
+    lease = subscription_requests.of(request)
+    wait = subscription_requests.wait(request)
+    fetch = _fetch(lease, request)
+    if request.wants == negotiation.EVENTS:
         found = await _fetched(core, lease, fetch)
-        return Answer(HTTPStatus.OK, media=negotiation.EVENTS, events=_events(core, lease, fetch, found))
+        return Response(HTTPStatus.OK, media=negotiation.EVENTS, events=_events(core, lease, fetch, found))
     found = await _fetched(core, lease, replace(fetch, wait_seconds=float(wait)))
-    return replies.lease(views.lease(lease, found), asked.wants)
+    return replies.lease(views.lease(lease, found), request.wants)
 
 
-async def delete_subscription(core: Core, asked: Asked) -> Answer:
+async def delete_subscription(core: Core, request: Request) -> Response:
     """End a lease, and give back what it holds (R14)."""
-    lease = subscription_requests.of(asked)
-    return _done(_told(lease, await _ended(core, lease, asked.sender)), Done, Unsubscribed)
+    lease = subscription_requests.of(request)
+    return _done(_told(lease, await _ended(core, lease, request.sender)), Done, Unsubscribed)
 
 
-async def show_held_message(core: Core, asked: Asked) -> Answer:
+async def show_held_message(core: Core, request: Request) -> Response:
     """Show a message that a lease holds under this lock."""
-    grasp = subscription_requests.grasp(asked)
-    lease = grasp.lease
-    found = await _fetched(core, lease, _fetch(lease, asked))
+    lock_ref = subscription_requests.lock_ref(request)
+    lease = lock_ref.lease
+    found = await _fetched(core, lease, _fetch(lease, request))
     for item in found.items:
-        if (item.partition.node, item.partition.number, item.token) == (grasp.node, grasp.partition, grasp.token):
-            return replies.message(views.held(lease, item), asked.wants)
-    raise _not_held(grasp)
+        if (item.partition.node, item.partition.number, item.token) == (
+            lock_ref.node,
+            lock_ref.partition,
+            lock_ref.token,
+        ):
+            return replies.message(views.held(lease, item), request.wants)
+    raise _not_held(lock_ref)
 
 
-async def acknowledge_message(core: Core, asked: Asked) -> Answer:
+async def acknowledge_message(core: Core, request: Request) -> Response:
     """Acknowledge a message (R16)."""
-    grasp = subscription_requests.grasp(asked)
-    return _done(_late(grasp, await core.ask(grasp.acknowledge())), Retracted)
+    lock_ref = subscription_requests.lock_ref(request)
+    return _done(_late(lock_ref, await core.ask(lock_ref.acknowledge())), Retracted)
 
 
-async def acknowledge_messages(core: Core, asked: Asked) -> Answer:
+async def acknowledge_messages(core: Core, request: Request) -> Response:
     """Acknowledge several messages, each with a result of its own."""
-    wanted = [subscription_requests.grasped(asked, each) for each in subscription_requests.addresses(asked)]
+    wanted = [subscription_requests.grasped(request, each) for each in subscription_requests.addresses(request)]
     outcomes = await asyncio.gather(*(_acknowledged(core, each) for each in wanted))
     return replies.acknowledged(outcomes)
 
 
-async def release_message(core: Core, asked: Asked) -> Answer:
+async def release_message(core: Core, request: Request) -> Response:
     """Give a message back."""
-    return await _given_back(core, asked, dead_letter=False)
+    return await _given_back(core, request, dead_letter=False)
 
 
-async def renew_message(core: Core, asked: Asked) -> Answer:
+async def renew_message(core: Core, request: Request) -> Response:
     """Start the time of a message's lock anew."""
-    grasp = subscription_requests.grasp(asked)
-    outcome = _late(grasp, await core.ask(grasp.renew(asked)))
+    lock_ref = subscription_requests.lock_ref(request)
+    outcome = _late(lock_ref, await core.ask(lock_ref.renew(request)))
     if isinstance(outcome, Refused):
         raise replies.of(outcome)
     assert isinstance(outcome, Renewed)
     return replies.renewed(outcome)
 
 
-async def bury_message(core: Core, asked: Asked) -> Answer:
+async def bury_message(core: Core, request: Request) -> Response:
     """Send a message to the dead letters of its queue."""
-    return await _given_back(core, asked, dead_letter=True)
+    return await _given_back(core, request, dead_letter=True)
 
 
-OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
+OPERATIONS: Final[Mapping[str, Callable[[Core, Request], Awaitable[Response]]]] = {
     operation.__name__: operation
     for operation in (
         create_subscription,
@@ -176,10 +184,10 @@ OPERATIONS: Final[Mapping[str, Callable[[Core, Asked], Awaitable[Answer]]]] = {
 """By their names in the table of routes."""
 
 
-def _fetch(lease: Lease, asked: Asked) -> Fetch:
+def _fetch(lease: Lease, request: Request) -> Fetch:
     """Come for what a lease holds; others who may look do not keep it alive, nor does its owner with HEAD (RFC 9110 §9.2.1)."""
-    comes = lease.owner == asked.sender and not asked.looks
-    return Fetch(lease.node, asked.sender, lease.jid, lease.seconds * 1000 if comes else None, comes=comes)
+    comes = lease.owner == request.sender and not request.looks
+    return Fetch(lease.node, request.sender, lease.jid, lease.seconds * 1000 if comes else None, comes=comes)
 
 
 async def _fetched(core: Core, lease: Lease, fetch: Fetch) -> Fetched:
@@ -197,36 +205,36 @@ def _told(lease: Lease, outcome: Result) -> Result:
     return Refused(Problem.LEASE_OVER, "the lease is over") if over else outcome
 
 
-async def _room(core: Core, asked: Asked, node: str) -> None:
+async def _room(core: Core, request: Request, node: str) -> None:
     """Refuse a lease when its owner has as many there as may be; two that are asked for at once may be one too many."""
-    found = (await result(core, Subscriptions(asked.sender, node), SubscriptionList)).subscriptions
-    if sum(is_lease(each.jid) for each in found) >= asked.most_leases:
-        detail = f"you have {asked.most_leases} subscriptions to it already, the most that there may be: end some"
+    found = (await result(core, Subscriptions(request.sender, node), SubscriptionList)).subscriptions
+    if sum(is_lease(each.jid) for each in found) >= request.most_leases:
+        detail = f"you have {request.most_leases} subscriptions to it already, the most that there may be: end some"
         raise fault(MalformedRequest(Problem.TOO_MANY_SUBSCRIPTIONS, detail))
 
 
-async def _listed(core: Core, asked: Asked, lease: Lease) -> admin_views.Leased | None:
+async def _listed(core: Core, request: Request, lease: Lease) -> admin_views.ShownLease | None:
     """Look at a lease; None when it is over."""
-    options = await core.ask(Options(lease.node, asked.sender, lease.jid, ""))
+    options = await core.ask(Options(lease.node, request.sender, lease.jid, ""))
     if not isinstance(options, Subscribed):
         return None
     if not lease.has_view:
-        return admin_views.Leased(lease, (lease.node,), options)
-    view = await core.ask(Describe(lease.node, asked.sender, as_owner=True))
+        return admin_views.ShownLease(lease, (lease.node,), options)
+    view = await core.ask(Describe(lease.node, request.sender, as_owner=True))
     if not isinstance(view, Described):
         return None
-    return admin_views.Leased(lease, tuple(view.record.config.destinations.splitlines()), options)
+    return admin_views.ShownLease(lease, tuple(view.record.config.destinations.splitlines()), options)
 
 
-async def _collects(core: Core, asked: Asked, destination: str) -> bool | None:
+async def _collects(core: Core, request: Request, destination: str) -> bool | None:
     """Tell whether a destination is a collection; None for a wildcard, which has to stand for something."""
     if not is_wildcard(destination):
         return (
-            await result(core, Describe(destination, asked.sender, as_owner=False), Described)
+            await result(core, Describe(destination, request.sender, as_owner=False), Described)
         ).record.config.collects
     after = ""
     for _ in range(_LOOKS):
-        listing = await result(core, Nodes(asked.sender, after=after), Listing)
+        listing = await result(core, Nodes(request.sender, after=after), Listing)
         if any(meets(destination, name) for name in listing.nodes):
             return None
         if not listing.more or not listing.nodes:
@@ -237,38 +245,38 @@ async def _collects(core: Core, asked: Asked, destination: str) -> bool | None:
     return None
 
 
-async def _view(core: Core, asked: Asked, wish: subscription_requests.Wish, name: str) -> str:
+async def _view(core: Core, request: Request, lease_request: subscription_requests.LeaseRequest, name: str) -> str:
     """Make a collection of the destinations for this lease alone, so that they have one prefetch."""
     options = {
         "pubsub#node_type": ("collection",),
         "pubsub#access_model": ("whitelist",),
-        "stanzaq#destinations": wish.destinations,
+        "stanzaq#destinations": lease_request.destinations,
     }
-    return (await result(core, Declare(f"lease-{name}", asked.sender, options), Declared)).node
+    return (await result(core, Declare(f"lease-{name}", request.sender, options), Declared)).node
 
 
-async def _acknowledged(core: Core, grasp: Grasp | Fault) -> Fault | None:
-    if isinstance(grasp, Fault):
-        return grasp
-    outcome = _late(grasp, await core.ask(grasp.acknowledge()))
+async def _acknowledged(core: Core, lock_ref: LockRef | Fault) -> Fault | None:
+    if isinstance(lock_ref, Fault):
+        return lock_ref
+    outcome = _late(lock_ref, await core.ask(lock_ref.acknowledge()))
     return replies.of(outcome) if isinstance(outcome, Refused) else None
 
 
-async def _given_back(core: Core, asked: Asked, *, dead_letter: bool) -> Answer:
-    grasp = subscription_requests.grasp(asked)
-    return _done(_late(grasp, await core.ask(grasp.give_back(asked, dead_letter=dead_letter))), Unlocked)
+async def _given_back(core: Core, request: Request, *, dead_letter: bool) -> Response:
+    lock_ref = subscription_requests.lock_ref(request)
+    return _done(_late(lock_ref, await core.ask(lock_ref.give_back(request, dead_letter=dead_letter))), Unlocked)
 
 
-def _late(grasp: Grasp, outcome: Result) -> Result:
+def _late(lock_ref: LockRef, outcome: Result) -> Result:
     """Say of a lock that is over that it is, whatever has become of the message since (RX6)."""
     if not isinstance(outcome, Refused):
         return outcome
-    late = {Problem.LOCKED_BY_ANOTHER, *((Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN) if grasp.was_handed else ())}
+    late = {Problem.LOCKED_BY_ANOTHER, *((Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN) if lock_ref.was_handed else ())}
     return Refused(Problem.LOCK_LOST, "the lock is over") if outcome.problem in late else outcome
 
 
-def _not_held(grasp: Grasp) -> Fault:
-    problem = Problem.LOCK_LOST if grasp.was_handed else Problem.ITEM_NOT_FOUND
+def _not_held(lock_ref: LockRef) -> Fault:
+    problem = Problem.LOCK_LOST if lock_ref.was_handed else Problem.ITEM_NOT_FOUND
     return fault(MalformedRequest(problem, "the subscription does not hold this message under this lock"))
 
 
@@ -278,7 +286,7 @@ async def _ended(core: Core, lease: Lease, sender: Jid) -> Result:
     return await core.ask(Unsubscribe(lease.node, sender, lease.jid, "", release=True))
 
 
-def _done(outcome: Result, *kinds: type[Result]) -> Answer:
+def _done(outcome: Result, *kinds: type[Result]) -> Response:
     if isinstance(outcome, Refused):
         raise replies.of(outcome)
     assert isinstance(outcome, kinds), f"{type(outcome).__name__} is none of {kinds}"

@@ -24,7 +24,7 @@ from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
 from broker.model.problems import MalformedRequest, Problem
 from frontends.rest import negotiation, paths
 from frontends.rest.errors import Fault, fault
-from frontends.rest.http_types import Asked
+from frontends.rest.http_types import Request
 from frontends.rest.queues import requests
 
 FORM: Final = "application/x-www-form-urlencoded"
@@ -88,7 +88,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class LeaseRequest:
     """What a new subscription is to be."""
 
     destinations: tuple[str, ...]
@@ -98,7 +98,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Grasp:
+class LockRef:
     """What a message's path says of its lock; an address that the subscription was never given may say anything."""
 
     lease: Lease
@@ -113,22 +113,22 @@ class Grasp:
         """Acknowledge the message; the same again is answered as the first time."""
         return Retract(self.node, self.lease.jid, self.item, self.token, f"acknowledge {self.text}", self.partition)
 
-    def renew(self, asked: Asked) -> RenewLock:
+    def renew(self, request: Request) -> RenewLock:
         """Start the time of its lock anew, or give it as many seconds as the body says."""
-        said = _fields(asked, {"seconds"})
+        said = _fields(request, {"seconds"})
         lock_ms = _whole(said, "seconds", 1, MAX_LOCK_SECONDS, 0) * 1000 if "seconds" in said else None
         return RenewLock(self.node, self.lease.jid, self.item, self.token, self.partition, lock_ms)
 
-    def give_back(self, asked: Asked, *, dead_letter: bool) -> Unlock:
+    def give_back(self, request: Request, *, dead_letter: bool) -> Unlock:
         """Give the message back, or to the dead letters, as the body says; the same again is answered as the first time."""
-        said = _fields(asked, {"reason"} if dead_letter else {"delay", "reason"})
+        said = _fields(request, {"reason"} if dead_letter else {"delay", "reason"})
         reason = said.get("reason", "")
         if not isinstance(reason, str) or not (is_printable(reason) and len(reason) <= REASON_LONGEST):
             raise MalformedRequest(Problem.BAD_REQUEST, f"reason is a line of at most {REASON_LONGEST} characters")
-        request = f"{'dead-letter' if dead_letter else 'release'} {self.text}"
+        repeat_key = f"{'dead-letter' if dead_letter else 'release'} {self.text}"
         delay = _whole(said, "delay", 0, MAX_LOCK_SECONDS, 0) * 1000
         return Unlock(
-            self.node, self.lease.jid, self.item, self.token, delay, reason, dead_letter, request, self.partition
+            self.node, self.lease.jid, self.item, self.token, delay, reason, dead_letter, repeat_key, self.partition
         )
 
 
@@ -143,9 +143,9 @@ def known(owner: Jid, node: str, jid: Jid) -> Lease:
     return Lease(owner, node, name, min(max(int(name[11:], 16), LEASE_LEAST), LEASE_MOST))
 
 
-def of(asked: Asked) -> Lease:
+def of(request: Request) -> Lease:
     """Read which subscription is asked for; raises Fault when there cannot be one of this id."""
-    lease = _read(asked.place.lease)
+    lease = _read(request.place.lease)
     if lease is None:
         raise fault(MalformedRequest(Problem.NOT_SUBSCRIBED, "there is no such subscription"))
     return lease
@@ -163,52 +163,52 @@ def _read(text: str) -> Lease | None:
     return lease if owner and _NAME.fullmatch(name) and str(lease) == text else None
 
 
-def grasp(asked: Asked) -> Grasp:
+def lock_ref(request: Request) -> LockRef:
     """Read which message under which lock is asked for: of the asker's own subscription."""
-    lease = of(asked)
-    if lease.owner != asked.sender:
+    lease = of(request)
+    if lease.owner != request.sender:
         raise fault(MalformedRequest(Problem.FORBIDDEN, "the subscription is another's"))
-    text = asked.query.get("lock", "")
+    text = request.query.get("lock", "")
     lock = _LOCK.fullmatch(text)
     if not lock:
         raise MalformedRequest(Problem.BAD_REQUEST, "lock: take the message's address from its subscription")
-    node = paths.node([asked.query["queue"]], "queue") if "queue" in asked.query else lease.node
-    item = asked.place.item
-    return Grasp(lease, node, item, int(lock[2]), int(lock[3]), lock[1], lock[4] == lease.seal(item, lock[1]))
+    node = paths.node([request.query["queue"]], "queue") if "queue" in request.query else lease.node
+    item = request.place.item
+    return LockRef(lease, node, item, int(lock[2]), int(lock[3]), lock[1], lock[4] == lease.seal(item, lock[1]))
 
 
-def addresses(asked: Asked) -> list[str]:
+def addresses(request: Request) -> list[str]:
     """Read the addresses of messages that are to be acknowledged together."""
-    if not negotiation.is_json(asked.headers.get("content-type", "")):
+    if not negotiation.is_json(request.headers.get("content-type", "")):
         detail = f"the addresses of messages are sent as {negotiation.JSON}"
         raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", detail, {"Accept-Post": negotiation.JSON})
-    said = requests.parsed(asked.body)
+    said = requests.parsed(request.body)
     if not isinstance(said, list) or not 0 < len(said) <= TOGETHER or not all(isinstance(each, str) for each in said):
         raise MalformedRequest(Problem.BAD_REQUEST, f"the body is an array of 1 to {TOGETHER} addresses of messages")
     return said
 
 
-def grasped(asked: Asked, address: str) -> Grasp | Fault:
+def grasped(request: Request, address: str) -> LockRef | Fault:
     """Read the address of one of several messages, all of the subscription that is asked for."""
     try:
-        return grasp(_asked(asked, address))
+        return lock_ref(_request(request, address))
     except MalformedRequest as refusal:
         return fault(refusal)
     except Fault as refusal:
         return refusal
 
 
-def _asked(asked: Asked, address: str) -> Asked:
+def _request(request: Request, address: str) -> Request:
     path, _, query = address.partition("?")
     place = paths.read(path.encode(errors="replace"))
-    if place is None or place.pattern != paths.HELD or place.lease != asked.place.lease:
+    if place is None or place.pattern != paths.HELD or place.lease != request.place.lease:
         raise MalformedRequest(Problem.BAD_REQUEST, "this is no address of a message that the subscription has held")
-    return replace(asked, place=place, query=_form(query.encode(errors="replace")))
+    return replace(request, place=place, query=_form(query.encode(errors="replace")))
 
 
-def wished(asked: Asked) -> Wish:
+def wished(request: Request) -> LeaseRequest:
     """Read what a new subscription is to be, from JSON or a form (R12)."""
-    said = _fields(asked, {"destinations", "prefetch", "lease", "selector"})
+    said = _fields(request, {"destinations", "prefetch", "lease", "selector"})
     found = said.get("destinations", [])
     destinations = found if isinstance(found, list) else [found]
     if not 0 < len(destinations) <= MOST or not all(isinstance(each, str) for each in destinations):
@@ -216,7 +216,7 @@ def wished(asked: Asked) -> Wish:
     selector = said.get("selector", "")
     if not isinstance(selector, str):
         raise MalformedRequest(Problem.OPTIONS_INVALID, "selector: it is a text")
-    return Wish(
+    return LeaseRequest(
         tuple(dict.fromkeys(paths.node([each], "destinations") for each in destinations)),
         _whole(said, "prefetch", 1, MAX_CREDIT, PREFETCH),
         _whole(said, "lease", LEASE_LEAST, LEASE_MOST, LEASE_SECONDS),
@@ -224,20 +224,20 @@ def wished(asked: Asked) -> Wish:
     )
 
 
-def wait(asked: Asked) -> int:
+def wait(request: Request) -> int:
     """Read how many seconds somebody waits for a message."""
-    return _whole({name: _number(value) for name, value in asked.query.items()}, "wait", 0, WAIT_MOST, 0)
+    return _whole({name: _number(value) for name, value in request.query.items()}, "wait", 0, WAIT_MOST, 0)
 
 
-def _fields(asked: Asked, names: set[str]) -> dict[str, Any]:
+def _fields(request: Request, names: set[str]) -> dict[str, Any]:
     """Read the fields of a body; none is no fields."""
-    if not asked.body:
+    if not request.body:
         return {}
-    kind = asked.headers.get("content-type", "")
+    kind = request.headers.get("content-type", "")
     if negotiation.bare(kind) == FORM:
-        said: object = _form(asked.body)
+        said: object = _form(request.body)
     elif negotiation.is_json(kind):
-        said = requests.parsed(asked.body)
+        said = requests.parsed(request.body)
     else:
         detail = f"the body is {negotiation.JSON} or {FORM}"
         raise Fault(

@@ -9,7 +9,7 @@ from frontends.rest import errors, negotiation, paths
 from frontends.rest.auth import rate_limit
 from frontends.rest.errors import Fault
 from frontends.rest.formats import payloads
-from frontends.rest.http_types import Asked
+from frontends.rest.http_types import Request
 from frontends.rest.queues import requests, views
 from frontends.rest.queues.views import Child
 
@@ -65,21 +65,21 @@ def test_children() -> None:
 def test_rates() -> None:
     """A second's worth at once, then as fast as it fills; each JID has its own."""
     now = [0.0]
-    limited = rate_limit.Rates(2, lambda: now[0])
+    limited = rate_limit.RateLimit(2, lambda: now[0])
     assert [limited.wait(ALICE) for _ in range(3)] == [0, 0, 1]
     assert limited.wait(BOB) == 0
     now[0] = 0.5
     assert [limited.wait(ALICE) for _ in range(2)] == [0, 1]
-    slow = rate_limit.Rates(0.25, lambda: now[0])
+    slow = rate_limit.RateLimit(0.25, lambda: now[0])
     assert [slow.wait(ALICE), slow.wait(ALICE)] == [0, 4]
-    assert {rate_limit.Rates(0).wait(ALICE) for _ in range(100)} == {0}
+    assert {rate_limit.RateLimit(0).wait(ALICE) for _ in range(100)} == {0}
 
 
 def test_rates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many JIDs ask, no more are known than those that ask fast."""
     monkeypatch.setattr(rate_limit, "KNOWN_MOST", 10)
     now = [0.0]
-    limited = rate_limit.Rates(1, lambda: now[0])
+    limited = rate_limit.RateLimit(1, lambda: now[0])
     for number in range(100):
         now[0] += 2
         assert limited.wait(Jid(f"{number}@x")) == 0
@@ -98,5 +98,5 @@ def test_traces() -> None:
     """Issue 8: a message belongs to the trace of its request; of a request without one, or with nonsense, to none."""
     parent = f"00-{'1' * 32}-{'2' * 16}-01"
     for given, found in (({"traceparent": parent}, {"traceparent": parent}), ({"traceparent": "x"}, {}), ({}, {})):
-        asked = Asked(paths.Place(paths.QUEUE, "jobs"), ALICE, {}, given, b"x")
-        assert dict(codec.unpack(requests.publish(asked, None).envelope).headers) == found
+        request = Request(paths.Place(paths.QUEUE, "jobs"), ALICE, {}, given, b"x")
+        assert dict(codec.unpack(requests.publish(request, None).envelope).headers) == found
