@@ -23,11 +23,11 @@ from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import Described, Refused, Result, Retracted, Unlocked
 from frontends.xmpp import refusal_log, replies, requests, stanzas
 from frontends.xmpp.adhoc import commands
-from frontends.xmpp.adhoc.move_batches import Strides
+from frontends.xmpp.adhoc.move_batches import MoveBatches
 from frontends.xmpp.messages import confirmations, notifications, presence, publishing, qos
 from frontends.xmpp.messages.misuse_log import EventLog
 from frontends.xmpp.pubsub import approvals
-from frontends.xmpp.stanzas import Answer, Iq, Question, Stride, View
+from frontends.xmpp.stanzas import Answer, Iq, MoveBatch, Question, View
 from frontends.xmpp.stream import Stream
 
 _log = structlog.get_logger("stanzaq.xmpp")
@@ -64,8 +64,8 @@ class Component:
         self._events = notifications.Events(domain, secrets.token_hex(6), legacy_unlock_ns=legacy_unlock_ns)
         self._log = EventLog(domain, event_log)
         # All frontends of a service have its secret, so each knows the sessions of the others.
-        self._desk = commands.Desk(admins, secret.encode(), NodeConfig(queueing=default_queueing))
-        self._strides = Strides(lambda: self._draining)
+        self._adhoc_context = commands.AdhocContext(admins, secret.encode(), NodeConfig(queueing=default_queueing))
+        self._move_batches = MoveBatches(lambda: self._draining)
         self._stream = Stream(domain, secret, host, port, receive=self.receive, changed=self._changed)
         self._core: Core
         self._link: Callable[[bool], None]
@@ -172,8 +172,8 @@ class Component:
             if self._strict_iq_type:
                 raise MalformedRequest(Problem.BAD_REQUEST, "a change is a set")
         reply = partial(self._guarded, iq, self._answer, asked)
-        if isinstance(asked, Stride):
-            self._take(iq.sender, asked.command, reply, partial(self._strides.submit, self._core, asked.rate))
+        if isinstance(asked, MoveBatch):
+            self._take(iq.sender, asked.command, reply, partial(self._move_batches.submit, self._core, asked.rate))
         else:
             self._take(iq.sender, asked.command, reply)
 
@@ -181,7 +181,11 @@ class Component:
         # QoS is below all other protocols (S1), and is spoken at the address of a node too.
         if qos.concerns(iq):
             return qos.read(iq, self._domain)
-        return requests.read(iq, self._desk) if iq.service == self._domain else requests.elsewhere(iq, self._domain)
+        return (
+            requests.read(iq, self._adhoc_context)
+            if iq.service == self._domain
+            else requests.elsewhere(iq, self._domain)
+        )
 
     def _answer(self, question: Question, outcome: Result) -> None:
         iq = question.iq
@@ -215,24 +219,24 @@ class Component:
         # An error is never answered with an error, and without a sender there is nobody to tell (RFC 6120 §8.3.1).
         elif message.get("type") != "error" and message.get("from"):
             if fault is None:
-                self._hear(message)
+                self._receive_plain(message)
             else:
                 self._refuse_message(message, fault)
 
-    def _hear(self, message: Element) -> None:
+    def _receive_plain(self, message: Element) -> None:
         """Do what a plain message asks for; its sender hears of it only if that fails (S2, S13)."""
         sender = Jid(message.get("from", ""))
         try:
-            command = self._said(message, sender)
+            command = self._publish_or_answer(message, sender)
             if command is not None:
-                self._take(sender, command, partial(self._heard, message, command))
+                self._take(sender, command, partial(self._answer_plain, message, command))
         except MalformedRequest as refusal:
             self._refuse_message(message, refusal)
         except Exception:  # noqa: BLE001  (logged and told, as for an IQ)
             _log.exception("a message failed", **refusal_log.of_stanza(message))
             self._stream.write(publishing.refused(message, MalformedRequest(Problem.UNAVAILABLE)))
 
-    def _said(self, message: Element, sender: Jid) -> Command | None:
+    def _publish_or_answer(self, message: Element, sender: Jid) -> Command | None:
         """Read what a plain message brings: an owner's answer to a form, or an item for a node."""
         node = publishing.node_at(message.get("to", ""), self._domain)
         if node is None:
@@ -244,7 +248,7 @@ class Component:
         sent = publishing.read(message, node)
         return None if sent is None else sent.once(sender)
 
-    def _heard(self, message: Element, command: Command, outcome: Result) -> None:
+    def _answer_plain(self, message: Element, command: Command, outcome: Result) -> None:
         if isinstance(outcome, Refused):
             self._refuse_message(message, MalformedRequest(outcome.problem, outcome.detail), command)
 

@@ -102,7 +102,7 @@ def address_info(record: NodeRecord) -> bytes:
     return _info("", record.config.node_type.value, record.config.title, _ADDRESS_FEATURES, "")
 
 
-def read_items(iq: Iq, query: Element, desk: commands.Desk) -> Question | Answer:
+def read_items(iq: Iq, query: Element, context: commands.AdhocContext) -> Question | Answer:
     """Translate disco#items about the service or a node."""
     expect(iq, "get")
     if not query.get("node"):
@@ -110,7 +110,7 @@ def read_items(iq: Iq, query: Element, desk: commands.Desk) -> Question | Answer
         backwards, index = page.before is not None, page.index or 0
         return Question(iq, Nodes(iq.sender, page.most, page.after or "", page.before or "", backwards, index))
     if query.get("node") == ns.COMMANDS:
-        return Answer(iq, commands.items(iq, offered.COMMANDS, desk))
+        return Answer(iq, commands.items(iq, offered.COMMANDS, context))
     return Question(iq, Children(attributes.node(query), iq.sender))
 
 

@@ -95,7 +95,7 @@ from frontends.xmpp.pubsub.subscriptions import (
     START,
     defaults,
 )
-from frontends.xmpp.stanzas import Iq, Question, Stride, View
+from frontends.xmpp.stanzas import Iq, MoveBatch, Question, View
 from frontends.xmpp.xml import elements, forms
 from frontends.xmpp.xml.text import escaped, escaped_name, moment
 
@@ -185,10 +185,10 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
         case Configure(), Done() if question.view is View.COMMAND:
             return admin.configured(question, question.command)
         case (Frontends() | Disconnect(), FrontendList() | Disconnected()):
-            return admin.mustered(question.iq, outcome)
+            return admin.listed_frontends(question.iq, outcome)
         case Release(), Released():
             return admin.released(question, outcome)
-        case Transfer(), Transferred() if isinstance(question, Stride):
+        case Transfer(), Transferred() if isinstance(question, MoveBatch):
             return moves.progress(question, question.command, outcome)
         case Declare(), Declared(node):
             return f"<pubsub xmlns='{ns.PUBSUB}'><create node='{escaped(node)}'/></pubsub>".encode()

@@ -37,7 +37,7 @@ BROWSE_DEFAULT: Final = 50
 BROWSE_MOST: Final = 500
 
 
-def read(iq: Iq, desk: commands.Desk = commands.NOBODY) -> Question | Answer:
+def read(iq: Iq, context: commands.AdhocContext = commands.NOBODY) -> Question | Answer:
     """Translate an IQ; raises MalformedRequest."""
     if iq.kind not in {"get", "set"}:
         raise MalformedRequest(Problem.BAD_REQUEST, "an IQ is a get or a set")
@@ -52,7 +52,7 @@ def read(iq: Iq, desk: commands.Desk = commands.NOBODY) -> Question | Answer:
         raise Unserved(
             detail="this service is a queue: it speaks XEP-0060, XEP-0254, service discovery and ad-hoc commands"
         )
-    return guarded(iq, child, desk)
+    return guarded(iq, child, context)
 
 
 def elsewhere(iq: Iq, service: str) -> Question:
@@ -69,7 +69,7 @@ def is_get_for_set(question: Question) -> bool:
     return question.iq.kind == "get" and isinstance(question.command, Retract | Unlock)
 
 
-def _pubsub(iq: Iq, pubsub: Element, desk: commands.Desk) -> Question | Answer:
+def _pubsub(iq: Iq, pubsub: Element, context: commands.AdhocContext) -> Question | Answer:
     pubsub = stanzas.without_foreign(pubsub, ns.PUBSUB, ns.QUEUEING, ns.RSM)
     if not len(pubsub):
         raise MalformedRequest(Problem.BAD_REQUEST, "the request is empty")
@@ -77,7 +77,7 @@ def _pubsub(iq: Iq, pubsub: Element, desk: commands.Desk) -> Question | Answer:
     if reader := _ACTIONS.get(tag):
         return Question(iq, reader(iq, pubsub))
     if tag == _DEFAULT:
-        return subscriptions.default(iq, pubsub, desk.node)
+        return subscriptions.default(iq, pubsub, context.node)
     if tag == _CONFIGURE:
         raise MalformedRequest(Problem.BAD_REQUEST, "a configure follows a create (XEP-0060 8.1.3)")
     raise MalformedRequest(Problem.UNSUPPORTED, "no such request in XEP-0060")
@@ -111,9 +111,9 @@ def _publish(iq: Iq, pubsub: Element) -> Publish:
     )
 
 
-def _options(wish: Element) -> Mapping[str, tuple[str, ...]] | None:
+def _options(wanted: Element) -> Mapping[str, tuple[str, ...]] | None:
     """Read what the node must be configured with; without a form there is nothing to ask for (XEP-0060 §7.1.5)."""
-    form = wish.find(forms.FORM)
+    form = wanted.find(forms.FORM)
     fields = None if form is None else forms.read(form, ns.PUBSUB_PUBLISH_OPTIONS)
     return fields or None
 
@@ -249,7 +249,7 @@ _PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer]]] = {
     f"{{{ns.PING}}}ping": software.ping,
     f"{{{ns.VERSION}}}query": software.version,
 }
-_GUARDED: Final[Mapping[str, Callable[[Iq, Element, commands.Desk], Question | Answer]]] = {
+_GUARDED: Final[Mapping[str, Callable[[Iq, Element, commands.AdhocContext], Question | Answer]]] = {
     f"{{{ns.PUBSUB}}}pubsub": _pubsub,
     f"{{{ns.PUBSUB_OWNER}}}pubsub": owner_requests.read,
     f"{{{ns.COMMANDS}}}command": offered.read,

@@ -47,7 +47,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Stride(Question):
+class MoveBatch(Question):
     """A request for as many steps of a transfer as fit before its answer, at most `rate` items a second.
 
     `moved` and `stayed` are what has come of those before it.

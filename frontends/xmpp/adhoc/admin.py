@@ -67,7 +67,7 @@ def released(question: Question, outcome: Released) -> bytes:
     return commands.completed(question.iq, ns.ADMIN_RELEASE, f"released {outcome.count}")
 
 
-def mustered(iq: Iq, outcome: FrontendList | Disconnected) -> bytes:
+def listed_frontends(iq: Iq, outcome: FrontendList | Disconnected) -> bytes:
     """Write the form that asks which frontend is to end, with what is known of each; or that one is told to."""
     if isinstance(outcome, FrontendList):
         return commands.executing(iq, ns.ADMIN_DISCONNECT, _choice(outcome))

@@ -25,7 +25,7 @@ _SIGNATURE_CHARACTERS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class AdhocContext:
     """Who administrates the service, the key that sessions are signed with, and what a node is whose maker does not say.
 
     All three are the same at every frontend.
@@ -40,7 +40,7 @@ class Desk:
         return not command.for_admins or bare(sender) in self.admins
 
 
-NOBODY: Final = Desk()
+NOBODY: Final = AdhocContext()
 """That of a service without administrators."""
 
 
@@ -59,19 +59,19 @@ class Command:
     for_admins: bool = False
 
 
-def read(iq: Iq, asked: Element, offered: Mapping[str, Command], desk: Desk) -> Question | Answer:
+def read(iq: Iq, asked: Element, offered: Mapping[str, Command], context: AdhocContext) -> Question | Answer:
     """Translate `<command/>`; raises MalformedRequest."""
     expect(iq, "set")
     command = offered.get(asked.get("node", ""))
     if command is None:
         raise MalformedRequest(Problem.ITEM_NOT_FOUND, "there is no such command")
-    if not desk.open_to(command, iq.sender):
+    if not context.open_to(command, iq.sender):
         raise MalformedRequest(Problem.FORBIDDEN, "this command is for administrators")
     session = asked.get("sessionid")
     if session is None:
         # In the request itself, where each answer to it finds it.
-        asked.set("sessionid", _signed(iq, command, desk, iq.id[:_NAME_CHARACTERS]))
-    elif not hmac.compare_digest(_signed(iq, command, desk, session.rpartition(".")[0]).encode(), session.encode()):
+        asked.set("sessionid", _signed(iq, command, context, iq.id[:_NAME_CHARACTERS]))
+    elif not hmac.compare_digest(_signed(iq, command, context, session.rpartition(".")[0]).encode(), session.encode()):
         raise BadCommand(condition="bad-sessionid", detail="there is no such session of yours with this command")
     action = asked.get("action", "execute")
     if action == "cancel":
@@ -114,12 +114,12 @@ def info(command: Command) -> bytes:
     ).encode()
 
 
-def items(iq: Iq, offered: Mapping[str, Command], desk: Desk) -> bytes:
+def items(iq: Iq, offered: Mapping[str, Command], context: AdhocContext) -> bytes:
     """Write the list of commands that are open to the asker (XEP-0050 §2.2)."""
     inside = "".join(
         f"<item jid='{escaped(iq.service)}' node='{escaped(each.node)}' name='{escaped(each.name)}'/>"
         for each in offered.values()
-        if desk.open_to(each, iq.sender)
+        if context.open_to(each, iq.sender)
     )
     return f"<query xmlns='{ns.DISCO_ITEMS}' node='{ns.COMMANDS}'>{inside}</query>".encode()
 
@@ -132,10 +132,10 @@ def list_info() -> bytes:
     ).encode()
 
 
-def _signed(iq: Iq, command: Command, desk: Desk, name: str) -> str:
+def _signed(iq: Iq, command: Command, context: AdhocContext, name: str) -> str:
     """Give the id of a session by its name: no one else has it, and no other command."""
     about = f"{iq.sender}\0{command.node}\0{name}".encode()
-    return f"{name}.{hmac.new(desk.key, about, hashlib.sha256).hexdigest()[:_SIGNATURE_CHARACTERS]}"
+    return f"{name}.{hmac.new(context.key, about, hashlib.sha256).hexdigest()[:_SIGNATURE_CHARACTERS]}"
 
 
 def _note(text: str) -> str:

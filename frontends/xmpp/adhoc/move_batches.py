@@ -1,4 +1,4 @@
-"""Transfers at a rate: as many steps of the core as fit before an answer is due. Must not know how one is asked for or told.
+"""Moves of many items at a rate: as many steps of the core as fit before an answer is due. Must not know who asks for one.
 
 Nothing outlives the answer, and the pace is kept within it: whoever goes on at once is no faster than whoever waits.
 """
@@ -23,13 +23,13 @@ SECONDS: Final = 5.0
 
 AT_ONCE: Final = 32
 AT_ONCE_OF_ONE: Final = 2
-"""Strides that a frontend takes at once, and those of one bare JID: each keeps Redis as busy as its rate says."""
+"""Batches that a frontend takes at once, and those of one bare JID: each keeps Redis as busy as its rate says."""
 
 _STEPS_A_SECOND: Final = 5
 _MOST_A_STEP: Final = 200
 
 
-class Strides:
+class MoveBatches:
     """Those that are under way."""
 
     def __init__(self, stopping: Callable[[], bool]) -> None:

@@ -13,7 +13,7 @@ from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, fields
 from frontends.xmpp.adhoc.admin import asking
 from frontends.xmpp.adhoc.fields import Fields
-from frontends.xmpp.stanzas import Iq, Question, Stride
+from frontends.xmpp.stanzas import Iq, MoveBatch, Question
 from frontends.xmpp.xml import forms
 
 NAMED_MOST: Final = 100
@@ -43,7 +43,7 @@ _MOVE: Final[Mapping[str, tuple[str, str, str]]] = {
 _HIDDEN: Final = ("scan", "moved", "stayed")
 
 
-def progress(question: Stride, asked: Transfer, outcome: Transferred) -> bytes:
+def progress(question: MoveBatch, asked: Transfer, outcome: Transferred) -> bytes:
     """Write how far a transfer has come: to its end, or the form that lets it go on."""
     name = ns.ADMIN_REDRIVE if asked.to is None else ns.ADMIN_MOVE
     moved, stayed = question.moved + outcome.count, question.stayed + sum(outcome.passed.values())
@@ -86,10 +86,10 @@ def _move(iq: Iq, given: Fields) -> Question:
     return _stride(iq, given, Transfer(_node(given), iq.sender, to, _named(given), "", 1, _scan(given)), _MOVE_RATE)
 
 
-def _stride(iq: Iq, given: Fields, transfer: Transfer, default: int) -> Stride:
+def _stride(iq: Iq, given: Fields, transfer: Transfer, default: int) -> MoveBatch:
     rate = fields.number(given, "rate", 1, RATE_MOST, default)
     moved, stayed = (fields.number(given, name, 0, _COUNT_MOST, 0) for name in ("moved", "stayed"))
-    return Stride(iq, transfer, rate=rate, moved=moved, stayed=stayed)
+    return MoveBatch(iq, transfer, rate=rate, moved=moved, stayed=stayed)
 
 
 def _node(given: Fields) -> str:

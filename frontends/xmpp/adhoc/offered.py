@@ -13,6 +13,6 @@ COMMANDS: Final[Mapping[str, commands.Command]] = {
 }
 
 
-def read(iq: Iq, asked: Element, desk: commands.Desk) -> Question | Answer:
+def read(iq: Iq, asked: Element, context: commands.AdhocContext) -> Question | Answer:
     """Translate `<command/>`."""
-    return commands.read(iq, asked, COMMANDS, desk)
+    return commands.read(iq, asked, COMMANDS, context)

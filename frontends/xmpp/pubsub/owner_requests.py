@@ -13,7 +13,7 @@ from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.tree import Associate, Dissociate, NodeType
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.adhoc.commands import Desk
+from frontends.xmpp.adhoc.commands import AdhocContext
 from frontends.xmpp.pubsub import attributes, node_config, subscription_lists
 from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect, only, without_foreign
 from frontends.xmpp.xml import forms
@@ -33,10 +33,10 @@ _AFFILIATIONS: Final = frozenset(str(member.value) for member in Affiliation)
 def create(iq: Iq, pubsub: Element) -> Declare:
     """Translate `<create/>`, with the `<configure/>` that may follow it; without a name the core makes one up (P22)."""
     expect(iq, "set")
-    wish = pubsub[0]
+    wanted = pubsub[0]
     # Earlier versions of XEP-0060 said here what the form's field says now.
-    said = {} if wish.get("type") is None else {_NODE_TYPE: (wish.get("type", ""),)}
-    node = None if wish.get("node") is None else attributes.node(wish)
+    said = {} if wanted.get("type") is None else {_NODE_TYPE: (wanted.get("type", ""),)}
+    node = None if wanted.get("node") is None else attributes.node(wanted)
     if len(pubsub) == 1:
         return Declare(node, iq.sender, said)
     configure = pubsub[1]
@@ -48,14 +48,14 @@ def create(iq: Iq, pubsub: Element) -> Declare:
     return Declare(node, iq.sender, {**said, **node_config.understood(fields or {})})
 
 
-def read(iq: Iq, pubsub: Element, desk: Desk) -> Question | Answer:
+def read(iq: Iq, pubsub: Element, context: AdhocContext) -> Question | Answer:
     """Translate a request in the owner's namespace."""
     pubsub = without_foreign(pubsub, ns.PUBSUB_OWNER, ns.RSM)
     if not len(pubsub):
         raise MalformedRequest(Problem.BAD_REQUEST, "the request is empty")
     tag = pubsub[0].tag
     if tag == _DEFAULT:
-        return _default(iq, pubsub, desk.node)
+        return _default(iq, pubsub, context.node)
     if reader := _ACTIONS.get(tag):
         return reader(iq, pubsub)
     raise MalformedRequest(Problem.UNSUPPORTED, "no such request in XEP-0060")

@@ -20,11 +20,11 @@ def asked(iq: Element) -> bool:
 
 def read(parent: Element, most: int) -> Page:
     """Read which page a request asks for, the first of `most` entries if it does not say."""
-    wish = parent.find(SET)
-    if wish is None:
+    wanted = parent.find(SET)
+    if wanted is None:
         return Page(most)
-    limit = _number(wish, "max")
-    after, before, index = _text(wish, "after"), _text(wish, "before"), _number(wish, "index")
+    limit = _number(wanted, "max")
+    after, before, index = _text(wanted, "after"), _text(wanted, "before"), _number(wanted, "index")
     # Without an entry to come after, `after` is the first page (XEP-0059 §2.2).
     after = after or None
     if sum(each is not None for each in (after, before, index)) > 1:
@@ -46,13 +46,13 @@ def written(ends: tuple[str, str] | None, count: int, index: int | None) -> str:
     return f"<set xmlns='{ns.RSM}'>{inside}<count>{count}</count></set>"
 
 
-def _text(wish: Element, name: str) -> str | None:
-    found = wish.find(f"{{{ns.RSM}}}{name}")
+def _text(wanted: Element, name: str) -> str | None:
+    found = wanted.find(f"{{{ns.RSM}}}{name}")
     return None if found is None else found.text or ""
 
 
-def _number(wish: Element, name: str) -> int | None:
-    text = _text(wish, name)
+def _number(wanted: Element, name: str) -> int | None:
+    text = _text(wanted, name)
     if text is None:
         return None
     number = attributes.number_of(text.strip())

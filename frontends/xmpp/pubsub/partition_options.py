@@ -27,7 +27,7 @@ MOST_EPOCH: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class OwnershipRequest:
     """What a subscription asks to own; None and empty where it is silent."""
 
     partitions: tuple[int, ...] = ()
@@ -35,20 +35,20 @@ class Wish:
     epoch: int | None = None
 
 
-def wish(fields: Mapping[str, tuple[str, ...]]) -> Wish:
+def wanted(fields: Mapping[str, tuple[str, ...]]) -> OwnershipRequest:
     """Read the wish in a subscription's options."""
     partitions = _partitions(fields[PARTITION]) if PARTITION in fields else ()
     group = _one(fields[GROUP], GROUP) if GROUP in fields else ""
     if GROUP in fields and not is_name(group):
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{GROUP} is a name without blanks")
     if EPOCH not in fields:
-        return Wish(partitions, group)
+        return OwnershipRequest(partitions, group)
     if not partitions:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} is of a partition: name it with {PARTITION}")
     epoch = attributes.number_of(_one(fields[EPOCH], EPOCH))
     if epoch is None or epoch > MOST_EPOCH:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{EPOCH} is a whole number from 0 to {MOST_EPOCH}")
-    return Wish(partitions, group, epoch)
+    return OwnershipRequest(partitions, group, epoch)
 
 
 def granted(subscribed: Subscribed) -> Iterator[forms.Field]:

@@ -8,7 +8,7 @@ from frontends.xmpp.xml import forms
 SELECTOR: Final = "stanzaq#selector"
 
 
-def wish(values: tuple[str, ...]) -> str:
+def wanted(values: tuple[str, ...]) -> str:
     """Take a selector; several values are its lines, and an empty one takes whatever comes."""
     return "\n".join(values).strip()
 

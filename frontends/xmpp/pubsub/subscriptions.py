@@ -60,27 +60,27 @@ def subscribe(iq: Iq, pubsub: Element) -> Subscribe:
     # XEP-0060 §6.3.7 forbids both attributes, XEP-0254 shows them and its one client sends them (QX8).
     if chosen.get("node", node) != node or attributes.any_jid(chosen.get("jid", jid)) != jid:
         raise MalformedRequest(Problem.BAD_REQUEST, "the options are for another subscription than the subscribe")
-    wish = _chosen(chosen, jid)
-    own = wish.own
-    qos = wish.qos or Qos.UNACKNOWLEDGED
-    if own != partition_options.Wish() and wish.until_ms:
+    wanted = _chosen(chosen, jid)
+    own = wanted.own
+    qos = wanted.qos or Qos.UNACKNOWLEDGED
+    if own != partition_options.OwnershipRequest() and wanted.until_ms:
         raise MalformedRequest(
             Problem.OPTIONS_INVALID,
             f"{EXPIRE}: what is owned is leased for the node's lock time, and renewed by <renew/>",
         )
-    until_ms, selector = wish.until_ms or 0, wish.selector or ""
+    until_ms, selector = wanted.until_ms or 0, wanted.selector or ""
     return Subscribe(
         node,
         iq.sender,
         jid,
-        wish.credit,
+        wanted.credit,
         qos,
         own.partitions,
         own.group,
         own.epoch,
-        wish.start,
+        wanted.start,
         until_ms,
-        wish.scope,
+        wanted.scope,
         selector,
     )
 
@@ -101,14 +101,16 @@ def options(iq: Iq, pubsub: Element) -> Options | Adjust:
     if iq.kind == "get":
         forms.refuse(chosen.find(forms.FORM))
         return Options(node, iq.sender, jid, subid)
-    wish = _chosen(chosen, jid)
-    if wish.credit is None:
+    wanted = _chosen(chosen, jid)
+    if wanted.credit is None:
         raise MalformedRequest(Problem.OPTIONS_REQUIRED)
-    if wish.own != partition_options.Wish() or wish.start:
+    if wanted.own != partition_options.OwnershipRequest() or wanted.start:
         raise MalformedRequest(
             Problem.OPTIONS_INVALID, "partitions, and where a stream starts, are chosen by subscribing anew"
         )
-    return Adjust(node, iq.sender, jid, subid, wish.credit, wish.qos, wish.until_ms, wish.scope, wish.selector)
+    return Adjust(
+        node, iq.sender, jid, subid, wanted.credit, wanted.qos, wanted.until_ms, wanted.scope, wanted.selector
+    )
 
 
 def default(iq: Iq, pubsub: Element, config: NodeConfig) -> Question | Answer:
@@ -141,7 +143,7 @@ class _Chosen:
 
     credit: int | None
     qos: Qos | None
-    own: partition_options.Wish
+    own: partition_options.OwnershipRequest
     start: str
     until_ms: int | None
     scope: Scope | None
@@ -162,11 +164,11 @@ def _chosen(chosen: Element, jid: Jid) -> _Chosen:
     return _Chosen(
         credit,
         _qos(fields[QOS], jid) if QOS in fields else None,
-        partition_options.wish(fields),
+        partition_options.wanted(fields),
         _start(fields[START]) if START in fields else "",
         _until(fields[EXPIRE]) if EXPIRE in fields else None,
         _scope(fields, credit),
-        selectors.wish(fields[selectors.SELECTOR]) if selectors.SELECTOR in fields else None,
+        selectors.wanted(fields[selectors.SELECTOR]) if selectors.SELECTOR in fields else None,
     )
 
 

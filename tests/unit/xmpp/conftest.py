@@ -18,7 +18,7 @@ HEADER = (
     "<stream:stream xmlns='jabber:component:accept' xmlns:stream='http://etherx.jabber.org/streams'"
     " from='queue.example.org' id='s1'>"
 )
-DESK = commands.Desk(frozenset({Jid("admin@example.org")}), b"a secret of the frontends")
+CONTEXT = commands.AdhocContext(frozenset({Jid("admin@example.org")}), b"a secret of the frontends")
 
 MakeIq = Callable[..., Iq]
 Fault = Callable[..., MalformedRequest]
@@ -41,7 +41,7 @@ def make_iq() -> MakeIq:
 @pytest.fixture
 def read() -> Callable[..., Question | Answer]:
     """Give the translator of an IQ's payload: `read(payload, kind, sender, request)`."""
-    return lambda *arguments, **named: requests.read(_make_iq(*arguments, **named), DESK)
+    return lambda *arguments, **named: requests.read(_make_iq(*arguments, **named), CONTEXT)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def fault() -> Fault:
 
     def refused(*arguments: str, **named: str) -> MalformedRequest:
         with pytest.raises(MalformedRequest) as caught:
-            requests.read(_make_iq(*arguments, **named), DESK)
+            requests.read(_make_iq(*arguments, **named), CONTEXT)
         return caught.value
 
     return refused

@@ -271,9 +271,9 @@ def test_the_default_of_each_type(read: Callable[..., Answer], fault: Fault) -> 
 
 def test_the_default_is_the_service_s(make_iq: Callable[..., Iq]) -> None:
     """XEP-0060 §8.3.2, §6.4.2: where nodes are logs unless their makers say otherwise, the default forms say so."""
-    desk = commands.Desk(node=NodeConfig(queueing=False))
-    node = requests.read(make_iq(_owner("<default/>"), "get"), desk)
-    subscription = requests.read(make_iq(_pubsub("<default/>"), "get"), desk)
+    context = commands.AdhocContext(node=NodeConfig(queueing=False))
+    node = requests.read(make_iq(_owner("<default/>"), "get"), context)
+    subscription = requests.read(make_iq(_pubsub("<default/>"), "get"), context)
     assert isinstance(node, Answer) and isinstance(subscription, Answer)
     assert _submitted(node.content)["{urn:xmpp:pubsub:queueing:0}enabled"] == ("0",)
     assert b"stanzaq#start" in subscription.content

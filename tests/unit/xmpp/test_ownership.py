@@ -10,7 +10,16 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Kept, Subscribed
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.messages.notifications import Events
-from frontends.xmpp.pubsub.partition_options import EPOCH, FENCE, GROUP, PARTITION, Wish, granted, kept, wish
+from frontends.xmpp.pubsub.partition_options import (
+    EPOCH,
+    FENCE,
+    GROUP,
+    PARTITION,
+    OwnershipRequest,
+    granted,
+    kept,
+    wanted,
+)
 from frontends.xmpp.xml.forms import Field
 
 _OWNED = Owned(3, "g<>", 2**63 - 1, 1_795_232_955_075_012, 5, 8)
@@ -20,17 +29,20 @@ _WORKER = Jid("w@x/1")
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({}, Wish()),
-        ({GROUP: ("g",)}, Wish(group="g")),
-        ({PARTITION: ("0",)}, Wish((0,))),
-        ({PARTITION: ("7", "1023", "7", "0")}, Wish((0, 7, 1023))),
-        ({PARTITION: ("1",), EPOCH: ("0",)}, Wish((1,), epoch=0)),
-        ({PARTITION: ("1",), EPOCH: (str(2**63 - 1),), GROUP: ("$default",)}, Wish((1,), "$default", 2**63 - 1)),
+        ({}, OwnershipRequest()),
+        ({GROUP: ("g",)}, OwnershipRequest(group="g")),
+        ({PARTITION: ("0",)}, OwnershipRequest((0,))),
+        ({PARTITION: ("7", "1023", "7", "0")}, OwnershipRequest((0, 7, 1023))),
+        ({PARTITION: ("1",), EPOCH: ("0",)}, OwnershipRequest((1,), epoch=0)),
+        (
+            {PARTITION: ("1",), EPOCH: (str(2**63 - 1),), GROUP: ("$default",)},
+            OwnershipRequest((1,), "$default", 2**63 - 1),
+        ),
     ],
 )
-def test_wishes(fields: dict[str, tuple[str, ...]], expected: Wish) -> None:
+def test_wishes(fields: dict[str, tuple[str, ...]], expected: OwnershipRequest) -> None:
     """E7, EX12: partitions are numbers, each once; an epoch is any number of 63 bits."""
-    assert wish(fields) == expected
+    assert wanted(fields) == expected
 
 
 @pytest.mark.parametrize(
@@ -49,7 +61,7 @@ def test_wishes(fields: dict[str, tuple[str, ...]], expected: Wish) -> None:
 def test_nonsense(fields: dict[str, tuple[str, ...]]) -> None:
     """E7, EX12: anything else is refused before anybody is asked."""
     with pytest.raises(MalformedRequest) as caught:
-        wish(fields)
+        wanted(fields)
     assert caught.value.problem is Problem.OPTIONS_INVALID
 
 
@@ -88,5 +100,5 @@ def test_what_owners_are_told() -> None:
 def test_no_such_partition(values: tuple[str, ...]) -> None:
     """E7: what cannot be a partition is one that is not there."""
     with pytest.raises(MalformedRequest) as caught:
-        wish({PARTITION: values})
+        wanted({PARTITION: values})
     assert caught.value.problem is Problem.PARTITION_NOT_FOUND

@@ -10,7 +10,7 @@ from broker.model.problems import MalformedRequest
 from broker.model.results import Transferred
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.errors import wire
-from frontends.xmpp.stanzas import Answer, Question, Stride
+from frontends.xmpp.stanzas import Answer, MoveBatch, Question
 from tests.unit.xmpp.test_administration import ADMIN, command, reply
 
 SCAN = "5-18446744073709551615 0 3-1"
@@ -19,9 +19,9 @@ Read = Callable[..., Question | Answer]
 Fault = Callable[..., MalformedRequest]
 
 
-def _stride(read: Read, node: str, fields: Mapping[str, str | tuple[str, ...]], more: str = "") -> Stride:
+def _stride(read: Read, node: str, fields: Mapping[str, str | tuple[str, ...]], more: str = "") -> MoveBatch:
     asked = read(command(node, fields, more), sender=ADMIN)
-    assert isinstance(asked, Stride)
+    assert isinstance(asked, MoveBatch)
     return asked
 
 

@@ -14,7 +14,7 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Refused, Result, Transferred
 from broker.tasks import FAILED
 from frontends.xmpp.adhoc import move_batches
-from frontends.xmpp.adhoc.move_batches import Strides
+from frontends.xmpp.adhoc.move_batches import MoveBatches
 
 _TRANSFER = Transfer("jobs", Jid("a@x/1"), None, (), "", 1)
 
@@ -43,9 +43,9 @@ class PlayedCore:
         return Transferred(count, {"it is locked": 1}, "" if self.moved == self.items else str(self.moved))
 
 
-async def _taken(core: PlayedCore, rate: int, of: Strides | None = None) -> Result:
+async def _taken(core: PlayedCore, rate: int, of: MoveBatches | None = None) -> Result:
     future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    (of or Strides(lambda: False)).submit(core, rate, _TRANSFER, future.set_result)
+    (of or MoveBatches(lambda: False)).submit(core, rate, _TRANSFER, future.set_result)
     return await future
 
 
@@ -74,13 +74,13 @@ async def test_a_refusal_in_the_middle() -> None:
 
 async def test_stopping() -> None:
     """A frontend that stops answers with where another one goes on."""
-    stopping = Strides(lambda: True)
+    stopping = MoveBatches(lambda: True)
     assert await _taken(PlayedCore(1000), 10_000, stopping) == Transferred(200, {"it is locked": 1}, "200")
 
 
 async def test_not_too_many() -> None:
     """One who asks for many at once is told to ask later, and may when one of them is done."""
-    of, core = Strides(lambda: False), PlayedCore(10)
+    of, core = MoveBatches(lambda: False), PlayedCore(10)
     first = [asyncio.ensure_future(_taken(PlayedCore(10), 10_000, of)) for _ in range(move_batches.AT_ONCE_OF_ONE)]
     await asyncio.sleep(0)
     with pytest.raises(MalformedRequest):
