@@ -1,7 +1,8 @@
 """Libraries of functions that no version uses any more: each frontend names its own now and then, and drops what nobody names.
 
-A frontend that comes back with a version that is gone loads it again, so dropping one too many costs a load. Must not know what
-is in a library.
+A frontend that comes back with a version that is gone loads it again, so dropping one too many costs a load. Heartbeats do not
+name it: that would be two writes a second of each frontend, and whoever drops one has to ask all masters anyway. Must not know
+what is in a library.
 """
 
 import time

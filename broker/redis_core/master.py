@@ -31,7 +31,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from broker.model.problems import CoreUnavailable, Forbidden, Problem, ScriptDefect
-from broker.redis_core.packages import Loads, Packages, is_forbidden, is_there, is_unknown
+from broker.redis_core.packages import Loads, Package, Packages, is_forbidden, is_there, is_unknown
 from broker.redis_core.trouble import Trouble
 from broker.redis_url import Address
 from broker.tasks import start
@@ -89,6 +89,10 @@ _FORGOTTEN: Final = CoreUnavailable("Redis has forgotten the script, and a later
 
 class Unsent(CoreUnavailable):
     """There was no connection, or Redis was still loading its data: nothing of it has run."""
+
+
+class Unloaded(Unsent):
+    """A Redis does not take the operations: an operator has to see to that, so asking again at once is of no use."""
 
 
 class _Connection:
@@ -245,6 +249,7 @@ class Master:
         self._other = packages.other if packages else None
         self._loads = 0
         self._loading = asyncio.Lock()
+        self._refused = Trouble("Redis does not take the operations")
         self._without = Trouble("the functions for redis-cli are not loaded")
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
@@ -373,42 +378,45 @@ class Master:
         All of it is known to be there before any is run: else what is known could overtake what is not.
         """
         loads, package = self._loads, self._package
+        if package is None:
+            return
         try:
             try:
-                await self._install(connection, ends)
+                await self._install(package, connection, ends)
             except ResponseError as error:
-                if package is self._package:
-                    if self._other is None or not is_forbidden(error):
-                        raise
-                    await self._install_other(connection, ends, error)
+                if package is not self._package:
+                    # Scripts were taken meanwhile.
+                    await self._install(self._package or package, connection, ends)
+                elif self._other is not None and is_forbidden(error):
+                    await self._install(self._other, connection, ends)
+                    self._take_other(error)
                 else:
-                    await self._install(connection, ends)
+                    raise
                 loads = self._loads
         except (RedisError, OSError, TimeoutError) as error:
-            raise _unloaded(error, self._place) from error
+            unsent = _unloaded(error, self._place)
+            if isinstance(unsent, Unloaded):
+                self._refused.met(unsent)
+            raise unsent from error
+        self._refused.over()
         connection.loads = loads
 
-    async def _install_other(self, connection: Any, ends: float, why: ResponseError) -> None:
-        """Take scripts, unless these are forbidden, too: then rights are missing, and nothing is decided."""
-        first, other = self._package, self._other
-        self._package = other
-        try:
-            await self._install(connection, ends)
-        except BaseException:
-            self._package = first
-            raise
-        self._other = None
+    def _take_other(self, why: ResponseError) -> None:
+        """Use scripts from now on, which Redis has taken; unless another connection has found out the same."""
+        if self._other is None:
+            return
+        self._package, self._other = self._other, None
         self._loads += 1
         log.warning("functions are not to be had, so scripts are used", error=str(why)[:200])
 
-    async def _install(self, connection: Any, ends: float) -> None:
-        if self._package is None or not any(await self._missing(connection)):
+    async def _install(self, package: Package, connection: Any, ends: float) -> None:
+        if not any(await _missing(package, connection)):
             return
         # One loads for all: 64 connections would send it everything 64 times.
         async with asyncio.timeout_at(ends):
             await self._loading.acquire()
         try:
-            missing = await self._missing(connection)
+            missing = await _missing(package, connection)
             # Not in a transaction: others have their turn between two scripts.
             replies = await _replies(connection, [*missing.operations, *missing.for_people])
         finally:
@@ -422,10 +430,6 @@ class Master:
                 self._without.met(f"{ALONE} at {self._place}: {reply}")
             else:
                 self._without.over()
-
-    async def _missing(self, connection: Any) -> Loads:
-        assert self._package is not None
-        return self._package.loads(await _replies(connection, self._package.question))
 
     async def everywhere(self, line: Line) -> dict[str, Any]:
         """Ask each master there is: this one."""
@@ -462,6 +466,10 @@ async def _replies(connection: Any, lines: Sequence[Line]) -> list[Any]:
 
 def _errors(replies: Sequence[Any]) -> list[Exception]:
     return [reply for reply in replies if isinstance(reply, Exception)]
+
+
+async def _missing(package: Package, connection: Any) -> Loads:
+    return package.loads(await _replies(connection, package.question))
 
 
 def _parted(replies: list[Any], parts: Sequence[Sequence[Line]]) -> list[list[Any]]:
@@ -503,10 +511,12 @@ def _unloaded(error: Exception, place: str) -> Unsent:
         case CoreUnavailable(problem=Problem.OUT_OF_MEMORY) as named:
             remedy = "raise maxmemory, or delete what is not needed"
             told = f"{ALONE} at {place} has no memory left to load the operations: {remedy}"
-            return Unsent(named.detail, named.problem, told)
+            return Unloaded(named.detail, named.problem, told)
+        case Forbidden() as named:
+            return Unloaded(named.detail, named.problem, str(named))
         case CoreUnavailable() as named:
             return Unsent(named.detail, named.problem, str(named))
         case _:
             detail = "does not take the operations"
             remedy = "install stanzaq again, or set REDIS_PACKAGING"
-            return Unsent(f"{ALONE} {detail}", told=f"{ALONE} at {place} {detail}: {str(error)[:300]}: {remedy}")
+            return Unloaded(f"{ALONE} {detail}", told=f"{ALONE} at {place} {detail}: {str(error)[:300]}: {remedy}")

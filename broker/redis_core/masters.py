@@ -14,7 +14,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, ReadOnlyError, ResponseError, TryAgainError
 
 from broker.model.problems import CoreUnavailable
-from broker.redis_core.master import CALL, Line, Master, Unsent, fault
+from broker.redis_core.master import CALL, Line, Master, Unloaded, Unsent, fault
 from broker.redis_core.trouble import Trouble
 from broker.redis_url import Address
 from broker.tasks import start
@@ -211,6 +211,8 @@ class Masters:
 
 
 def _is_refused(reply: Any) -> bool:
+    if isinstance(reply, Unloaded):
+        return False
     # redis-py has no name for what a master says that has lost its replicas, perhaps to a new master.
     return isinstance(reply, _REFUSED) or (isinstance(reply, ResponseError) and str(reply).startswith("NOREPLICAS"))
 
