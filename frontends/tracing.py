@@ -24,19 +24,13 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from broker import codec
-from broker.model.commands import Browse, Command, Hold, Publish, Retract, Unlock
+from broker.model.commands import Browse, Command, Hold, Publish, Redeem, Retract, Unlock
 from broker.model.core import Core, Outlet, Reply
 from broker.model.items import Delivery, LockEnded, Notice
 from broker.model.names import Jid, bare
 from broker.model.problems import CorruptRecord
 from broker.model.qos import Stage
-from broker.model.reservations import Redeem, Reserved
-from broker.model.results import (
-    Browsed,
-    Published,
-    Refused,
-    Result,
-)
+from broker.model.results import Browsed, Published, Refused, Reserved, Result
 
 REMEMBERED: Final = 10_000
 """Deliveries whose spans are known here, about 400 bytes each; of others the item is asked for."""

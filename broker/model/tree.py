@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 
 DEPTH: Final = 8
@@ -76,32 +75,6 @@ class Wish:
     children: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Associate:
-    """Make a node the child of a collection, wherever it has been until now (XEP-0248 §6.4)."""
-
-    node: str
-    sender: Jid
-    child: str
-
-
-@dataclass(frozen=True, slots=True)
-class Dissociate:
-    """Make a child of a collection one of the root (XEP-0248 §6.5)."""
-
-    node: str
-    sender: Jid
-    child: str
-
-
-@dataclass(frozen=True, slots=True)
-class Children:
-    """List the children of a collection; a leaf has none."""
-
-    node: str
-    sender: Jid
-
-
 def wished(options: Mapping[str, tuple[str, ...]]) -> tuple[Mapping[str, tuple[str, ...]], Wish]:
     """Part what configures a node from where it is to stand; raises MalformedRequest."""
     parent: str | None = None
@@ -116,19 +89,3 @@ def wished(options: Mapping[str, tuple[str, ...]]) -> tuple[Mapping[str, tuple[s
         children = tuple(dict.fromkeys(name for name in options[CHILDREN] if name))
     rest = {name: values for name, values in options.items() if name not in {COLLECTION, CHILDREN}}
     return rest, Wish(parent, children)
-
-
-@dataclass(frozen=True, slots=True)
-class Nodes:
-    """Name up to `limit` nodes that the sender may see, in order of creation.
-
-    These are the first, those that follow the node `after`, or those from the number `index` on; with `backwards` the last, or
-    those that come before the node `before`.
-    """
-
-    sender: Jid
-    limit: int = 1_000
-    after: str = ""
-    before: str = ""
-    backwards: bool = False
-    index: int = 0

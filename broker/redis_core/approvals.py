@@ -9,11 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from broker.model.access import Approve, ListPending, ManageSubscribers, SendPending
-from broker.model.commands import (
-    Subscribe,
-    Unsubscribe,
-)
+from broker.model.commands import Approve, ListPending, ManageSubscribers, SendPending, Subscribe, Unsubscribe
 from broker.model.items import ApprovalAsked, Notice, SubscriptionChanged
 from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation, NodeRecord

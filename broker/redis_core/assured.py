@@ -15,17 +15,11 @@ from typing import Any
 import structlog
 
 from broker import codec, keys
-from broker.model.commands import Deliver, Hold, Publish
+from broker.model.commands import Deliver, Hold, Publish, Redeem, Reserve
 from broker.model.hints import Hints
 from broker.model.names import Jid, bare, resource
 from broker.model.problems import Problem
-from broker.model.reservations import Redeem, Reserve, Reserved
-from broker.model.results import (
-    Done,
-    Published,
-    Refused,
-    Result,
-)
+from broker.model.results import Done, Published, Refused, Reserved, Result
 from broker.redis_core.server import Server, Value
 from broker.settings import Settings
 

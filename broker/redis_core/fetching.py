@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
 
-from broker.model.leases import Fetch, Fetched
+from broker.model.commands import Fetch
 from broker.model.names import Jid
 from broker.model.problems import Problem
-from broker.model.results import Refused, Result
+from broker.model.results import Fetched, Refused, Result
 from broker.redis_core.internal import Ask, Outcome
 
 LOOK_SECONDS: Final = 0.15

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Final
 
 from broker import keys
-from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends, Heard
+from broker.model.commands import Disconnect, Frontends
 from broker.model.names import bare
 from broker.model.problems import Problem
-from broker.model.results import Refused, Result
+from broker.model.results import Disconnected, FrontendList, Heard, Refused, Result
 from broker.redis_core.server import Server, Value
 from broker.redis_core.terms import Rules
 

@@ -4,10 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.model.commands import Browse, Locks, Purge, Stats, Unsubscribe
-from broker.model.leases import Fetched
-from broker.model.oversight import Release
-from broker.model.results import Browsed, Counted, Held, Purged, Refused, Released
+from broker.model.commands import Browse, Locks, Purge, Release, Stats, Unsubscribe
+from broker.model.results import Browsed, Counted, Fetched, Held, Purged, Refused, Released
 from broker.redis_core.internal import Leave, Left, Outcome
 
 LOCKS_SHOWN: Final = 1_000

@@ -9,8 +9,7 @@ from dataclasses import astuple
 from typing import Final
 
 from broker import keys
-from broker.model.commands import Stats
-from broker.model.oversight import ShowHistory
+from broker.model.commands import ShowHistory, Stats
 from broker.model.problems import CoreUnavailable
 from broker.model.results import Counted, History, Refused, Result, Sample
 from broker.redis_core.directory import Directory

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker.model import commands, oversight, reading
+from broker.model import commands
+from broker.model.commands import Fetch
 from broker.model.items import Owned
-from broker.model.leases import Fetch
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.qos import Qos
@@ -267,17 +267,17 @@ LaneCommand = (
     | commands.Renew
     | commands.Locks
     | commands.Subscribe
-    | reading.Commit
-    | reading.Read
-    | reading.Bind
-    | reading.Unbind
-    | reading.Partitions
+    | commands.Commit
+    | commands.Read
+    | commands.Bind
+    | commands.Unbind
+    | commands.Partitions
     | commands.Adjust
     | commands.Options
     | commands.Unsubscribe
     | commands.Browse
     | commands.Purge
-    | oversight.Release
+    | commands.Release
     | commands.Stats
 )
 """What a partition's lane carries out by one script; a `Bounce` or a `Confirm` too, which name their partition in full."""

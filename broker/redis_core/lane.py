@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, get_args
 import structlog
 
 from broker import keys
+from broker.model.commands import Release
 from broker.model.items import LockEnded, NodeEvent
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
-from broker.model.oversight import Release
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
 from broker.model.results import Refused
 from broker.redis_core.around import Neighbours, Surroundings

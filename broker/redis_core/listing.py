@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Final
 
 from broker import keys
+from broker.model.commands import Children, Nodes
 from broker.model.names import Jid, bare
 from broker.model.problems import Problem
 from broker.model.results import Listing, Refused
-from broker.model.tree import Children, Nodes, NodeType
+from broker.model.tree import NodeType
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import GONE
 from broker.redis_core.policy import visible

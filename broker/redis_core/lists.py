@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from broker import keys
-from broker.model.access import Affiliations, ListSubscribers, Subscriptions
+from broker.model.commands import Affiliations, ListSubscribers, Subscriptions
 from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import MAX_SUBSCRIBERS, Affiliation, NodeRecord
 from broker.model.pages import Page

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from broker.model.commands import Bounce, Command
-from broker.model.reservations import Redeem
+from broker.model.commands import Bounce, Command, Redeem
 from broker.model.results import Counted, Done, Published, Refused, Result, Retracted, Unaffiliated, Unlocked
 from broker.redis_core.info import read_info
 

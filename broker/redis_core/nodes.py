@@ -10,13 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from broker.model.access import Affiliate
-from broker.model.commands import Configure, Declare, Delete, Describe, Publish, Purge
+from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Publish, Purge, Release
 from broker.model.items import NodeConfigured, NodeEvent, Notice, SubscriptionChanged
 from broker.model.names import Jid, bare, is_jid, resource
 from broker.model.nodes import Affiliation, NodeRecord, configured
 from broker.model.options import NodeConfig, NodeState
-from broker.model.oversight import Release
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
 from broker.model.subscriptions import State, Subscription

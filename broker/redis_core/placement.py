@@ -7,12 +7,13 @@ leaves a note too many at most. Must not know what a place in the tree means for
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
+from broker.model.commands import Associate, Dissociate
 from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig
 from broker.model.problems import Problem
 from broker.model.results import Done, Refused, Result
-from broker.model.tree import Associate, Dissociate, Wish
+from broker.model.tree import Wish
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import GONE
 from broker.redis_core.tree import Tree, moved

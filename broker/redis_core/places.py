@@ -11,8 +11,7 @@ from enum import Enum, auto
 from typing import Any, TypeGuard
 from zlib import crc32
 
-from broker.model.commands import Bounce, Confirm, Options, Publish, Renew, Retract, Unlock
-from broker.model.reading import Bind, Commit, Read, Unbind
+from broker.model.commands import Bind, Bounce, Commit, Confirm, Options, Publish, Read, Renew, Retract, Unbind, Unlock
 from broker.redis_core.credit import GrantCredit, ListUsage, Reach
 from broker.redis_core.former import IF_KNOWN
 from broker.redis_core.internal import Attach, Detach, Expire, Find, KeepOne, Resend, Subscribers

@@ -6,22 +6,31 @@ The record may be a cached one: the script that follows is told its revision and
 from collections.abc import Mapping
 
 from broker.model import offsets
-from broker.model.access import Affiliate, Approve, ListSubscribers, ManageSubscribers, SendPending
 from broker.model.commands import (
     Adjust,
+    Affiliate,
+    Approve,
+    Bind,
     Bounce,
     Browse,
     Command,
+    Commit,
     Configure,
     Confirm,
     Delete,
     Describe,
+    ListSubscribers,
     Locks,
+    ManageSubscribers,
     Options,
     Publish,
     Purge,
+    Read,
+    Release,
     Renew,
     Retract,
+    SendPending,
+    ShowHistory,
     Subscribe,
     Unlock,
     Unsubscribe,
@@ -30,10 +39,8 @@ from broker.model.hints import NO_HINTS
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord, unmet
 from broker.model.options import AccessModel, NodeState, PublishModel
-from broker.model.oversight import Release, ShowHistory
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
-from broker.model.reading import Bind, Commit, Read
 from broker.model.results import Refused
 from broker.redis_core.calls.workers import subid_refusal
 from broker.redis_core.credit import Join

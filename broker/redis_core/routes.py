@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from broker.model.commands import Adjust, Renew, Retract, Subscribe, Unlock, Unsubscribe
-from broker.model.leases import Fetch, Fetched
+from broker.model.commands import Adjust, Fetch, Partitions, Renew, Retract, Subscribe, Unlock, Unsubscribe
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
-from broker.model.reading import Partitions
-from broker.model.results import Refused
+from broker.model.results import Fetched, Refused
 from broker.redis_core import streams
 from broker.redis_core.around import Neighbours
 from broker.redis_core.balancer import Balancer

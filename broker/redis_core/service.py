@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from broker.model.commands import Bounce, Command, Confirm, Hold, Publish
+from broker.model.commands import Bounce, Command, Confirm, Hold, Publish, Redeem
 from broker.model.core import Outlet, Reply
 from broker.model.items import ApprovalAsked, Delivery, Notice, OwnershipLost, SubscriptionChanged
 from broker.model.leases import is_lease
@@ -22,7 +22,6 @@ from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.qos import Stage
-from broker.model.reservations import Redeem
 from broker.model.results import Refused, Result
 from broker.model.subscriptions import State, Subscription
 from broker.redis_core.bell import Bell

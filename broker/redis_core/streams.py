@@ -5,11 +5,10 @@ subscription, so that whoever asks any partition hears of it.
 """
 
 from broker.model import offsets
-from broker.model.commands import Subscribe
+from broker.model.commands import Partitions, Subscribe
 from broker.model.nodes import NodeRecord
 from broker.model.options import STREAM_CREDIT
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.reading import Partitions
 from broker.model.results import Extents, Refused, Replay, Subscribed
 from broker.redis_core.internal import Extent, Follow, Outcome
 from broker.redis_core.places import hashed

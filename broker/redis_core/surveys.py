@@ -7,10 +7,9 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Final
 
-from broker.model.commands import Stats
+from broker.model.commands import Overview, Stats, Survey
 from broker.model.names import bare
 from broker.model.nodes import Affiliation
-from broker.model.oversight import Overview, Survey
 from broker.model.problems import Problem
 from broker.model.results import Counted, Overviewed, Refused, Result, Summary, Surveyed
 from broker.redis_core.directory import Directory

@@ -8,11 +8,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import Final
 
+from broker.model.commands import Survey, Transfer
 from broker.model.items import Seen
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeState
-from broker.model.oversight import Survey, Transfer
 from broker.model.problems import Problem
 from broker.model.results import Refused, Result, Surveyed, Transferred
 from broker.redis_core.directory import Directory

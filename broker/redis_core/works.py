@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from broker.model import access, commands, frontends, leases, oversight, reservations
-from broker.model import tree as tree_model
+from broker.model import commands
 from broker.model.commands import Command, Subscribe
 from broker.model.items import Notice
 from broker.model.leases import own_view
@@ -113,41 +112,41 @@ class Works:
         self.of: dict[type, Work] = {
             commands.Hold: self.assured.hold,
             commands.Deliver: self.assured.deliver,
-            reservations.Reserve: self.assured.reserve,
-            reservations.Redeem: self.assured.redeem,
+            commands.Reserve: self.assured.reserve,
+            commands.Redeem: self.assured.redeem,
             commands.Subscribe: self._subscribe,
-            leases.Fetch: self.fetching.fetch,
+            commands.Fetch: self.fetching.fetch,
             commands.Unsubscribe: lambda command: self.approvals.unsubscribe(
                 command, partial(self.attendance.unsubscribe, command, calls.begin(command))
             ),
             commands.Options: lambda command: self.owners.options(command, calls.begin(command)),
             commands.Keep: self.owners.keep,
             commands.Presence: self.attendance.presence,
-            access.Subscriptions: lists.subscriptions,
-            access.Affiliations: lists.affiliations,
-            access.ListSubscribers: lists.subscribers,
-            access.ManageSubscribers: self.approvals.manage,
-            access.Approve: self.approvals.approve,
-            access.ListPending: self.approvals.pending,
-            access.SendPending: self.approvals.send,
-            access.Affiliate: self.nodes.affiliate,
+            commands.Subscriptions: lists.subscriptions,
+            commands.Affiliations: lists.affiliations,
+            commands.ListSubscribers: lists.subscribers,
+            commands.ManageSubscribers: self.approvals.manage,
+            commands.Approve: self.approvals.approve,
+            commands.ListPending: self.approvals.pending,
+            commands.SendPending: self.approvals.send,
+            commands.Affiliate: self.nodes.affiliate,
             commands.Declare: self.nodes.declare,
             commands.Configure: self.nodes.configure,
             commands.Describe: self.nodes.describe,
             commands.Delete: self.nodes.delete,
             commands.Purge: self.nodes.purge,
-            tree_model.Associate: self.nodes.placement.associate,
-            tree_model.Dissociate: self.nodes.placement.dissociate,
-            tree_model.Children: catalogue.children,
-            tree_model.Nodes: catalogue.page,
+            commands.Associate: self.nodes.placement.associate,
+            commands.Dissociate: self.nodes.placement.dissociate,
+            commands.Children: catalogue.children,
+            commands.Nodes: catalogue.page,
             commands.Browse: lambda command: browse(command, calls.begin(command), calls.ask),
-            oversight.Release: self.nodes.release,
-            oversight.Survey: surveys.survey,
-            oversight.Overview: surveys.overview,
-            oversight.ShowHistory: self.histories.show,
-            oversight.Transfer: self.transfers.transfer,
-            frontends.Frontends: muster.list,
-            frontends.Disconnect: muster.disconnect,
+            commands.Release: self.nodes.release,
+            commands.Survey: surveys.survey,
+            commands.Overview: surveys.overview,
+            commands.ShowHistory: self.histories.show,
+            commands.Transfer: self.transfers.transfer,
+            commands.Frontends: muster.list,
+            commands.Disconnect: muster.disconnect,
         }
 
     async def lapse(self, over: Subscription) -> None:

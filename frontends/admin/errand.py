@@ -17,12 +17,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from broker.model.commands import Command
+from broker.model.commands import Command, Nodes
 from broker.model.core import Core
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable
 from broker.model.results import Listing, Refused, Result
-from broker.model.tree import Nodes
 from broker.settings import SettingsError, load_command
 from frontends.terminal import UNUSABLE, safe, settings
 

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends
+from broker.model.commands import Disconnect, Frontends
+from broker.model.results import Disconnected, FrontendList
 from frontends.admin import shown
 from frontends.admin.errand import ADMINISTRATOR, asked, complain, confirm, run, say, table, tell
 from frontends.terminal import Config, Json

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
+from broker.model.commands import Release, Survey, Transfer
 from broker.model.core import Core
 from broker.model.items import Seen
 from broker.model.names import prepared
-from broker.model.oversight import Release, Survey, Transfer
 from broker.model.results import Released, Surveyed
 from frontends.admin import shown
 from frontends.admin.errand import (

@@ -10,9 +10,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from broker.model.commands import Stats
+from broker.model.commands import Stats, Transfer
 from broker.model.core import Core
-from broker.model.oversight import Transfer
 from broker.model.results import Counted, Transferred
 from frontends.admin.errand import asked, complain, run, say, tell
 

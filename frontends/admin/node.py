@@ -6,11 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.model.commands import Configure, Declare, Delete, Describe, Purge, Stats
+from broker.model.commands import Configure, Declare, Delete, Describe, Overview, Purge, Stats, Transfer
 from broker.model.core import Core
 from broker.model.names import Jid, bare, prepared
 from broker.model.options import NodeState
-from broker.model.oversight import Overview, Transfer
 from broker.model.results import Counted, Declared, Described, Done, Overviewed, Purged
 from broker.settings import load_command
 from frontends.admin import fields, shown

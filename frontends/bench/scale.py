@@ -12,18 +12,10 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from broker.model.commands import (
-    Command,
-    Declare,
-    Publish,
-    Subscribe,
-    Unsubscribe,
-)
+from broker.model.commands import Command, Declare, Nodes, Overview, Publish, Subscribe, Unsubscribe
 from broker.model.names import Jid, bare
 from broker.model.nodes import MAX_SUBSCRIBERS
-from broker.model.oversight import Overview
 from broker.model.results import Refused
-from broker.model.tree import Nodes
 from broker.redis_core.service import RedisCore
 from frontends.bench.core import BODY, Sink, settings
 from frontends.bench.report import Row, at_most, show

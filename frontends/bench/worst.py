@@ -10,7 +10,9 @@ from broker.model import offsets
 from broker.model.commands import (
     Bounce,
     Browse,
+    Commit,
     Configure,
+    Fetch,
     Locks,
     Presence,
     Publish,
@@ -18,13 +20,12 @@ from broker.model.commands import (
     Renew,
     Retract,
     Subscribe,
+    Survey,
+    Transfer,
     Unlock,
 )
 from broker.model.items import Envelope
-from broker.model.leases import Fetch
 from broker.model.names import Jid
-from broker.model.oversight import Survey, Transfer
-from broker.model.reading import Commit
 from broker.model.results import Transferred
 from broker.redis_core.calls.call import subid
 from frontends.bench.scene import AT_ONCE, BEFORE, OWNER, Node, Play, Scene, together

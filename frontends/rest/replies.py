@@ -4,13 +4,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 
 from broker.model.problems import MalformedRequest
-from broker.model.reservations import Reserved
-from broker.model.results import (
-    Published,
-    Refused,
-    Renewed,
-    Subscribed,
-)
+from broker.model.results import Published, Refused, Renewed, Reserved, Subscribed
 from frontends.rest import conditions, negotiation, paths
 from frontends.rest.errors import MEDIA, Fault, document, fault, written
 from frontends.rest.formats import atom, documents

@@ -3,11 +3,10 @@
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.commands import Describe
+from broker.model.commands import Children, Describe, Nodes
 from broker.model.nodes import Affiliation, NodeRecord, shown
 from broker.model.options import NodeConfig
 from broker.model.results import Counted, Listing
-from broker.model.tree import Children, Nodes
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, offered
 from frontends.xmpp.pubsub import attributes, paging

@@ -3,50 +3,59 @@
 from typing import Final, assert_never
 from xml.etree.ElementTree import Element
 
-from broker.model.access import (
-    Affiliate,
-    Affiliations,
-    ListPending,
-    ListSubscribers,
-    ManageSubscribers,
-    SendPending,
-    Subscriptions,
-)
 from broker.model.commands import (
     Adjust,
+    Affiliate,
+    Affiliations,
+    Associate,
     Browse,
+    Children,
+    Commit,
     Configure,
     Declare,
     Delete,
     Deliver,
     Describe,
+    Disconnect,
+    Dissociate,
+    Frontends,
     Hold,
     Keep,
+    ListPending,
+    ListSubscribers,
     Locks,
+    ManageSubscribers,
+    Nodes,
     Options,
+    Overview,
+    Partitions,
     Publish,
     Purge,
+    Read,
+    Release,
     Renew,
     Retract,
+    SendPending,
     Subscribe,
+    Subscriptions,
+    Transfer,
     Unlock,
     Unsubscribe,
 )
-from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends
 from broker.model.items import Listed, Lock
 from broker.model.nodes import Affiliation, NodeRecord
-from broker.model.oversight import Overview, Release, Transfer
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import SENT, Qos
-from broker.model.reading import Commit, Partitions, Read
 from broker.model.results import (
     AffiliationList,
     Browsed,
     Counted,
     Declared,
     Described,
+    Disconnected,
     Done,
     Extents,
+    FrontendList,
     Held,
     Kept,
     Listing,
@@ -68,7 +77,7 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.subscriptions import State
-from broker.model.tree import Associate, Children, Dissociate, Kind, Nodes
+from broker.model.tree import Kind
 from frontends.xmpp import disco, errors
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import admin, moves

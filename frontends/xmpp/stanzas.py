@@ -5,9 +5,8 @@ from enum import Enum, auto
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.commands import Command
+from broker.model.commands import Command, Transfer
 from broker.model.names import Jid
-from broker.model.oversight import Transfer
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 

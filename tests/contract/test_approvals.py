@@ -6,24 +6,30 @@ from dataclasses import replace
 import pytest
 
 from broker import keys
-from broker.model.access import (
+from broker.model.commands import (
     Affiliate,
     Affiliations,
     Approve,
+    Browse,
+    Configure,
+    Declare,
+    Delete,
     ListPending,
     ListSubscribers,
     ManageSubscribers,
+    Publish,
+    Read,
     SendPending,
+    Subscribe,
     Subscriptions,
+    Unsubscribe,
 )
-from broker.model.commands import Browse, Configure, Declare, Delete, Publish, Subscribe, Unsubscribe
 from broker.model.items import ApprovalAsked, NodeEvent, SubscriptionChanged
 from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation
 from broker.model.pages import Page
 from broker.model.problems import Problem
 from broker.model.qos import Qos
-from broker.model.reading import Read
 from broker.model.results import (
     AffiliationList,
     Declared,

@@ -6,8 +6,7 @@ import pytest
 import redis
 
 from broker import keys
-from broker.model.access import Affiliate
-from broker.model.commands import Browse, Configure, Declare, Delete, Deliver, Hold, Publish, Retract
+from broker.model.commands import Affiliate, Browse, Configure, Declare, Delete, Deliver, Hold, Publish, Retract
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Done, Refused, Result, Retracted

@@ -5,18 +5,7 @@ import asyncio
 import pytest
 
 from broker import codec
-from broker.model.commands import (
-    Adjust,
-    Bounce,
-    Command,
-    Confirm,
-    Declare,
-    Locks,
-    Options,
-    Publish,
-    Retract,
-    Subscribe,
-)
+from broker.model.commands import Adjust, Bounce, Command, Confirm, Declare, Locks, Options, Publish, Retract, Subscribe
 from broker.model.items import Delivery, Envelope
 from broker.model.names import Jid, Partition
 from broker.model.problems import Problem

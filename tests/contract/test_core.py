@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from broker import codec
-from broker.model.access import Affiliate
 from broker.model.commands import (
     Adjust,
+    Affiliate,
     Bounce,
     Browse,
     Configure,
@@ -18,6 +18,7 @@ from broker.model.commands import (
     Delete,
     Describe,
     Locks,
+    Nodes,
     Options,
     Presence,
     Publish,
@@ -51,7 +52,6 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.model.tree import Nodes
 from broker.redis_core.service import RedisCore
 from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore, Store
 

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from broker import codec
-from broker.model.commands import Bounce, Declare, Publish, Retract, Stats, Subscribe, Unlock
+from broker.model.commands import Bounce, Declare, Publish, Release, Retract, Stats, Subscribe, Unlock
 from broker.model.items import Delivery, Envelope
 from broker.model.names import Jid
-from broker.model.oversight import Release
 from broker.model.results import Counted, Declared, Done, Published, Retracted, Subscribed, Unlocked
 from broker.model.tree import Kind, Scope
 from broker.redis_core.service import RedisCore

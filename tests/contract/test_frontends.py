@@ -9,11 +9,10 @@ from typing import Final
 
 import pytest
 
-from broker.model.commands import Declare, Publish, Retract, Subscribe
-from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends
+from broker.model.commands import Declare, Disconnect, Frontends, Publish, Retract, Subscribe
 from broker.model.names import Jid
 from broker.model.problems import Problem
-from broker.model.results import Declared, Published, Refused, Retracted, Subscribed
+from broker.model.results import Declared, Disconnected, FrontendList, Published, Refused, Retracted, Subscribed
 from broker.redis_core import marks, pulse
 from broker.redis_core.frontends import DoorBeat
 from broker.redis_core.service import RedisCore

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from broker import codec, keys
-from broker.model.commands import Browse, Configure, Declare, Delete, Publish, Purge, Stats, Subscribe, Unlock
+from broker.model.commands import Browse, Configure, Declare, Delete, Publish, Purge, Stats, Subscribe, Transfer, Unlock
 from broker.model.items import Envelope
 from broker.model.names import Jid
-from broker.model.oversight import Transfer
 from broker.model.results import Browsed, Counted, Declared, Done, Published, Purged, Subscribed, Transferred, Unlocked
 from broker.redis_core import handovers
 from broker.redis_core.parts import Admit, Handed, Letters

@@ -4,13 +4,23 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from broker.model.commands import Declare, Deliver, Hold, Publish, Retract, Stats, Subscribe, Unlock
+from broker.model.commands import (
+    Declare,
+    Deliver,
+    Hold,
+    Publish,
+    Redeem,
+    Reserve,
+    Retract,
+    Stats,
+    Subscribe,
+    Survey,
+    Unlock,
+)
 from broker.model.hints import Hints
 from broker.model.names import Jid
-from broker.model.oversight import Survey
 from broker.model.problems import Problem
-from broker.model.reservations import Redeem, Reserve, Reserved
-from broker.model.results import Counted, Done, Published, Refused, Surveyed
+from broker.model.results import Counted, Done, Published, Refused, Reserved, Surveyed
 from broker.redis_core.service import RedisCore
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
 

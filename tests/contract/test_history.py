@@ -4,9 +4,8 @@ from dataclasses import astuple
 
 import pytest
 
-from broker.model.commands import Declare, Delete, Publish, Retract, Subscribe, Unsubscribe
+from broker.model.commands import Declare, Delete, Publish, Retract, ShowHistory, Subscribe, Unsubscribe
 from broker.model.names import Jid
-from broker.model.oversight import ShowHistory
 from broker.model.problems import Problem
 from broker.model.results import Declared, Done, History, Published, Refused, Retracted, Sample, Subscribed
 from broker.redis_core.directory import Directory

@@ -7,8 +7,18 @@ from collections.abc import Sequence
 import pytest
 
 from broker import codec, keys
-from broker.model.access import Affiliate, Affiliations, Subscriptions
-from broker.model.commands import Bounce, Declare, Delete, Presence, Publish, Subscribe, Unsubscribe
+from broker.model.commands import (
+    Affiliate,
+    Affiliations,
+    Bounce,
+    Declare,
+    Delete,
+    Presence,
+    Publish,
+    Subscribe,
+    Subscriptions,
+    Unsubscribe,
+)
 from broker.model.items import Envelope
 from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation

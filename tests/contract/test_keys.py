@@ -12,9 +12,11 @@ import pytest
 
 from broker import codec, keys
 from broker.model.commands import (
+    Bind,
     Command,
     Declare,
     Deliver,
+    Disconnect,
     Hold,
     Presence,
     Publish,
@@ -22,12 +24,10 @@ from broker.model.commands import (
     Subscribe,
     Unlock,
 )
-from broker.model.frontends import Disconnect
 from broker.model.hints import Hints
 from broker.model.items import Envelope, NodeEvent
 from broker.model.names import Jid, Partition
 from broker.model.qos import Qos
-from broker.model.reading import Bind
 from broker.model.results import Refused
 from broker.model.tree import Kind, Scope
 from broker.redis_core import bell, proxy

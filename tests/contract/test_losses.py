@@ -7,16 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.model.commands import (
-    Adjust,
-    Configure,
-    Declare,
-    Publish,
-    Retract,
-    Stats,
-    Subscribe,
-    Unlock,
-)
+from broker.model.commands import Adjust, Configure, Declare, Publish, Retract, Stats, Subscribe, Unlock
 from broker.model.items import Delivery
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord

@@ -13,8 +13,18 @@ import pytest
 import redis.asyncio as aioredis
 
 from broker import keys
-from broker.model.access import Affiliate
-from broker.model.commands import Command, Configure, Declare, Delete, Describe, Publish, Stats, Subscribe, Unlock
+from broker.model.commands import (
+    Affiliate,
+    Command,
+    Configure,
+    Declare,
+    Delete,
+    Describe,
+    Publish,
+    Stats,
+    Subscribe,
+    Unlock,
+)
 from broker.model.items import Delivery
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord

@@ -10,8 +10,8 @@ import redis
 
 from broker import keys
 from broker.journal.schema import record
-from broker.model.access import Affiliate
 from broker.model.commands import (
+    Affiliate,
     Configure,
     Declare,
     Keep,

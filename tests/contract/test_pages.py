@@ -8,18 +8,10 @@ from statistics import median
 import pytest
 
 from broker import keys
-from broker.model.access import Affiliate
-from broker.model.commands import (
-    Browse,
-    Declare,
-    Delete,
-    Publish,
-    Retract,
-)
+from broker.model.commands import Affiliate, Browse, Declare, Delete, Nodes, Publish, Retract
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Declared, Done, Listing, Published, Refused, Retracted
-from broker.model.tree import Nodes
 from broker.redis_core.service import RedisCore
 from tests.contract.conftest import EVERYWHERE, MakeCore, Store
 

@@ -7,11 +7,22 @@ import secrets
 import pytest
 
 from broker import codec
-from broker.model.commands import Configure, Declare, Locks, Options, Publish, Retract, Stats, Subscribe
+from broker.model.commands import (
+    Associate,
+    Configure,
+    Declare,
+    Dissociate,
+    Locks,
+    Options,
+    Publish,
+    Retract,
+    Stats,
+    Subscribe,
+)
 from broker.model.items import Delivery, Envelope
 from broker.model.names import Jid
 from broker.model.results import Counted, Declared, Held, Published, Retracted, Subscribed
-from broker.model.tree import Associate, Dissociate, Kind, Scope
+from broker.model.tree import Kind, Scope
 from broker.redis_core.service import RedisCore
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
 

@@ -7,13 +7,16 @@ from collections import Counter
 import pytest
 
 from broker import codec
-from broker.model.access import Affiliate, Approve
 from broker.model.commands import (
     Adjust,
+    Affiliate,
+    Approve,
+    Associate,
     Bounce,
     Configure,
     Declare,
     Delete,
+    Dissociate,
     Locks,
     Options,
     Presence,
@@ -39,7 +42,7 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.model.tree import Associate, Dissociate, Kind, Scope
+from broker.model.tree import Kind, Scope
 from broker.redis_core.calls.call import subid
 from broker.redis_core.internal import Expire
 from broker.redis_core.pools import LOOK_SECONDS

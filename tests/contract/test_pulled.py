@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from broker import codec
-from broker.model.commands import Declare, Describe, Publish, Retract, Stats, Subscribe, Unlock, Unsubscribe
+from broker.model.commands import Declare, Describe, Fetch, Publish, Retract, Stats, Subscribe, Unlock, Unsubscribe
 from broker.model.items import Delivery, Envelope
-from broker.model.leases import Fetch, Fetched, lease_jid
+from broker.model.leases import lease_jid
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.qos import Qos
@@ -19,6 +19,7 @@ from broker.model.results import (
     Counted,
     Declared,
     Described,
+    Fetched,
     Published,
     Refused,
     Result,

@@ -4,18 +4,11 @@ import asyncio
 
 import pytest
 
-from broker.model.commands import Browse, Configure, Declare, Delete, Publish, Retract
+from broker.model.commands import Browse, Configure, Declare, Delete, Publish, Redeem, Reserve, Retract
 from broker.model.items import Listed
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, Problem
-from broker.model.reservations import Redeem, Reserve, Reserved
-from broker.model.results import (
-    Browsed,
-    Done,
-    Published,
-    Refused,
-    Result,
-)
+from broker.model.results import Browsed, Done, Published, Refused, Reserved, Result
 from broker.redis_core import assured
 from broker.redis_core.service import RedisCore
 from tests.contract.conftest import EVERYWHERE, MakeCore

@@ -9,19 +9,22 @@ from collections.abc import Callable
 import pytest
 
 from broker import codec
-from broker.model.access import Affiliate, ListSubscribers, ManageSubscribers, Subscriptions
 from broker.model.commands import (
     Adjust,
+    Affiliate,
     Browse,
     Configure,
     Declare,
     Delete,
+    ListSubscribers,
     Locks,
+    ManageSubscribers,
     Options,
     Presence,
     Publish,
     Retract,
     Subscribe,
+    Subscriptions,
     Unlock,
     Unsubscribe,
 )

@@ -30,6 +30,7 @@ from broker.model.commands import (
     Presence,
     Publish,
     Purge,
+    Read,
     Renew,
     Retract,
     Stats,
@@ -40,7 +41,6 @@ from broker.model.commands import (
 from broker.model.items import Delivery, Envelope, Notice
 from broker.model.names import Jid
 from broker.model.problems import Problem
-from broker.model.reading import Read
 from broker.model.results import (
     Counted,
     Declared,

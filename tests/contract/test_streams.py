@@ -8,13 +8,16 @@ from broker import codec
 from broker.model import offsets
 from broker.model.commands import (
     Adjust,
+    Commit,
     Configure,
     Declare,
     Delete,
     Options,
+    Partitions,
     Presence,
     Publish,
     Purge,
+    Read,
     Retract,
     Stats,
     Subscribe,
@@ -24,7 +27,6 @@ from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.qos import Qos, Stage
-from broker.model.reading import Commit, Partitions, Read
 from broker.model.results import (
     Counted,
     Declared,

@@ -6,19 +6,33 @@ import asyncio
 from typing import Any
 
 from broker import codec
-from broker.model.access import Affiliate
-from broker.model.commands import Configure, Declare, Delete, Publish, Purge, Retract, Stats, Subscribe, Unlock
-from broker.model.frontends import FrontendList, Frontends
+from broker.model.commands import (
+    Affiliate,
+    Configure,
+    Declare,
+    Delete,
+    Frontends,
+    Overview,
+    Publish,
+    Purge,
+    Release,
+    Retract,
+    Stats,
+    Subscribe,
+    Survey,
+    Transfer,
+    Unlock,
+)
 from broker.model.items import Envelope, LockEnded
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation
 from broker.model.options import NodeState
-from broker.model.oversight import Overview, Release, Survey, Transfer
 from broker.model.problems import Problem
 from broker.model.results import (
     Counted,
     Declared,
     Done,
+    FrontendList,
     Overviewed,
     Published,
     Purged,

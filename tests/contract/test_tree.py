@@ -7,11 +7,15 @@ import pytest
 
 from broker import codec, keys
 from broker.model.commands import (
+    Associate,
     Browse,
+    Children,
     Configure,
     Declare,
     Delete,
     Describe,
+    Dissociate,
+    Nodes,
     Publish,
     Purge,
 )
@@ -19,7 +23,6 @@ from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Declared, Described, Done, Listing, Refused, Result
-from broker.model.tree import Associate, Children, Dissociate, Nodes
 from broker.redis_core.service import RedisCore
 from tests.contract.conftest import EVERYWHERE, MakeCore
 

@@ -16,15 +16,14 @@ import redis
 from structlog.testing import capture_logs
 
 from broker import codec
-from broker.model.commands import Declare, Describe, Publish, Retract, Stats, Subscribe
-from broker.model.frontends import FrontendList, Frontends
+from broker.model.commands import Declare, Describe, Frontends, Overview, Publish, Retract, Stats, Subscribe, Survey
 from broker.model.items import Envelope
 from broker.model.names import Jid, bare
-from broker.model.oversight import Overview, Survey
 from broker.model.results import (
     Counted,
     Declared,
     Described,
+    FrontendList,
     Overviewed,
     Published,
     Refused,

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from broker.model import commands, offsets, oversight, reading
+from broker.model import commands, offsets
 from broker.model.commands import Publish, Retract, Subscribe, Unlock
 from broker.model.names import Jid, Partition
 from broker.model.nodes import Affiliation, NodeRecord
@@ -66,10 +66,10 @@ SAMPLES: tuple[Any, ...] = (
     commands.Browse("n", ME, ("i",), 5),
     commands.Purge("n", ME),
     commands.Stats("n", ME),
-    reading.Commit("n", ME, 0, offsets.written(RECORD.partition(0), "5-0")),
-    reading.Read("n", ME, 0, "@earliest", 5),
-    reading.Bind("n", ME, 0, "g", 7),
-    reading.Unbind("n", ME, 0, "g", 7, kept=True),
+    commands.Commit("n", ME, 0, offsets.written(RECORD.partition(0), "5-0")),
+    commands.Read("n", ME, 0, "@earliest", 5),
+    commands.Bind("n", ME, 0, "g", 7),
+    commands.Unbind("n", ME, 0, "g", 7, kept=True),
     Follow("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "@latest", 0),
     Extent("n", ME, 0),
     FetchPart("n", ME, ME, 5, 0),
@@ -92,7 +92,7 @@ SAMPLES: tuple[Any, ...] = (
     HandOut("n", "1", 7, 3),
     ListHoldings("n", ("1",)),
     ListUsage("n"),
-    oversight.Release("n", ME, ("i",)),
+    commands.Release("n", ME, ("i",)),
     SurveyPart("n", ME, 0, ("i",), 5),
     TransferPart("n", ME, 0, (("1-0", "i", "m"),)),
     Admit("n", 0, 1, "i", "t", "k", ME, b"e"),

@@ -3,9 +3,10 @@
 import pytest
 
 from broker.model import offsets
-from broker.model.access import Affiliate, Approve, ListSubscribers, ManageSubscribers, SendPending
 from broker.model.commands import (
     Adjust,
+    Affiliate,
+    Approve,
     Bounce,
     Browse,
     Command,
@@ -13,12 +14,16 @@ from broker.model.commands import (
     Confirm,
     Delete,
     Describe,
+    ListSubscribers,
     Locks,
+    ManageSubscribers,
     Options,
     Publish,
     Purge,
+    Read,
     Renew,
     Retract,
+    SendPending,
     Stats,
     Subscribe,
     Unlock,
@@ -29,7 +34,6 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, NodeConfig, PublishModel
 from broker.model.problems import Problem
 from broker.model.qos import Qos, Stage
-from broker.model.reading import Read
 from broker.redis_core.internal import Extent, Follow
 from broker.redis_core.policy import refusal, visible
 

@@ -10,14 +10,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from broker import codec
-from broker.model.commands import Browse, Command, Hold, Publish, Retract, Unlock, Unsubscribe
+from broker.model.commands import Browse, Command, Hold, Publish, Redeem, Retract, Unlock, Unsubscribe
 from broker.model.core import Reply
 from broker.model.items import Delivery, Envelope, Listed, LockEnded, Notice
 from broker.model.names import Jid, Partition
 from broker.model.positions import Place
 from broker.model.problems import Problem
 from broker.model.qos import Stage
-from broker.model.reservations import Redeem
 from broker.model.results import Browsed, Done, Published, Refused, Result, Retracted
 from frontends import tracing
 from frontends.tracing import Traces

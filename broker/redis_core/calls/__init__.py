@@ -3,7 +3,7 @@
 A call that has a `row` is batched: commands of one batch share the fixed arguments and each has its own row and result.
 """
 
-from broker.model import commands, oversight, reading
+from broker.model import commands
 from broker.redis_core.calls.call import Call
 from broker.redis_core.calls.credit import grant_credit, hand_out, list_holdings, list_usage
 from broker.redis_core.calls.items import (
@@ -60,16 +60,16 @@ OF: dict[type, Call] = {
     commands.Bounce: bounce,
     commands.Confirm: confirm,
     commands.Subscribe: subscribe,
-    reading.Commit: commit,
-    reading.Read: read,
-    reading.Bind: bind,
-    reading.Unbind: unbind,
+    commands.Commit: commit,
+    commands.Read: read,
+    commands.Bind: bind,
+    commands.Unbind: unbind,
     commands.Adjust: adjust,
     commands.Options: options,
     commands.Unsubscribe: unsubscribe,
     commands.Locks: locks,
     commands.Purge: purge,
-    oversight.Release: release,
+    commands.Release: release,
     commands.Stats: stats,
     Follow: follow,
     Extent: extent,

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from broker.model.commands import Release
 from broker.model.items import Grip, Seen
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
-from broker.model.oversight import Release
 from broker.model.results import Done, Released
 from broker.redis_core.calls.call import Call, Reply, Values, subid
 from broker.redis_core.calls.items import BROWSE_BYTES, intake, published

@@ -3,11 +3,11 @@
 from typing import Any
 
 from broker.model import offsets
+from broker.model.commands import Bind, Commit, Read, Unbind
 from broker.model.names import Jid
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.problems import Problem
-from broker.model.reading import Bind, Bound, Commit, Read, Unbind
-from broker.model.results import Done, Event, Refused, Replay, Result, Stream, Subscribed
+from broker.model.results import Bound, Done, Event, Refused, Replay, Result, Stream, Subscribed
 from broker.redis_core.calls.call import Call, Reply, Values, refused, subid, subids
 from broker.redis_core.calls.workers import LEASE_OVER
 from broker.redis_core.internal import Extent, Follow

@@ -4,11 +4,10 @@ from typing import Any
 
 from broker.model.commands import Adjust, Browse, Locks, Options, Subscribe, Unsubscribe
 from broker.model.items import Lock
-from broker.model.leases import Fetched, HeldItem
 from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.qos import Qos
-from broker.model.results import Held, Refused, Result, Subscribed
+from broker.model.results import Fetched, Held, HeldItem, Refused, Result, Subscribed
 from broker.model.tree import Kind, Scope
 from broker.redis_core.calls.call import MOST_OF_ONE, Call, Reply, Values, below, family, refused, subid, subids
 from broker.redis_core.calls.items import WHICH

@@ -8,12 +8,12 @@ from typing import Any, Final
 import structlog
 
 from broker.model import offsets
+from broker.model.commands import Bind, Read
 from broker.model.core import Core
 from broker.model.names import NODE_NAME_BYTES, Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.reading import Bind, Bound, Read
-from broker.model.results import Refused, Replay
+from broker.model.results import Bound, Refused, Replay
 from frontends.amqp.errors import (
     DELETED,
     INTERNAL,

@@ -7,15 +7,14 @@ from typing import Any, Final, TypeVar
 from zlib import crc32
 
 from broker.model import offsets
-from broker.model.commands import Command, Describe, Subscribe, Unsubscribe
+from broker.model.commands import Bind, Command, Describe, Read, Subscribe, Unbind, Unsubscribe
 from broker.model.core import Core
 from broker.model.leases import lease_jid
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
-from broker.model.reading import Bind, Bound, Read, Unbind
-from broker.model.results import Described, Refused, Replay, Result, Subscribed
+from broker.model.results import Bound, Described, Refused, Replay, Result, Subscribed
 from broker.model.tree import Kind, Scope
 from frontends.amqp.constants import EPOCH, GAP, GROUP, PARTITION
 from frontends.amqp.errors import LOCKED, NOT_IMPLEMENTED, Fault, fault

@@ -9,11 +9,11 @@ from typing import Final
 
 import structlog
 
+from broker.model.commands import Bind, Read, Unbind
 from broker.model.core import Core
 from broker.model.names import Jid
 from broker.model.problems import CorruptRecord
-from broker.model.reading import Bind, Bound, Read, Unbind
-from broker.model.results import Event, Refused, Replay, Result
+from broker.model.results import Bound, Event, Refused, Replay, Result
 from broker.tasks import serve
 from frontends.amqp.errors import INTERNAL, TOO_BIG, Fault, fault
 from frontends.amqp.links.log_tail import LogTails

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Final, Protocol
 
 from broker.model import offsets
+from broker.model.commands import Read
 from broker.model.core import Core
 from broker.model.names import Jid
-from broker.model.reading import Read
 from broker.model.results import Replay
 from broker.tasks import keep_running
 

@@ -15,13 +15,12 @@ from typing import Final
 
 import structlog
 
-from broker.model.commands import Adjust, Retract, Unlock, Unsubscribe
+from broker.model.commands import Adjust, Fetch, Retract, Unlock, Unsubscribe
 from broker.model.core import Core
-from broker.model.leases import Fetch, Fetched, HeldItem
 from broker.model.names import Jid, Partition
 from broker.model.options import MAX_CREDIT
 from broker.model.problems import CorruptRecord, Problem
-from broker.model.results import Refused, Result
+from broker.model.results import Fetched, HeldItem, Refused, Result
 from broker.tasks import serve
 from frontends.amqp.errors import DETACHED, INTERNAL, STOLEN, Fault, fault
 from frontends.amqp.links.lock_keeper import AWAY, LEASE_MS, PAUSE_SECONDS, LockKeeper, Then

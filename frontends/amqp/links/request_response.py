@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from broker.model.commands import Partitions
 from broker.model.core import Core
 from broker.model.names import Jid
-from broker.model.reading import Partitions
 from broker.model.results import Extents, Refused, Result
 from frontends.amqp.errors import DECODE, INTERNAL, LIMIT, NOT_FOUND, TOO_BIG, Fault, fault
 from frontends.amqp.links import node_info

@@ -3,7 +3,7 @@
 import struct
 
 from broker import codec
-from broker.model.leases import HeldItem
+from broker.model.results import HeldItem
 from frontends.amqp.constants import ITEM, LOCK, LOCKED_UNTIL
 from frontends.amqp.messages.message import DELIVERY, HEADER, Writer
 from frontends.amqp.protocol import types

@@ -5,8 +5,8 @@ from enum import Enum, auto
 from typing import Final
 
 from broker.model.commands import Renew, Retract, Unlock
-from broker.model.leases import HeldItem
 from broker.model.names import Jid, Partition
+from broker.model.results import HeldItem
 
 _REASON_CHARS: Final = 200
 

@@ -3,13 +3,11 @@
 The core judges who may; holds nothing between two requests.
 """
 
-from broker.model.access import ListSubscribers
-from broker.model.commands import Describe, Purge
+from broker.model.commands import Describe, Frontends, ListSubscribers, Purge, ShowHistory, Survey
 from broker.model.core import Core
-from broker.model.frontends import FrontendList, Frontends
-from broker.model.oversight import ShowHistory, Survey
 from broker.model.results import (
     Described,
+    FrontendList,
     History,
     Overviewed,
     Purged,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
+from broker.model.commands import Overview, Release, Survey, Transfer
 from broker.model.names import Jid, is_printable, prepared
-from broker.model.oversight import Overview, Release, Survey, Transfer
 from broker.model.problems import MalformedRequest, Problem
 from frontends.rest import negotiation, paths
 from frontends.rest.errors import Fault

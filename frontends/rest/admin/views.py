@@ -7,13 +7,13 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from broker import codec, payloads
-from broker.model.frontends import FrontendList
+from broker.model.commands import Overview, Survey
 from broker.model.items import Envelope, Seen
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
-from broker.model.oversight import Overview, Survey
 from broker.model.problems import CorruptRecord
 from broker.model.results import (
+    FrontendList,
     History,
     Overviewed,
     Purged,

@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final
 
-from broker.model.commands import Browse, Delete, Describe, Publish, Retract, Stats
+from broker.model.commands import Browse, Children, Delete, Describe, Publish, Reserve, Retract, Stats
 from broker.model.core import Core
 from broker.model.names import bare
 from broker.model.nodes import Affiliation, NodeRecord, configured, shown
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.reservations import Reserve, Reserved
 from broker.model.results import (
     Browsed,
     Counted,
@@ -23,9 +22,10 @@ from broker.model.results import (
     Listing,
     Published,
     Refused,
+    Reserved,
     Retracted,
 )
-from broker.model.tree import Children, wished
+from broker.model.tree import wished
 from frontends.rest import conditions, files, openapi, paths, replies
 from frontends.rest.admin import handlers as admin_handlers
 from frontends.rest.core_client import result

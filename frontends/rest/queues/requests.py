@@ -8,12 +8,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from broker.model import headers, trace
-from broker.model.commands import (
-    Browse,
-    Configure,
-    Declare,
-    Publish,
-)
+from broker.model.commands import Browse, Configure, Declare, Nodes, Publish, Redeem
 from broker.model.fields import Whole
 from broker.model.hints import Hints
 from broker.model.names import ITEM_ID_BYTES, is_printable
@@ -21,8 +16,7 @@ from broker.model.nodes import configured
 from broker.model.options import BY_NAME, NodeConfig
 from broker.model.positions import Place as Position
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.reservations import Redeem
-from broker.model.tree import Nodes, wished
+from broker.model.tree import wished
 from frontends.rest import negotiation, paths
 from frontends.rest.errors import Fault
 from frontends.rest.formats import payloads

@@ -7,9 +7,8 @@ from urllib.parse import urlencode
 
 from broker import codec, payloads
 from broker.model.items import Listed
-from broker.model.leases import Fetched, HeldItem
 from broker.model.names import Jid
-from broker.model.results import Counted
+from broker.model.results import Counted, Fetched, HeldItem
 from frontends.rest import paths
 from frontends.rest.paths import Place
 from frontends.rest.subscriptions.requests import Lease

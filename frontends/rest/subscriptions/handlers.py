@@ -9,18 +9,20 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 
-from broker.model.access import Subscriptions
 from broker.model.commands import (
     Declare,
     Delete,
     Describe,
+    Fetch,
+    Nodes,
     Options,
     Subscribe,
+    Subscriptions,
     Unsubscribe,
 )
 from broker.model.core import Core
 from broker.model.destinations import is_wildcard, meets
-from broker.model.leases import Fetch, Fetched, is_lease
+from broker.model.leases import is_lease
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
@@ -28,6 +30,7 @@ from broker.model.results import (
     Declared,
     Described,
     Done,
+    Fetched,
     Listing,
     Refused,
     Renewed,
@@ -38,7 +41,7 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.model.tree import Kind, Nodes, Scope
+from broker.model.tree import Kind, Scope
 from broker.tasks import start
 from frontends.rest import negotiation, replies
 from frontends.rest.admin import views as admin_views

@@ -18,10 +18,11 @@ from zlib import crc32
 from broker.model.commands import Renew as RenewLock
 from broker.model.commands import Retract, Unlock
 from broker.model.destinations import MOST
-from broker.model.leases import HeldItem, lease_jid, own_view
+from broker.model.leases import lease_jid, own_view
 from broker.model.names import Jid, bare, is_printable, resource
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
 from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import HeldItem
 from frontends.rest import negotiation, paths
 from frontends.rest.errors import Fault, fault
 from frontends.rest.http_types import Request

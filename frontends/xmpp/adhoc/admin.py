@@ -8,11 +8,9 @@ Forms to commands of the model, and outcomes to what people read. Must not know 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from broker.model.commands import Configure
-from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends, Heard
+from broker.model.commands import Configure, Disconnect, Frontends, Overview, Release
 from broker.model.options import NodeState
-from broker.model.oversight import Overview, Release
-from broker.model.results import Overviewed, Released, Summary
+from broker.model.results import Disconnected, FrontendList, Heard, Overviewed, Released, Summary
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, fields
 from frontends.xmpp.adhoc.fields import Fields

@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from broker.model.commands import Transfer
 from broker.model.core import Core, Reply
 from broker.model.names import Jid, bare
-from broker.model.oversight import Transfer
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Result, Transferred
 from broker.tasks import Tasks

@@ -7,7 +7,7 @@ them gets no further than by honest ones, for the core judges each step.
 from collections.abc import Mapping
 from typing import Final
 
-from broker.model.oversight import Transfer
+from broker.model.commands import Transfer
 from broker.model.results import Transferred
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, fields

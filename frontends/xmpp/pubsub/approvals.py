@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.access import Approve, ListPending, SendPending
+from broker.model.commands import Approve, ListPending, SendPending
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.subscriptions import Subscription

@@ -7,10 +7,10 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from broker.model import offsets
+from broker.model.commands import Commit, Partitions, Read
 from broker.model.items import Delivery
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Stage
-from broker.model.reading import Commit, Partitions, Read
 from broker.model.results import Event, Extents, Replay
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.pubsub import attributes, payloads

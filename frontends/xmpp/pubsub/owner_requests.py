@@ -4,14 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.access import Affiliate
-from broker.model.commands import Configure, Declare, Delete, Describe, Purge
+from broker.model.commands import Affiliate, Associate, Configure, Declare, Delete, Describe, Dissociate, Purge
 from broker.model.fields import values
 from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation
 from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.tree import Associate, Dissociate, NodeType
+from broker.model.tree import NodeType
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc.commands import AdhocContext
 from frontends.xmpp.pubsub import attributes, node_config, subscription_lists

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.access import Affiliations, ListSubscribers, ManageSubscribers, Subscriptions
+from broker.model.commands import Affiliations, ListSubscribers, ManageSubscribers, Subscriptions
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation
 from broker.model.problems import MalformedRequest, Problem

@@ -14,11 +14,19 @@ from proton import Condition, Delivery, Described, Message, Timeout, symbol, ulo
 from proton.reactor import AtMostOnce, Filter
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, SendException
 
-from broker.model.access import Affiliate, ListSubscribers, ManageSubscribers
-from broker.model.commands import Command, Declare, Delete, Publish, Stats
+from broker.model.commands import (
+    Affiliate,
+    Command,
+    Declare,
+    Delete,
+    ListSubscribers,
+    ManageSubscribers,
+    Publish,
+    Release,
+    Stats,
+)
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation
-from broker.model.oversight import Release
 from broker.model.results import Counted, Published, Result, SubscriptionList
 from broker.model.subscriptions import Change
 from broker.redis_core.service import RedisCore

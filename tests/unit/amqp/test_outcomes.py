@@ -9,10 +9,9 @@ import pytest
 from broker import codec
 from broker.model.commands import Command, Renew, Retract, Unlock
 from broker.model.items import Envelope
-from broker.model.leases import HeldItem
 from broker.model.names import Jid, Partition
 from broker.model.problems import Problem
-from broker.model.results import Refused, Renewed, Result, Retracted
+from broker.model.results import HeldItem, Refused, Renewed, Result, Retracted
 from frontends.amqp.links.lock_keeper import LockKeeper
 from frontends.amqp.messages import deliveries, message
 from frontends.amqp.messages.outcomes import Kind, LockRef, Outcome

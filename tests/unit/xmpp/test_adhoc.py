@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.access import ListPending, SendPending
+from broker.model.commands import ListPending, SendPending
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Done, Listing

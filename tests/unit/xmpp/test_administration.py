@@ -5,14 +5,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.commands import Command, Configure
-from broker.model.frontends import Disconnect, Disconnected, FrontendList, Frontends, Heard
+from broker.model.commands import Command, Configure, Disconnect, Frontends, Overview, Release
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
-from broker.model.oversight import Overview, Release
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Counted, Done, Overviewed, Released, Result, Summary
+from broker.model.results import Counted, Disconnected, Done, FrontendList, Heard, Overviewed, Released, Result, Summary
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies
 from frontends.xmpp.adhoc import offered

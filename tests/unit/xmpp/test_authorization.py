@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.access import Approve
+from broker.model.commands import Approve
 from broker.model.items import ApprovalAsked, SubscriptionChanged
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem

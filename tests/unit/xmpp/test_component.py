@@ -10,27 +10,29 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker import codec
-from broker.model.access import Approve
-from broker.model.commands import Bounce, Command, Confirm, Deliver, Describe, Hold, Presence, Publish, Retract, Stats
+from broker.model.commands import (
+    Approve,
+    Bounce,
+    Command,
+    Confirm,
+    Deliver,
+    Describe,
+    Hold,
+    Overview,
+    Presence,
+    Publish,
+    Retract,
+    Stats,
+    Transfer,
+)
 from broker.model.core import Core, Outlet, Reply
 from broker.model.items import Delivery, Envelope, NodeEvent
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
-from broker.model.oversight import Overview, Transfer
 from broker.model.problems import Problem
 from broker.model.qos import Stage
-from broker.model.results import (
-    Counted,
-    Described,
-    Done,
-    Published,
-    Refused,
-    Result,
-    Retracted,
-    Transferred,
-    Unlocked,
-)
+from broker.model.results import Counted, Described, Done, Published, Refused, Result, Retracted, Transferred, Unlocked
 from frontends.xmpp import component as module
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.component import Component

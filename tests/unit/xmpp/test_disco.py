@@ -6,13 +6,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.commands import Command, Describe
+from broker.model.commands import Children, Command, Describe, Nodes
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Counted, Described, Listing, Refused
-from broker.model.tree import Children, Nodes, NodeType
+from broker.model.tree import NodeType
 from frontends.xmpp import disco, replies, requests
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.stanzas import Answer, Iq, Question, View

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.access import Affiliations, ListSubscribers, ManageSubscribers, Subscriptions
+from broker.model.commands import Affiliations, ListSubscribers, ManageSubscribers, Subscriptions
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation
 from broker.model.pages import Page

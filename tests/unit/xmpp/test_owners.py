@@ -5,14 +5,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.access import Affiliate
-from broker.model.commands import Configure, Declare, Delete, Describe, Purge
+from broker.model.commands import Affiliate, Associate, Configure, Declare, Delete, Describe, Dissociate, Purge
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord, configured
 from broker.model.options import FORCED, OPTIONS, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Described
-from broker.model.tree import Associate, Association, Dissociate, NodeType, Wish, wished
+from broker.model.tree import Association, NodeType, Wish, wished
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import requests
 from frontends.xmpp.adhoc import commands

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from broker.model.oversight import Transfer
+from broker.model.commands import Transfer
 from broker.model.problems import MalformedRequest
 from broker.model.results import Transferred
 from frontends.xmpp import namespaces as ns

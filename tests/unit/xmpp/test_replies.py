@@ -7,16 +7,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from broker import codec
-from broker.model import access, commands, frontends, leases, oversight, reading, reservations, tree
-from broker.model.commands import (
-    Browse,
-    Command,
-    Describe,
-    Options,
-    Publish,
-    Renew,
-    Retract,
-)
+from broker.model import commands
+from broker.model.commands import Browse, Command, Describe, Nodes, Options, Publish, Renew, Retract
 from broker.model.items import Envelope, Listed, Lock
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
@@ -50,7 +42,6 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.subscriptions import State, Subscription
-from broker.model.tree import Nodes
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies, requests
 from frontends.xmpp.pubsub import paging
@@ -74,9 +65,9 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
     (commands.Locks("jobs", _ME), None, Held(())),
     (commands.Keep("jobs", _ME), None, Kept(())),
     (commands.Subscribe("jobs", _ME, _ME, 1), None, Subscribed(_ME, "s", 1)),
-    (reading.Commit("jobs", _ME, 0, ""), None, Done()),
-    (reading.Read("jobs", _ME, 0, "@earliest", 5), None, Replay(0, (), "", "0", "0", gap=False, more=False)),
-    (reading.Partitions("jobs", _ME), None, Extents(())),
+    (commands.Commit("jobs", _ME, 0, ""), None, Done()),
+    (commands.Read("jobs", _ME, 0, "@earliest", 5), None, Replay(0, (), "", "0", "0", gap=False, more=False)),
+    (commands.Partitions("jobs", _ME), None, Extents(())),
     (commands.Adjust("jobs", _ME, _ME, "s", 1), None, Subscribed(_ME, "s", 1)),
     (Options("jobs", _ME, _ME, "s"), None, Subscribed(_ME, "s", 1)),
     (commands.Unsubscribe("jobs", _ME, _ME, "s"), None, Unsubscribed(_ME, "s")),
@@ -85,27 +76,27 @@ _SUCCESSES: list[tuple[Command, View | None, Result]] = [
     (commands.Configure("jobs", _ME, {}), None, Done()),
     (Describe("jobs", _ME, as_owner=True), View.CONFIGURATION, Described(_RECORD)),
     (Describe("jobs", _ME, as_owner=True), View.AFFILIATIONS, Described(_RECORD)),
-    (tree.Children("jobs", _ME), None, Listing(())),
-    (tree.Associate("all", _ME, "jobs"), None, Done()),
-    (tree.Dissociate("all", _ME, "jobs"), None, Done()),
-    (access.Affiliate("jobs", _ME, {}), None, Done()),
+    (commands.Children("jobs", _ME), None, Listing(())),
+    (commands.Associate("all", _ME, "jobs"), None, Done()),
+    (commands.Dissociate("all", _ME, "jobs"), None, Done()),
+    (commands.Affiliate("jobs", _ME, {}), None, Done()),
     (commands.Purge("jobs", _ME), None, Purged(3)),
     (commands.Delete("jobs", _ME), None, Done()),
     (Nodes(_ME), None, Listing(("a",))),
     (Describe("jobs", _ME, as_owner=False), View.DEFAULT_SUBSCRIPTION, Described(_RECORD)),
-    (access.Subscriptions(_ME, None), None, SubscriptionList(())),
-    (access.Affiliations(_ME, None), None, AffiliationList(())),
-    (access.ListSubscribers("jobs", _ME), None, SubscriptionList(())),
-    (access.ManageSubscribers("jobs", _ME, ()), None, Managed(())),
-    (access.ListPending(_ME), None, Listing(())),
-    (access.SendPending("jobs", _ME), None, Done()),
+    (commands.Subscriptions(_ME, None), None, SubscriptionList(())),
+    (commands.Affiliations(_ME, None), None, AffiliationList(())),
+    (commands.ListSubscribers("jobs", _ME), None, SubscriptionList(())),
+    (commands.ManageSubscribers("jobs", _ME, ()), None, Managed(())),
+    (commands.ListPending(_ME), None, Listing(())),
+    (commands.SendPending("jobs", _ME), None, Done()),
 ]
 # Presence, bounces, confirmations and approvals are no requests; a node's counts are part of another answer.
-_ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Stats, access.Approve}
-_ELSEWHERE |= {leases.Fetch, reading.Bind, reading.Unbind}
-_ELSEWHERE |= {reservations.Reserve, reservations.Redeem}
-_ELSEWHERE |= {oversight.Survey, oversight.Transfer, oversight.Release, oversight.Overview, oversight.ShowHistory}
-_ELSEWHERE |= {frontends.Frontends, frontends.Disconnect}
+_ELSEWHERE = {commands.Presence, commands.Bounce, commands.Confirm, commands.Stats, commands.Approve}
+_ELSEWHERE |= {commands.Fetch, commands.Bind, commands.Unbind}
+_ELSEWHERE |= {commands.Reserve, commands.Redeem}
+_ELSEWHERE |= {commands.Survey, commands.Transfer, commands.Release, commands.Overview, commands.ShowHistory}
+_ELSEWHERE |= {commands.Frontends, commands.Disconnect}
 
 
 def _content(iq: Iq, command: Command, outcome: Result, view: View | None = None) -> ET.Element:
@@ -265,7 +256,7 @@ def test_pending(make_iq: MakeIq) -> None:
 def test_what_could_not_be_managed(make_iq: MakeIq) -> None:
     """P26: entries that failed come back as they are, in the error, and those alone."""
     failed = (Subscription("jobs", Jid("w@x/<1>"), "7", State.NONE),)
-    question = Question(make_iq(""), access.ManageSubscribers("jobs", _ME, ()))
+    question = Question(make_iq(""), commands.ManageSubscribers("jobs", _ME, ()))
     reply = ET.fromstring(replies.answer(question, Managed(failed)))
     listed, error = reply[0][0], reply[1]
     assert (reply.get("type"), listed.tag, listed.get("node")) == (
@@ -279,7 +270,7 @@ def test_what_could_not_be_managed(make_iq: MakeIq) -> None:
 
 def test_affiliations_that_stay(make_iq: MakeIq) -> None:
     """P2, P26: an owner whose request is refused reads how those stand whom it named."""
-    question = Question(make_iq(""), access.Affiliate("jobs", _ME, {}))
+    question = Question(make_iq(""), commands.Affiliate("jobs", _ME, {}))
     reply = ET.fromstring(replies.answer(question, Unaffiliated("why", ((Jid("o@x"), Affiliation.OWNER),))))
     assert (reply.get("type"), reply[1][0].tag) == ("error", f"{{{ns.STANZAS}}}not-acceptable")
     assert [entry.attrib for entry in reply[0][0]] == [{"jid": "o@x", "affiliation": "owner"}]

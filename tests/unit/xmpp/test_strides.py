@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from broker.model.commands import Command
+from broker.model.commands import Command, Transfer
 from broker.model.core import Reply
 from broker.model.names import Jid
-from broker.model.oversight import Transfer
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Refused, Result, Transferred
 from broker.tasks import FAILED

@@ -146,7 +146,7 @@ def test_what_is_owned_has_another_lease(fault: Fault) -> None:
 @pytest.mark.parametrize("about", ["", f"jid='{_FULL}' node='jobs'", "node='jobs'", f"jid='{_FULL.upper()}'"])
 def test_options_may_repeat_the_subscribe(read: Read, fault: Fault, about: str) -> None:
     """`jid` and `node` on the options are taken when they say the same, and refused when they differ (QX8)."""
-    if about.endswith("CONTEXT'"):
+    if about.endswith("DESK'"):
         assert fault(_subscribe(_options(_credit("5"), about))).problem is Problem.BAD_REQUEST
     else:
         assert isinstance(read(_subscribe(_options(_credit("5"), about))).command, Subscribe)

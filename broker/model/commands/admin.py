@@ -1,4 +1,4 @@
-"""What administrators and owners ask of the core beside what everybody may: commands like those of `broker.model.commands`."""
+"""What administrators and owners ask beside what everybody may. Values only."""
 
 from dataclasses import dataclass
 
@@ -65,3 +65,18 @@ class ShowHistory:
 
     node: str
     sender: Jid
+
+
+@dataclass(frozen=True, slots=True)
+class Frontends:
+    """List the frontends that there are."""
+
+    sender: Jid
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """Have a frontend end: the others take over at once what it owes, and itself drains when it hears of it."""
+
+    sender: Jid
+    frontend: str

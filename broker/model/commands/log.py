@@ -1,4 +1,4 @@
-"""What is asked of a log: commands like those of `broker.model.commands`, and how owning its reading turns out. Values only."""
+"""What is asked of a log by its readers. Values only."""
 
 from dataclasses import dataclass
 
@@ -45,19 +45,6 @@ class Bind:
     epoch: int | None = None
     fence: int = 0
     equal: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """The reading of a partition is the sender's under this epoch (E27) and this fence, which alone authorises (EX11).
-
-    The lease ends at `until_ms` of Redis's clock unless it is renewed.
-    """
-
-    partition: int
-    epoch: int
-    fence: int
-    until_ms: int
 
 
 @dataclass(frozen=True, slots=True)

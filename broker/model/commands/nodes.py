@@ -1,0 +1,100 @@
+"""What is asked about nodes and their place in the tree. Values only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from broker.model.names import Jid
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """Create a node; `node` None asks for a made-up name; `options` are configuration fields by their wire names."""
+
+    node: str | None
+    sender: Jid
+    options: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Change configuration fields of a node."""
+
+    node: str
+    sender: Jid
+    options: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Read a node's record; `as_owner` refuses all but its owners (XEP-0060 §8.2)."""
+
+    node: str
+    sender: Jid
+    as_owner: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Drop all items that wait; locked ones are left to their holders (P25)."""
+
+    node: str
+    sender: Jid
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a node with all that is in it; `redirect` is a URI that its subscribers are told to go to (P24)."""
+
+    node: str
+    sender: Jid
+    redirect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Count what a node holds."""
+
+    node: str
+    sender: Jid
+
+
+@dataclass(frozen=True, slots=True)
+class Associate:
+    """Make a node the child of a collection, wherever it has been until now (XEP-0248 §6.4)."""
+
+    node: str
+    sender: Jid
+    child: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dissociate:
+    """Make a child of a collection one of the root (XEP-0248 §6.5)."""
+
+    node: str
+    sender: Jid
+    child: str
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """List the children of a collection; a leaf has none."""
+
+    node: str
+    sender: Jid
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Name up to `limit` nodes that the sender may see, in order of creation.
+
+    These are the first, those that follow the node `after`, or those from the number `index` on; with `backwards` the last, or
+    those that come before the node `before`.
+    """
+
+    sender: Jid
+    limit: int = 1_000
+    after: str = ""
+    before: str = ""
+    backwards: bool = False
+    index: int = 0

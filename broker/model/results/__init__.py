@@ -1,0 +1,114 @@
+"""How a command turned out: outcomes are values, a refusal is one of them. Must not know how an outcome is worded on a wire."""
+
+from broker.model.results.admin import (
+    Disconnected,
+    FrontendList,
+    Heard,
+    History,
+    Overviewed,
+    Released,
+    Sample,
+    Summary,
+    Surveyed,
+    Transferred,
+)
+from broker.model.results.items import (
+    Browsed,
+    Fetched,
+    Held,
+    HeldItem,
+    Published,
+    Renewed,
+    Reserved,
+    Retracted,
+    Unlocked,
+)
+from broker.model.results.log import Bound, Event, Extents, Replay, Stream
+from broker.model.results.nodes import Counted, Declared, Described, Listing, Purged
+from broker.model.results.outcomes import Done, Refused
+from broker.model.results.subscriptions import (
+    AffiliationList,
+    Kept,
+    Managed,
+    Subscribed,
+    SubscriptionList,
+    Unaffiliated,
+    Unsubscribed,
+)
+
+__all__ = [
+    "AffiliationList",
+    "Bound",
+    "Browsed",
+    "Counted",
+    "Declared",
+    "Described",
+    "Disconnected",
+    "Done",
+    "Event",
+    "Extents",
+    "Fetched",
+    "FrontendList",
+    "Heard",
+    "Held",
+    "HeldItem",
+    "History",
+    "Kept",
+    "Listing",
+    "Managed",
+    "Overviewed",
+    "Published",
+    "Purged",
+    "Refused",
+    "Released",
+    "Renewed",
+    "Replay",
+    "Reserved",
+    "Result",
+    "Retracted",
+    "Sample",
+    "Stream",
+    "Subscribed",
+    "SubscriptionList",
+    "Summary",
+    "Surveyed",
+    "Transferred",
+    "Unaffiliated",
+    "Unlocked",
+    "Unsubscribed",
+]
+
+Result = (
+    Refused
+    | Published
+    | Reserved
+    | Retracted
+    | Unlocked
+    | Renewed
+    | Held
+    | Fetched
+    | Subscribed
+    | Replay
+    | Bound
+    | Extents
+    | Kept
+    | Unsubscribed
+    | Browsed
+    | Declared
+    | Described
+    | Purged
+    | Done
+    | Counted
+    | Listing
+    | SubscriptionList
+    | AffiliationList
+    | Managed
+    | Unaffiliated
+    | Surveyed
+    | Transferred
+    | Released
+    | Overviewed
+    | History
+    | FrontendList
+    | Disconnected
+)

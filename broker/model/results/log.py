@@ -1,0 +1,62 @@
+"""How what is asked of a log turns out. Values only."""
+
+from dataclasses import dataclass
+
+from broker.model.names import Jid
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Where a subscription began to read a partition: after `offset`; `gap`: what went with the retention lay before it (EX7)."""
+
+    partition: int
+    offset: str
+    gap: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An entry of the log, as reading shows it."""
+
+    offset: str
+    timestamp_ms: int
+    item_id: str
+    key: str
+    publisher: Jid
+    envelope: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Entries of a partition's log in order, and how far it reaches; `after` is the offset to go on after.
+
+    `gap`: what went with the retention was asked for too. `more`: a limit cut the list.
+    """
+
+    partition: int
+    events: tuple[Event, ...]
+    earliest: str
+    latest: str
+    after: str
+    gap: bool
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """Each partition of a node, without its entries."""
+
+    partitions: tuple[Replay, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The reading of a partition is the sender's under this epoch (E27) and this fence, which alone authorises (EX11).
+
+    The lease ends at `until_ms` of Redis's clock unless it is renewed.
+    """
+
+    partition: int
+    epoch: int
+    fence: int
+    until_ms: int
