@@ -1,5 +1,6 @@
 """Selectors and items' values as hypothesis makes them: `typed` only such that compare alike in any SQL."""
 
+import re
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from broker.selectors.tree import (
     Predicate,
     Section,
 )
-from broker.selectors.values import Value
+from broker.selectors.values import Value, Values
 
 TEXTS: Final = (
     "",
@@ -90,6 +91,16 @@ def trees(*, typed: bool = False) -> st.SearchStrategy[Predicate]:
         lambda inner: st.builds(Both, inner, inner) | st.builds(Either, inner, inner) | st.builds(Negation, inner),
         max_leaves=6,
     )
+
+
+def met(item: Values) -> set[str]:
+    """Give the conditions that an item meets, as broker/selectors/conditions.py writes them."""
+    texts = {name: value for name, value in item.items() if isinstance(value, str)}
+    numbers = {
+        name: value for name, value in texts.items() if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", value)
+    }
+    said = {f"{name}={value}" for name, value in texts.items()}
+    return said | {f"{name}#{float(value) + 0.0:.17g}" for name, value in numbers.items()}
 
 
 def values(*, typed: bool = False) -> st.SearchStrategy[dict[str, Value]]:

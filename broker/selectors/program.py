@@ -5,6 +5,7 @@ It is kept in Redis, so a change of it needs a new letter: a version before must
 
 from typing import Final
 
+from broker.selectors.conditions import groups
 from broker.selectors.tree import (
     Among,
     Both,
@@ -50,6 +51,11 @@ def program(tree: Predicate) -> str:  # noqa: PLR0911  (a case for each part of 
             return program(field) + _instruction("i", "".join(_constant(choice.value) for choice in choices))
         case Missing(field):
             return program(field) + _instruction("0")
+
+
+def conditions(tree: Predicate) -> str:
+    """Write what an item must have: before the program stand groups of conditions, of each of which it meets one."""
+    return "".join(_instruction("g", "".join(_instruction("k", each) for each in group)) for group in groups(tree))
 
 
 def _instruction(letter: str, text: str = "") -> str:

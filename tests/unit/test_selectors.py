@@ -8,7 +8,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from broker.selectors.program import program
+from broker.selectors.conditions import groups
+from broker.selectors.program import conditions, program
 from broker.selectors.text import MOST_CHARACTERS, Unreadable, read
 from broker.selectors.tree import (
     Among,
@@ -26,7 +27,7 @@ from broker.selectors.tree import (
     written,
 )
 from broker.selectors.values import Value, Values, judge, selects
-from tests.chosen import NAMES, TEXTS, trees, values
+from tests.chosen import NAMES, TEXTS, met, trees, values
 
 ITEM: Values = {
     "a.color": "red",
@@ -207,3 +208,37 @@ def test_sections_and_texts() -> None:
         assert read("x = '" + text.replace("'", "''") + "'") == Comparison(
             Field(Section.APPLICATION, "x"), Order.EQUAL, Literal(text)
         )
+
+
+@given(trees(), values())
+@settings(max_examples=2_000, deadline=None)
+def test_conditions_are_necessary(tree: Predicate, item: dict[str, Value]) -> None:
+    """Issue 18 B: what is selected meets a condition of each group, so nobody is missed who is found by these alone."""
+    if selects(tree, item):
+        assert all(met(item) & set(group) for group in groups(tree))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("color = 'red'", ["a.color=red"]),
+        ("'red' = color AND size > 5", ["a.color=red"]),
+        ("color IN ('red', 'blue') AND size = +1.20e1", ["a.color=red a.color=blue", "a.size#12"]),
+        ("size = -0.0 OR paid = TRUE", ["a.size#0 a.paid=true"]),
+        ("p.content-type = 'a' OR (color = 'b' AND size IN (1, 2))", ["p.content-type=a a.color=b"]),
+        ("color = 'red' OR size > 5", []),
+        ("NOT color = 'red'", []),
+        ("color <> 'red' AND color LIKE 'r%' AND color IS NULL", []),
+        ("color = size", []),
+        ("h.delivery-count = 0 AND p.creation-time = 5 AND m.x = 'y'", []),
+    ],
+)
+def test_conditions(text: str, found: list[str]) -> None:
+    """An equality that has to hold leads to a selector, or one of several that must; what may change or has no text does not."""
+    assert [" ".join(group) for group in groups(read(text))] == found
+
+
+def test_conditions_are_written() -> None:
+    """As scripts keep them: a group of conditions, each with the length of what follows in bytes."""
+    assert conditions(read("color = 'rööd' OR n = 1")) == "g25:k13:a.color=röödk5:a.n#1"
+    assert conditions(read("color > 'red'")) == ""
