@@ -170,8 +170,22 @@ TABLE: Final = (
         "selectors",
         "hash",
         "partition",
-        "subid -> how far it has looked at what was passed over, its selector as said and as compiled",
+        "subid -> its selector as said, what an item must have, and the selector as compiled",
         "100 subscribers and those of collections, 1 KiB of text each",
+    ),
+    Key(
+        "conditions",
+        "hash",
+        "partition",
+        "property and value -> subids that select only what has it, or another that they are under; `*`: those that need none",
+        "64 for each who selects",
+    ),
+    Key(
+        "behind",
+        "hash",
+        "partition",
+        "subid -> up to which place it has examined what was passed over, of those who select and have not examined all",
+        "those who select",
     ),
     Key(
         "passed",

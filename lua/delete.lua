@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Close a partition for good and tell in bounded parts who was subscribed; with the last part everything is freed, but for a
 -- mark that keeps late frontends from opening it again.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried answers answers_old sent seen journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving leaves selectors passed bonds ranked ends grants usage ledger unsettled demand wanted
+-- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried answers answers_old sent seen journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving leaves selectors conditions behind passed bonds ranked ends grants usage ledger unsettled demand wanted
 -- ARGV: scan grave_seconds
 -- RETURNS: ok
 redis.call('HSET', key.meta, 'state', 'deleted')

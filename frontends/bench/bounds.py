@@ -151,16 +151,6 @@ class Gauge:
                 raise RuntimeError(msg)
             return best[0], best[1]
 
-    async def commands(self, cost: Cost) -> int:
-        """Give how many commands a step takes beside much, those inside scripts counted."""
-        async with self._scene(1) as (scene, client):
-            step = await cost.prepare(scene, True)  # noqa: FBT003  (beside much)
-            await step()
-            await _quiet(client)
-            before = await _commands(client)
-            await step()
-            return await _commands(client) - before
-
     async def idle(self, idle: Idle, share: float, seconds: float) -> float:
         """Give how many commands a frontend with nothing to do sends each second, those inside scripts counted."""
         async with self._scene(share) as (scene, client):

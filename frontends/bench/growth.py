@@ -122,7 +122,7 @@ async def _collections_busy(scene: Scene, much: bool) -> Step:  # noqa: FBT001  
 
 
 async def put_selectors(scene: Scene, name: str, count: int) -> bytes:
-    """Subscribe so many who select, each otherwise; gives what none of them selects."""
+    """Subscribe so many who select, each by an equality of its own; gives what none of them selects."""
     await scene.node(name, max_items="100000")
     for number in range(count):
         jid = Jid(f"choosy{number}@bounds.example/1")

@@ -349,11 +349,11 @@ async def _survey(scene: Scene) -> Play:
 
 
 async def _selectors(scene: Scene) -> Play:
-    """Many who select look through what none of them does."""
+    """Many who select by more than equality look through what none of them does."""
     node = await scene.node(max_items="100000")
     jids = [Jid(f"w{number}@bounds.example/1") for number in range(100)]
     for number, jid in enumerate(jids):
-        await scene.ask(Subscribe(node.name, jid, jid, 3, selector=f"color = 'c{number}' AND size > {number}"))
+        await scene.ask(Subscribe(node.name, jid, jid, 3, selector=f"color LIKE 'c{number}' AND size > {number}"))
     body = codec.pack(Envelope(b"x", "text/plain", headers={"color": "none", "size": "5"}))
     return together(scene, [Publish(node.name, OWNER, None, body, len(body)) for _ in range(scene.many(2 * AT_ONCE))])
 

@@ -153,7 +153,7 @@ local function subscribers(prefix, most, say)
   local left = at_most(most, 50)
   local function selects(subid)
     local line = redis.call('HGET', prefix .. 'selectors', subid) or ''
-    local _, length, from = string.match(line, '^(%d*) (%d+) ()')
+    local length, from = string.match(line, '^(%d+) ()')
     return length and ' selects ' .. string.sub(line, from, from + length - 1) or ''
   end
   for _, where in ipairs({'turns', 'resting'}) do

@@ -15,7 +15,7 @@ local function parsed(value)
 end
 
 -- Read once: many selectors may ask the same.
-local function number(value)
+function compare.number(value)
   if type(value) == 'number' then return value end
   if value == nil then return nil end
   local known = call.compare_numbers[value]
@@ -65,7 +65,7 @@ function compare.values(a, b, order)
     a, b = compare.truth(a), compare.truth(b)
     if not equality then return nil end
   elseif type(a) ~= 'string' or type(b) ~= 'string' then
-    a, b = number(a), number(b)
+    a, b = compare.number(a), compare.number(b)
   end
   if a == nil or b == nil then return nil end
   if equality then return (a == b) == (order == '=') end

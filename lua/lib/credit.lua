@@ -36,16 +36,13 @@ function credit.settle(subid, reached)
 end
 
 -- While the partition is owned, nobody else is next (E28).
-local function in_turn(count, first)
+local function in_turn(next_of, count, first)
   local who = owner.get()
-  if not who then return redis.call('ZRANGE', key.turns, first, first + count - 1) end
+  if not who then return next_of(count, first) end
   return not who.clearing and redis.call('ZSCORE', key.turns, who.subid) and {who.subid} or {}
 end
 
--- Up to `count` subscribers with free credit, the least recently served first, and how much they can take together; without
--- the `first` so many in turn.
-function credit.free(count, first)
-  local subids = in_turn(count, first or 0)
+local function examined(subids)
   if #subids == 0 then return {}, 0 end
   local lines, found, room = redis.call('HMGET', key.subscribers, unpack(subids)), {}, 0
   for i, subid in ipairs(subids) do
@@ -57,8 +54,18 @@ function credit.free(count, first)
   return found, room
 end
 
--- Those of them who may be handed items here without a grant.
+-- Up to `count` subscribers with free credit, the least recently served first, and how much they can take together.
+function credit.free(count)
+  return examined(in_turn(turns.all, count, 0))
+end
+
+-- Those who may be handed items here without a grant and have to be asked; without the `first` so many in turn.
 function credit.candidates(count, first)
   if call.partition_several and not owner.get() then return {}, 0 end
-  return credit.free(count, first)
+  return examined(in_turn(turns.asked, count, first or 0))
+end
+
+-- Whether anybody has free credit here without being the owner.
+function credit.any()
+  return not call.partition_several and not owner.get() and redis.call('EXISTS', key.turns) == 1
 end

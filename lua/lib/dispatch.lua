@@ -85,7 +85,6 @@ local function candidates(count)
   local queue, room = (call.caller_sends and credit.candidates or pulling.candidates)(count)
   for _, subscriber in ipairs(call.dispatch_granted) do
     if subscriber.held < subscriber.limit then
-      subscriber.taking = nil
       queue[#queue + 1] = subscriber
       room = room + subscriber.limit - subscriber.held
     end
@@ -95,11 +94,12 @@ end
 
 -- Takes items and gives them with those who may have them: nothing without credit.
 local function take(want)
-  -- One candidate more than items, so that a releaser can be avoided; of those who select, all.
-  local queue, room = candidates(want + 1 + (call.partition_selects and #selectors.all() or 0))
-  local count = math.min(want, room)
+  for _, subscriber in ipairs(call.dispatch_granted) do subscriber.taking = nil end
+  if call.partition_selects and not passed.over() then return matching.take(want, candidates) end
+  -- One candidate more than items, so that a releaser can be avoided.
+  local queue, room = candidates(want + 1)
   if room == 0 then return nil end
-  return call.partition_selects and matching.take(count, queue) or waiting.take(count), queue
+  return waiting.take(math.min(want, room)), queue
 end
 
 -- Gives the deliveries made and whether more could be made at once: after a bound the caller runs `expire` again.

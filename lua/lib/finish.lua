@@ -16,6 +16,7 @@ function finish.reply(results, notices, hint)
     if call.partition_streams then more = math.max(more, stream.run(deliveries)) end
     if call.partition_kept > 0 then more = math.max(more, trim.excess()) end
   end
+  if call.partition_selects then behind.save() end
   writes.flush()
   local told = report.make()
   partition.save()

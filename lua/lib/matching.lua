@@ -42,40 +42,56 @@ local function ahead()
       or passed.late() and (call.partition_cursor ~= call.partition_tail or hints.any(hints.last())))
 end
 
--- Takes up to `count` items for those of the queue who select them: `to` is who gets it.
-function matching.take(count, queue)
-  if passed.over() then return waiting.take(count) end
-  local taken, got, hungry = {}, nil, nil
+-- Takes up to `count` items for those who select them, or take whatever comes: `to` is who gets it. `candidates` gives those who have
+-- to be asked; what is passed over makes them more. Gives all who were asked, too; nothing without credit.
+function matching.take(count, candidates)
+  local known, everybody, taken, got = {}, {}, {}, nil
+  local function asked()
+    -- One more than items, so that a releaser can be avoided; of those who select, all.
+    local queue = candidates(count + 1 + selectors.count())
+    for i, subscriber in ipairs(queue) do
+      if not known[subscriber.subid] then
+        known[subscriber.subid], everybody[#everybody + 1] = subscriber, subscriber
+      end
+      queue[i] = known[subscriber.subid]
+    end
+    return queue
+  end
+  local queue = asked()
+  -- Who is not asked may be as soon as something comes that it selects.
+  local hungry, others, passes = nil, credit.any(), nil
+  if #queue == 0 and (queue.cut or not others) then return nil end
   -- What came back has its place among them.
   while ahead() do
     -- It may be that what came does not go yet, or not any more.
-    if not selection.pass() and call.selection_more then return taken end
+    passes = selection.pass()
+    if not passes and call.selection_more then return taken, everybody end
   end
   repeat
+    if passes then queue = asked() end
+    -- Behind those who are asked is somebody who has to be sent to: so each of them gets one item.
+    if queue.cut then count, others = math.min(count, #taken + #queue), false end
     got, hungry = round(queue, count, taken)
-  until #taken == count or not (got or hungry and selection.pass())
-  return taken
+    passes = #taken < count and not got and (hungry or others) and selection.pass()
+  until #taken >= count or not (got or passes)
+  return taken, everybody
 end
 
 -- Credit that lies elsewhere is wanted by whom, where something waits for them; gives 1 when there is more to look through.
 function matching.seek()
   if not (call.partition_selects and (call.partition_several or call.partition_pools)) or call.partition_paused or owner.get() then return 0 end
-  local lacking, fed
   -- In a node of several partitions the turns are the coordinator's: nobody has credit here without a grant.
-  local local_turns = not call.partition_several
+  local local_turns, lacking = not call.partition_several, nil
+  local fed = local_turns and redis.call('ZCARD', key.turns) or 0
   repeat
-    call.matching_whom, lacking, fed = {}, false, 0
-    for _, subid in ipairs(selectors.all()) do
-      if local_turns and redis.call('ZSCORE', key.turns, subid) then
-        fed = fed + 1
-      elseif selection.finds(subid) then
+    call.matching_whom = {}
+    for _, subid in ipairs(behind.all()) do
+      if not (local_turns and redis.call('ZSCORE', key.turns, subid)) and selection.finds(subid) then
         call.matching_whom[#call.matching_whom + 1] = {subid, pools.of(subid) or ''}
-      else
-        lacking = true
       end
     end
-    local others = redis.call('HLEN', key.subscribers) > #selectors.all() 
-      and (not local_turns or redis.call('ZCARD', key.turns) == fed)
+    lacking = #call.matching_whom + fed < selectors.count()
+    local others = turns.plain() and not (local_turns and turns.plain_here())
     if others and passed.after('', '', 1)[1] then
       for pool in string.gmatch('- ' .. (call.partition_pools or ''), '(%S+) %d*') do
         call.matching_whom[#call.matching_whom + 1] = {'*', pool == '-' and '' or pool}

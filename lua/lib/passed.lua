@@ -4,7 +4,7 @@
 -- was found while there was no credit.
 -- So many of these for a subscriber, and what was passed over is examined for it anew. `pages` are what many look through alike;
 -- `named` is whether anything stands here by the name of a subscriber, once that has been asked.
--- CALL: pages = {}, named = nil, places = {}
+-- CALL: pages = {}, named = nil, places = {}, last = nil
 local passed = {MOST = 1000}
 
 -- A text that sorts as items are to go out, by digits alone: a padded position begins with seven zeros and a digit that is none.
@@ -23,14 +23,17 @@ function passed.member(subid, position)
   return subid .. ' ' .. passed.place(position)
 end
 
+-- Whether there is anything by the name of a subscriber, who is behind then.
+local function noted()
+  if call.passed_named == nil then call.passed_named = redis.call('ZLEXCOUNT', key.passed, '(!', '+') > 0 end
+  return call.passed_named
+end
+
 -- Up to `count` of a subid's after the place `mark`.
 function passed.after(subid, mark, count)
   local name = subid .. ' ' .. mark
   local page = name .. ' ' .. count
-  if subid ~= '' then
-    if call.passed_named == nil then call.passed_named = redis.call('ZLEXCOUNT', key.passed, '(!', '+') > 0 end
-    if not call.passed_named then return {} end
-  end
+  if subid ~= '' and not noted() then return {} end
   if not call.passed_pages[page] then
     local found = redis.call('ZRANGEBYLEX', key.passed, '(' .. name, '(' .. subid .. '!', 'LIMIT', 0, count)
     for i, member in ipairs(found) do found[i] = hints.unpadded(member) end
@@ -51,18 +54,37 @@ local function forget(subid)
   redis.call('ZREMRANGEBYLEX', key.passed, '[' .. subid .. ' ', '(' .. subid .. '!')
 end
 
--- Who has examined what comes after an item that came back has to be told of it.
+-- The last place where anything has stood in this script, empty where nothing has.
+local function last()
+  if not call.passed_last then
+    local member = redis.call('ZRANGE', key.passed, '(!', '[ ', 'BYLEX', 'REV', 'LIMIT', 0, 1)[1]
+    call.passed_last = member and string.sub(member, 2) or ''
+  end
+  return call.passed_last
+end
+
+local function tell(subid, entry, mark)
+  passed.note(subid, entry.position)
+  behind.keep(subid, mark)
+  if redis.call('ZLEXCOUNT', key.passed, '[' .. subid .. ' ', '(' .. subid .. '!') > passed.MOST then
+    forget(subid)
+    behind.keep(subid, '')
+  end
+end
+
+-- Whom an item may be for falls behind by it; who has examined what comes after an item that came back has to be told of it.
 function passed.put(entry)
+  local place, before = passed.place(entry.position), last()
+  local subids, by = selectors.met(entry)
   passed.note('', entry.position)
-  local place = passed.place(entry.position)
-  for _, subid in ipairs(selectors.all()) do
-    local selector = selectors.get(subid)
-    if selector.mark >= place and selectors.selects(selector, entry) then
-      passed.note(subid, entry.position)
-      if redis.call('ZLEXCOUNT', key.passed, '[' .. subid .. ' ', '(' .. subid .. '!') > passed.MOST then
-        forget(subid)
-        selectors.mark(subid, selector, '')
-      end
+  if place > before then call.passed_last = place end
+  behind.meet(entry.position, place, by)
+  for _, subid in ipairs(subids) do
+    local mark = behind.mark(subid)
+    if not mark and place > before then
+      behind.set(subid, before)
+    elseif (not mark or mark >= place) and selectors.selects(selectors.get(subid), entry) then
+      tell(subid, entry, mark or before)
     end
   end
 end
@@ -70,8 +92,11 @@ end
 -- Takes an item out, if it stands here; as `stands`, only for a partition that selects.
 function passed.remove(position)
   call.passed_pages = {}
+  behind.part(position)
   local members = {passed.member('', position)}
-  for i, subid in ipairs(selectors.all()) do members[i + 1] = passed.member(subid, position) end
+  if noted() then
+    for i, subid in ipairs(behind.all()) do members[i + 1] = passed.member(subid, position) end
+  end
   redis.call('ZREM', key.passed, unpack(members))
 end
 

@@ -1,5 +1,5 @@
 -- What a subscriber selects of the items that dispatch has passed over. It looks through these in order, from its mark on: nothing
--- is examined twice for the same one.
+-- is examined twice for the same one, and what is passed over in this script only for those whom it may be for.
 -- CALL: more = false, seen = {}
 -- Bounded by instructions run; an item that is read counts as some, and its bytes.
 local selection = {WORK = 8000, ITEM = 20, CHUNK = 20}
@@ -30,7 +30,7 @@ end
 function selection.pass()
   -- Of what came back each that selects may have to be asked, before the work is counted again; of what is new none has come so far.
   local back = call.partition_hinted or redis.call('EXISTS', key.ready) == 1
-  local items = worked() and {} or waiting.next(back and #selectors.all() > selection.CHUNK and 1 or selection.CHUNK)
+  local items = worked() and {} or waiting.next(back and selectors.count() > selection.CHUNK and 1 or selection.CHUNK)
   for _, entry in ipairs(items) do
     see(entry)
     passed.put(entry)
@@ -38,13 +38,19 @@ function selection.pass()
   return #items > 0
 end
 
-local function search(subid, selector)
-  local mark, found, places = selector.mark, nil, nil
+local function selects(subid, entry)
+  local met = call.behind_met[entry.position]
+  return (not met or met.by[subid]) and selectors.selects(selectors.get(subid), entry)
+end
+
+local function search(subid)
+  local mark, found, places = behind.mark(subid), nil, nil
+  if not mark then return nil end
   repeat
     places = worked() and {} or passed.after('', mark, selection.CHUNK)
     for _, place in ipairs(places) do
       local entry = entry_at(place)
-      if entry and selectors.selects(selector, entry) then
+      if entry and selects(subid, entry) then
         found = entry
         break
       end
@@ -52,27 +58,26 @@ local function search(subid, selector)
       if worked() then break end
     end
   until found or #places < selection.CHUNK
-  selectors.mark(subid, selector, mark)
+  behind.set(subid, (found or worked()) and mark or nil)
   return found
 end
 
 -- The next that is there for a subscriber: before its mark what came back, or the first of all for one who takes whatever comes.
 function selection.next(subid)
-  local selector, place, entry = selectors.get(subid), nil, nil
+  local selects, place, entry = selectors.get(subid), nil, nil
   repeat
-    place = passed.after(selector and subid or '', '', 1)[1]
+    place = passed.after(selects and subid or '', '', 1)[1]
     entry = place and entry_at(place)
   until entry or not place
-  return entry or selector and search(subid, selector) or nil
+  return entry or selects and search(subid) or nil
 end
 
 -- Whether anything is there for one who selects. It is noted, so that the next script need not examine it again.
 function selection.finds(subid)
   if passed.after(subid, '', 1)[1] then return true end
-  local selector = selectors.get(subid)
-  local entry = search(subid, selector)
+  local entry = search(subid)
   if not entry then return false end
   passed.note(subid, entry.position)
-  selectors.mark(subid, selector, passed.place(entry.position))
+  behind.keep(subid, passed.place(entry.position))
   return true
 end

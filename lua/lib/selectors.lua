@@ -1,6 +1,6 @@
--- Selectors: which items a subscription takes. subid -> `mark length text program`: what was asked for in its own words,
--- and compiled. Up to its `mark`, a padded place, it is known which of the items passed over are for it.
--- CALL: of = {}, subids = nil
+-- Selectors: which items a subscription takes. subid -> `length text conditions program`: what was asked for in its own words,
+-- what an item must have, and what it is compiled to.
+-- CALL: of = {}, named = nil, count = nil
 local selectors = {MOST = 100}
 
 -- False of a subscription that takes whatever comes.
@@ -8,8 +8,13 @@ function selectors.get(subid)
   local known = call.selectors_of[subid]
   if known == nil then
     local line = redis.call('HGET', key.selectors, subid)
-    local mark, length, from = string.match(line or '', '^(%d*) (%d+) ()')
-    known = line and {mark = mark, said = string.sub(line, #mark + 2), program = string.sub(line, from + length)}
+    local length, from = string.match(line or '', '^(%d+) ()')
+    known = line and {said = line}
+    if line then
+      local compiled, begin = string.sub(line, from + length), nil
+      known.groups, begin = conditions.read(compiled)
+      known.program = string.sub(compiled, begin)
+    end
     call.selectors_of[subid] = known
   end
   return known
@@ -19,13 +24,6 @@ end
 function selectors.said(subid)
   local selector = call.partition_selects and selectors.get(subid)
   return selector and selector.said or nil
-end
-
-function selectors.mark(subid, selector, mark)
-  if selector.mark == mark then return end
-  selector.mark = mark
-  -- Many come to the same place in one script.
-  writes.add('HSET', key.selectors, subid, mark .. ' ' .. selector.said)
 end
 
 -- Whether a selector is asked for; `=` leaves it as it is.
@@ -39,18 +37,30 @@ function selectors.room(subid)
 end
 
 -- The names of all that select.
-function selectors.all()
-  if not call.selectors_subids then call.selectors_subids = redis.call('HKEYS', key.selectors) end
-  return call.selectors_subids
+function selectors.named()
+  if not call.selectors_named then
+    call.selectors_named = {}
+    for _, subid in ipairs(redis.call('HKEYS', key.selectors)) do call.selectors_named[subid] = true end
+  end
+  return call.selectors_named
+end
+
+function selectors.count()
+  call.selectors_count = call.selectors_count or redis.call('HLEN', key.selectors)
+  return call.selectors_count
 end
 
 -- What is said empty, a subscription selects no more. What is new finds nothing examined.
 function selectors.put(subid, said)
-  call.selectors_of[subid], call.selectors_subids = nil, nil
+  local earlier = selectors.get(subid)
+  if earlier then conditions.remove(subid, earlier.groups) end
+  call.selectors_of[subid], call.selectors_named, call.selectors_count = nil, nil, nil
+  behind.begin(subid, said ~= '')
   if said == '' then
     redis.call('HDEL', key.selectors, subid)
   else
-    redis.call('HSET', key.selectors, subid, ' ' .. said)
+    redis.call('HSET', key.selectors, subid, said)
+    conditions.put(subid, selectors.get(subid).groups)
     partition.turn_on('selects')
   end
 end
@@ -65,15 +75,23 @@ local function property(entry, name)
   return nil
 end
 
--- The entry has its `position` and its `past`.
-function selectors.selects(selector, entry)
-  if not entry.value then
-    entry.headers, entry.kind = headers.read(entry.body)
-    -- Made once: many may ask it.
-    function entry.value(name)
-      if string.sub(name, 1, 2) == 'a.' then return entry.headers[string.sub(name, 3)] end
-      return property(entry, name)
-    end
+-- Lets an entry, which has its `position` and its `past`, tell its values. Made once: many may ask it.
+local function open(entry)
+  if entry.value then return end
+  entry.headers, entry.kind = headers.read(entry.body)
+  function entry.value(name)
+    if string.sub(name, 1, 2) == 'a.' then return entry.headers[string.sub(name, 3)] end
+    return property(entry, name)
   end
+end
+
+function selectors.selects(selector, entry)
+  open(entry)
   return program.selects(selector.program, entry.value)
+end
+
+-- Whom an entry may be for, as a list and as a set.
+function selectors.met(entry)
+  open(entry)
+  return conditions.met(entry)
 end

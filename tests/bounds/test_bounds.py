@@ -8,16 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from frontends.bench.bounds import IDLE_COMMANDS, INDEPENDENT, PING, QUICK, SCRIPT, Gauge, gauged
-from frontends.bench.growth import COSTS, IDLE, ITEMS, SELECTORS, Cost
+from frontends.bench.growth import COSTS, IDLE, Cost
 from frontends.bench.worst import CASES, Case
 from frontends.servers.redis import RedisServer
 
 _TRIES = 3
 """A machine that stands still for a moment does so in one of them."""
 
-
-_MISSED = {"selectors"}
-"""Each of a hundred selectors examines an item for itself: `stanzaq bench bounds` tells what that costs."""
 
 _MUCH = 0.25
 """So much of the most stands beside a step."""
@@ -66,7 +63,7 @@ async def _hold(gauge: Gauge, case: Case) -> None:
             return
 
 
-@pytest.mark.parametrize("cost", [cost for cost in COSTS if cost.name not in _MISSED], ids=lambda cost: cost.name)
+@pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.name)
 async def test_independent(gauge: Gauge, cost: Cost) -> None:
     """What a step costs does not grow with what is beside it."""
     for tries_left in reversed(range(_TRIES)):
@@ -75,12 +72,6 @@ async def test_independent(gauge: Gauge, cost: Cost) -> None:
         assert held or tries_left, f"{cost.name}: {little} and {much} µs"
         if held:
             return
-
-
-async def test_selectors_look_together(gauge: Gauge) -> None:
-    """Each of a hundred selectors is read and tried by itself; what they look through, and how far they came, is one for all."""
-    selectors = next(cost for cost in COSTS if cost.name == "selectors")
-    assert await gauge.commands(selectors) <= 3 * SELECTORS * ITEMS
 
 
 async def test_idle_together(gauge: Gauge) -> None:

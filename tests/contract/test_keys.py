@@ -125,6 +125,8 @@ async def busy(core: RedisCore, door: Door) -> None:
     await done(core, Declare("leased", ALICE, {}), Subscribe("leased", WORKER, WORKER, 5, until_ms=ends))
     await done(core, Declare("chosen", ALICE, {}), item("chosen", None))
     await done(core, Subscribe("chosen", WORKER, WORKER, 5, selector="color = 'red'"))
+    await done(core, Subscribe("chosen", BOB, BOB, 1, selector="p.message-id IN ('one', 'two')"))
+    await done(core, item("chosen", "one"), item("chosen", "two"))
     for name in ("m1", "m2"):
         await done(core, Hold(ALICE, name, Publish("jobs", ALICE, None, b"payload", 7), name))
     await done(core, Deliver(ALICE, "m2"))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from broker.selectors.text import read
-from broker.selectors.values import selects
+from broker.selectors.values import Values, selects
 from tests.lua.driver import Answer, Queue
 
 
@@ -20,7 +20,11 @@ class Worker:
 
     def takes(self, color: str) -> bool:
         """Tell whether it selects items of a color."""
-        return not self.selector or selects(read(self.selector), {"a.color": color})
+        return self.selects({"a.color": color})
+
+    def selects(self, item: Values) -> bool:
+        """Tell whether it selects an item that has these values."""
+        return not self.selector or selects(read(self.selector), item)
 
 
 class Play(ABC):
@@ -55,11 +59,12 @@ class Play(ABC):
 
     def step(self) -> None:
         """Do one thing by chance."""
-        acts: list[Callable[[], Answer]] = [self.publish] * 4 + [self.subscribe, self.leave, self.pass_time]
+        # So that as much is worked as comes, and most have caught up now and then.
+        acts: list[Callable[[], Answer]] = [self.publish] * 4 + [self.subscribe] * 3 + [self.leave, self.pass_time]
         held = [(jid, item) for jid, worker in self.workers.items() for item in worker.held]
         if held:
             jid, item = self.dice.choice(held)
-            acts += [lambda: self.end(jid, item)] * 3
+            acts += [lambda: self.end(jid, item)] * 9
         if self.waiting:
             acts += [self.drop, self.replace]
         self.queue.now += 1

@@ -240,5 +240,5 @@ def test_conditions(text: str, found: list[str]) -> None:
 
 def test_conditions_are_written() -> None:
     """As scripts keep them: a group of conditions, each with the length of what follows in bytes."""
-    assert conditions(read("color = 'rööd' OR n = 1")) == "g25:k13:a.color=röödk5:a.n#1"
+    assert conditions(read("color = 'rööd' OR n = 1")) == "g26:k14:a.color=röödk5:a.n#1"
     assert conditions(read("color > 'red'")) == ""

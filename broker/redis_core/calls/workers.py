@@ -13,7 +13,7 @@ from broker.redis_core.calls.call import MOST_OF_ONE, Call, Reply, Values, below
 from broker.redis_core.calls.items import WHICH
 from broker.redis_core.credit import Join, Reach, Reached, Register, Registered, Reregister
 from broker.redis_core.internal import Begun, FetchPart, Leave, Left
-from broker.selectors.program import program
+from broker.selectors.program import conditions, program
 from broker.selectors.text import read
 
 MOST_REACHED = 1_024
@@ -69,7 +69,10 @@ def _row(command: Subscribe | Adjust, record: NodeRecord) -> Values:
 
 def said(selector: str) -> str:
     """Write a selector as scripts keep it: the length of its text in bytes, the text, and what it is compiled to."""
-    return f"{len(selector.encode())} {selector}{program(read(selector))}" if selector else ""
+    if not selector:
+        return ""
+    tree = read(selector)
+    return f"{len(selector.encode())} {selector}{conditions(tree)}{program(tree)}"
 
 
 def _lease(command: Subscribe | Adjust) -> str | int:
