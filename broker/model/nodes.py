@@ -135,6 +135,12 @@ class NodeRecord:
         """Give all of its partitions."""
         return tuple(map(self.partition, range(self.config.partitions)))
 
+    def with_admins(self, admins: frozenset[Jid]) -> "NodeRecord":
+        """Let the service's administrators be owners, as they are of every node."""
+        if not admins:
+            return self
+        return replace(self, affiliations={**self.affiliations, **dict.fromkeys(admins, Affiliation.OWNER)})
+
     def affiliation(self, jid: Jid) -> Affiliation:
         """Give how a bare JID stands to the node."""
         return self.affiliations.get(jid, Affiliation.NONE)

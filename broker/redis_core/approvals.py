@@ -7,7 +7,7 @@ the affiliation is stored, the next look in passing goes on. Must not know how a
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.model.commands import Approve, ListPending, ManageSubscribers, SendPending, Subscribe, Unsubscribe
 from broker.model.items import ApprovalAsked, Notice, SubscriptionChanged
@@ -20,9 +20,11 @@ from broker.redis_core.calls.call import subid
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import GONE
 from broker.redis_core.lists import Lists
-from broker.redis_core.nodes import NodeWork, with_admins
 from broker.redis_core.pending import PendingList
 from broker.redis_core.policy import refusal
+
+if TYPE_CHECKING:
+    from broker.redis_core.nodes import NodeWork
 
 _ASKED_MOST: Final = 100
 """Owners who are asked about one subscription; the others find it by `ListPending`."""
@@ -212,7 +214,7 @@ class Approvals:
 
     async def _read(self, node: str) -> NodeRecord | None:
         record = await self._directory.read(node)
-        return record and with_admins(record, self._admins)
+        return record and record.with_admins(self._admins)
 
 
 def _meant(change: Change, those: Sequence[Subscription]) -> tuple[Subscription, ...]:

@@ -1,11 +1,16 @@
 """What a lane needs of what is around it: interfaces only."""
 
-from typing import Protocol
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.redis_core.credit import CreditReport
+
+AskPartition = Callable[[int, Any], asyncio.Future[Any]]
+"""Gives a command to one partition of a node, by its number."""
 
 
 class Surroundings(Protocol):

@@ -10,6 +10,7 @@ from functools import partial
 
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Refused
+from broker.redis_core.around import AskPartition
 from broker.redis_core.credit import (
     Demand,
     Grant,
@@ -24,7 +25,6 @@ from broker.redis_core.credit import (
 )
 from broker.redis_core.internal import Outcome
 from broker.redis_core.places import COORDINATOR
-from broker.redis_core.seats import Ask
 
 GONE = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
 """Refusals of a partition that is no more."""
@@ -33,7 +33,7 @@ GONE = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
 class Balancer:
     """Carries what concerns the credit of one node's, or one collection's, subscribers."""
 
-    def __init__(self, node: str, ask: Ask) -> None:
+    def __init__(self, node: str, ask: AskPartition) -> None:
         """Ask partitions by `ask`."""
         self._node = node
         self._ask = ask

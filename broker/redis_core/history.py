@@ -14,7 +14,6 @@ from broker.model.problems import CoreUnavailable
 from broker.model.results import Counted, History, Refused, Result, Sample
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import GONE, Ask
-from broker.redis_core.nodes import with_admins
 from broker.redis_core.policy import refusal
 from broker.redis_core.server import Server
 from broker.redis_core.terms import Rules
@@ -50,7 +49,7 @@ class Histories:
         record = await self._directory.read(command.node)
         if record is None:
             return GONE
-        if refused := refusal(command, with_admins(record, self._rules.admins)):
+        if refused := refusal(command, record.with_admins(self._rules.admins)):
             return refused
         counted = await self._ask(Stats(command.node, command.sender))
         if isinstance(counted, Refused):

@@ -6,7 +6,6 @@ It may be old at any time: every script is told its revision and refuses to act 
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.redis_core.directory import Directory
-from broker.redis_core.nodes import with_admins
 
 
 class Known:
@@ -32,13 +31,13 @@ class Known:
             await self.directory.advance(found, self._newest.revision, self._newest.config.partitions)
             found = await self.directory.read(self.node)
         self._newest = found
-        self.record = found and with_admins(found, self._admins)
+        self.record = found and found.with_admins(self._admins)
         # As it was read: while others wait for Redis, somebody may have it forgotten.
         return self.record
 
     def met(self, record: NodeRecord) -> None:
         """Take the record as somebody has just read it."""
-        self.record = with_admins(record, self._admins)
+        self.record = record.with_admins(self._admins)
 
     def forget(self) -> None:
         """Read it anew when it is next asked for."""

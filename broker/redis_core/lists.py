@@ -19,7 +19,6 @@ from broker.redis_core.directory import Directory, Seat
 from broker.redis_core.indexes import Entry
 from broker.redis_core.internal import GONE, Ask, Scanned, Subscribers
 from broker.redis_core.master import Line
-from broker.redis_core.nodes import with_admins
 from broker.redis_core.pending import PendingList
 from broker.redis_core.policy import refusal
 from broker.redis_core.roster import Roster
@@ -183,7 +182,7 @@ class Lists:
 
     async def _read(self, node: str) -> NodeRecord | None:
         record = await self._directory.read(node)
-        return record and with_admins(record, self._admins)
+        return record and record.with_admins(self._admins)
 
 
 def _first(seat: Seat) -> Sequence[str]:

@@ -331,11 +331,4 @@ class NodeWork:
 
     async def _read(self, node: str) -> NodeRecord | None:
         record = await self._directory.read(node)
-        return record and with_admins(record, self._rules.admins)
-
-
-def with_admins(record: NodeRecord, admins: frozenset[Jid]) -> NodeRecord:
-    """Let the service's administrators be owners of every node."""
-    if not admins:
-        return record
-    return replace(record, affiliations={**record.affiliations, **dict.fromkeys(admins, Affiliation.OWNER)})
+        return record and record.with_admins(self._rules.admins)

@@ -24,7 +24,6 @@ from broker.redis_core.calls.workers import UNSELECTED
 from broker.redis_core.directory import Directory
 from broker.redis_core.internal import GONE, Ask, Attach, Detach, KeepOne, Leave, Left
 from broker.redis_core.moves import Move, handing_over, moves
-from broker.redis_core.nodes import with_admins
 from broker.redis_core.policy import refusal
 from broker.redis_core.roster import Member, Roster, Standing
 from broker.tasks import start
@@ -320,7 +319,7 @@ class Owners:
 
     async def _read(self, node: str) -> NodeRecord | None:
         record = await self._directory.read(node)
-        return record and with_admins(record, self._core.admins)
+        return record and record.with_admins(self._core.admins)
 
 
 def _credit(command: Subscribe) -> int:

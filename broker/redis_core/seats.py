@@ -14,19 +14,17 @@ from broker.model.commands import Adjust, Subscribe, Unsubscribe
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Done, Refused, Subscribed
 from broker.redis_core import streams
+from broker.redis_core.around import AskPartition
 from broker.redis_core.calls.call import kin, subid
 from broker.redis_core.credit import SHUT, GrantCredit, Holding, Register, Registered, Reregister
 from broker.redis_core.internal import Begun, Leave, Left, Outcome
 from broker.redis_core.places import COORDINATOR
 
-Ask = Callable[[int, Any], asyncio.Future[Any]]
-"""Gives a command to one partition."""
-
 
 class Seats:
     """Carries out what concerns one subscription in all partitions, one thing at a time for each."""
 
-    def __init__(self, ask: Ask, others: Callable[[int], Awaitable[Sequence[int]]]) -> None:
+    def __init__(self, ask: AskPartition, others: Callable[[int], Awaitable[Sequence[int]]]) -> None:
         """Ask partitions by `ask`; `others` gives those besides the coordinator, of so many or more if it has grown."""
         self._ask = ask
         self._others = others

@@ -18,7 +18,6 @@ from broker.model.results import Refused, Result, Surveyed, Transferred
 from broker.redis_core.directory import Directory
 from broker.redis_core.handovers import DEAD_NODE, DEAD_REASON, headers
 from broker.redis_core.internal import GONE, Ask
-from broker.redis_core.nodes import with_admins
 from broker.redis_core.parts import TransferPart, TransferredPart
 from broker.redis_core.surveys import MOST_NAMED, Surveys
 from broker.redis_core.terms import Rules
@@ -118,4 +117,4 @@ class Transfers:
 
     async def _read(self, node: str) -> NodeRecord | None:
         record = await self._directory.read(node)
-        return record and with_admins(record, self._rules.admins)
+        return record and record.with_admins(self._rules.admins)
