@@ -17,8 +17,8 @@ from prometheus_client import Gauge
 from broker.model.core import Core
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, ScriptDefect
-from broker.redis_core.service import RedisCore
-from broker.redis_core.trouble import Trouble
+from broker.redis_core.core import RedisCore
+from broker.redis_core.redis_client.failure_log import Trouble
 from broker.settings import CommandSettings, LogFormat, NodeCreation, Settings
 from frontends import logs
 from frontends.health import Health, HealthServer

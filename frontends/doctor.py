@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from broker.redis_core.checkup import Finding, Level, examine
+from broker.redis_core.redis_client.diagnostics import Finding, Level, examine
 from broker.settings import RedisSettings
 
 _STYLES = {Level.FINE: "green", Level.WARNING: "yellow", Level.PROBLEM: "red"}

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import redis.asyncio as aioredis
 from rich.console import Console
 
-from broker.redis_core.server import Server
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from frontends.bench.core import Sink, settings
 from frontends.bench.growth import COSTS, IDLE, ROUNDS, Cost, Idle

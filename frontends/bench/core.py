@@ -17,9 +17,9 @@ from broker import keys
 from broker.model.commands import Declare, Publish, Retract, Subscribe
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid, Partition
-from broker.redis_core.calls.call import subid, subids
-from broker.redis_core.server import Server
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.operations.operation import subid, subids
+from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from broker.settings import Packaging, Settings
 from frontends.bench.report import Row, at_least, at_most, show

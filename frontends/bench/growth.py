@@ -10,7 +10,7 @@ from broker.model.commands import Declare, Publish, Retract, Subscribe
 from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.tree import Kind, Scope
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from frontends.bench.scene import OWNER, Scene
 
 ROUNDS: Final = 10

@@ -12,7 +12,7 @@ from itertools import takewhile
 import redis.asyncio as aioredis
 from rich.console import Console
 
-from broker.redis_core.server import Server
+from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from frontends.bench.core import BATCH, WORKERS, Bench
 from frontends.bench.report import Row, show, told

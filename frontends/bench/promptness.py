@@ -22,9 +22,9 @@ from broker.journal.schema import record
 from broker.model.commands import Declare
 from broker.model.items import Delivery
 from broker.model.names import Jid, Partition
-from broker.redis_core.calls.call import subid
-from broker.redis_core.server import Server
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.operations.operation import subid
+from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from frontends.bench.core import Sink, settings
 from frontends.bench.report import Row, at_most, show

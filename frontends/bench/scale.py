@@ -16,7 +16,7 @@ from broker.model.commands import Command, Declare, Nodes, Overview, Publish, Su
 from broker.model.names import Jid, bare
 from broker.model.nodes import MAX_SUBSCRIBERS
 from broker.model.results import Refused
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from frontends.bench.core import BODY, Sink, settings
 from frontends.bench.report import Row, at_most, show
 from frontends.servers.redis import RedisServer

@@ -10,8 +10,8 @@ from broker.model.leases import lease_jid
 from broker.model.names import Jid, Partition
 from broker.model.qos import Qos
 from broker.model.results import Refused
-from broker.redis_core.server import Server
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.redis_client.client import Server
 from frontends.bench.core import BASE, INTAKE, Bench, Sink
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from broker.analytics.render import files
 from broker.analytics.report import report
 from broker.analytics.session import session
 from broker.model.names import Partition
-from broker.redis_core.server import Server
+from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from frontends.bench.core import BATCH, WORKERS, Bench
 from frontends.bench.report import Row, at_least, at_most, show, told

@@ -27,7 +27,7 @@ from broker.model.commands import (
 from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.results import Transferred
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from frontends.bench.scene import AT_ONCE, BEFORE, OWNER, Node, Play, Scene, together
 
 _LARGEST: Final = 262_144

@@ -14,7 +14,7 @@ import redis.asyncio as aioredis
 
 from broker.model.commands import Command
 from broker.model.items import Delivery, Notice
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from broker.settings import Settings
 from tests.operations import as_user, make_user
 

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from broker.settings import Settings
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.component import Component

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from broker.model.names import bare
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 
 Position = tuple[int, int]
 """When an item was published, in ms, and its number within that ms: its name inside the partition and its order."""

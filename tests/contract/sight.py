@@ -7,8 +7,8 @@ from broker.model.commands import Browse
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.results import Browsed
-from broker.redis_core.roster import Member
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.records.group_members import Member
 
 OWNER = Jid("alice@x/home")
 """Who has created the node, publishes, and deletes."""

@@ -3,8 +3,8 @@
 from typing import Any
 
 from broker import keys
-from broker.redis_core.credit import CreditReport, Grant
-from broker.redis_core.service import RedisCore
+from broker.redis_core.commands.credit import CreditReport, Grant
+from broker.redis_core.core import RedisCore
 
 
 async def lost_grants(core: RedisCore, node: str, number: int, wanted: int) -> list[Grant]:

@@ -5,7 +5,7 @@ Knows the table of keys (`broker/keys.py`) and the model; must not know any scri
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from tests.contract.model import PLAIN, Item, Model, written
 from tests.lua.driver import Queue, text
 

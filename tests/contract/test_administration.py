@@ -21,7 +21,7 @@ from broker.model.commands import Declare, Publish, Retract, Stats, Subscribe, U
 from broker.model.items import Envelope, LockEnded
 from broker.model.names import Jid
 from broker.model.results import Counted, Declared, Published, Refused, Retracted, Subscribed, Unlocked
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from frontends.admin import fields
 from tests.contract.conftest import Door, Store
 

@@ -44,9 +44,9 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.subscriptions import Change, State, Subscription
-from broker.redis_core import pending
-from broker.redis_core.calls.call import subid
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.operations.operation import subid
+from broker.redis_core.records import pending_requests
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 from tests.contract.test_core import ALICE, BOB, W1, W2, item, problem
 
@@ -194,7 +194,9 @@ async def test_made_as_it_was_asked_for(core: RedisCore, door: Door, node: str) 
         Subscribe(node, BOB, BOB, 2, group="g"),
     )
     for command in asked_for:
-        assert pending.read(node, command.jid, pending.written(command)) == replace(command, again=True)
+        assert pending_requests.read(node, command.jid, pending_requests.written(command)) == replace(
+            command, again=True
+        )
         assert (await core.ask(command)) == waiting(command.jid, command.credit or 0, command.qos)
     for command in asked_for:
         await core.ask(yes(node, command.jid))
@@ -293,7 +295,7 @@ async def test_a_frontend_that_died(
     core._forget(node)
     await core.approvals.settle(node)
     assert told(door) == []
-    monkeypatch.setattr(pending, "LATE_MS", 0)
+    monkeypatch.setattr(pending_requests, "LATE_MS", 0)
     other, heard = await make_core()
     await other.approvals.settle(node)
     assert told(heard) == [(W1, State.SUBSCRIBED)]
@@ -332,8 +334,8 @@ async def test_one_question_for_a_bare_jid(core: RedisCore, door: Door, node: st
 
 async def test_bounds(core: RedisCore, node: str, monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     """Guarantee 6: a node has so many who wait, a JID so many of its own, and what is in the way gives way."""
-    monkeypatch.setattr(pending, "MOST", 2)
-    monkeypatch.setattr(pending, "MOST_OF_ONE", 1)
+    monkeypatch.setattr(pending_requests, "MOST", 2)
+    monkeypatch.setattr(pending_requests, "MOST_OF_ONE", 1)
     await closed(core, node)
     third = Jid("w3@x/a")
     assert await core.ask(Subscribe(node, W1, W1, 1)) == waiting(W1)

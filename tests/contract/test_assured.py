@@ -10,8 +10,9 @@ from broker.model.commands import Affiliate, Browse, Configure, Declare, Delete,
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Done, Refused, Result, Retracted
-from broker.redis_core import assured, pulse, rounds
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.delivery import exactly_once
+from broker.redis_core.maintenance import heartbeat, sweeper
 from frontends.servers.redis import RedisServer
 from tests.contract.conftest import MakeCore
 
@@ -116,9 +117,9 @@ async def test_refused_for_now(make_core: MakeCore, node: str) -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a frontend look for unfinished deliveries all the time."""
-    monkeypatch.setattr(assured, "LATE_MS", 200)
-    monkeypatch.setattr(pulse, "TURN_SECONDS", 0.03)
-    monkeypatch.setattr(rounds, "LOOK_EVERY", 1)
+    monkeypatch.setattr(exactly_once, "LATE_MS", 200)
+    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 0.03)
+    monkeypatch.setattr(sweeper, "LOOK_EVERY", 1)
 
 
 @pytest.mark.parametrize("published", [False, True])

@@ -20,11 +20,11 @@ from broker.model.items import Envelope
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Counted, Declared, Published, Refused, Retracted
-from broker.redis_core import cluster
-from broker.redis_core.masters import slot_of as slot_of_line
-from broker.redis_core.parts import Admit, Handed
-from broker.redis_core.server import Server
-from broker.redis_core.service import RedisCore
+from broker.redis_core.commands.admin_parts import Admit, Handed
+from broker.redis_core.core import RedisCore
+from broker.redis_core.redis_client import cluster
+from broker.redis_core.redis_client.client import Server
+from broker.redis_core.redis_client.cluster_router import slot_of as slot_of_line
 from broker.redis_url import Address
 from broker.scripts.location import lua_directory
 from frontends.servers.cluster import RedisCluster

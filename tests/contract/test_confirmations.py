@@ -11,7 +11,8 @@ from broker.model.names import Jid, Partition
 from broker.model.problems import Problem
 from broker.model.qos import Qos, Stage
 from broker.model.results import Done, Held, Refused, Retracted, Subscribed
-from broker.redis_core import marks, pulse
+from broker.redis_core.maintenance import heartbeat
+from broker.redis_core.partitions import send_marks
 from frontends.servers.redis import RedisServer
 from tests.contract.conftest import MakeCore
 from tests.contract.proxy import LossyNetwork
@@ -26,7 +27,7 @@ each_quality = pytest.mark.parametrize("qos", [Qos.ACKNOWLEDGED, Qos.ASSURED])
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let frontends turn so often that nobody waits for it."""
-    monkeypatch.setattr(pulse, "TURN_SECONDS", 0.03)
+    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 0.03)
 
 
 def confirmed(delivery: Delivery, sender: Jid | None = None) -> Confirm:
@@ -119,8 +120,8 @@ async def test_frontend_dies_between_the_steps(
     quick: None, monkeypatch: pytest.MonkeyPatch, make_core: MakeCore, node: str
 ) -> None:
     """X8: the one that heard `received` dies before it has sent `deliver`; another sends it, and never the item again."""
-    monkeypatch.setattr(pulse, "LAPSE_MS", 200)
-    monkeypatch.setattr(marks, "READ_SECONDS", 0.0)
+    monkeypatch.setattr(heartbeat, "LAPSE_MS", 200)
+    monkeypatch.setattr(send_marks, "READ_SECONDS", 0.0)
     (dying, door), (other, rescue) = await make_core(), await make_core()
     await dying.ask(Declare(node, ALICE, {}))
     await dying.ask(Subscribe(node, W1, W1, 1, Qos.ASSURED))

@@ -52,7 +52,7 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore, Store
 
 pytestmark = EVERYWHERE

@@ -14,7 +14,7 @@ from broker.model.items import Delivery, Envelope
 from broker.model.names import Jid
 from broker.model.results import Counted, Declared, Done, Published, Retracted, Subscribed, Unlocked
 from broker.model.tree import Kind, Scope
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from tests.contract.conftest import Door, MakeCore
 
 ALICE = Jid("alice@x/home")

@@ -13,9 +13,10 @@ from broker.model.commands import Declare, Disconnect, Frontends, Publish, Retra
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Declared, Disconnected, FrontendList, Published, Refused, Retracted, Subscribed
-from broker.redis_core import marks, pulse
-from broker.redis_core.frontends import DoorBeat
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.maintenance import heartbeat
+from broker.redis_core.maintenance.instances import DoorBeat
+from broker.redis_core.partitions import send_marks
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 
 ADMIN, W1 = Jid("admin@x/desk"), Jid("w1@x/a")
@@ -25,9 +26,9 @@ _DISCONNECTED: Final = "sq:{service}:disconnected"
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody lapse of itself, and all beat quickly."""
-    monkeypatch.setattr(pulse, "LAPSE_MS", 600_000)
-    monkeypatch.setattr(pulse, "TURN_SECONDS", 0.03)
-    monkeypatch.setattr(marks, "READ_SECONDS", 0.0)
+    monkeypatch.setattr(heartbeat, "LAPSE_MS", 600_000)
+    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 0.03)
+    monkeypatch.setattr(send_marks, "READ_SECONDS", 0.0)
 
 
 async def owing(core: RedisCore, door: Door, node: str) -> int:
@@ -109,7 +110,7 @@ async def test_one_that_dies_on_its_way_out(quick_lapse: None, make_core: MakeCo
 @pytest.fixture
 def quick_lapse(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let silence count after half a second."""
-    monkeypatch.setattr(pulse, "LAPSE_MS", 500)
+    monkeypatch.setattr(heartbeat, "LAPSE_MS", 500)
 
 
 async def _scored(store: Store, frontend: str, holds: Callable[[float | None], bool]) -> None:

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from broker.model.names import Partition
-from broker.redis_core.calls.call import subid, subids
+from broker.redis_core.operations.operation import subid, subids
 from frontends.servers.cluster import RedisCluster
 from frontends.servers.redis import RedisServer
 from tests.contract.model import Model, Options, Outcome, written

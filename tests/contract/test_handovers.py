@@ -13,9 +13,9 @@ from broker.model.commands import Browse, Configure, Declare, Delete, Publish, P
 from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.results import Browsed, Counted, Declared, Done, Published, Purged, Subscribed, Transferred, Unlocked
-from broker.redis_core import handovers
-from broker.redis_core.parts import Admit, Handed, Letters
-from broker.redis_core.service import RedisCore
+from broker.redis_core.commands.admin_parts import Admit, Handed, Letters
+from broker.redis_core.core import RedisCore
+from broker.redis_core.delivery import handovers
 from broker.tasks import FAILED
 from tests.contract.conftest import MakeCore, Store
 

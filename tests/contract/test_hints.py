@@ -21,7 +21,7 @@ from broker.model.hints import Hints
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Counted, Done, Published, Refused, Reserved, Surveyed
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
 
 pytestmark = EVERYWHERE

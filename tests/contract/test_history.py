@@ -8,8 +8,8 @@ from broker.model.commands import Declare, Delete, Publish, Retract, ShowHistory
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Declared, Done, History, Published, Refused, Retracted, Sample, Subscribed
-from broker.redis_core.directory import Directory
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.records.store import Directory
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
 
 ALICE, W1 = Jid("alice@x/a"), Jid("w1@x/a")

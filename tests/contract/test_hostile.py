@@ -25,8 +25,8 @@ from hypothesis.stateful import (
 from broker.model.commands import Browse, Declare, Retract
 from broker.model.names import Jid
 from broker.model.results import Browsed, Declared, Result, Retracted
-from broker.redis_core import assured
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.delivery import exactly_once
 from frontends.servers.redis import RedisServer
 from tests.contract.hostile import SERVICE, Frontend, Level, Message, Network
 
@@ -293,7 +293,7 @@ CHECKS = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_t
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[HostileMachine]]:
     """Give the machine a Redis that keeps what it has answered."""
     # Every claim counts as late: whoever looks round competes with whoever claimed it.
-    monkeypatch.setattr(assured, "LATE_MS", 0)
+    monkeypatch.setattr(exactly_once, "LATE_MS", 0)
     with RedisServer(tmp_path / "redis", options={"appendonly": "yes", "appendfsync": "always"}) as server:
         HostileMachine.server = server
         yield HostileMachine

@@ -33,10 +33,10 @@ from broker.model.results import (
     Subscribed,
     SubscriptionList,
 )
-from broker.redis_core import indexes
-from broker.redis_core.directory import Directory, Seat
-from broker.redis_core.indexes import Entry, Noted, Truth
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.records import jid_indexes
+from broker.redis_core.records.jid_indexes import Entry, Noted, Truth
+from broker.redis_core.records.store import Directory, Seat
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 
 ALICE, BOB = Jid("alice@x/1"), Jid("bob@x/1")
@@ -92,7 +92,7 @@ async def bounced(core: RedisCore, door: Door, node: str, jid: Jid) -> None:
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a JID have little."""
-    monkeypatch.setattr(indexes, "MOST_PER_JID", MOST)
+    monkeypatch.setattr(jid_indexes, "MOST_PER_JID", MOST)
 
 
 async def aged(store: Store, index: str, jid: Jid) -> None:
@@ -101,7 +101,7 @@ async def aged(store: Store, index: str, jid: Jid) -> None:
     async with store.client() as client:
         await client.zadd(
             keys.of_jid(index, bare(jid)),
-            {name: score - 2 * indexes.CHECKED_MS for name, score in known.items() if score > 0},
+            {name: score - 2 * jid_indexes.CHECKED_MS for name, score in known.items() if score > 0},
         )
 
 
@@ -184,7 +184,7 @@ async def test_what_was_checked_is_not_checked_again(
     looked: list[int] = []
     occupied = core._works.attendance._occupied
 
-    async def counted(asked: Sequence[indexes.Entry]) -> set[indexes.Entry]:
+    async def counted(asked: Sequence[jid_indexes.Entry]) -> set[jid_indexes.Entry]:
         looked.append(len(asked))
         return await occupied(asked)
 

@@ -16,7 +16,7 @@ from broker.model.commands import Declare, Publish, Subscribe, Unlock
 from broker.model.items import XML, Envelope
 from broker.model.names import Jid
 from broker.model.results import Declared, Published, Subscribed, Unlocked
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from broker.scripts.location import lua_directory
 from broker.scripts.packaging import inspection
 from broker.settings import Packaging, Settings

@@ -30,8 +30,9 @@ from broker.model.names import Jid, Partition
 from broker.model.qos import Qos
 from broker.model.results import Refused
 from broker.model.tree import Kind, Scope
-from broker.redis_core import bell, proxy
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.delivery import relay
+from broker.redis_core.redis_client import wakeup
 from broker.settings import CommandSettings
 from tests.contract.conftest import Door, MakeCore, Store
 from tests.operations import EXAMPLES, shape
@@ -190,8 +191,8 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
 
 def test_what_is_there_for_a_moment() -> None:
     """What a command has left for a frontend is gone in a moment: the example is compared with what is written."""
-    assert bell.ringing()[0] == ("RPUSH", _BELL, EXAMPLES[_BELL].strip("`"))
-    written = proxy.written(NodeEvent("jobs", WORKER, "purge")).decode()
+    assert wakeup.ringing()[0] == ("RPUSH", _BELL, EXAMPLES[_BELL].strip("`"))
+    written = relay.written(NodeEvent("jobs", WORKER, "purge")).decode()
     assert shape(EXAMPLES[_NOTICES]).fullmatch(written)
 
 

@@ -13,9 +13,9 @@ from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Counted, Declared, Done, Published, Refused, Result, Subscribed
 from broker.model.subscriptions import State, Subscription
-from broker.redis_core.calls.call import subid
-from broker.redis_core.internal import Leave, Subscribers
-from broker.redis_core.service import RedisCore
+from broker.redis_core.commands.internal import Leave, Subscribers
+from broker.redis_core.core import RedisCore
+from broker.redis_core.operations.operation import subid
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 
 ALICE, W1, W2 = Jid("alice@x/1"), Jid("w1@x/a"), Jid("w2@x/b")

@@ -13,8 +13,9 @@ from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Counted, Published, Refused, Retracted, Subscribed
-from broker.redis_core import marks, pulse, rounds
-from broker.redis_core.server import Arguments
+from broker.redis_core.maintenance import heartbeat, sweeper
+from broker.redis_core.partitions import send_marks
+from broker.redis_core.redis_client.client import Arguments
 from broker.tasks import FAILED
 from frontends.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore
@@ -32,9 +33,9 @@ def item(node: str, item_id: str | None = None) -> Publish:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a frontend's silence count after a fifth of a second, so that nobody waits for it."""
-    monkeypatch.setattr(pulse, "LAPSE_MS", 200)
-    monkeypatch.setattr(pulse, "TURN_SECONDS", 0.03)
-    monkeypatch.setattr(marks, "READ_SECONDS", 0.0)
+    monkeypatch.setattr(heartbeat, "LAPSE_MS", 200)
+    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 0.03)
+    monkeypatch.setattr(send_marks, "READ_SECONDS", 0.0)
 
 
 async def network_to(server: RedisServer) -> LossyNetwork:
@@ -224,7 +225,7 @@ async def test_expiry_of_itself(quick: None, make_core: MakeCore, node: str) -> 
 
 async def test_expiry_after_a_drain(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guarantee 4: a frontend that goes in order leaves word of when the locks run out that it has just handed out."""
-    monkeypatch.setattr(rounds, "LOOK_EVERY", 10**9)
+    monkeypatch.setattr(sweeper, "LOOK_EVERY", 10**9)
     _, door = await make_core()
     going, _ = await make_core()
     await going.ask(Declare(node, ALICE, {"stanzaq#lock_seconds": ("1",)}))
@@ -240,7 +241,7 @@ async def test_expiry_after_lost_news(
     quick: None, make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Guarantee 4: who lost the reply that says what is due visits all, and tries again when that fails too."""
-    monkeypatch.setattr(rounds, "LOOK_EVERY", 10**9)
+    monkeypatch.setattr(sweeper, "LOOK_EVERY", 10**9)
     core, door = await make_core()
     await core.ask(Declare(node, ALICE, {"stanzaq#lock_seconds": ("1",)}))
     await core.ask(Subscribe(node, W1, W1, 1))

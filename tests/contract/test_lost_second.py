@@ -29,9 +29,9 @@ from broker.model.items import Delivery
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.results import Counted, Declared, Described, Done, Published
-from broker.redis_core import pulse, rounds
-from broker.redis_core.internal import GONE
-from broker.redis_core.service import RedisCore
+from broker.redis_core.commands.internal import GONE
+from broker.redis_core.core import RedisCore
+from broker.redis_core.maintenance import heartbeat, sweeper
 from frontends.servers.redis import RedisServer
 from tests.contract.conftest import MakeCore, Store
 
@@ -187,8 +187,8 @@ async def test_deletions_and_lives(
     make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A record that is back goes if its partitions are deleted; partitions that are gone begin anew, with later tokens."""
-    monkeypatch.setattr(rounds, "LOOK_EVERY", 1)
-    monkeypatch.setattr(pulse, "TURN_SECONDS", 0.03)
+    monkeypatch.setattr(sweeper, "LOOK_EVERY", 1)
+    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 0.03)
     (core, _), (other, door) = await make_core(), await make_core()
     await core.ask(Declare(node, ALICE, {"stanzaq#partitions": ("2",)}))
     await served((core, other), node, "before")
@@ -224,8 +224,8 @@ async def test_deletions_and_lives(
 
 async def test_the_list_of_names(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that is not among the names any more is put there again: else nobody would visit it."""
-    monkeypatch.setattr(rounds, "LOOK_EVERY", 1)
-    monkeypatch.setattr(pulse, "TURN_SECONDS", 0.03)
+    monkeypatch.setattr(sweeper, "LOOK_EVERY", 1)
+    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 0.03)
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(Publish(node, ALICE, "a", b"x", 1))

@@ -7,7 +7,7 @@ from broker.model.commands import Declare, Publish, Purge
 from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.results import Declared, Published, Refused
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from tests.contract.conftest import MakeCore, Store
 

@@ -7,7 +7,7 @@ from broker.model.items import NodeConfigured, NodeEvent
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Declared, Described, Done, Published, Purged, Refused, Subscribed
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from tests.contract.conftest import Door
 
 ALICE, W1, W2 = Jid("alice@x/1"), Jid("w1@x/a"), Jid("w2@x/b")

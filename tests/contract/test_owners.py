@@ -29,9 +29,10 @@ from broker.model.names import Jid, Partition, bare
 from broker.model.problems import Problem
 from broker.model.qos import Qos
 from broker.model.results import Counted, Declared, Done, Kept, Published, Refused, Retracted, Subscribed
-from broker.redis_core import indexes, owners
-from broker.redis_core.roster import Member
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.groups import ownership
+from broker.redis_core.records import jid_indexes
+from broker.redis_core.records.group_members import Member
 from frontends.servers.redis import RedisServer
 from tests.contract.conftest import Door, MakeCore
 
@@ -461,7 +462,7 @@ async def test_a_node_that_closes(pair: Pair, node: str) -> None:
 async def test_too_many_nodes(pair: Pair, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """P6: who may not be subscribed to another node owns nothing in it, and is no member of its group."""
     (core, _), _ = pair
-    monkeypatch.setattr(indexes, "MOST_PER_JID", 0)
+    monkeypatch.setattr(jid_indexes, "MOST_PER_JID", 0)
     await declared(core, node)
     assert problem(await attach(core, node, A)) is Problem.TOO_MANY_SUBSCRIPTIONS
     await core.owners.settle(node)
@@ -515,13 +516,13 @@ async def test_many_lost_at_once(pair: Pair, node: str, monkeypatch: pytest.Monk
     await declared(core, node, 32)
     await attach(core, node, A)
     spreads = Counter[str]()
-    settle = owners.Owners._settle
+    settle = ownership.Owners._settle
 
-    async def counted(self: owners.Owners, of: str) -> None:
+    async def counted(self: ownership.Owners, of: str) -> None:
         spreads[of] += 1
         await settle(self, of)
 
-    monkeypatch.setattr(owners.Owners, "_settle", counted)
+    monkeypatch.setattr(ownership.Owners, "_settle", counted)
     await asyncio.gather(*(core.owners.settle(node) for _ in range(32)))
     assert 1 <= spreads[node] <= 2
 

@@ -12,7 +12,7 @@ from broker.model.commands import Affiliate, Browse, Declare, Delete, Nodes, Pub
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Declared, Done, Listing, Published, Refused, Retracted
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from tests.contract.conftest import EVERYWHERE, MakeCore, Store
 
 ALICE, BOB = Jid("alice@x/1"), Jid("bob@x/1")

@@ -42,10 +42,10 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.redis_core.calls.call import subid
-from broker.redis_core.credit import HandOut
-from broker.redis_core.places import hashed
-from broker.redis_core.service import RedisCore
+from broker.redis_core.commands.credit import HandOut
+from broker.redis_core.core import RedisCore
+from broker.redis_core.operations.operation import subid
+from broker.redis_core.partitions.partitioner import hashed
 from tests.contract.conftest import Door, MakeCore, Store
 from tests.contract.stray import lost_grants
 

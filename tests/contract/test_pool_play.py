@@ -23,7 +23,7 @@ from broker.model.items import Delivery, Envelope
 from broker.model.names import Jid
 from broker.model.results import Counted, Declared, Held, Published, Retracted, Subscribed
 from broker.model.tree import Kind, Scope
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
 
 ALICE = Jid("alice@x/home")

@@ -43,10 +43,10 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.tree import Kind, Scope
-from broker.redis_core.calls.call import subid
-from broker.redis_core.internal import Expire
-from broker.redis_core.pools import LOOK_SECONDS
-from broker.redis_core.service import RedisCore
+from broker.redis_core.commands.internal import Expire
+from broker.redis_core.core import RedisCore
+from broker.redis_core.credit.collections import LOOK_SECONDS
+from broker.redis_core.operations.operation import subid
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
 
 ALICE = Jid("alice@x/home")

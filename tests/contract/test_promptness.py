@@ -10,9 +10,9 @@ from broker import keys
 from broker.model.commands import Declare
 from broker.model.names import Jid, Partition
 from broker.model.results import Declared
-from broker.redis_core import pulse
-from broker.redis_core.master import Master
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.maintenance import heartbeat
+from broker.redis_core.redis_client.node import Master
 from tests.contract.conftest import MakeCore, Store
 
 ALICE = Jid("alice@x")
@@ -47,7 +47,7 @@ async def partitions_of(core: RedisCore, *nodes: str) -> list[Partition]:
 async def none_due(core: RedisCore, store: Store) -> None:
     """Wait until nothing is due any more, and all visits are over."""
     async with store.client() as client, asyncio.timeout(30):
-        while await client.zcard(keys.of_service("due")) or core._pulse.room < pulse.DUE_AT_ONCE:  # noqa: ASYNC110
+        while await client.zcard(keys.of_service("due")) or core._pulse.room < heartbeat.DUE_AT_ONCE:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
@@ -58,11 +58,11 @@ async def test_more_than_one_take(
     core, _ = await make_core()
     await declared(core, node, stanzaq__partitions="1000")
     due = await partitions_of(core, node)
-    monkeypatch.setattr(pulse, "DUE_AT_ONCE", 100)
-    monkeypatch.setattr("broker.redis_core.rounds.DUE_AT_ONCE", 100)
+    monkeypatch.setattr(heartbeat, "DUE_AT_ONCE", 100)
+    monkeypatch.setattr("broker.redis_core.maintenance.sweeper.DUE_AT_ONCE", 100)
     core._pulse.room = 100
     # The pulse turns by itself this once and no more.
-    monkeypatch.setattr(pulse, "TURN_SECONDS", 3_600)
+    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 3_600)
     async with store.client() as client:
         await client.zadd(keys.of_service("due"), {str(partition): 1 for partition in due})
     core._pulse.hasten()
@@ -72,7 +72,7 @@ async def test_more_than_one_take(
 async def test_together(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A9: many nodes that are due, and not known here, take a few round trips in all, not several each."""
     # The pulse turns when the test says so: a beat that is under way when it is cancelled would ask for a visit to all.
-    monkeypatch.setattr(pulse, "TURN_SECONDS", 3_600)
+    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 3_600)
     core, _ = await make_core()
     nodes = [f"{node}/{number}" for number in range(90)]
     await asyncio.gather(*(declared(core, each) for each in nodes))

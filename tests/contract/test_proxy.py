@@ -10,8 +10,8 @@ from broker.model.commands import Configure, Declare, Delete, Publish, Subscribe
 from broker.model.items import Envelope, NodeEvent
 from broker.model.names import Jid
 from broker.model.results import Declared, Done, Published, Subscribed, Unlocked
-from broker.redis_core import pulse
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.maintenance import heartbeat
 from broker.settings import CommandSettings
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 
@@ -51,7 +51,7 @@ async def test_the_bell(make_core: MakeCore, store: Store, node: str, monkeypatc
     cores = [await make_core() for _ in range(2)]
     await declared(cores[0][0], node)
     assert isinstance(await cores[0][0].ask(Subscribe(node, W1, W1, 100)), Subscribed)
-    monkeypatch.setattr(pulse, "TURN_SECONDS", 60.0)
+    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 60.0)
     # The turns that have begun are over then.
     await asyncio.sleep(0.7)
     quiet = silent(store)

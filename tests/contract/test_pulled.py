@@ -29,7 +29,7 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.tree import Kind, Scope
-from broker.redis_core.service import ALONE, RedisCore
+from broker.redis_core.core import ALONE, RedisCore
 from broker.settings import CommandSettings
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 

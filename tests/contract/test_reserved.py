@@ -9,8 +9,8 @@ from broker.model.items import Listed
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Done, Published, Refused, Reserved, Result
-from broker.redis_core import assured
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.delivery import exactly_once
 from tests.contract.conftest import EVERYWHERE, MakeCore
 
 pytestmark = EVERYWHERE
@@ -95,7 +95,7 @@ async def test_a_body_too_big(make_core: MakeCore, node: str) -> None:
 
 async def test_dies_between_its_steps(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a frontend has taken and not published, another one publishes, once, whether or not the body comes again."""
-    monkeypatch.setattr(assured, "LATE_MS", 200)
+    monkeypatch.setattr(exactly_once, "LATE_MS", 200)
     dying, _ = await make_core()
     await dying.ask(Declare(node, ALICE, {}))
     item = await reserved(dying, node)

@@ -10,8 +10,8 @@ from broker.model.commands import Browse, Command, Declare, Publish, Retract, St
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Published, Refused, Retracted, Unlocked
-from broker.redis_core.server import Server
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from frontends.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore

@@ -17,9 +17,9 @@ from broker.model.commands import Browse, Declare, Publish, Retract
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Declared, Published, Refused, Retracted
-from broker.redis_core import service
-from broker.redis_core.libraries import KEPT_MS, Libraries
-from broker.redis_core.service import RedisCore
+from broker.redis_core import core as core_module
+from broker.redis_core.core import RedisCore
+from broker.redis_core.redis_client.libraries import KEPT_MS, Libraries
 from broker.scripts.location import lua_directory
 from broker.scripts.packaging import library, script
 from broker.scripts.source import operations
@@ -257,7 +257,7 @@ async def test_does_not_compile(
     broken = tmp_path / "lua"
     shutil.copytree(FOLDER, broken)
     (broken / "nodes.lua").write_text((broken / "nodes.lua").read_text() + "\nreturn return\n")
-    monkeypatch.setattr(service, "lua_directory", lambda: broken)
+    monkeypatch.setattr(core_module, "lua_directory", lambda: broken)
     core, start, reason = await not_ready(server.url)
     assert reason.startswith(f"Redis at {server.socket} does not take the operations: Error compiling function: ")
     assert "near 'return'" in reason and reason.endswith(": install stanzaq again, or set REDIS_PACKAGING")

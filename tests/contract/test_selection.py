@@ -13,7 +13,7 @@ from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Counted, Declared, Published, Refused, Retracted, Subscribed, Unlocked, Unsubscribed
 from broker.model.tree import Kind, Scope
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from broker.selectors.text import read
 from broker.selectors.values import selects
 from tests.contract.conftest import Door, MakeCore, Store

@@ -11,8 +11,8 @@ from broker.model.items import Envelope
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable
 from broker.model.results import Counted, Published, Retracted
-from broker.redis_core.server import Server
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
 from frontends.servers.sentinels import SERVICE, RedisSentinels
 from tests.contract.conftest import MakeCore, Store

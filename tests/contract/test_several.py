@@ -47,8 +47,8 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.subscriptions import Change
-from broker.redis_core.calls.call import MOST_OF_ONE, family, subid
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.operations.operation import MOST_OF_ONE, family, subid
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
 
 ALICE, W1, W2 = Jid("alice@x/1"), Jid("w1@x/a"), Jid("w2@x/b")

@@ -56,9 +56,9 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.redis_core.internal import Expire
-from broker.redis_core.server import Server
-from broker.redis_core.service import RedisCore
+from broker.redis_core.commands.internal import Expire
+from broker.redis_core.core import RedisCore
+from broker.redis_core.redis_client.client import Server
 from broker.settings import Settings
 from frontends.servers.cluster import RedisCluster
 from tests.contract.conftest import Door

@@ -16,7 +16,7 @@ from broker.model.leases import lease_jid
 from broker.model.names import Jid
 from broker.model.qos import Qos
 from broker.model.results import Declared, Fetched, Published, Refused, Result, Retracted, Subscribed
-from broker.redis_core.service import WAITING_BYTES, RedisCore
+from broker.redis_core.core import WAITING_BYTES, RedisCore
 from broker.settings import CommandSettings
 from frontends.servers.redis import RedisServer
 

@@ -40,8 +40,8 @@ from broker.model.results import (
     Subscribed,
     Unsubscribed,
 )
-from broker.redis_core.places import hashed
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.partitions.partitioner import hashed
 from tests.contract.conftest import Door, MakeCore
 
 ALICE, BOB = Jid("alice@x/home"), Jid("bob@x/desk")

@@ -17,9 +17,9 @@ from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Declared, Published, Refused, Retracted, Subscribed
-from broker.redis_core.checkup import Level, examine
-from broker.redis_core.server import Server
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.redis_client.client import Server
+from broker.redis_core.redis_client.diagnostics import Level, examine
 from broker.scripts.location import lua_directory
 from broker.settings import Settings, SettingsError, load_redis
 from frontends.servers.cluster import RedisCluster

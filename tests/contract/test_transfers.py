@@ -45,8 +45,8 @@ from broker.model.results import (
     Transferred,
     Unlocked,
 )
-from broker.redis_core.parts import Admit, Handed
-from broker.redis_core.service import RedisCore
+from broker.redis_core.commands.admin_parts import Admit, Handed
+from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from broker.tasks import FAILED
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store

@@ -23,7 +23,7 @@ from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Declared, Described, Done, Listing, Refused, Result
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from tests.contract.conftest import EVERYWHERE, MakeCore
 
 ALICE, BOB, CAROL = Jid("alice@x/home"), Jid("bob@x/desk"), Jid("carol@x/pad")

@@ -31,8 +31,8 @@ from broker.model.results import (
     Subscribed,
     Surveyed,
 )
-from broker.redis_core.checkup import Level, examine
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
+from broker.redis_core.redis_client.diagnostics import Level, examine
 from broker.scripts.location import lua_directory
 from broker.settings import CommandSettings
 from frontends.servers.cluster import RedisCluster

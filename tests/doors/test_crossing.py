@@ -18,7 +18,7 @@ from proton import Message, symbol
 from broker.model.commands import Declare
 from broker.model.names import Jid
 from broker.model.results import Declared, Published, Result, Subscribed
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.servers.redis import RedisServer, valkey_binary
 from frontends.xmpp import namespaces as ns

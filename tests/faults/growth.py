@@ -6,7 +6,7 @@ from broker.model.commands import Configure
 from broker.model.names import Jid
 from broker.model.nodes import Affiliation
 from broker.model.results import Refused
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 
 _PAUSE_SECONDS = 0.05

@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element
 
 from structlog.testing import capture_logs
 
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from broker.settings import Settings
 from frontends.xmpp.component import Component
 from tests.fuzz.oracle import Request, told

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from broker.redis_core import checkup
-from broker.redis_core.checkup import Level
+from broker.redis_core.redis_client import diagnostics
+from broker.redis_core.redis_client.diagnostics import Level
 from frontends.servers.cluster import RedisCluster
 from frontends.servers.process import free_port
 from frontends.servers.redis import RedisServer
@@ -125,7 +125,7 @@ def test_sentinels(redis_sentinels: RedisSentinels) -> None:
 )
 def test_versions(told: dict[str, str], level: Level) -> None:
     """Redis before 7.0 does not know `#!lua`; what does not say is not judged."""
-    assert checkup._version("Redis", told).level is level
+    assert diagnostics._version("Redis", told).level is level
 
 
 def test_no_frontend_on_what_evicts() -> None:

@@ -50,6 +50,15 @@ def test_both_sides_are_listed_whole() -> None:
     assert hidden == {name for name in contract["forbidden_modules"] if name.startswith("broker.")}
 
 
+def test_rooms_of_the_core_are_in_the_docs() -> None:
+    """docs/architecture.md lists every room of the core, and none that is not there."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    table = text.partition("| room in `broker/redis_core` |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1] for line in table.splitlines()[2:]]
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert listed == _children("broker/redis_core")
+
+
 @pytest.mark.parametrize("name", ["dependencies", "optional-dependencies"])
 def test_model_is_shut_to_every_dependency(name: str) -> None:
     """A dependency added to the project is one that the model may not import."""

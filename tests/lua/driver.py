@@ -16,9 +16,9 @@ from redis.crc import key_slot
 from broker import keys
 from broker.journal.schema import record
 from broker.model.names import Partition
-from broker.redis_core.calls.call import below, subid, subids
-from broker.redis_core.calls.workers import said
-from broker.redis_core.credit import Grant
+from broker.redis_core.commands.credit import Grant
+from broker.redis_core.operations.operation import below, subid, subids
+from broker.redis_core.operations.subscriptions import said
 from broker.scripts.location import lua_directory
 from broker.scripts.packaging import Library, library, script
 from broker.scripts.source import Operation, modules, operation, operations
@@ -33,7 +33,7 @@ SCRIPTS: Final[Mapping[str, Operation]] = {name: operation(FOLDER, name) for nam
 PARTITIONED: Final = frozenset(
     name for name, found in SCRIPTS.items() if {"stale", "gone"} <= set(found.returns) and "now" in found.arguments
 )
-"""Scripts that answer in the shape that `broker.redis_core.calls.call.Reply` reads."""
+"""Scripts that answer in the shape that `broker.redis_core.operations.operation.Reply` reads."""
 
 NOTICES: Final = {
     "unsubscribed": 3,

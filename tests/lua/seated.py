@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Answer, Queue, Report
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Answer, Queue
 from tests.lua.worded import W1, W2
 from tests.operations import EXAMPLES, shape

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from broker.redis_core.calls.call import subid, subids
+from broker.redis_core.operations.operation import subid, subids
 from tests.lua.driver import DEFAULTS, SCRIPTS, T0, Queue
 
 WORKERS = [f"w{number}@x/1" for number in range(4)]

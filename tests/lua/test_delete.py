@@ -1,6 +1,6 @@
 """delete: a partition ends."""
 
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue
 from tests.lua.test_browse import everything
 from tests.lua.worded import W1, W2

@@ -1,6 +1,6 @@
 """fetch: what one holds who comes for it, and how long its lease lasts."""
 
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import T0, Queue
 from tests.lua.worded import W1
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import T0, Queue
 from tests.lua.worded import W1, W2
 

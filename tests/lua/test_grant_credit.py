@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from broker.redis_core.calls.call import subid
-from broker.redis_core.credit import Grant
+from broker.redis_core.commands.credit import Grant
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Answer, Queue
 from tests.lua.seated import carried, registered, seated
 

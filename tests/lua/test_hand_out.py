@@ -1,7 +1,7 @@
 """lua/hand_out.lua: items go out with credit that a coordinator has granted."""
 
-from broker.redis_core.calls.call import subid
-from broker.redis_core.credit import SHUT, UNUSED
+from broker.redis_core.commands.credit import SHUT, UNUSED
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Answer, Queue
 
 W1, W2 = "w1@x/a", "w2@x/b"

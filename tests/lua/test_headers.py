@@ -9,7 +9,7 @@ import pytest
 from broker import keys
 from broker.journal.schema import STORED, Kind
 from broker.model.problems import Problem
-from broker.redis_core.calls import OF
+from broker.redis_core.operations import OF
 from broker.scripts.packaging import library
 from broker.scripts.source import Module, Operation, fields, modules
 from tests.lua.driver import FOLDER, NOTICES, PARTITIONED, SCRIPTS

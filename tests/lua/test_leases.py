@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import T0, Queue
 from tests.lua.worded import W1, W2
 

@@ -10,7 +10,7 @@ import redis
 from broker import codec
 from broker.model.items import Envelope
 from broker.model.names import Partition
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from broker.scripts.source import Operation
 from broker.settings import Packaging
 from frontends.servers.redis import RedisServer

@@ -1,6 +1,6 @@
 """lua/list_holdings.lua: what a partition says when a coordinator's ledger is held against it."""
 
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue
 from tests.lua.test_hand_out import GRANT, known
 

@@ -1,6 +1,6 @@
 """lua/list_usage.lua: what a coordinator believes."""
 
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue
 from tests.lua.seated import seated
 from tests.lua.test_grant_credit import W1, told, wanted

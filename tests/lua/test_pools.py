@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broker.redis_core.calls.call import below, subid
+from broker.redis_core.operations.operation import below, subid
 from tests.lua.driver import Answer, Queue
 
 W1, W2 = "w1@x/a", "w2@x/b"

@@ -1,6 +1,6 @@
 """lua/register.lua: a partition knows a subscription whose credit another coordinates."""
 
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue
 from tests.lua.seated import carried, seated
 

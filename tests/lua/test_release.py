@@ -1,6 +1,6 @@
 """release: locks end by an owner's word."""
 
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Answer, Queue
 from tests.lua.worded import W1, W2
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from broker import codec, payloads
 from broker.model.items import Envelope
 from broker.model.names import Partition
-from broker.redis_core.calls.call import subid
-from broker.redis_core.calls.workers import said
+from broker.redis_core.operations.operation import subid
+from broker.redis_core.operations.subscriptions import said
 from broker.scripts.packaging import alone
 from broker.scripts.source import examined
 from broker.selectors.program import program

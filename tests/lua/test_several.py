@@ -1,6 +1,6 @@
 """Several subscriptions of one JID in one partition."""
 
-from broker.redis_core.calls.call import MOST_OF_ONE, below, family, subid, subids
+from broker.redis_core.operations.operation import MOST_OF_ONE, below, family, subid, subids
 from tests.lua.driver import T0, Answer, Queue
 from tests.lua.worded import W1, W2
 

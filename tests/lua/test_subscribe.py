@@ -1,6 +1,6 @@
 """subscribe: take part, and change one's credit."""
 
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue
 from tests.lua.worded import W1, W2
 

@@ -1,6 +1,6 @@
 """subscribers: who is subscribed."""
 
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue
 
 

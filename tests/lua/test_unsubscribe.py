@@ -1,6 +1,6 @@
 """unsubscribe: leave, with or without what one holds."""
 
-from broker.redis_core.calls.call import subid
+from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue
 from tests.lua.worded import W1, W2
 

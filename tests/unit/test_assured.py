@@ -8,7 +8,7 @@ from broker.model.commands import Hold, Publish
 from broker.model.hints import NO_HINTS, Hints
 from broker.model.items import Envelope
 from broker.model.names import Jid
-from broker.redis_core.assured import Held, begun, name, sender_of
+from broker.redis_core.delivery.exactly_once import Held, begun, name, sender_of
 
 ALICE = Jid("alice@x/my desk")
 

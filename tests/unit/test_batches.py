@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from broker.model.commands import Publish, Purge, Renew, Retract
 from broker.model.names import Jid
-from broker.redis_core.batches import BYTES, LIMIT, Batch, batched, postponed
-from broker.redis_core.calls import OF
-from broker.redis_core.internal import Expire
+from broker.redis_core.commands.internal import Expire
+from broker.redis_core.operations import OF
+from broker.redis_core.partitions.batching import BYTES, LIMIT, Batch, batched, postponed
 from broker.tasks import Ticket
 
 SENDERS = [Jid(f"{name}@x/1") for name in "abc"]

@@ -14,9 +14,8 @@ from broker.model.options import NodeConfig, PublishModel
 from broker.model.problems import Problem, ScriptDefect
 from broker.model.qos import Qos, Stage
 from broker.model.results import Published, Refused, Retracted
-from broker.redis_core.calls import OF
-from broker.redis_core.calls.call import Reply, refused, subid
-from broker.redis_core.credit import (
+from broker.redis_core.commands.admin_parts import Admit, Arrived, Handed, Letters, SurveyPart, TransferPart
+from broker.redis_core.commands.credit import (
     CreditReport,
     Demand,
     Grant,
@@ -30,8 +29,8 @@ from broker.redis_core.credit import (
     Register,
     Reregister,
 )
-from broker.redis_core.former import PublishIfKnown
-from broker.redis_core.internal import (
+from broker.redis_core.commands.former import PublishIfKnown
+from broker.redis_core.commands.internal import (
     EPOCH_NEXT,
     Attach,
     Detach,
@@ -45,7 +44,8 @@ from broker.redis_core.internal import (
     Resend,
     Subscribers,
 )
-from broker.redis_core.parts import Admit, Arrived, Handed, Letters, SurveyPart, TransferPart
+from broker.redis_core.operations import OF
+from broker.redis_core.operations.operation import Reply, refused, subid
 from broker.scripts.location import lua_directory
 from broker.scripts.source import operation
 

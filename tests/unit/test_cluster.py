@@ -8,8 +8,8 @@ import pytest
 from redis.exceptions import ResponseError
 
 from broker.model.problems import CoreUnavailable
-from broker.redis_core.cluster import Cluster
-from broker.redis_core.master import Line, Master, Unsent
+from broker.redis_core.redis_client.cluster import Cluster
+from broker.redis_core.redis_client.node import Line, Master, Unsent
 from broker.redis_url import Address
 
 A, B, C = (Address(host, 1) for host in "abc")

@@ -1,6 +1,6 @@
 """Sent marks: how far deliveries have surely come."""
 
-from broker.redis_core.marks import READ_SECONDS, Marks
+from broker.redis_core.partitions.send_marks import READ_SECONDS, Marks
 
 
 def test_what_was_just_flushed_is_not_sent() -> None:

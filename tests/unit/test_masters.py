@@ -19,8 +19,8 @@ from redis.exceptions import (
 )
 
 from broker.model.problems import CoreUnavailable, Problem
-from broker.redis_core.master import Line, Master, Unsent
-from broker.redis_core.masters import Found, Masters, slot_of
+from broker.redis_core.redis_client.cluster_router import Found, Masters, slot_of
+from broker.redis_core.redis_client.node import Line, Master, Unsent
 from broker.redis_url import Address
 
 A, B, C = (Address(host, 1) for host in "abc")

@@ -8,7 +8,7 @@ from broker.model.commands import Subscribe
 from broker.model.names import Jid
 from broker.model.qos import Qos
 from broker.model.tree import Kind, Scope
-from broker.redis_core.pending import read, written
+from broker.redis_core.records.pending_requests import read, written
 
 _ME = Jid("worker@example.org/a")
 

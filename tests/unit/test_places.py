@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker.model.commands import Publish, Retract, Stats
 from broker.model.names import Jid
-from broker.redis_core.places import Place, home, may_be_elsewhere, place
+from broker.redis_core.partitions.partitioner import Place, home, may_be_elsewhere, place
 
 ME = Jid("a@x/1")
 counts = st.integers(1, 1024)

@@ -34,8 +34,8 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, NodeConfig, PublishModel
 from broker.model.problems import Problem
 from broker.model.qos import Qos, Stage
-from broker.redis_core.internal import Extent, Follow
-from broker.redis_core.policy import refusal, visible
+from broker.redis_core.commands.internal import Extent, Follow
+from broker.redis_core.records.authorization import refusal, visible
 
 ME, OTHER = Jid("me@x/1"), Jid("other@x/1")
 COMMANDS: dict[str, Command] = {

@@ -14,7 +14,7 @@ from broker.model.names import Jid
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, NodeConfig
 from broker.model.subscriptions import State, Subscription
-from broker.redis_core import proxy
+from broker.redis_core.delivery import relay
 
 
 def test_notices_as_text() -> None:
@@ -33,6 +33,6 @@ def test_notices_as_text() -> None:
         gained,
         OwnershipLost("jobs", Jid("a@x/1"), 1, "g", 2, 3, "stolen"),
     ):
-        assert proxy.read(proxy.written(notice)) == notice
+        assert relay.read(relay.written(notice)) == notice
     for text in (b"", b"{}", b"[1]", b'["Other", {}]', b'["NodeEvent", {"more": 1}]', b'["NodeEvent", 1]', b"[[], {}]"):
-        assert proxy.read(text) is None
+        assert relay.read(text) is None

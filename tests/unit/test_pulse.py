@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable
-from broker.redis_core.pulse import Pulse, Visits
+from broker.redis_core.maintenance.heartbeat import Pulse, Visits
 from broker.scripts.location import lua_directory
 from broker.scripts.source import Operation, operation
 
 if TYPE_CHECKING:
-    from broker.redis_core.bell import Bell
-    from broker.redis_core.server import Server
+    from broker.redis_core.redis_client.client import Server
+    from broker.redis_core.redis_client.wakeup import Bell
 
 NOW = 1_700_000_000_000
 JOBS = Partition("jobs", "i1")

@@ -8,8 +8,8 @@ import pytest
 from redis.exceptions import ResponseError
 
 from broker.model.problems import CoreUnavailable
-from broker.redis_core.master import Line, Master, Unsent
-from broker.redis_core.sentinels import Sentinels
+from broker.redis_core.redis_client.node import Line, Master, Unsent
+from broker.redis_core.redis_client.sentinel import Sentinels
 from broker.redis_url import Address
 
 OLD, NEW = [b"127.0.0.1", b"1"], [b"127.0.0.1", b"2"]

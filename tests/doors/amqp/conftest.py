@@ -10,7 +10,7 @@ from proton.utils import BlockingConnection
 from broker.model.commands import Declare
 from broker.model.names import Jid
 from broker.model.results import Declared
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.servers.redis import RedisServer, valkey_binary
 from tests.doors.amqp.served import AmqpFrontend, connected

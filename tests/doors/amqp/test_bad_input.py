@@ -16,7 +16,7 @@ from proton.utils import BlockingConnection, LinkDetached, SendException
 from broker.model.commands import Publish
 from broker.model.names import Jid
 from broker.model.results import Published
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.amqp.protocol import sasl, types
 from frontends.servers.redis import RedisServer

@@ -29,7 +29,7 @@ from broker.model.names import Jid
 from broker.model.nodes import Affiliation
 from broker.model.results import Counted, Published, Result, SubscriptionList
 from broker.model.subscriptions import Change
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.amqp.protocol import types
 from frontends.servers.redis import RedisServer, valkey_binary

@@ -15,7 +15,7 @@ import pytest
 from broker.model.commands import Declare
 from broker.model.names import Jid
 from broker.model.results import Declared
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.servers.redis import RedisServer
 from tests.doors.frontend import ALICE

@@ -17,7 +17,7 @@ from broker.model.commands import Subscribe, Unlock
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid
 from broker.model.results import Subscribed, Unlocked
-from broker.redis_core.service import RedisCore
+from broker.redis_core.core import RedisCore
 from broker.settings import Settings
 from frontends.servers.redis import RedisServer
 from tests.doors.amqp.served import AmqpFrontend

@@ -1,0 +1,223 @@
+"""Messages in two steps, assured ones (urn:xmpp:qos) and reserved ones (RX1): once however often either step is asked for.
+
+The two steps may land on two frontends, and each may die at any point: `hold` keeps a publish, `deliver` claims it, publishes
+it under a ticket that counts once, and concludes. `reserve` holds a place without a message, and `redeem` brings that and
+claims it. What was claimed and never concluded, `finish` takes up. Must not know what a message looks like on any wire, nor a
+partition's insides.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+
+from broker import codec, keys
+from broker.model.commands import Deliver, Hold, Publish, Redeem, Reserve
+from broker.model.hints import Hints
+from broker.model.names import Jid, bare, resource
+from broker.model.problems import Problem
+from broker.model.results import Done, Published, Refused, Reserved, Result
+from broker.redis_core.redis_client.client import Server, Value
+from broker.settings import Settings
+
+log = structlog.get_logger()
+
+LATE_MS = 5_000
+"""After so long a claim without an end is taken for its frontend's death; a second publish would be ignored anyway."""
+
+FINISHED_AT_ONCE = 50
+
+_TOO_MUCH = Refused(Problem.TOO_MUCH_HELD, "as much is held for you, or for all, as may be: deliver some first")
+_UNTRUSTED = Refused(Problem.NOT_TRUSTED, "assured messages are taken from those alone whom this service trusts")
+_GONE = Refused(Problem.NODE_GONE, "there is no such node (any more)")
+_REDEEMING = {
+    b"item-not-found": Refused(Problem.ITEM_NOT_FOUND, "nothing is reserved for you under this id"),
+    b"reservation-expired": Refused(Problem.RESERVATION_EXPIRED, "the time of the reservation is over: make another"),
+    b"reservation-used": Refused(Problem.RESERVATION_USED, "another body was sent to this reservation before"),
+    b"too-much-held": _TOO_MUCH,
+}
+_UNKNOWN = Refused(Problem.ITEM_NOT_FOUND, "nothing is held under this msgId: send the message again as assured")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A publish in wait: `nonce digest body-bytes partition node-length item-length key-length node item key envelope`.
+
+    The partition is `-` when none is named. Hints follow it with a stroke before each, if there are any.
+    """
+
+    nonce: str
+    digest: str
+    publish: Publish
+
+    def pack(self) -> bytes:
+        """Write the record."""
+        publish = self.publish
+        names = [text.encode() for text in (publish.node, publish.item_id or "", publish.key)]
+        partition = "-" if publish.partition is None else str(publish.partition)
+        partition = "/".join([partition, *str(publish.hints).split()])
+        head = (
+            f"{self.nonce} {self.digest} {publish.body_bytes} {partition} {' '.join(str(len(name)) for name in names)} "
+        )
+        return b"".join((head.encode(), *names, publish.envelope))
+
+    @staticmethod
+    def unpack(sender: Jid, record: bytes) -> "Held":
+        """Read the record; the publish has its ticket."""
+        nonce, digest, body_bytes, told, node_length, item_length, key_length, rest = record.split(b" ", 7)
+        partition, _, hints = told.decode().partition("/")
+        item_at = int(node_length)
+        key_at = item_at + int(item_length)
+        body_at = key_at + int(key_length)
+        publish = Publish(
+            rest[:item_at].decode(),
+            sender,
+            rest[item_at:key_at].decode(),
+            rest[body_at:],
+            int(body_bytes),
+            # A zero byte: no publisher's item id, which stands in the same set, can be one.
+            ticket=f"\0{nonce.decode()}",
+            partition=None if partition == "-" else int(partition),
+            key=rest[key_at:body_at].decode(),
+            hints=Hints.parse(hints.replace("/", " ")),
+        )
+        return Held(nonce.decode(), digest.decode(), publish)
+
+
+def begun(command: Hold) -> Held:
+    """Make the record of a message that comes in: its nonce makes its item id, and its ticket, one of their own."""
+    publish = command.publish
+    item = publish.item_id
+    place = "\0".join([publish.node, str(publish.partition), publish.key, *str(publish.hints).split()])
+    told = (place, command.stem if item is None else f"id {item}", codec.headless(publish.envelope))
+    digest = hashlib.sha256(b"\0".join(part if isinstance(part, bytes) else part.encode() for part in told))
+    nonce = secrets.token_hex(12)
+    named = replace(publish, item_id=f"{command.stem}~{nonce}" if item is None else item)
+    return Held(nonce, digest.hexdigest()[:32], named)
+
+
+def name(sender: Jid, msg_id: str) -> str:
+    """Name a message: by the full JID (S14), in an order that keeps the messages of one bare JID together (SX11)."""
+    return f"{bare(sender)}\0{resource(sender)}\0{msg_id}"
+
+
+def place(sender: Jid, node: str, item_id: str) -> str:
+    """Name what is reserved: no msgId holds a zero byte, so it is no assured message's name."""
+    return name(sender, f"{node}\0{item_id}")
+
+
+def sender_of(named: str) -> Jid:
+    """Give the full JID in a name."""
+    whose, at, _msg_id = named.split("\0", 2)
+    return Jid(f"{whose}/{at}" if at else whose)
+
+
+class Assured:
+    """Carries out the two steps; holds nothing that is not in Redis."""
+
+    def __init__(
+        self,
+        server: Server,
+        settings: Settings,
+        publish: Callable[[Publish], Awaitable[Any]],
+        admits: Callable[[Publish], Awaitable[Refused | None]],
+    ) -> None:
+        """Publish by `publish`, and reserve only for whom a node `admits`."""
+        self._server = server
+        self._publish = publish
+        self._admits = admits
+        self._hold_ms = int(settings.reservation_seconds * 1000)
+        self._shared: dict[str, Value] = {
+            "now": "",
+            "window_ms": int(settings.qos_window_seconds * 1000),
+            "remembered": settings.qos_remembered,
+            "source_messages": settings.qos_source_messages,
+            "source_bytes": settings.qos_source_bytes,
+            "total_messages": settings.qos_total_messages,
+            "total_bytes": settings.qos_total_bytes,
+        }
+        # Without a word on it, the users of the server that the component belongs to.
+        trusted = settings.qos_trusted or (settings.xmpp_domain.partition(".")[2],)
+        self._trusted = frozenset((*trusted, *settings.admins)) - {""}
+
+    async def hold(self, command: Hold) -> Result:
+        """Keep a message; once this is answered it outlives every frontend."""
+        whose = bare(command.sender)
+        if whose not in self._trusted and whose.rpartition("@")[2] not in self._trusted:
+            return _UNTRUSTED
+        record = begun(command).pack()
+        named = name(command.sender, command.msg_id)
+        code, *_ = await self._run("hold", name=named, record=record)
+        return Done() if code == b"ok" else _TOO_MUCH
+
+    async def deliver(self, command: Deliver) -> Result:
+        """Let what is held take effect; a repeat of a delivery that is done is done as well."""
+        named = name(command.sender, command.msg_id)
+        code, *found = await self._run("claim", name=named)
+        if code == b"ok":
+            return await self._conclude(named, found[0])
+        return Done() if code == b"replayed" else _UNKNOWN
+
+    async def reserve(self, command: Reserve) -> Result:
+        """Reserve an item's id for whoever may publish to the node."""
+        refused = await self._admits(Publish(command.node, command.sender, None, b"", 0))
+        if refused is not None:
+            return refused
+        whose = place(command.sender, command.node, "")
+        code, *made = await self._run("reserve", name=whose, nonce=secrets.token_hex(12), hold_ms=self._hold_ms)
+        return Reserved(made[0].decode(), made[1]) if code == b"ok" else _TOO_MUCH
+
+    async def redeem(self, command: Redeem) -> Result:
+        """Publish what was reserved; a body that the node would not take leaves the reservation as it is."""
+        item_id = command.item_id
+        publish = Publish(
+            command.node,
+            command.sender,
+            item_id,
+            command.envelope,
+            command.body_bytes,
+            key=command.key,
+            hints=command.hints,
+        )
+        refused = await self._admits(publish)
+        if refused is not None:
+            return refused
+        named = place(publish.sender, publish.node, item_id)
+        record = begun(Hold(publish.sender, item_id, publish, "")).pack()
+        code, *found = await self._run("redeem", name=named, record=record)
+        if code == b"replayed":
+            return Published(item_id, duplicate=True)
+        if code != b"ok":
+            return _REDEEMING[code]
+        concluded = await self._conclude(named, found[0])
+        return Published(item_id) if isinstance(concluded, Done) else concluded
+
+    async def finish(self) -> None:
+        """Take up what others have begun and not ended, and drop what has been held for too long."""
+        _code, found = await self._run("overdue", late_ms=LATE_MS, most=FINISHED_AT_ONCE)
+        for named, record in found:
+            result = await self._conclude(named.decode(), record)
+            problem = result.problem.value if isinstance(result, Refused) else ""
+            log.info("assured message taken up", subscriber=sender_of(named.decode()), problem=problem)
+
+    async def _conclude(self, named: str, record: bytes) -> Result:
+        held = Held.unpack(sender_of(named), record)
+        result = await self._publish(held.publish)
+        if isinstance(result, Refused) and result.problem.retryable:
+            # It stays, and whoever asks again, its sender or `finish`, may have more luck.
+            return result
+        delivered = isinstance(result, Published)
+        await self._run("conclude", name=named, nonce=held.nonce, delivered="1" if delivered else "")
+        if isinstance(result, Refused):
+            # Not to be taken for a message that is unknown: its sender would send it again, in vain and for ever.
+            return _GONE if result.problem is Problem.NODE_NOT_FOUND else result
+        return Done()
+
+    async def _run(self, operation: str, **own: Value) -> list[Any]:
+        header, known = self._server.header(operation), self._shared | own
+        names = [keys.of_qos(key) for key in header.keys]
+        fixed = {each: known[each] for each in header.arguments}
+        return await self._server.run(self._server.arguments(operation, names, fixed))

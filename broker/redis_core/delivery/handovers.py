@@ -1,0 +1,288 @@
+"""Items on their way to another node, dead letters and those that an owner sends: from their old partition to their new node.
+
+Each step may be repeated. `Letters` reads items and notes where they are about to be brought, `Admit` takes each in once by its
+ticket, `Handed` lets the old partition forget it, and `Arrived` the new one forget the ticket. Whoever dies in between leaves
+what the next one repeats, at the same place: the note says which that is. Must not know when an item has to go: scripts
+decide that.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import structlog
+
+from broker import codec
+from broker.model.items import Envelope
+from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.options import NodeConfig, PublishModel
+from broker.model.problems import CorruptRecord, Problem
+from broker.model.results import Published, Refused
+from broker.redis_core.commands.admin_parts import Admit, Arrived, Handed, Letter, Letters, Remaining
+from broker.redis_core.commands.internal import Expire
+from broker.redis_core.nodes.service import NodeWork
+from broker.redis_core.partitions.partitioner import arrival
+from broker.redis_core.records.store import Directory
+
+log = structlog.get_logger()
+
+DEAD = ("reason", "holder", "attempts", "node", "item", "publisher")
+"""What a dead letter tells of itself, each as header `stanzaq-dead-NAME`."""
+
+DEAD_NODE, DEAD_ITEM, DEAD_REASON = (f"stanzaq-dead-{name}" for name in ("node", "item", "reason"))
+
+MOVED_FROM, MOVED_ATTEMPTS, MOVED_TIMES = (f"stanzaq-moved-{name}" for name in ("from", "attempts", "times"))
+"""What an item tells of its last transfer: the node, its deliveries there, and the how-many-th transfer it was."""
+
+_MARK: Final = b">"
+"""In the place of a holder: what follows is a node. No JID begins with it (RFC 7622 §3.3)."""
+
+_TIMES_DIGITS: Final = 6
+
+FIRST: Final = 8
+MOST: Final = 50
+"""Items that are brought at once: the first ones, by which it shows whether their node takes any, and those that follow."""
+
+FIRST_BYTES: Final = 262_144
+MOST_BYTES: Final = 1_048_576
+"""Payload that is read at once, or one item."""
+
+PAUSE_SECONDS: Final = 4.5
+"""How long a node that took nothing is left alone: a little less than until items on their way to it are told of again."""
+
+_NOT_THERE: Final = (
+    Problem.NODE_FULL,
+    Problem.NODE_NOT_FOUND,
+    Problem.PARTITION_NOT_FOUND,
+    Problem.PUBLISH_UNSUPPORTED,
+)
+"""Refusals that say for sure that an item has not arrived."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Where items go: `to` a node, or as dead letters; `note` is `PARTITIONS NODE` of where they may have arrived."""
+
+    to: str
+    note: str
+
+
+class Handovers:
+    """Brings items to their nodes; makes nodes for dead letters that are not there."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        nodes: NodeWork,
+        ask: Callable[[Any], Awaitable[Any]],
+        background: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
+        count: Callable[[str], None],
+    ) -> None:
+        """Read and move items by `ask`; `count` hears of each dead letter that has arrived."""
+        self._directory = directory
+        self._nodes = nodes
+        self._ask = ask
+        self._background = background
+        self._count = count
+        self._told: dict[tuple[str, str, int], list[tuple[str, _Way]]] = {}
+        self._paused: dict[str, float] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Something is being brought."""
+        return bool(self._told)
+
+    def tell(self, record: NodeRecord, partition: int, told: Sequence[Sequence[bytes]]) -> None:
+        """Hear of items of a partition that are to be brought, as its scripts tell: position, node and note of each."""
+        key = (record.name, record.incarnation, partition)
+        begun = key in self._told
+        waiting = self._told.setdefault(key, [])
+        waiting += [(position.decode(), _Way(to.decode(), note.decode())) for position, to, note in told]
+        if not begun:
+            self._background(lambda: self._bring_all(record, partition))
+
+    async def _bring_all(self, record: NodeRecord, partition: int) -> None:
+        """Bring items for as long as any arrive: where one did, others that could not arrive before may follow at once."""
+        key = (record.name, record.incarnation, partition)
+        try:
+            began_ms = await self._directory.now_ms()
+            while self._told[key]:
+                ways: dict[_Way, list[str]] = {}
+                for position, way in self._told[key]:
+                    ways.setdefault(way, []).append(position)
+                self._told[key] = []
+                left = await asyncio.gather(
+                    *(self._bring(record, partition, way, positions) for way, positions in ways.items())
+                )
+                if any(left):
+                    await self._ask(Expire(record.name, partition, told_before_ms=began_ms))
+        finally:
+            del self._told[key]
+
+    async def _bring(self, record: NodeRecord, partition: int, way: _Way, positions: list[str]) -> int:
+        """Bring items that go one way; gives how many of all are left if any arrived, else 0."""
+        # As it is stored: a lane's record has the administrators for owners, and they are what all nodes share.
+        source = await self._directory.read(record.name)
+        if source is None or source.incarnation != record.incarnation:
+            return 0
+        target, count = await self._target(source, way)
+        if way.note and target is None:
+            # Its node is gone, with whatever had arrived there.
+            await asyncio.gather(*(self._handed(source, partition, each, arrived=False) for each in positions))
+            way = _Way(way.to, "")
+            target, count = await self._target(source, way)
+        if target is None:
+            log.warning("dead letters kept back: their node is another's, or one too many", node=source.name)
+            return 0
+        until = self._paused.get(target.name, 0.0)
+        if time.monotonic() < until:
+            return 0
+        if until:
+            # Where some partitions are full, no place in line may keep an item from being the one that finds room.
+            random.shuffle(positions)
+        left, size, most_bytes = 0, FIRST, FIRST_BYTES
+        while positions:
+            some = positions[:size]
+            asked = Letters(
+                source.name, source.incarnation, partition, tuple(some), f"{count} {target.name}", most_bytes
+            )
+            letters = await self._ask(asked)
+            if not isinstance(letters, tuple):
+                break
+            full = sum(len(letter.envelope) for letter in letters) >= most_bytes
+            read = some.index(letters[-1].position) + 1 if full else len(some)
+            positions = positions[read:]
+            here = [letter for letter in letters if letter.note == asked.note]
+            arrived = await self._admit(source, partition, target, count, here)
+            if here and not arrived:
+                self._pause(target.name)
+                break
+            if arrived:
+                self._paused.pop(target.name, None)
+                left = min((each for each in arrived if each is not None), default=left)
+            size, most_bytes = MOST, MOST_BYTES
+        return left
+
+    async def _admit(
+        self, source: NodeRecord, partition: int, target: NodeRecord, count: int, letters: Sequence[Letter]
+    ) -> list[int | None]:
+        """Bring items to a node; gives, for each that is there, how many are left, None where its old partition has not heard."""
+        brought = [_brought(source, partition, target, count, letter) for letter in letters]
+        results = await asyncio.gather(*(self._ask(admit) for admit in brought))
+        pairs = list(zip(letters, brought, results, strict=True))
+        refused = [result for result in results if isinstance(result, Refused)]
+        if refused:
+            about = {"node": source.name, "to": target.name, "count": len(refused)}
+            log.warning("items not handed over yet", **about, problem=refused[0].problem.value)
+        settled = [
+            (letter, admit, isinstance(result, Published))
+            for letter, admit, result in pairs
+            if isinstance(result, Published) or result.problem in _NOT_THERE
+        ]
+        left = await asyncio.gather(
+            *(self._handed(source, partition, letter.position, arrived=there) for letter, _, there in settled)
+        )
+        known = [
+            (letter, admit, each)
+            for (letter, admit, there), each in zip(settled, left, strict=True)
+            if there and each is not None
+        ]
+        for letter, _, _ in known:
+            if not letter.holder.startswith(_MARK) and target.name != source.name:
+                self._count("dead_lettered")
+        await asyncio.gather(*(self._ask(Arrived(admit.node, admit.ticket, admit.partition)) for _, admit, _ in known))
+        return [each for (_, _, there), each in zip(settled, left, strict=True) if there]
+
+    async def _handed(self, source: NodeRecord, partition: int, position: str, *, arrived: bool) -> int | None:
+        """Tell the old partition how it has turned out; gives how many are left there, None when it has not heard."""
+        outcome = await self._ask(Handed(source.name, source.incarnation, position, partition, arrived))
+        return outcome.count if isinstance(outcome, Remaining) else None
+
+    def _pause(self, node: str) -> None:
+        now = time.monotonic()
+        self._paused = {each: until for each, until in self._paused.items() if until > now - 2 * PAUSE_SECONDS}
+        self._paused[node] = now + PAUSE_SECONDS
+
+    async def _target(self, source: NodeRecord, way: _Way) -> tuple[NodeRecord | None, int]:
+        """Give the node that items are to be brought to, and how many partitions it had when that was first tried."""
+        count, _, noted = way.note.partition(" ")
+        name = noted or way.to or source.config.dead_letters_of(source.name) or source.name
+        # Its own is where an item comes back to that has nowhere to go any more.
+        target = source if name == source.name else await self._directory.read(name)
+        if not way.to and name != source.name:
+            target = await self._of_its_owners(source, name, target, make=not noted)
+        elif not noted and (target is None or target.config.collects):
+            target = source
+        return target, int(count) if count else target.config.partitions if target else 0
+
+    async def _of_its_owners(
+        self, source: NodeRecord, name: str, taker: NodeRecord | None, *, make: bool
+    ) -> NodeRecord | None:
+        """Give the node for dead letters if it shares an owner: whoever came first by its name may be anyone."""
+        owners = [jid for jid, affiliation in source.affiliations.items() if affiliation is Affiliation.OWNER]
+        if taker is None and make:
+            # Tried for ever and with no dead letters of its own: a letter that nobody can take stays there.
+            config = NodeConfig(
+                title=f"Dead letters of {source.name}"[:200],
+                max_deliveries=0,
+                dead_letter_node="",
+                publish_model=PublishModel.PUBLISHERS,
+                access_model=source.config.access_model,
+            )
+            if await self._nodes.counted(owners[0], name):
+                await self._nodes.make(name, owners[0], config)
+                taker = await self._directory.read(name)
+                if taker is not None and len(owners) > 1:
+                    await self._directory.affiliate(taker, dict.fromkeys(owners[1:], Affiliation.OWNER.value))
+        shared = taker is not None and any(taker.affiliation(owner) is Affiliation.OWNER for owner in owners)
+        return taker if shared else None
+
+
+def _brought(source: NodeRecord, partition: int, target: NodeRecord, count: int, letter: Letter) -> Admit:
+    """Word an item for its new node."""
+    # Unique for ever, and the same whoever brings it however often.
+    ticket = f"{source.incarnation}-{partition}-{letter.position}"
+    opened = _opened(letter.envelope)
+    if target.name == source.name:
+        item_id, envelope = letter.item_id, letter.envelope
+    elif letter.holder.startswith(_MARK):
+        # A dead letter that comes home is called as it was.
+        home = opened.headers.get(DEAD_NODE) == target.name
+        item_id = (opened.headers.get(DEAD_ITEM, "") if home else letter.item_id) or ticket
+        envelope = codec.pack(_moved(opened, source.name, letter.attempts))
+    else:
+        item_id, envelope = ticket, codec.pack(_lettered(opened, source.name, letter))
+    place = arrival(item_id, letter.key, count)
+    return Admit(target.name, place, count, item_id, ticket, letter.key, letter.publisher, envelope)
+
+
+def _opened(envelope: bytes) -> Envelope:
+    try:
+        return codec.unpack(envelope)
+    except CorruptRecord:
+        # Even what nobody can read goes where it is sent: the bytes go on as they are.
+        return Envelope(envelope, "application/octet-stream")
+
+
+def headers(envelope: bytes) -> dict[str, str]:
+    """Read what an item tells of itself."""
+    return dict(_opened(envelope).headers)
+
+
+def _lettered(opened: Envelope, node: str, letter: Letter) -> Envelope:
+    """Add to an envelope what became of its item."""
+    told = (letter.reason, letter.holder.decode(), str(letter.attempts), node, letter.item_id, letter.publisher)
+    named = {f"stanzaq-dead-{name}": text for name, text in zip(DEAD, told, strict=True)}
+    return replace(opened, headers={**opened.headers, **named})
+
+
+def _moved(opened: Envelope, node: str, attempts: int) -> Envelope:
+    """Add to an envelope where it comes from; what it tells of an earlier death stays."""
+    before = opened.headers.get(MOVED_TIMES, "0")
+    # A publisher may have written anything there.
+    times = int(before) + 1 if before.isascii() and before.isdigit() and len(before) <= _TIMES_DIGITS else 1
+    told = {MOVED_FROM: node, MOVED_ATTEMPTS: str(attempts), MOVED_TIMES: str(times)}
+    return replace(opened, headers={**opened.headers, **told})

@@ -1,0 +1,120 @@
+"""Items on their way from one node to another by an administrator's word: dead letters back to where they died, or any elsewhere.
+
+What leaves is brought to its node like a dead letter (`handovers`). A step of many is one command; whoever wants all asks
+again from where it has come to, as fast as it likes, and stops when it likes. Must not know who that is.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Final
+
+from broker.model.commands import Survey, Transfer
+from broker.model.items import Seen
+from broker.model.names import bare
+from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.options import NodeState
+from broker.model.problems import Problem
+from broker.model.results import Refused, Result, Surveyed, Transferred
+from broker.redis_core.commands.admin_parts import TransferPart, TransferredPart
+from broker.redis_core.commands.internal import GONE, Ask
+from broker.redis_core.delivery.handovers import DEAD_NODE, DEAD_REASON, headers
+from broker.redis_core.delivery.inspection import MOST_NAMED, Surveys
+from broker.redis_core.records.store import Directory
+from broker.redis_core.records.validation import Rules
+
+_MOST: Final = 200
+
+
+class Transfers:
+    """Carries out transfers."""
+
+    def __init__(self, directory: Directory, rules: Rules, ask: Ask, surveys: Surveys) -> None:
+        """Look for items by `surveys` and move them by `ask`."""
+        self._directory = directory
+        self._rules = rules
+        self._ask = ask
+        self._surveys = surveys
+
+    async def transfer(self, command: Transfer) -> Result:
+        """Take one step: what it counts is recorded, and arrives whatever becomes of this process."""
+        # What dies again meanwhile comes to the end of the same log: the scan ends at what was there when it began.
+        until, _, place = (command.scan or f"{await self._directory.now_ms()}-18446744073709551615 ").partition(" ")
+        here = await self._read(command.node)
+        if here is None:
+            return GONE
+        if here.affiliation(bare(command.sender)) is not Affiliation.OWNER:
+            return Refused(Problem.FORBIDDEN, "only the node's owners may do this")
+        refused = None if command.to is None else await self._barred(here, command)
+        if refused is not None:
+            return Refused(Problem.NOT_ACCEPTABLE, refused)
+        count, passed, scan = 0, Counter[str](), ""
+        for first in range(0, max(1, len(command.item_ids)), MOST_NAMED):
+            named = command.item_ids[first : first + MOST_NAMED]
+            survey = Survey(command.node, command.sender, named, min(command.limit, _MOST), place)
+            found = await self._surveys.survey(survey, until)
+            if not isinstance(found, Surveyed):
+                return found
+            scan = found.scan
+            going, stayed = await self._sorted(here, command, found.items)
+            passed += stayed
+            for number, departures in going.items():
+                while departures:
+                    outcome = await self._ask(TransferPart(command.node, command.sender, number, tuple(departures)))
+                    if not isinstance(outcome, TransferredPart):
+                        assert isinstance(outcome, Refused)
+                        return outcome
+                    count += outcome.count
+                    if outcome.count < outcome.tried:
+                        passed["it has been handed out meanwhile"] += outcome.tried - outcome.count
+                    del departures[: outcome.tried]
+        return Transferred(count, dict(passed), f"{until} {scan}" if scan else "")
+
+    async def _sorted(
+        self, here: NodeRecord, command: Transfer, items: tuple[Seen, ...]
+    ) -> tuple[dict[int, list[tuple[str, str, str]]], Counter[str]]:
+        """Part what goes, by its partition, from what stays, by the reason."""
+        going: dict[int, list[tuple[str, str, str]]] = {}
+        passed: Counter[str] = Counter()
+        barred: dict[str, str | None] = {}
+        for item in items:
+            told = headers(item.envelope)
+            if command.reason and told.get(DEAD_REASON) != command.reason:
+                continue
+            if command.died_in and told.get(DEAD_NODE) != command.died_in:
+                continue
+            to = command.to or told.get(DEAD_NODE)
+            if to is None:
+                why: str | None = "it is no dead letter"
+            elif item.state not in {"waiting", "delayed"}:
+                why = f"it is {item.state}"
+            else:
+                if to not in barred:
+                    barred[to] = await self._barred(here, replace(command, to=to))
+                why = barred[to]
+            if why is None and to is not None:
+                going.setdefault(item.partition, []).append((item.position, item.item_id, to))
+            else:
+                passed[str(why)] += 1
+        return going, passed
+
+    async def _barred(self, here: NodeRecord, command: Transfer) -> str | None:  # noqa: PLR0911  (a list of reasons)
+        """Say why nothing may go from a node of the sender's to `to`, which has to be the sender's too."""
+        to = command.to or ""
+        if to == here.name:
+            return "a node cannot take its own items"
+        there = await self._read(to)
+        if there is None:
+            return f"there is no node {to!r}"
+        if there.affiliation(bare(command.sender)) is not Affiliation.OWNER:
+            return f"the node {to!r} is another's"
+        if not here.config.queueing:
+            return "the entries of a log stay where they are"
+        if there.config.collects:
+            return f"the node {to!r} is a collection"
+        if there.config.state is NodeState.DRAINING:
+            return f"the node {to!r} is being drained"
+        return None
+
+    async def _read(self, node: str) -> NodeRecord | None:
+        record = await self._directory.read(node)
+        return record and record.with_admins(self._rules.admins)

@@ -1,0 +1,1 @@
+"""Who owns which partition, alone or in a group. Must not know how a partition works."""

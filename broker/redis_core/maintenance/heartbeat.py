@@ -1,0 +1,241 @@
+"""The frontend's pulse: heartbeats, what is due, who has lapsed. A loop of one script call every half second.
+
+Idle cost is this loop's alone: one heartbeat a turn and now and then a partition looked at in passing, however many nodes
+there are. Where the bell rings the next turn comes at once. Must not know what a visit does.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from broker import keys
+from broker.model.names import Partition
+from broker.model.problems import CoreUnavailable, ScriptDefect
+from broker.redis_core.redis_client.client import Server, Value
+from broker.redis_core.redis_client.failure_log import Trouble
+from broker.redis_core.redis_client.wakeup import Bell
+
+log = structlog.get_logger()
+
+TURN_SECONDS = 0.5
+LAPSE_MS = 3_000
+"""A frontend unheard for so long has lapsed: with a turn and a rescue on top its deliveries are re-sent within 5 s."""
+
+DUE_AT_ONCE = 1_000
+"""Most visits that a frontend has under way: what is due beyond that is left to other frontends, or is taken soon after."""
+
+TOLD_SECONDS = 2.0
+"""Between two heartbeats that tell which nodes have changed: a busy one is told of once in so long."""
+
+RUNG_SECONDS = 0.02
+"""Between a ring that is heard and listening again: what else comes in meanwhile is found by the same turn."""
+
+
+@dataclass(slots=True)
+class Visits:
+    """What the pulse asks for: partitions that are due, frontends that have lapsed, notices that others could not tell.
+
+    With a `disconnected_by` it asks for nothing else but that this frontend ends.
+
+    After a beat whose answer was lost it is `blind`: what that beat took from the list of due partitions, nobody knows. So it is
+    when Redis does not know of the beat before: a replica has taken over that had not heard of it. It is `alone` while no
+    frontend lives. It comes `early` where the beat before has left something that is due: then there is only that to do.
+    """
+
+    due: list[Partition] = field(default_factory=list)
+    lapsed: list[str] = field(default_factory=list)
+    blind: bool = False
+    notices: list[bytes] = field(default_factory=list)
+    disconnected_by: str = ""
+    alone: bool = False
+    early: bool = False
+
+
+Act = Callable[[Visits], Awaitable[None]]
+"""What does the work that a turn has found."""
+
+
+class Pulse:
+    """Keeps one frontend alive in Redis and learns what there is to do."""
+
+    def __init__(self, server: Server, frontend: str, bell: Bell) -> None:
+        """Beat for `frontend`, or without a name for a core that cannot send; nothing happens before `run` or `turn`."""
+        self._server = server
+        self._bell = bell
+        self._rung = asyncio.Event()
+        self._frontend = frontend
+        self._announced: dict[str, int] = {}
+        self._owed: dict[str, int] = {}
+        self._rescued: list[str] = []
+        self._changed: set[str] = set()
+        self._told_at = 0.0
+        self._skew_ms = 0.0
+        self._beaten_at = 0
+        self._blind = False
+        self._hastened = False
+        self.room = DUE_AT_ONCE
+        """How many more visits may be begun: the next beat takes as many partitions that are due."""
+        self.full = False
+        """The last beat has taken as many as it might, so that more may be due."""
+        self.beating = True
+        self.last_turn = time.monotonic()
+        self._trouble = Trouble("heartbeat failed")
+        self._deaf = Trouble("the bell is not heard")
+
+    @property
+    def failure(self) -> str:
+        """Why the last turn failed; empty when it did not."""
+        return self._trouble.reason
+
+    def now_ms(self) -> float:
+        """Give Redis's time by the last heartbeat: good enough to decide what to announce, nothing else."""
+        return time.monotonic() * 1000 + self._skew_ms
+
+    def announce(self, partition: Partition, due_ms: int) -> None:
+        """Tell with the next heartbeat when a partition needs a visit, unless an earlier visit is announced already."""
+        name = str(partition)
+        known = self._announced.get(name, 0)
+        if self.now_ms() < known <= due_ms:
+            return
+        self._announced[name] = self._owed[name] = due_ms
+
+    def rescued(self, frontend: str) -> None:
+        """Tell with the next heartbeat that all of a lapsed frontend's deliveries are taken over."""
+        self._rescued.append(frontend)
+
+    def changed(self, node: str) -> None:
+        """Tell with one of the next heartbeats that something has happened to a node."""
+        self._changed.add(node)
+
+    async def run(self, act: Act) -> None:
+        """Beat until cancelled."""
+        while True:
+            # Spread, so that frontends do not beat together.
+            await self._pause(TURN_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311  (guards nothing)
+            if self.beating:
+                await self.turn(act)
+
+    def hasten(self) -> None:
+        """Have the next beat come at once."""
+        self._hastened = True
+        self._rung.set()
+
+    async def living(self) -> list[str]:
+        """Name the frontends that have not lapsed, in an order that is the same for all."""
+        since = int(self.now_ms()) - LAPSE_MS
+        found = await self._server.command("ZRANGEBYSCORE", keys.of_service("frontends"), f"({since}", "+inf")
+        return sorted(name.decode() for name in found)
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._rung.wait()
+        self._rung.clear()
+
+    async def listen(self) -> None:
+        """Have the next beat at once when the bell rings, until cancelled."""
+        while True:
+            pause = TURN_SECONDS
+            # One that does not beat leaves the bell to those who do.
+            if self.beating:
+                try:
+                    if await self._bell.heard():
+                        self._rung.set()
+                    pause = RUNG_SECONDS
+                except (CoreUnavailable, ScriptDefect) as error:
+                    self._deaf.met(error)
+                else:
+                    self._deaf.over()
+            await asyncio.sleep(pause)
+
+    async def turn(self, act: Act) -> None:
+        """Beat once and act on what it finds; a fault is noted and the next turn tries again."""
+        try:
+            await act(await self._beat())
+        except (CoreUnavailable, ScriptDefect) as error:
+            self._trouble.met(error)
+        except Exception as error:
+            # A defect of ours, so the place is wanted; the same one twice a second is not.
+            reason = str(error) or type(error).__name__
+            if reason != self.failure:
+                log.exception("turn failed")
+            self._trouble.reason = reason
+        else:
+            self._trouble.over()
+            self.last_turn = time.monotonic()
+
+    def blinded(self) -> None:
+        """Say that what is due may not be known: the next turn asks for a visit to all."""
+        self._blind = True
+
+    async def _beat(self) -> Visits:
+        owed, rescued = self._owed, self._rescued
+        self._owed, self._rescued = {}, []
+        changed: set[str] = set()
+        if time.monotonic() - self._told_at > TOLD_SECONDS:
+            changed, self._changed = self._changed, set()
+        early, self._hastened = self._hastened, False
+        most = self.room
+        try:
+            now, lapsed, due, before, notices, by, alive = await self._call(owed, rescued, changed, most)
+        except (CoreUnavailable, ScriptDefect):
+            self.blinded()
+            # A Redis that comes back may have lost what it was told last: all that the visits find is told anew.
+            self._announced = {}
+            self._owed = owed | self._owed
+            self._rescued += rescued
+            self._changed |= changed
+            raise
+        if changed:
+            self._told_at = time.monotonic()
+        self._skew_ms = now - time.monotonic() * 1000
+        if self._frontend and before != self._beaten_at:
+            self.blinded()
+            self._announced = owed
+        self._beaten_at = now
+        for partition in due:
+            # Taken off the list for this visit, with whatever was announced for later.
+            self._announced.pop(partition.decode(), None)
+        for name in list(self._announced):
+            if self._announced[name] <= now:
+                del self._announced[name]
+        self.full = len(due) == most
+        blind, self._blind = self._blind, False
+        partitions = [Partition.parse(name.decode()) for name in due]
+        return Visits(
+            partitions, [name.decode() for name in lapsed], blind, notices, by.decode(), alone=not alive, early=early
+        )
+
+    async def _call(
+        self, owed: Mapping[str, int], rescued: Iterable[str], changed: Iterable[str], most: int
+    ) -> tuple[int, list[bytes], list[bytes], int, list[bytes], bytes, int]:
+        rows: list[dict[str, Value]] = [{"kind": "due", "name": name, "at": at} for name, at in owed.items()]
+        rows += [{"kind": "rescued", "name": name, "at": 0} for name in rescued]
+        rows += [{"kind": "changed", "name": name, "at": 0} for name in changed]
+        fixed: dict[str, Value] = {
+            "now": "",
+            "frontend": self._frontend,
+            "lapse_ms": LAPSE_MS,
+            "most": most,
+            "beaten": self._beaten_at,
+        }
+        names = [keys.of_service(name) for name in self._server.header("heartbeat").keys]
+        _code, now, lapsed, due, before, notices, by, alive = await self._server.run(
+            self._server.arguments("heartbeat", names, fixed, rows)
+        )
+        return now, lapsed, due, int(before), notices, by, alive
+
+    async def resign(self) -> None:
+        """Tell for the last time what will be due, and leave the list: nothing of this one is to be taken over."""
+        await self._call(self._owed, self._rescued, self._changed, 0)
+        await self._server.commands(
+            [
+                ("ZREM", keys.of_service("frontends"), self._frontend),
+                ("HDEL", keys.of_service("disconnected"), self._frontend),
+            ]
+        )

@@ -1,0 +1,109 @@
+"""The frontends as administrators see them, and the end of one. Must not know how a frontend ends, nor what it owes."""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from broker import keys
+from broker.model.commands import Disconnect, Frontends
+from broker.model.names import bare
+from broker.model.problems import Problem
+from broker.model.results import Disconnected, FrontendList, Heard, Refused, Result
+from broker.redis_core.records.validation import Rules
+from broker.redis_core.redis_client.client import Server, Value
+
+MOST_TOLD: Final = 1_000
+BEAT_MS: Final = 1_000
+"""Time between two beats of a door: three are missed before it has lapsed."""
+
+SHOWN_MS: Final = 3_600_000
+"""How long a door that has lapsed is shown: nobody takes over from it, so nobody strikes it off."""
+
+_FORGOTTEN_AT_ONCE: Final = 1_000
+
+TOLD_MS: Final = 86_400_000
+"""How long it is kept that a frontend is to end: one that hangs for longer has been killed by its watchdog."""
+
+_FORBIDDEN: Final = Refused(Problem.FORBIDDEN, "only administrators may see frontends, or disconnect them")
+_UNKNOWN: Final = Refused(Problem.ITEM_NOT_FOUND, "no frontend has such a name")
+_SENDS_NOTHING: Final = Refused(
+    Problem.UNSUPPORTED, "the frontend sends nothing that others could take over: end its process"
+)
+_NAME: Final = re.compile(r"[0-9a-f]{8}", re.ASCII)
+
+
+class Muster:
+    """Lists frontends, and has them end."""
+
+    def __init__(self, server: Server, rules: Rules) -> None:
+        """Look at the list that heartbeats keep."""
+        self._server = server
+        self._rules = rules
+        self._names = [keys.of_service(name) for name in server.header("frontends").keys]
+
+    async def list(self, command: Frontends) -> Result:
+        """List them."""
+        if bare(command.sender) not in self._rules.admins:
+            return _FORBIDDEN
+        _code, rows = await self._server.run(self._server.arguments("frontends", self._names, {"now": ""}))
+        heard = [Heard(name.decode(), ago, by.decode()) for name, ago, by in rows]
+        return FrontendList((*heard, *await self._doors()))
+
+    async def _doors(self) -> tuple[Heard, ...]:
+        (seconds, micros), found = await self._server.commands(
+            [("TIME",), ("ZRANGE", keys.of_service("doors"), 0, MOST_TOLD - 1, "WITHSCORES")]
+        )
+        now = int(seconds) * 1000 + int(micros) // 1000
+        doors = (_door(member, now - int(at)) for member, at in found)
+        return tuple(each for each in doors if each.ago_ms < SHOWN_MS)
+
+    async def disconnect(self, command: Disconnect) -> Result:
+        """Have one end."""
+        if bare(command.sender) not in self._rules.admins:
+            return _FORBIDDEN
+        if not _NAME.fullmatch(command.frontend):
+            return _UNKNOWN
+        if any(each.name == command.frontend for each in await self._doors()):
+            return _SENDS_NOTHING
+        told: dict[str, Value] = {
+            "frontend": command.frontend,
+            "by": bare(command.sender),
+            "keep_ms": TOLD_MS,
+            "most": MOST_TOLD,
+        }
+        _code, listed = await self._server.run(self._server.arguments("disconnect", self._names, {"now": "", **told}))
+        return Disconnected(listed=bool(listed))
+
+
+class DoorBeat:
+    """Tells that a frontend lives that is handed nothing, so that it is seen; nothing else depends on it."""
+
+    def __init__(self, server: Server, name: str, now_ms: Callable[[], float]) -> None:
+        """Tell of `name`, by Redis's time; nothing is told before `beat`."""
+        self._server = server
+        self._name = name
+        self._now_ms = now_ms
+        self._told_ms = 0
+
+    async def beat(self) -> None:
+        """Tell that it lives, unless that was told just now; the first time forget those that are shown no more."""
+        now = int(self._now_ms())
+        if now < self._told_ms + BEAT_MS:
+            return
+        names = keys.of_service("doors")
+        if not self._told_ms:
+            old = ("ZRANGEBYSCORE", names, "-inf", now - SHOWN_MS, "LIMIT", 0, _FORGOTTEN_AT_ONCE)
+            if forgotten := await self._server.command(*old):
+                await self._server.command("ZREM", names, *forgotten)
+        await self._server.command("ZADD", names, now, self._name)
+        self._told_ms = now
+
+    async def leave(self) -> None:
+        """Tell that it ends, if it was told that it lives."""
+        if self._told_ms:
+            await self._server.command("ZREM", keys.of_service("doors"), self._name)
+
+
+def _door(member: bytes, ago_ms: int) -> Heard:
+    door, _, name = member.decode().partition(" ")
+    return Heard(name, ago_ms, "", door)

@@ -1,0 +1,85 @@
+"""What nodes held in the last hour: a sample for each minute in which something happened, so that idle nodes cost nothing.
+
+Any frontend that counts a node writes the minute's sample, and the last one stands. Must not know who counts, or when.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import astuple
+from typing import Final
+
+from broker import keys
+from broker.model.commands import ShowHistory, Stats
+from broker.model.problems import CoreUnavailable
+from broker.model.results import Counted, History, Refused, Result, Sample
+from broker.redis_core.commands.internal import GONE, Ask
+from broker.redis_core.records.authorization import refusal
+from broker.redis_core.records.store import Directory
+from broker.redis_core.records.validation import Rules
+from broker.redis_core.redis_client.client import Server
+
+MINUTE_MS: Final = 60_000
+MINUTES: Final = 60
+_HOUR_MS: Final = MINUTES * MINUTE_MS
+
+
+class Histories:
+    """Writes samples, and shows them."""
+
+    def __init__(self, server: Server, directory: Directory, rules: Rules, ask: Ask) -> None:
+        """Count what there is now by `ask`."""
+        self._server = server
+        self._directory = directory
+        self._rules = rules
+        self._ask = ask
+
+    async def note(self, now_ms: int, counts: Mapping[str, Counted]) -> None:
+        """Write what nodes hold now: the sample of this minute takes the place of that of an hour ago."""
+        field = now_ms // MINUTE_MS % MINUTES
+        lines = [
+            ("HSET", keys.of_node("hour", node), field, " ".join(map(str, astuple(_sample(now_ms, counted)))))
+            for node, counted in counts.items()
+        ]
+        # A minute that cannot be written, as when Redis has no memory left, is missing.
+        with contextlib.suppress(CoreUnavailable):
+            await self._server.commands(lines)
+
+    async def show(self, command: ShowHistory) -> Result:
+        """Give the samples of the last hour, what there was when it began, and what there is now."""
+        record = await self._directory.read(command.node)
+        if record is None:
+            return GONE
+        if refused := refusal(command, record.with_admins(self._rules.admins)):
+            return refused
+        counted = await self._ask(Stats(command.node, command.sender))
+        if isinstance(counted, Refused):
+            return counted
+        assert isinstance(counted, Counted)
+        now_ms = await self._directory.now_ms()
+        kept = await self._server.command("HGETALL", keys.of_node("hour", command.node))
+        # What is older than the node is of another that had its name.
+        samples = sorted(
+            (each for each in map(_read, kept.values()) if each.at_ms > record.created_ms), key=lambda each: each.at_ms
+        )
+        began_ms = now_ms - _HOUR_MS
+        before = [each for each in samples if each.at_ms <= began_ms][-1:]
+        if record.created_ms > began_ms:
+            before = [Sample(record.created_ms, 0, 0, 0, 0, 0, 0)]
+        within = [each for each in samples if each.at_ms > began_ms]
+        return History((*before, *within, _sample(now_ms, counted)))
+
+
+def _sample(now_ms: int, counted: Counted) -> Sample:
+    return Sample(
+        now_ms,
+        counted.waiting,
+        counted.in_flight,
+        counted.oldest_ms,
+        counted.published,
+        counted.finished,
+        counted.attempts,
+    )
+
+
+def _read(text: bytes) -> Sample:
+    return Sample(*map(int, text.split()))

@@ -1,0 +1,103 @@
+"""Names of nodes, a page at a time: only of those that the asker may see (P9), and that stand below no collection (H3).
+
+A page is found by ranks, so it costs the same however many nodes there are; what is needed to judge a part of the names is read
+in one round trip. Must not know what else is in a node's record.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from broker import keys
+from broker.model.commands import Children, Nodes
+from broker.model.names import Jid, bare
+from broker.model.problems import Problem
+from broker.model.results import Listing, Refused
+from broker.model.tree import NodeType
+from broker.redis_core.commands.internal import GONE
+from broker.redis_core.records.authorization import visible
+from broker.redis_core.records.store import Directory
+from broker.redis_core.records.tree import Tree
+from broker.redis_core.redis_client.client import Server, Value
+
+LOOKED_AT: Final = 2_000
+"""Names that one page looks through, as long as it has something to show by then: a page without names would be the last."""
+
+_LEAST: Final = 50
+_ACCESS_MODEL: Final = "pubsub#access_model"
+_TYPE: Final = "pubsub#node_type"
+_COLLECTION: Final = NodeType.COLLECTION.value.encode()
+_UNKNOWN: Final = Refused(Problem.ITEM_NOT_FOUND, "there is no such node to go on from: begin again")
+
+
+class Catalogue:
+    """The list of nodes, as each JID may see it."""
+
+    def __init__(self, server: Server, directory: Directory, tree: Tree, admins: frozenset[Jid]) -> None:
+        """Show `admins` every node."""
+        self._server = server
+        self._directory = directory
+        self._tree = tree
+        self._admins = admins
+
+    async def page(self, command: Nodes) -> Listing | Refused:
+        """Name the nodes of a page."""
+        shown: list[tuple[int, str]] = []
+        looked, after, before, index = 0, command.after, command.before, command.index
+        # One more than is asked for tells whether there are any; who asks for none is told how many there are.
+        count = max(command.limit + 1, _LEAST) if command.limit else 0
+        while True:
+            fixed: dict[str, Value] = {
+                "after": after,
+                "before": before,
+                "backwards": "1" if command.backwards else "",
+                "index": index,
+                "count": count,
+            }
+            code, *found = await self._server.run(self._server.arguments("nodes", [keys.of_service("names")], fixed))
+            if code != b"ok":
+                # A name from which this was to go on by itself is gone meanwhile: whoever asked goes on from its own.
+                return await self._told(_listing(command, shown, 0, more=True)) if shown else _UNKNOWN
+            first, total, raw = found
+            names = [name.decode() for name in raw]
+            top = set(await self._tree.first_level(names))
+            seen = [each for each in await self._seen(command.sender, first, names) if each[1] in top]
+            shown = [*seen, *shown] if command.backwards else [*shown, *seen]
+            looked += len(names)
+            ended = len(names) < count or (command.backwards and first == 0)
+            if ended or len(shown) > command.limit or not count or (shown and looked >= LOOKED_AT):
+                return await self._told(_listing(command, shown, total, more=not ended or len(shown) > command.limit))
+            after, before = ("", names[0]) if command.backwards else (names[-1], "")
+
+    async def children(self, command: Children) -> Listing | Refused:
+        """Name the children of a collection, of which there are never more than a page; a leaf has none."""
+        record = await self._directory.read(command.node)
+        if record is None:
+            return GONE
+        seen = await self._seen(command.sender, 0, await self._tree.children(record))
+        return await self._told(Listing(tuple(name for _number, name in seen), 0, len(seen), more=False))
+
+    async def _told(self, listing: Listing) -> Listing:
+        """Tell collections from leaves."""
+        types = await self._server.commands([("HGET", keys.of_node("options", name), _TYPE) for name in listing.nodes])
+        found = (name for name, kind in zip(listing.nodes, types, strict=True) if kind == _COLLECTION)
+        return replace(listing, collections=frozenset(found))
+
+    async def _seen(self, sender: Jid, first: int, names: Sequence[str]) -> list[tuple[int, str]]:
+        """Give those of the names that the sender may see, each with its number; they begin with the number `first`."""
+        asker, numbered = bare(sender), list(enumerate(names, first))
+        if asker in self._admins or not names:
+            return numbered
+        standings = [("HGET", keys.of_node("affiliations", name), asker) for name in names]
+        models = [("HGET", keys.of_node("options", name), _ACCESS_MODEL) for name in names]
+        found = await self._server.commands([*standings, *models])
+        judged = zip(numbered, found[: len(names)], found[len(names) :], strict=True)
+        return [
+            each for each, standing, model in judged if visible((standing or b"").decode(), (model or b"").decode())
+        ]
+
+
+def _listing(command: Nodes, shown: Sequence[tuple[int, str]], total: int, *, more: bool) -> Listing:
+    first = max(0, len(shown) - command.limit) if command.backwards else 0
+    page = shown[first : first + command.limit]
+    return Listing(tuple(name for _number, name in page), page[0][0] if page else 0, total, more)

@@ -1,0 +1,334 @@
+"""What is done to a node as a whole: declare, configure, describe, affiliate, delete, purge, and the list of nodes.
+
+Each is a few scripts in an order that a crash may cut anywhere. Must not know lanes' insides or any wire.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+from broker.model.commands import Affiliate, Configure, Declare, Delete, Describe, Publish, Purge, Release
+from broker.model.items import NodeConfigured, NodeEvent, Notice, SubscriptionChanged
+from broker.model.names import Jid, bare, is_jid, resource
+from broker.model.nodes import Affiliation, NodeRecord, configured
+from broker.model.options import NodeConfig, NodeState
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
+from broker.model.subscriptions import State, Subscription
+from broker.model.tree import wished
+from broker.redis_core.commands.internal import GONE, Expire, Extent
+from broker.redis_core.nodes.tree_events import News
+from broker.redis_core.nodes.tree_moves import Placement
+from broker.redis_core.records.authorization import refusal
+from broker.redis_core.records.store import Directory
+from broker.redis_core.records.tree import Tree, moved
+from broker.redis_core.records.validation import Rules, Terms, converted, unfit
+
+_RETRIES = 5
+_PURGE_CHUNKS = 10_000
+_TOLD_AT_ONCE = 200
+_MOST_RELEASED = 200
+
+
+class Pending(Protocol):
+    """What a node's subscriptions that wait for approval are to hear of."""
+
+    async def settle(self, node: str) -> None:
+        """Decide those that the node's record decides now."""
+
+    async def end_all(self, node: str) -> list[Jid]:
+        """End all of them: the node is about to go, and who has waited hears of that."""
+
+
+class NodeWork:
+    """Carries out the commands that concern nodes."""
+
+    def __init__(  # noqa: PLR0913  (what it works with)
+        self,
+        directory: Directory,
+        tree: Tree,
+        *,
+        rules: Rules,
+        ask: Callable[[Any], Awaitable[Any]],
+        changed: Callable[[str], None],
+        register_all: Callable[[str], Awaitable[None]],
+        notify: Callable[[Notice], None],
+        remove: Callable[[str, Jid], Awaitable[tuple[str, ...]]],
+        pending: Pending,
+    ) -> None:
+        """Ask lanes by `ask`; `changed` hears of a node whose record is another now, `register_all` of one with other partitions.
+
+        `remove` ends a JID's subscriptions, telling it of each lock that ends, and gives their names; what waits for approval
+        hears by `pending` of what may decide it.
+        """
+        self._directory = directory
+        self._tree = tree
+        self.placement = Placement(tree, directory, self._read, self._renewed)
+        self._rules = rules
+        self._terms = Terms(rules, self._read)
+        self._ask = ask
+        self._changed = changed
+        self._register_all = register_all
+        self._notify = notify
+        self._news = News(tree, self._read, ask, register_all, notify)
+        self._remove = remove
+        self._pending = pending
+
+    async def declare(self, command: Declare) -> Result:
+        """Create a node with its partitions, where it is to stand in the tree."""
+        owner = bare(command.sender)
+        node = secrets.token_hex(8) if command.node is None else command.node
+        wanted = self._terms.wanted(command, node)
+        if isinstance(wanted, Refused):
+            return wanted
+        config, wish = wanted
+        refused = await self._terms.misdirected(node, config, owner)
+        if refused is not None:
+            return refused
+        place = await self.placement.judge(command.sender, node, None, config, wish)
+        if isinstance(place, Refused):
+            return place
+        if not await self.counted(owner, node):
+            return Refused(Problem.TOO_MANY_NODES, "you have created as many nodes as you may: delete one first")
+        made = await self.make(node, owner, config, place.parent)
+        if isinstance(made, Refused):
+            return made
+        return await self.placement.settle(command.sender, node, place) or made
+
+    async def counted(self, owner: Jid, node: str) -> bool:
+        """Count a node to its owner's quota, which administrators have not; False when it is used up."""
+        return owner in self._rules.admins or await self._directory.own(owner, node)
+
+    async def make(self, node: str, owner: Jid, config: NodeConfig, parent: NodeRecord | None = None) -> Result:
+        """Create a node whoever asks: also the way of a node for dead letters."""
+        refused = None if parent is None else await self._tree.adopt(parent, node)
+        if refused is not None:
+            await self._disown(owner, node)
+            return refused
+        record = await self._directory.create(node, owner, config, parent)
+        if record is None:
+            await self._disown(owner, node)
+            return Refused(Problem.NODE_EXISTS, "a node of this name exists")
+        await self._directory.open(record)
+        self._changed(node)
+        await self._news.register_above(record)
+        await self._news.tell(record, came=True)
+        return Declared(node)
+
+    async def _disown(self, owner: Jid, node: str) -> None:
+        """Take a node that did not come to be off a quota, unless there is one that is its owner's."""
+        known = await self._directory.read(node)
+        if known is None or known.affiliation(owner) is not Affiliation.OWNER:
+            await self._directory.disown(owner, node)
+
+    async def describe(self, command: Describe) -> Result:
+        """Read a node's record, and where it stands."""
+        record = await self._read(command.node)
+        if record is None:
+            return GONE
+        refused = refusal(command, record)
+        if refused is not None or not (record.parent or record.config.collects):
+            return refused or Described(record)
+        placed = moved(record, await self.placement.parent(record))
+        return Described(placed, await self._tree.children(record))
+
+    async def admits(self, command: Publish) -> Refused | None:
+        """Refuse what a node would not let be published; None when it would."""
+        record = await self._read(command.node)
+        return GONE if record is None else refusal(command, record)
+
+    async def configure(self, command: Configure) -> Result:
+        """Change a node's configuration and its place, then its partitions' copies of it."""
+        for _attempt in range(_RETRIES):
+            record = await self._read(command.node)
+            if record is None:
+                return GONE
+            outcome = refusal(command, record) or await self._configured(command, record)
+            if outcome is not None:
+                return outcome
+        return Refused(Problem.UNAVAILABLE, "the node is being changed by others")
+
+    async def _configured(self, command: Configure, record: NodeRecord) -> Result | None:
+        """Change a node as it was read; None when it has been changed since."""
+        try:
+            options, wish = wished(command.options)
+            config = configured(record.config, options)
+        except MalformedRequest as wrong:
+            return Refused(wrong.problem, wrong.detail)
+        sender = command.sender
+        refused = converted(record.config, config) or unfit(config)
+        refused = refused or await self._terms.misdirected(command.node, config, bare(sender))
+        if refused is not None:
+            return refused
+        place = await self.placement.judge(sender, command.node, record, config, wish)
+        if isinstance(place, Refused):
+            return place
+        changed = await self.placement.change(record, config, place.parent)
+        if changed is None or isinstance(changed, Refused):
+            return changed
+        return await self.placement.settle(sender, command.node, place) or Done()
+
+    async def _renewed(self, record: NodeRecord, renewed: NodeRecord) -> None:
+        """Let partitions and subscribers have what has become of a record."""
+        await self._follow(record.config, renewed)
+        places = {
+            (each.parent, each.parent_life, each.config.partitions, each.config.access_model)
+            for each in (record, renewed)
+        }
+        if len(places) > 1:
+            await self._news.register_above(record, renewed)
+        if (record.parent, record.parent_life) != (renewed.parent, renewed.parent_life):
+            await self._news.tell(record, came=False)
+            await self._news.tell(renewed, came=True)
+
+    async def _follow(self, before: NodeConfig, record: NodeRecord) -> None:
+        """Do what follows of a changed configuration."""
+        config = record.config
+        await self._directory.open(record)
+        self._changed(record.name)
+        if config.partitions > before.partitions:
+            await self._register_all(record.name)
+        if before.state is NodeState.PAUSED and config.state is not NodeState.PAUSED:
+            await self._visit(record)
+        if config.access_model is not before.access_model:
+            await self._expel(record, await self._subscribers(record.name))
+        if config.notify_config and config != before:
+            await self._tell_all(record.name, partial(NodeConfigured, record=record))
+        await self._pending.settle(record.name)
+
+    async def _visit(self, record: NodeRecord) -> None:
+        """Hand out at once what has waited."""
+        await asyncio.gather(*(self._ask(Expire(record.name, each.number)) for each in record.partitions))
+
+    async def affiliate(self, command: Affiliate) -> Result:
+        """Change affiliations; whoever loses access loses subscriptions and locks at once."""
+        record = await self._read(command.node)
+        if record is None:
+            return GONE
+        if refused := refusal(command, record):
+            return refused
+        # What stands from before may be taken away.
+        wrong = [jid for jid in command.changes if not is_jid(jid) and jid not in record.affiliations]
+        if wrong:
+            refused = Refused(Problem.NOT_ACCEPTABLE, f"{wrong[0][:80]} is no JID")
+        else:
+            refused = await self.assign(record, command.changes)
+        if refused is None or refused.problem is not Problem.NOT_ACCEPTABLE:
+            return refused or Done()
+        now = await self._read(command.node) or record
+        return Unaffiliated(refused.detail, tuple((jid, now.affiliation(jid)) for jid in command.changes))
+
+    async def assign(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
+        """Change affiliations whoever asks, and do what follows."""
+        node = record.name
+        refused = await self._directory.affiliate(record, changes)
+        if refused is not None:
+            return refused
+        self._changed(node)
+        # Every lane judges by the revision that its partition has: raise it before the change is answered.
+        renewed = await self._read(node)
+        if renewed is not None:
+            await self._directory.open(renewed)
+            seats = [seat for jid in changes for seat in await self._directory.seats_of(jid, node)]
+            await self._expel(renewed, seats)
+            await self._news.register_above(renewed)
+            await self._pending.settle(node)
+        return None
+
+    async def _expel(self, record: NodeRecord, seats: list[Jid]) -> None:
+        """Remove those subscriptions whose owners may not subscribe any more, with all that they hold, and tell them."""
+        for seat in seats:
+            if refusal(Extent(record.name, seat, 0), record) is None:
+                continue
+            for ended in await self._remove(record.name, seat):
+                self._notify(SubscriptionChanged(Subscription(record.name, seat, ended, State.NONE)))
+            self._changed(record.name)
+
+    async def delete(self, command: Delete) -> Result:
+        """Delete the node and tell all who were subscribed, or waited to be (P24)."""
+        record = await self._read(command.node)
+        if record is None:
+            return GONE
+        refused = refusal(command, record)
+        if refused is not None:
+            return refused
+        waited = await self._pending.end_all(command.node)
+        children = await self._tree.children(record)
+        seats = await self._subscribers(command.node) if record.config.collects else []
+        for seat in seats:
+            # The leaves stay, and are to have back what is held through the collection.
+            await self._remove(command.node, seat)
+        above = await self._tree.above(record)
+        jids = await self._directory.delete(record)
+        if record.parent:
+            await self._tree.abandon(record.parent, record.name)
+        await self.placement.orphan(record, children)
+        await self._news.register_in(above)
+        await self._news.tell(record, came=False)
+        self._changed(command.node)
+        if record.config.notify_delete:
+            for jid in dict.fromkeys((*seats, *jids, *waited)):
+                self._notify(NodeEvent(command.node, jid, "delete", command.redirect))
+        return Done()
+
+    async def purge(self, command: Purge) -> Result:
+        """Drop what waits, part by part, and tell each subscriber once (P25)."""
+        dropped = 0
+        record = await self._read(command.node)
+        for _chunk in range(_PURGE_CHUNKS):
+            result = await self._ask(command)
+            if not isinstance(result, Purged):
+                return result  # type: ignore[no-any-return]
+            dropped += result.count
+            if not result.more:
+                # Nothing waited any more: what has come since was published after it was asked.
+                break
+        if record is not None and record.config.notify_retract:
+            await self._tell_all(command.node, lambda jid: NodeEvent(command.node, jid, "purge"))
+        return Purged(dropped)
+
+    async def release(self, command: Release) -> Result:
+        """End locks by force, part by part."""
+        if len(command.item_ids) > _MOST_RELEASED:
+            return Refused(Problem.BAD_REQUEST, f"name at most {_MOST_RELEASED} items at once")
+        if command.holder is None:
+            outcome = await self._released(command)
+            if isinstance(outcome, Released) and not outcome.count:
+                return Refused(Problem.ITEM_NOT_FOUND, "nobody holds an item of this id")
+            return outcome
+        # A bare JID stands for all of its resources.
+        seats = () if resource(command.holder) else await self._directory.seats_of(command.holder, command.node)
+        count = 0
+        for jid in dict.fromkeys((command.holder, *seats)):
+            outcome = await self._released(replace(command, holder=jid))
+            if not isinstance(outcome, Released):
+                return outcome
+            count += outcome.count
+        return Released(count)
+
+    async def _released(self, command: Release) -> Result:
+        """End the locks that one command names, as many calls as that takes."""
+        count, left = 0, 1
+        while left:
+            outcome = await self._ask(command)
+            if not isinstance(outcome, Released):
+                return outcome  # type: ignore[no-any-return]
+            count, left = count + outcome.count, outcome.left
+        return Released(count)
+
+    async def _tell_all(self, node: str, notice: Callable[[Jid], Notice]) -> None:
+        for number, jid in enumerate(await self._subscribers(node), 1):
+            self._notify(notice(jid))
+            if number % _TOLD_AT_ONCE == 0:
+                # Others have a turn: there may be tens of thousands to tell.
+                await asyncio.sleep(0)
+
+    async def _subscribers(self, node: str) -> list[Jid]:
+        return list(dict.fromkeys(jid for jid, _whose in await self._news.scopes(node)))
+
+    async def _read(self, node: str) -> NodeRecord | None:
+        record = await self._directory.read(node)
+        return record and record.with_admins(self._rules.admins)

@@ -1,0 +1,69 @@
+"""What a change of a node means above it in the tree: who is subscribed there is registered anew, and told (XEP-0248 §4.3.2).
+
+Must not know what has changed, or how credit is shared.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from broker.model.items import Notice, TreeEvent
+from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
+from broker.model.tree import Kind, Scope
+from broker.redis_core.commands.internal import Scanned, Subscribers
+from broker.redis_core.records.tree import Tree
+
+
+class News:
+    """Brings changes to where they matter."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        read: Callable[[str], Awaitable[NodeRecord | None]],
+        ask: Callable[[Any], Awaitable[Any]],
+        register_all: Callable[[str], Awaitable[None]],
+        notify: Callable[[Notice], None],
+    ) -> None:
+        """Have a collection's subscriptions registered in its leaves by `register_all`, and tell subscribers by `notify`."""
+        self._tree = tree
+        self._read = read
+        self._ask = ask
+        self._register_all = register_all
+        self._notify = notify
+
+    async def register_above(self, *records: NodeRecord) -> None:
+        """Let the collections above have what has become of a node: now it may be a part of them, or none any more."""
+        above = {each.name: each for record in records for each in await self._tree.above(record)}
+        await self.register_in(tuple(above.values()))
+
+    async def register_in(self, collections: Sequence[NodeRecord]) -> None:
+        """Register all who are subscribed to these in what is below them now."""
+        for each in collections:
+            await self._register_all(each.name)
+
+    async def tell(self, record: NodeRecord, *, came: bool) -> None:
+        """Tell those who want news of the collections above that a node came there or went."""
+        for level, collection in enumerate(await self._tree.above(record), 1):
+            scopes = await self.scopes(collection.name)
+            many = Counter(jid for jid, _whose in scopes)
+            for (jid, whose), scope in scopes.items():
+                if scope and scope.kind is not Kind.ITEMS and scope.reaches(level):
+                    told = whose if many[jid] > 1 else ""
+                    self._notify(TreeEvent(collection.name, jid, record.parent, record.name, came, told))
+
+    async def scopes(self, node: str) -> dict[tuple[Jid, str], Scope | None]:
+        """List subscriptions: who shares the node stands in every partition, an owner in its own alone."""
+        record = await self._read(node)
+        found: dict[tuple[Jid, str], Scope | None] = {}
+        for partition in () if record is None else record.partitions:
+            scan, ended = "0", False
+            while not ended:
+                part = await self._ask(Subscribers(node, scan, partition.number))
+                if not isinstance(part, Scanned):
+                    return found
+                found |= dict(zip(zip(part.jids, part.subids, strict=True), part.scopes, strict=True))
+                scan = part.scan
+                ended = scan == "0"
+        return found

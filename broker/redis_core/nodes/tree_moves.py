@@ -1,0 +1,167 @@
+"""How nodes are placed in the tree: by a field of their own, by one of their parent's, or by an association (XEP-0248 §6).
+
+Each move is one change of the child's record, with the notes of both collections around it in such an order that a crash
+leaves a note too many at most. Must not know what a place in the tree means for subscribers.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from broker.model.commands import Associate, Dissociate
+from broker.model.names import Jid, bare
+from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.options import NodeConfig
+from broker.model.problems import Problem
+from broker.model.results import Done, Refused, Result
+from broker.model.tree import Wish
+from broker.redis_core.commands.internal import GONE
+from broker.redis_core.records.store import Directory
+from broker.redis_core.records.tree import Tree, moved
+
+_RETRIES = 5
+_BUSY = Refused(Problem.UNAVAILABLE, "the node is being changed by others")
+_LEAF = Refused(Problem.TREE_INVALID, "a leaf has no children: pubsub#children is a field of collections")
+_CROSSED = Refused(
+    Problem.TREE_INVALID, "another has put the collection below itself meanwhile: it is one of the root now"
+)
+_ROOT = Refused(Problem.NOT_ASSOCIATED, "the node is no child of this collection")
+_NOT_YOURS = Refused(Problem.FORBIDDEN, "only owners of the collection, or of the node, may part the two")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node is to stand: below `parent` (None: the root), above those that come besides, without those that go."""
+
+    parent: NodeRecord | None
+    come: tuple[str, ...] = ()
+    go: tuple[str, ...] = ()
+
+
+class Placement:
+    """Judges and carries out moves in the tree."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        directory: Directory,
+        read: Callable[[str], Awaitable[NodeRecord | None]],
+        renewed: Callable[[NodeRecord, NodeRecord], Awaitable[None]],
+    ) -> None:
+        """Read records by `read`, the administrators among their owners; `renewed` hears what each changed record was and is."""
+        self._tree = tree
+        self._directory = directory
+        self._read = read
+        self._renewed = renewed
+
+    async def judge(
+        self, sender: Jid, node: str, record: NodeRecord | None, config: NodeConfig, wish: Wish
+    ) -> Place | Refused:
+        """Judge where the node is wished to stand, before anything is changed."""
+        parent = None if record is None else await self.parent(record)
+        if wish.parent is not None:
+            parent = await self._read(wish.parent) if wish.parent else None
+            refused = await self._tree.hindrance(sender, node, record, parent) if wish.parent else None
+            if refused is not None:
+                return refused
+        if wish.children is None or (not wish.children and not config.collects):
+            return Place(parent)
+        if not config.collects:
+            return _LEAF
+        if len(wish.children) > config.children_max:
+            return Refused(Problem.TOO_MANY_CHILDREN, f"the collection has at most {config.children_max} children")
+        # Judged as if it were there already, and there with its new configuration.
+        here = record or NodeRecord(node, "", 0, config, {bare(sender): Affiliation.OWNER})
+        here = moved(replace(here, config=config), parent)
+        had = () if record is None else await self._tree.children(record)
+        come = tuple(child for child in wish.children if child not in had)
+        refused = await self._uprooted(sender, come, here)
+        return refused or Place(parent, come, tuple(child for child in had if child not in wish.children))
+
+    async def _uprooted(self, sender: Jid, names: Sequence[str], parent: NodeRecord) -> Refused | None:
+        """Refuse to have nodes below a collection that are not the sender's to move, or cannot be there."""
+        for name in names:
+            child = await self._read(name)
+            if child is None:
+                return Refused(Problem.NODE_NOT_FOUND, f"there is no node {name!r}")
+            if child.affiliation(bare(sender)) is not Affiliation.OWNER:
+                return Refused(Problem.FORBIDDEN, f"only its owners move the node {name!r}")
+            if refused := await self._tree.hindrance(sender, name, child, parent):
+                return refused
+        return None
+
+    async def parent(self, record: NodeRecord) -> NodeRecord | None:
+        """Give the collection that a node is a child of; None is the root."""
+        above = await self._tree.above(record)
+        return above[0] if above else None
+
+    async def change(
+        self, record: NodeRecord, config: NodeConfig, parent: NodeRecord | None
+    ) -> NodeRecord | Refused | None:
+        """Store a configuration and a place; None when the record has changed since it was read."""
+        grows = config.partitions > record.config.partitions
+        former = (*record.former, record.config.partitions) if grows else record.former
+        renewed = moved(replace(record, config=config, former=former), parent)
+        stays = (record.parent, record.parent_life) == (renewed.parent, renewed.parent_life)
+        refused = None if stays or parent is None else await self._tree.adopt(parent, record.name)
+        if refused is not None:
+            return refused
+        revision = await self._directory.configure(record, renewed)
+        if revision is None:
+            return None
+        renewed = replace(renewed, revision=revision)
+        if record.parent and record.parent != renewed.parent:
+            await self._tree.abandon(record.parent, record.name)
+        await self._renewed(record, renewed)
+        if not stays and config.collects and await self._tree.went_round(renewed):
+            await self.change(renewed, config, None)
+            return _CROSSED
+        return renewed
+
+    async def settle(self, sender: Jid, node: str, place: Place) -> Refused | None:
+        """Let the children come and go that a place says, one by one."""
+        for name in (*place.go, *place.come):
+            command = (Dissociate if name in place.go else Associate)(node, sender, name)
+            outcome = await (self.dissociate(command) if isinstance(command, Dissociate) else self.associate(command))
+            # One that has gone by itself meanwhile need not be parted.
+            if isinstance(outcome, Refused) and outcome.problem is not Problem.NOT_ASSOCIATED:
+                return outcome
+        return None
+
+    async def associate(self, command: Associate) -> Result:
+        """Make a node the child of a collection."""
+        for _attempt in range(_RETRIES):
+            parent, child = await self._read(command.node), await self._read(command.child)
+            if parent is None or child is None:
+                return GONE
+            if child.affiliation(bare(command.sender)) is not Affiliation.OWNER:
+                return Refused(Problem.FORBIDDEN, f"only its owners move the node {command.child!r}")
+            if refused := await self._tree.hindrance(command.sender, command.child, child, parent):
+                return refused
+            changed = await self.change(child, child.config, parent)
+            if changed is not None:
+                return changed if isinstance(changed, Refused) else Done()
+        return _BUSY
+
+    async def dissociate(self, command: Dissociate) -> Result:
+        """Make a child of a collection one of the root: its own owners may, and those of the collection."""
+        for _attempt in range(_RETRIES):
+            parent, child = await self._read(command.node), await self._read(command.child)
+            if parent is None:
+                return GONE
+            sender = bare(command.sender)
+            owned = [each for each in (parent, child) if each and each.affiliation(sender) is Affiliation.OWNER]
+            if not owned:
+                return _NOT_YOURS
+            if child is None or (child.parent, child.parent_life) != (parent.name, parent.incarnation):
+                return _ROOT
+            changed = await self.change(child, child.config, None)
+            if changed is not None:
+                return changed if isinstance(changed, Refused) else Done()
+        return _BUSY
+
+    async def orphan(self, record: NodeRecord, children: Sequence[str]) -> None:
+        """Let the children of a collection that is gone say so themselves: they are the root's already (XEP-0248 §7.2)."""
+        for name in children:
+            child = await self._read(name)
+            if child is not None and (child.parent, child.parent_life) == (record.name, record.incarnation):
+                await self.change(child, child.config, None)

@@ -1,0 +1,146 @@
+"""Calls of a node's owners about its items: survey, transfer, release; and the steps of a hand-over."""
+
+from typing import Any
+
+from broker.model.commands import Release
+from broker.model.items import Grip, Seen
+from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
+from broker.model.results import Done, Released
+from broker.redis_core.commands.admin_parts import (
+    Admit,
+    Handed,
+    Letter,
+    Letters,
+    Remaining,
+    SurveyedPart,
+    SurveyPart,
+    TransferPart,
+    TransferredPart,
+)
+from broker.redis_core.operations.items import BROWSE_BYTES, intake, published
+from broker.redis_core.operations.operation import Call, Reply, Values, subid
+
+TICKET_MS = 365 * 24 * 3_600_000
+"""For so long an item that was brought is known where it has arrived, unless its old node has heard of that."""
+
+LATE_MS = 3_600_000
+"""And for so long after that: a script may run late."""
+
+
+def _survey_arguments(command: SurveyPart, _record: NodeRecord) -> Values:
+    return {"past": command.after, "till": command.upto, "limit": command.limit, "max_bytes": BROWSE_BYTES}
+
+
+def _seen(row: list[Any], partition: int) -> Seen:
+    position, item, state, by, key, published_ms, body, attempts, until_ms, lock, holders, priority, ends_ms = row
+    grip = None
+    if lock:
+        jid, token, since_ms, deadline_ms, frontend = lock
+        grip = Grip(Jid(jid.decode()), token, since_ms, deadline_ms, frontend.decode())
+    return Seen(
+        partition,
+        position.decode(),
+        item.decode(),
+        state.decode(),
+        Jid(by.decode()),
+        key.decode(),
+        published_ms,
+        body,
+        attempts,
+        until_ms,
+        grip,
+        tuple(Jid(jid.decode()) for jid in holders),
+        priority,
+        ends_ms,
+    )
+
+
+def _surveyed(command: SurveyPart, reply: Reply, _record: NodeRecord) -> SurveyedPart:
+    come, found = reply.rows
+    return SurveyedPart(tuple(_seen(row, command.partition) for row in found), come.decode())
+
+
+def _transfer_rows(command: TransferPart, _record: NodeRecord) -> list[Values]:
+    return [{"position": position, "item": item, "to": to} for position, item, to in command.departures]
+
+
+def _transferred(_command: TransferPart, reply: Reply, _record: NodeRecord) -> TransferredPart:
+    return TransferredPart(sum(row[0] == b"ok" for row in reply.rows), len(reply.rows))
+
+
+def _admit_intake(command: Admit, record: NodeRecord) -> Values:
+    return {**intake(command, record), "once_ms": TICKET_MS}
+
+
+def _admit_row(command: Admit, record: NodeRecord) -> Values:
+    return {
+        "item": command.item_id,
+        "key": command.key,
+        "by": command.publisher,
+        "body": command.envelope,
+        "ticket": command.ticket,
+        "former": "1" if command.count != record.config.partitions else "",
+    }
+
+
+def _letters_arguments(command: Letters, _record: NodeRecord) -> Values:
+    return {"note": command.note, "max_bytes": command.max_bytes}
+
+
+def _read(_command: Letters, reply: Reply, _record: NodeRecord) -> tuple[Letter, ...]:
+    return tuple(
+        Letter(
+            position.decode(),
+            item.decode(),
+            Jid(by.decode()),
+            body,
+            attempts,
+            holder,
+            reason.decode(),
+            key.decode(),
+            note.decode(),
+        )
+        for position, item, by, body, attempts, holder, reason, key, note in reply.rows
+    )
+
+
+def _handed_row(command: Handed, _record: NodeRecord) -> Values:
+    return {"position": command.position, "arrived": "1" if command.arrived else ""}
+
+
+def _release_rows(command: Release, _record: NodeRecord) -> list[Values]:
+    return [{"item": item_id} for item_id in command.item_ids]
+
+
+def _released(_command: Release, reply: Reply, _record: NodeRecord) -> Released:
+    return Released(*reply.rows)
+
+
+survey = Call(
+    "survey",
+    _surveyed,
+    _survey_arguments,
+    rows=lambda command, _record: [{"item": item_id} for item_id in command.item_ids],
+)
+transfer = Call("transfer", _transferred, rows=_transfer_rows)
+letters = Call(
+    "letters",
+    _read,
+    _letters_arguments,
+    rows=lambda command, _record: [{"position": position} for position in command.positions],
+)
+admit = Call("admit", published, _admit_intake, _admit_row)
+handed = Call("handed", lambda _command, reply, _record: Remaining(reply[1]), row=_handed_row)
+arrived = Call(
+    "arrived",
+    lambda _command, _reply, _record: Done(),
+    lambda _command, _record: {"once_ms": LATE_MS},
+    lambda command, _record: {"ticket": command.ticket},
+)
+release = Call(
+    "release",
+    _released,
+    lambda command, _record: {"subid": subid(command.holder) if command.holder else ""},
+    rows=_release_rows,
+)

@@ -1,0 +1,216 @@
+"""Calls about items: publish, retract, unlock, renew, bounce, confirm, browse."""
+
+from dataclasses import replace
+from typing import Any
+
+from broker.model.commands import Bounce, Browse, Confirm, Publish, Renew, Retract, Unlock
+from broker.model.items import Listed
+from broker.model.names import Jid, bare
+from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.options import AccessModel, PublishModel
+from broker.model.positions import Place
+from broker.model.problems import Problem
+from broker.model.results import Browsed, Done, Published, Refused, Renewed, Result, Retracted, Unlocked
+from broker.redis_core.commands.former import Unknown
+from broker.redis_core.commands.internal import Find, Found
+from broker.redis_core.operations.operation import Call, Reply, Values, refused, subids, subscription, token_text
+
+WHICH = {
+    b"subid-required": "you have several subscriptions here: name one by its subid",
+    b"subid-invalid": "the subid is not of this subscription",
+}
+"""What is said of a request that does not make clear which subscription is meant (P12)."""
+
+_PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
+
+MAX_BOUNCES = 3
+"""Deliveries in a row that may come back before the subscription ends (P30)."""
+
+BROWSE_BYTES = 262_144
+"""Payload bytes that one browse answers with: a stanza has to pass the XMPP server."""
+
+DETAILS = {
+    b"item-not-found": "there is no such item: it was acknowledged, deleted, or never published",
+    b"forbidden": "the item was never handed to you",
+    b"locked-by-another": "another subscriber holds the item now",
+    b"lock-lost": "you no longer hold the item: its lock expired, was given back, or the token is an older one's",
+    b"item-id-invalid": "the service makes ids of this form and may yet make this one",
+    b"node-full": "the node holds as many items as it may",
+}
+
+
+def _refused(code: bytes) -> Refused:
+    return refused(code, DETAILS.get(code, ""))
+
+
+def _denied(command: Retract | Unlock | Renew, code: bytes, record: NodeRecord) -> Refused:
+    """Refuse what a holder may do; whoever has no access at all is not told what exists (§1.7 row 3)."""
+    closed = record.config.access_model is not AccessModel.OPEN
+    if closed and code == b"item-not-found" and record.affiliation(bare(command.sender)) is Affiliation.NONE:
+        return _refused(b"forbidden")
+    return _refused(code)
+
+
+def intake(_command: Any, record: NodeRecord) -> Values:
+    """Give the arguments that say what a node does with what comes in."""
+    config = record.config
+    return {
+        "dedupe": config.dedupe.value,
+        "dedupe_ms": config.dedupe_seconds * 1000,
+        "max_items": config.max_items,
+        "node_full": config.node_full.value,
+    }
+
+
+def _publish_intake(command: Publish, record: NodeRecord) -> Values:
+    return {**intake(command, record), "if_known": ""}
+
+
+def in_former(call: Call) -> Call:
+    """Make the call of a command that looks for its item in a former partition."""
+
+    def fixed(command: Any, record: NodeRecord) -> Values:
+        return {**call.fixed(command, record), "if_known": "1"}
+
+    def result(command: Any, reply: list[Any], record: NodeRecord) -> Any:
+        return Unknown(bool(reply[1])) if reply[0] == b"item-not-found" else call.result(command, reply, record)
+
+    return replace(call, fixed=fixed, result=result)
+
+
+def _publish_row(command: Publish, record: NodeRecord) -> Values:
+    publisher = bare(command.sender)
+    must_subscribe = (
+        record.config.publish_model is PublishModel.SUBSCRIBERS and record.affiliation(publisher) not in _PUBLISHERS
+    )
+    return {
+        "item": command.item_id or "",
+        "key": command.key,
+        "by": publisher,
+        "body": command.envelope,
+        "once": f"{command.ticket}\0{command.digest}" if command.digest else command.ticket,
+        "subids": subids(command.sender) if must_subscribe else "",
+        "hints": str(command.hints),
+    }
+
+
+def published(_command: Any, reply: list[bytes], _record: NodeRecord) -> Result:
+    """Read how an item was taken in."""
+    code = reply[0]
+    if code in {b"ok", b"duplicate"}:
+        return Published(reply[1].decode(), duplicate=code == b"duplicate", differs=len(reply) > 2)
+    if code == b"forbidden":
+        return Refused(Problem.FORBIDDEN, "only subscribers may publish to this node")
+    return _refused(code)
+
+
+def _holder_row(command: Retract | Unlock | Renew | Find, record: NodeRecord) -> dict[str, str | int | bytes]:
+    return {
+        "sender": command.sender,
+        "subids": subids(command.sender),
+        "owner": "1" if record.affiliation(bare(command.sender)) is Affiliation.OWNER else "",
+        "item": command.item_id,
+        "token": token_text(command.token),
+    }
+
+
+def _request_row(command: Retract | Unlock | Find, record: NodeRecord) -> dict[str, str | int | bytes]:
+    return _holder_row(command, record) | {"request": command.request}
+
+
+def _unlock_row(command: Unlock, record: NodeRecord) -> Values:
+    return _request_row(command, record) | {
+        "delay_ms": command.delay_ms,
+        "reason": command.reason,
+        "dead_letter": "1" if command.dead_letter else "",
+        "untried": "1" if command.untried else "",
+    }
+
+
+def _retracted(command: Retract, reply: list[bytes], record: NodeRecord) -> Result:
+    if reply[0] in {b"ok", b"replayed"}:
+        replayed = reply[0] == b"replayed"
+        return Retracted(Jid(reply[1].decode()) or None, replayed, *subscription(*reply[2:]))
+    return _denied(command, reply[0], record)
+
+
+def _unlocked(command: Unlock, reply: list[bytes], record: NodeRecord) -> Result:
+    if reply[0] in {b"ok", b"replayed"}:
+        return Unlocked(Jid(reply[1].decode()), reply[0] == b"replayed", *subscription(*reply[2:]))
+    return _denied(command, reply[0], record)
+
+
+def _renew_row(command: Renew, record: NodeRecord) -> Values:
+    return {**_holder_row(command, record), "lock_ms": "" if command.lock_ms is None else command.lock_ms}
+
+
+def _renewed(command: Renew, reply: list[Any], record: NodeRecord) -> Result:
+    return Renewed(reply[1], reply[2]) if reply[0] == b"ok" else _denied(command, reply[0], record)
+
+
+def _confirm_row(command: Bounce | Confirm, _record: NodeRecord) -> dict[str, str | int | bytes]:
+    return {
+        "sender": command.sender,
+        "position": command.position,
+        "token": str(command.token),
+        "stage": command.stage.value,
+    }
+
+
+def _bounce_row(command: Bounce, record: NodeRecord) -> Values:
+    return _confirm_row(command, record) | {"subids": subids(command.sender), "gone": "1" if command.gone else ""}
+
+
+def _done(_command: Any, reply: list[bytes], _record: NodeRecord) -> Result:
+    return Done() if reply[0] in {b"ok", b"replayed"} else _refused(reply[0])
+
+
+def _found(_command: Find, reply: list[Any], _record: NodeRecord) -> Found:
+    code = reply[0]
+    return Found(held=code == b"held", answered=code == b"replayed", there=code not in {b"item-not-found", b"replayed"})
+
+
+def _browse_rows(command: Browse, _record: NodeRecord) -> list[Values]:
+    return [{"item": item_id} for item_id in command.item_ids]
+
+
+def _browse_page(command: Browse, _record: NodeRecord) -> Values:
+    return {
+        "limit": command.limit,
+        "max_bytes": BROWSE_BYTES,
+        "after": str(command.after or ""),
+        "before": str(command.before or ""),
+        "backwards": "1" if command.backwards else "",
+        "subids": "" if command.subid is None else subids(command.sender),
+    }
+
+
+def _browsed(command: Browse, reply: Reply, _record: NodeRecord) -> Result:
+    count, reached, rows, *theirs = reply.rows
+    # Where no JID has more than one, none are told.
+    names = {name.decode() for each in theirs for name in each}
+    if command.subid == "" and len(names) > 1:
+        return refused(b"subid-required", WHICH[b"subid-required"])
+    if command.subid and names and command.subid not in names:
+        return refused(b"subid-invalid", WHICH[b"subid-invalid"])
+    items = tuple(
+        Listed(Place.parse(place.decode()), item.decode(), state.decode(), Jid(by.decode()), published, body)
+        for item, state, by, published, body, place in rows
+    )
+    return Browsed(items, reply.more, count, Place.parse(reached.decode()) if reached else None)
+
+
+publish = Call("publish", published, _publish_intake, _publish_row)
+publish_if_known = in_former(publish)
+retract = Call("retract", _retracted, row=_request_row)
+unlock = Call("unlock", _unlocked, row=_unlock_row)
+renew = Call("renew", _renewed, row=_renew_row)
+bounce = Call("bounce", _done, lambda _command, _record: {"max_bounces": MAX_BOUNCES}, _bounce_row)
+confirm = Call("confirm", _done, row=_confirm_row)
+find = Call("find", _found, row=_request_row)
+browse = Call(
+    "browse",
+    _browsed,
+    _browse_page,
+    rows=_browse_rows,
+)

@@ -1,0 +1,127 @@
+"""Calls about the log as a stream: follow, commit, read, and how far each partition's log reaches."""
+
+from typing import Any
+
+from broker.model import offsets
+from broker.model.commands import Bind, Commit, Read, Unbind
+from broker.model.names import Jid
+from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
+from broker.model.problems import Problem
+from broker.model.results import Bound, Done, Event, Refused, Replay, Result, Stream, Subscribed
+from broker.redis_core.commands.internal import Extent, Follow
+from broker.redis_core.operations.operation import Call, Reply, Values, refused, subid, subids
+from broker.redis_core.operations.subscriptions import LEASE_OVER
+
+READ_BYTES = 262_144
+"""Payload bytes that one read answers with: a stanza has to pass the XMPP server."""
+
+_DETAILS = {
+    b"superseded": "another link reads for the group now",
+    b"not-subscribed": "you read no stream there",
+    b"too-many-subscriptions": f"the node has {MAX_SUBSCRIBERS} subscribers, the most it may",
+    b"lease-over": LEASE_OVER,
+    b"offset-not-found": "the offset lies in the future, or is of what was not sent to you",
+}
+
+
+def _refused(code: bytes) -> Refused:
+    return refused(code, _DETAILS.get(code, ""))
+
+
+def _follow_row(command: Follow, record: NodeRecord) -> Values:
+    return {
+        "subid": subid(command.jid),
+        "jid": command.jid,
+        "credit": command.credit,
+        "lease": command.until_ms,
+        "start": command.start and offsets.spelled(command.start, record.partition(command.partition)),
+    }
+
+
+def _followed(command: Follow, reply: list[Any], record: NodeRecord) -> Result:
+    if reply[0] != b"ok":
+        return _refused(reply[0])
+    streams: tuple[Stream, ...] = ()
+    if command.start:
+        offset = offsets.written(record.partition(command.partition), reply[2].decode())
+        streams = (Stream(command.partition, offset, gap=bool(reply[1])),)
+    return Subscribed(command.jid, subid(command.jid), command.credit, reads=True, streams=streams, until_ms=reply[3])
+
+
+def _commit_row(command: Commit, record: NodeRecord) -> Values:
+    position = offsets.read(command.offset, record.partition(command.partition))
+    return {"subids": subids(command.sender), "position": position}
+
+
+def _committed(_command: Commit | Unbind, reply: list[bytes], _record: NodeRecord) -> Result:
+    return Done() if reply[0] == b"ok" else _refused(reply[0])
+
+
+def _read_arguments(command: Read, record: NodeRecord) -> Values:
+    start = offsets.spelled(command.start, record.partition(command.partition))
+    return {
+        "start": start,
+        "limit": command.limit,
+        "max_bytes": READ_BYTES,
+        "group": command.group,
+        "fence": command.fence or "",
+    }
+
+
+def _extent_arguments(_command: Extent, _record: NodeRecord) -> Values:
+    return {"start": offsets.LATEST, "limit": 0, "max_bytes": 0, "group": "", "fence": ""}
+
+
+def _bind_row(command: Bind, _record: NodeRecord) -> Values:
+    epoch = "" if command.epoch is None else str(command.epoch)
+    return {
+        "group": command.group,
+        "epoch": epoch,
+        "equal": "1" if command.equal else "",
+        "fence": command.fence or "",
+    }
+
+
+def _bound(command: Bind, reply: list[Any], _record: NodeRecord) -> Result:
+    match reply:
+        case [b"ok", epoch, fence, until_ms]:
+            return Bound(command.partition, int(epoch), fence, until_ms)
+        case [b"partition-owned", epoch]:
+            detail = (
+                f"partition {command.partition} is read for the group: a higher epoch than {epoch.decode()} takes it"
+            )
+            return Refused(Problem.PARTITION_OWNED, detail)
+        case _:
+            return _refused(reply[0])
+
+
+def _unbind_row(command: Unbind, _record: NodeRecord) -> Values:
+    return {"group": command.group, "fence": command.fence, "kept": "1" if command.kept else ""}
+
+
+def _replayed(command: Read | Extent, reply: Reply, record: NodeRecord) -> Result:
+    if not reply.rows:
+        return _refused(b"offset-not-found")
+    if reply.rows == [b""]:
+        return _refused(b"superseded")
+    gap, earliest, latest, after, entries = reply.rows
+    partition = record.partition(command.partition)
+
+    def offset(position: bytes) -> str:
+        return offsets.written(partition, position.decode()) if position else ""
+
+    events = tuple(
+        Event(offset(position), int(position.partition(b"-")[0]), item.decode(), key.decode(), Jid(by.decode()), body)
+        for position, item, key, by, body in entries
+    )
+    return Replay(
+        command.partition, events, offset(earliest), offset(latest), offset(after), gap=bool(gap), more=reply.more
+    )
+
+
+follow = Call("follow", _followed, lambda _command, _record: {"max_subscribers": MAX_SUBSCRIBERS}, _follow_row)
+commit = Call("commit", _committed, row=_commit_row)
+bind = Call("bind", _bound, row=_bind_row)
+unbind = Call("unbind", _committed, row=_unbind_row)
+read = Call("read", _replayed, _read_arguments)
+extent = Call("read", _replayed, _extent_arguments)

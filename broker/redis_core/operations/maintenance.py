@@ -1,0 +1,59 @@
+"""Calls that concern a partition as a whole: expire, resend, purge, stats, subscribers."""
+
+from typing import Any
+
+from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
+from broker.model.results import Counted, Done, Purged
+from broker.model.tree import Scope
+from broker.redis_core.commands.internal import Expire, Resend, Scanned, Subscribers
+from broker.redis_core.operations.items import MAX_BOUNCES
+from broker.redis_core.operations.operation import Call, Reply, Values
+
+
+def _expired(_command: Any, _reply: Reply, _record: NodeRecord) -> Done:
+    return Done()
+
+
+def _expire_arguments(command: Expire, _record: NodeRecord) -> Values:
+    return {"max_bounces": MAX_BOUNCES, "told_before": command.told_before_ms}
+
+
+def _resend_arguments(command: Resend, _record: NodeRecord) -> Values:
+    return {
+        "lapsed": command.lapsed,
+        "after": "" if command.after is None else command.after,
+        "upto": "" if command.upto is None else command.upto,
+        "scan": command.scan,
+    }
+
+
+def _resent(_command: Resend, reply: Reply, _record: NodeRecord) -> Scanned:
+    return Scanned(reply.rows[0].decode(), reply.rows[1])
+
+
+def _purged(_command: Any, reply: Reply, _record: NodeRecord) -> Purged:
+    return Purged(reply.rows[0], more=reply.more)
+
+
+def _counted(_command: Any, reply: Reply, _record: NodeRecord) -> Counted:
+    return Counted(*reply.rows)
+
+
+def _listed(_command: Subscribers, reply: Reply, _record: NodeRecord) -> Scanned:
+    scan, jids, scopes, subids, limits, holdings = reply.rows
+    return Scanned(
+        scan.decode(),
+        jids=tuple(Jid(jid.decode()) for jid in jids),
+        scopes=tuple(Scope.parse(scope.decode()) if scope else None for scope in scopes),
+        subids=tuple(subid.decode() for subid in subids),
+        credits=tuple(limits),
+        holdings=tuple(holdings),
+    )
+
+
+expire = Call("expire", _expired, _expire_arguments)
+resend = Call("resend", _resent, _resend_arguments)
+purge = Call("purge", _purged)
+stats = Call("stats", _counted)
+subscribers = Call("subscribers", _listed, lambda command, _record: {"scan": command.scan})

@@ -1,0 +1,63 @@
+"""Calls about the owner of a partition: attach, detach, keep."""
+
+from typing import Any
+
+from broker.model.items import Owned
+from broker.model.nodes import NodeRecord
+from broker.model.problems import Problem
+from broker.model.results import Refused
+from broker.redis_core.commands.internal import EPOCH_NEXT, Attach, Detach, KeepOne
+from broker.redis_core.operations.operation import Call, Values, refused, subid, subids
+from broker.redis_core.operations.subscriptions import DETAILS, bound, departure, left
+
+_MOVED = Refused(Problem.UNAVAILABLE, "the partition has changed hands meanwhile")
+
+
+def _epoch_text(epoch: int | None) -> str:
+    return "" if epoch is None else "+" if epoch == EPOCH_NEXT else str(epoch)
+
+
+def _row(command: Attach, _record: NodeRecord) -> Values:
+    return {
+        "subid": subid(command.jid),
+        "jid": command.jid,
+        "credit": command.credit,
+        "qos": command.qos.value,
+        "group": command.group,
+        "epoch": _epoch_text(command.epoch),
+        "expected": "" if command.expected is None else command.expected,
+        "reason": command.reason,
+        "dry": "1" if command.dry else "",
+    }
+
+
+def _attached(command: Attach, reply: list[Any], _record: NodeRecord) -> Owned | Refused:
+    match reply[0], reply[1:]:
+        case b"ok", []:
+            return Owned(command.partition, command.group, 0, 0, 0, command.credit)
+        case b"ok", [epoch, fence, until_ms, credit]:
+            return Owned(command.partition, command.group, int(epoch), fence, until_ms, credit)
+        case b"partition-owned", [epoch]:
+            detail = f"partition {command.partition} has an owner: a higher epoch than {epoch.decode()} takes it"
+            another = f"partition {command.partition} is another group's now"
+            return Refused(Problem.PARTITION_OWNED, detail if epoch else another)
+        case b"stale", _:
+            return _MOVED
+        case code, _:
+            return refused(code, DETAILS.get(code, ""))
+
+
+def _detach_row(command: Detach, _record: NodeRecord) -> Values:
+    return departure(subid(command.jid), release=True) | {"kept": "", "reason": command.reason}
+
+
+def _kept(command: KeepOne, reply: list[Any], _record: NodeRecord) -> Owned | Refused:
+    if reply[0] != b"ok":
+        return refused(reply[0], DETAILS.get(reply[0], ""))
+    _code, group, epoch, fence, until_ms, credit = reply
+    return Owned(command.partition, group.decode(), int(epoch), fence, until_ms, credit)
+
+
+attach = Call("attach", _attached, bound, _row)
+detach = Call("unsubscribe", left, row=_detach_row)
+keep = Call("keep", _kept, row=lambda command, _record: {"subids": subids(command.sender)})

@@ -1,0 +1,245 @@
+"""Calls about workers: subscribe, adjust, options, unsubscribe, leave, locks, and where they are registered."""
+
+from typing import Any
+
+from broker.model.commands import Adjust, Browse, Locks, Options, Subscribe, Unsubscribe
+from broker.model.items import Lock
+from broker.model.names import Jid, Partition, bare
+from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
+from broker.model.qos import Qos
+from broker.model.results import Fetched, Held, HeldItem, Refused, Result, Subscribed
+from broker.model.tree import Kind, Scope
+from broker.redis_core.commands.credit import Join, Reach, Reached, Register, Registered, Reregister
+from broker.redis_core.commands.internal import Begun, FetchPart, Leave, Left
+from broker.redis_core.operations.items import WHICH
+from broker.redis_core.operations.operation import (
+    MOST_OF_ONE,
+    Call,
+    Reply,
+    Values,
+    below,
+    family,
+    refused,
+    subid,
+    subids,
+)
+from broker.selectors.program import conditions, program
+from broker.selectors.text import read
+
+MOST_REACHED = 1_024
+"""Most partitions below a collection that its subscribers work on: each registration asks all of them."""
+
+MOST_FETCHED, FETCHED_BYTES = 200, 1_048_576
+"""Items that a lease is shown at once of a partition, and about so many bytes of all that are read at once."""
+
+WORK = Scope(Kind.ITEMS, 1)
+NEWS = Scope(Kind.NODES, 1)
+
+UNSELECTED = "a selector is for work that is shared: a stream has all of its log, an owner whatever comes"
+
+LEASE_OVER = "pubsub#expire lies in the past"
+
+_AS_IT_IS = "="
+
+MOST_SELECTORS = 100
+"""As many as lua/lib/selectors.lua has room for."""
+
+_OF_SELECTORS = {
+    b"options-invalid": UNSELECTED,
+    b"too-many-subscriptions": f"the node has {MOST_SELECTORS} subscribers who select, the most it may",
+}
+"""What is said when it is for a selector that a script refuses."""
+
+DETAILS = WHICH | {
+    b"superseded": "the subscription was renewed",
+    b"not-subscribed": "there is no such subscription",
+    b"lease-over": LEASE_OVER,
+    b"options-invalid": "a stream is not confirmed by quality of service but by commits",
+    b"too-many-subscriptions": f"the node has {MAX_SUBSCRIBERS} subscribers, or {MOST_OF_ONE} of them are you: the most it may",
+}
+
+
+def _row(command: Subscribe | Adjust, record: NodeRecord) -> Values:
+    return {
+        "subid": subid(command.jid),
+        "jid": command.jid,
+        # Whose credit is unsaid works nowhere.
+        "credit": command.credit or 0,
+        "qos": "" if command.qos is None else command.qos.value,
+        "must": "1" if isinstance(command, Adjust) else "",
+        "scope": _scope(command, record),
+        "lease": _lease(command),
+        "selector": _AS_IT_IS if command.selector is None else said(command.selector),
+        "named": command.subid if isinstance(command, Adjust) else "",
+        "several": "1"
+        if isinstance(command, Subscribe) and record.config.multi_subscribe and not command.again
+        else "",
+    }
+
+
+def said(selector: str) -> str:
+    """Write a selector as scripts keep it: the length of its text in bytes, the text, and what it is compiled to."""
+    if not selector:
+        return ""
+    tree = read(selector)
+    return f"{len(selector.encode())} {selector}{conditions(tree)}{program(tree)}"
+
+
+def _lease(command: Subscribe | Adjust) -> str | int:
+    if isinstance(command, Subscribe) and command.lease_ms:
+        return f"+{command.lease_ms}"
+    return "" if command.until_ms is None else command.until_ms
+
+
+def _reregister_row(command: Reregister, _record: NodeRecord) -> Values:
+    nothing = dict.fromkeys(("jid", "credit", "qos", "lease", "scope", "several"), "")
+    return {"subid": command.subid, "named": command.subid, "must": "1", "selector": _AS_IT_IS} | nothing
+
+
+def _scope(command: Subscribe | Adjust, record: NodeRecord) -> str:
+    """Say what of a collection is subscribed to: work for whoever gives credit, else news of its nodes (XEP-0248 §5.1)."""
+    if not record.config.collects:
+        return ""
+    if command.scope is None and isinstance(command, Subscribe):
+        return str(WORK if command.credit else NEWS)
+    return "" if command.scope is None else str(command.scope)
+
+
+def _subscribed(_command: Any, reply: list[Any], record: NodeRecord) -> Result | Begun:
+    if reply[0] != b"ok":
+        return refused(reply[0], _OF_SELECTORS[reply[0]] if reply[1:] else DETAILS.get(reply[0], ""))
+    _code, credit, qos, registration, jid, *rest = reply
+    subscribed = _granted(Jid(jid.decode()), [credit, qos, *rest])
+    alone = record.config.partitions == 1 and not record.config.collects
+    return subscribed if registration == b"0" or alone else Begun(subscribed, registration.decode())
+
+
+def _granted(jid: Jid, values: list[Any]) -> Subscribed:
+    credit, qos, until_ms, whose, *more = values
+    if qos == b"stream":
+        return Subscribed(jid, whose.decode(), credit, reads=True, until_ms=until_ms)
+    scope, selector = (*more, b"", b"")[:2]
+    within = Scope.parse(scope.decode()) if scope else None
+    length, _, text = selector.partition(b" ")
+    chosen = text[: int(length)].decode() if selector else ""
+    return Subscribed(jid, whose.decode(), credit, Qos(qos.decode()), scope=within, until_ms=until_ms, selector=chosen)
+
+
+def _options(command: Options, reply: list[Any], _record: NodeRecord) -> Result:
+    if reply[0] == b"ok":
+        return _granted(command.jid, reply[1:])
+    return refused(reply[0], DETAILS.get(reply[0], ""))
+
+
+def departure(whose: str, *, release: bool) -> dict[str, str]:
+    """Give the columns of a departure of one subscription."""
+    gone = "1" if release else ""
+    # Whoever leaves in order closes what it owned; a connection that is lost is not closed by its owner (EX11).
+    nothing = dict.fromkeys(("named", "pool", "reason", "lapsed", "born", "told"), "")
+    return {"subid": whose, "which": "this", "release": gone, "kept": gone} | nothing
+
+
+def _unsubscribe_row(command: Unsubscribe, _record: NodeRecord) -> Values:
+    return departure(subid(command.jid), release=False) | {"which": "", "named": command.subid}
+
+
+def _leave_row(command: Leave, _record: NodeRecord) -> Values:
+    first = below(command.pool, subid(command.jid)) if command.pool else subid(command.jid)
+    return departure(command.subid or first, release=command.release) | {
+        "which": "this" if command.subid else "all",
+        "pool": command.pool,
+        "lapsed": "1" if command.lapsed else "",
+        "born": command.born,
+        "told": "1" if command.told else "",
+    }
+
+
+def left(_command: Any, reply: list[Any], _record: NodeRecord) -> Left | Refused:
+    """Read how somebody has left."""
+    code, *what = reply
+    if not what:
+        return refused(code, DETAILS[code])
+    held, others, ended = what
+    return Left(tuple(name.decode() for name in ended), held, bool(others))
+
+
+def _locks_row(command: Locks, _record: NodeRecord) -> Values:
+    return {"subids": subids(command.sender)}
+
+
+def _held(_command: Locks, reply: list[Any], record: NodeRecord) -> Held:
+    of = record.config.max_deliveries
+    return Held(tuple(Lock(item.decode(), token, attempt, of, deadline) for item, token, attempt, deadline in reply[1]))
+
+
+def _fetch_row(command: FetchPart, _record: NodeRecord) -> Values:
+    lease = "" if command.lease_ms is None else command.lease_ms
+    # Owners of the queue may look at what another's lease holds: that gives it nothing.
+    comes = "1" if command.comes and bare(command.jid) == bare(command.sender) else ""
+    return {"subid": subid(command.jid), "lease": lease, "after": command.after, "comes": comes}
+
+
+def _fetched(command: FetchPart, reply: list[Any], record: NodeRecord) -> Fetched | Refused:
+    if reply[0] != b"ok":
+        return refused(reply[0], "the lease is over")
+    _code, until_ms, rows, more, stamp, returned = reply
+    partition = record.partition(command.partition)
+    items = (
+        HeldItem(partition, item.decode(), token, attempt, ends, Jid(by.decode()), body, key.decode(), published, tries)
+        for item, token, attempt, ends, by, body, key, published, tries in rows
+    )
+    return Fetched(tuple(items), until_ms, bool(more), stamp, returned=bool(returned))
+
+
+def _register_row(command: Register | Join, _record: NodeRecord) -> Values:
+    return {
+        "subid": command.subid,
+        "jid": command.jid,
+        "qos": command.qos.value,
+        "registration": command.registration,
+        "pool": command.pool if isinstance(command, Join) else "",
+        "selector": said(command.selector),
+        "several": "1" if command.several else "",
+    }
+
+
+def _registered(_command: Register | Join, reply: list[Any], _record: NodeRecord) -> Registered | Refused:
+    return Registered(reply[1], reply[2], bool(reply[3])) if reply[0] == b"ok" else refused(reply[0])
+
+
+def _reach_rows(command: Reach, _record: NodeRecord) -> list[Values]:
+    gone = [{"partition": str(each), "gone": "1"} for each in command.gone]
+    return [*gone, *({"partition": str(each), "gone": ""} for each in command.partitions)]
+
+
+def _reached(_command: Reach, reply: Reply, _record: NodeRecord) -> Reached:
+    found = zip(reply.rows[::2], reply.rows[1::2], strict=True)
+    return Reached({int(number): Partition.parse(partition.decode()) for partition, number in found})
+
+
+def subid_refusal(command: Adjust | Options | Unsubscribe | Browse) -> Refused | None:
+    """Refuse a subid that no subscription of the JID can have (P12); which of them it has, the scripts know."""
+    jids = (command.sender, bare(command.sender)) if isinstance(command, Browse) else (command.jid,)
+    if command.subid and not any(command.subid in family(jid) for jid in jids):
+        return refused(b"subid-invalid", WHICH[b"subid-invalid"])
+    return None
+
+
+def bound(_command: Any, _record: NodeRecord) -> Values:
+    """Give how many subscribers a partition may have."""
+    return {"max_subscribers": MAX_SUBSCRIBERS}
+
+
+subscribe = Call("subscribe", _subscribed, bound, _row)
+adjust = Call("subscribe", _subscribed, bound, _row)
+reregister = Call("subscribe", _subscribed, bound, _reregister_row)
+register = Call("register", _registered, row=_register_row)
+join = Call("register", _registered, row=_register_row)
+reach = Call("reach", _reached, lambda _command, _record: {"most": MOST_REACHED}, rows=_reach_rows)
+options = Call("options", _options, row=lambda command, _record: {"subid": subid(command.jid), "named": command.subid})
+unsubscribe = Call("unsubscribe", left, row=_unsubscribe_row)
+leave = Call("unsubscribe", left, row=_leave_row)
+fetch = Call(
+    "fetch", _fetched, lambda _command, _record: {"limit": MOST_FETCHED, "max_bytes": FETCHED_BYTES}, _fetch_row
+)
+locks = Call("locks", _held, row=_locks_row)

@@ -1,0 +1,75 @@
+"""How commands of one loop turn share script calls: pure, so that the order it promises can be tested alone.
+
+A batch holds commands of one operation, bounded by count and by bytes. A command joins the latest batch of its operation
+unless its sender already has a command in a later batch: so commands of one sender keep their order, and those of many
+senders still gather. What a script had no time for goes again, and its senders' later commands after it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.redis_core.operations import OF
+from broker.tasks import Ticket
+
+LIMIT = 200
+"""Most commands in one script call."""
+
+BYTES = 1_048_576
+"""Most bytes of payload in one script call, unless one command alone has more: they are copied before the script begins."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """Commands that go in one script call."""
+
+    kind: type
+    tickets: list[Ticket] = field(default_factory=list)
+    bytes: int = 0
+
+    def takes(self, size: int) -> bool:
+        """Tell whether a command with so many bytes of payload may join."""
+        return len(self.tickets) < LIMIT and self.bytes + size <= BYTES
+
+    def add(self, ticket: Ticket, size: int) -> None:
+        """Let a command join."""
+        self.tickets.append(ticket)
+        self.bytes += size
+
+
+def sender_of(command: Any) -> str:
+    """Give whose commands a command keeps its order among; empty when it is nobody's."""
+    sender: str = getattr(command, "sender", "")
+    return sender
+
+
+def postponed(rest: list[Ticket], batches: Iterable[Batch]) -> list[Ticket]:
+    """Take the later commands of the same senders out of the batches that follow; gives these after the rest."""
+    senders = {sender_of(ticket.command) for ticket in rest} - {""}
+    again = list(rest)
+    for batch in batches:
+        again += [ticket for ticket in batch.tickets if sender_of(ticket.command) in senders]
+        batch.tickets = [ticket for ticket in batch.tickets if sender_of(ticket.command) not in senders]
+    return again
+
+
+def batched(tickets: Iterable[Ticket]) -> list[Batch]:
+    """Put tickets into batches, in order."""
+    batches: list[Batch] = []
+    open_of: dict[type, int] = {}
+    latest_of: dict[str, int] = {}
+    for ticket in tickets:
+        command = ticket.command
+        kind = type(command)
+        sender, size = sender_of(command), len(getattr(command, "envelope", b""))
+        at = open_of.get(kind, -1)
+        shared = OF[kind].row is not None
+        if not shared or at < latest_of.get(sender, -1) or at < 0 or not batches[at].takes(size):
+            at = len(batches)
+            batches.append(Batch(kind))
+            if shared:
+                open_of[kind] = at
+        batches[at].add(ticket, size)
+        if sender:
+            latest_of[sender] = at
+    return batches

@@ -1,0 +1,412 @@
+"""One partition's lane: gathers its commands, runs their scripts one call after another, and hands out what they answer.
+
+With a single call under way per partition, commands keep their order, what arrives meanwhile gathers into the next
+batches, others get their turn at Redis between two calls, and after a lost reply the lane knows exactly which deliveries it
+never saw. The node's record may be an old one and is
+checked by every script (revision), so a lane holds nothing that another frontend does not.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_args
+
+import structlog
+
+from broker import keys
+from broker.model.commands import Release
+from broker.model.items import LockEnded, NodeEvent
+from broker.model.names import Jid, Partition
+from broker.model.nodes import NodeRecord
+from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
+from broker.model.results import Refused
+from broker.redis_core.commands.admin_parts import Admit, TransferPart
+from broker.redis_core.commands.former import IF_KNOWN
+from broker.redis_core.commands.internal import GONE, Expire, FetchPart, Internal, Outcome, Resend, Scanned, ignored
+from broker.redis_core.operations import OF
+from broker.redis_core.operations.operation import Reply, collection, delivery, ownership_lost, subscription
+from broker.redis_core.partitions.batching import Batch, batched, postponed
+from broker.redis_core.partitions.partitioner import Place, place
+from broker.redis_core.partitions.send_marks import Marks
+from broker.redis_core.ports import Neighbours, Surroundings
+from broker.redis_core.records.authorization import refusal
+from broker.redis_core.records.cache import Known
+from broker.redis_core.records.store import Directory
+from broker.redis_core.redis_client.client import Arguments, Server
+from broker.tasks import FAILED, STOPPED, Ticket, start
+
+if TYPE_CHECKING:
+    from asyncio import Task
+
+log = structlog.get_logger()
+
+_COLLECTS = Refused(Problem.PUBLISH_UNSUPPORTED, "a collection takes no items")
+_CHANGING = Refused(Problem.UNAVAILABLE, "the node is being changed")
+_RETRIES = 5
+_RESIGNED = "-"
+
+_INTERNAL = get_args(Internal)
+
+_HANDING_OUT = (Expire, Release, TransferPart)
+"""Commands that go alone and hand items out."""
+
+
+class Lane:
+    """The way of one partition's commands to Redis."""
+
+    def __init__(  # noqa: PLR0913  (its place, and what it works with)
+        self,
+        known: Known,
+        *,
+        number: int,
+        neighbours: Neighbours,
+        submit: Callable[[Any, Callable[[Any], None]], None],
+        server: Server,
+        directory: Directory,
+        around: Surroundings,
+    ) -> None:
+        """Make an idle lane for the partition `number` of a node; what belongs to another one goes to `submit`."""
+        self.node = known.node
+        self.number = number
+        self._known = known
+        self._neighbours = neighbours
+        self._submit = submit
+        self._server = server
+        self._directory = directory
+        self._around = around
+        self._pending: deque[Ticket] = deque()
+        self._batches: deque[Batch] = deque()
+        self._running: Task[None] | None = None
+        self._incarnation = ""
+        self._partition = Partition(known.node, "", number)
+        self._marks = Marks()
+        self._closing = False
+        self._doubtful = False
+        self._session = around.lost_replies
+        self._began = False
+
+    def submit(self, command: Any, reply: Callable[[Any], None]) -> None:
+        """Take a command; all that is submitted in one loop turn goes together."""
+        self._pending.append(Ticket(command, reply))
+        if self._running is None:
+            self._running = start(self._run())
+
+    def mark(self) -> None:
+        """Visit the partition on the lane's own account: to tell what is sent, and to look for what was lost."""
+        self.submit(Expire(self.node, self.number), ignored)
+
+    def close(self) -> None:
+        """Visit it for the last time before the stream is closed in order."""
+        self._closing = True
+        self.mark()
+
+    def resume(self) -> None:
+        """Send again what is not surely sent: the stream broke behind it."""
+        self._search(self._marks.sent)
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is under way."""
+        return self._running is None and not self._pending
+
+    @property
+    def idle(self) -> bool:
+        """Nothing under way, nothing owed: the lane may be dropped."""
+        return self.quiet and not self.doubtful and not self.unmarked
+
+    @property
+    def doubtful(self) -> bool:
+        """A reply was lost, and deliveries made in it may still have to be looked for."""
+        return self._doubtful
+
+    @property
+    def unmarked(self) -> bool:
+        """Deliveries have been handed out that Redis has not been told are sent."""
+        return self._marks.owed
+
+    @property
+    def marked(self) -> bool:
+        """Redis may hold a mark of this frontend: of deliveries that were handed out here, or of a session."""
+        return self._marks.received > 0 or self._began
+
+    async def _run(self) -> None:
+        try:
+            while self._pending or self._batches:
+                if not self._batches:
+                    self._batches.extend(batched(self._pending))
+                    self._pending.clear()
+                if self._doubtful:
+                    self._doubtful = False
+                    # Before anything else is handed out. One that cannot send was handed nothing: who comes for items finds them.
+                    if self._around.sends:
+                        self._batches.appendleft(Batch(Resend, [Ticket(*self._searching(self._marks.received))]))
+                # One call a round trip: scripts that Redis has read already run one after another without a turn for others.
+                await self._carry_out(self._batches.popleft())
+        finally:
+            self._running = None
+            if self._batches or self._pending:
+                # This task was cancelled.
+                self._answer(self._gathered(), STOPPED)
+
+    def _gathered(self) -> list[Ticket]:
+        """Take all that waits behind the present batch."""
+        tickets = [*(ticket for batch in self._batches for ticket in batch.tickets), *self._pending]
+        self._batches.clear()
+        self._pending.clear()
+        return tickets
+
+    async def _carry_out(self, batch: Batch) -> None:
+        """Run a batch's script, again if it was told an old record; whatever is raised, all have an answer, or still wait."""
+        tickets = batch.tickets
+        try:
+            for attempt in range(_RETRIES):
+                if not batch.tickets:
+                    break
+                batch = await self._turn(batch, last=attempt == _RETRIES - 1)
+        except Exception:
+            # Ours or a record's fault: the lane goes on.
+            log.exception("lane failed", node=self.node, partition=self.number, command=batch.kind.__name__)
+            self._lost()
+        finally:
+            left = [ticket for ticket in tickets if not ticket.answered]
+            if left:
+                # What the script had no time for goes again.
+                waiting = {id(ticket) for ticket in self._pending}
+                self._answer((ticket for ticket in left if id(ticket) not in waiting), FAILED)
+
+    def _lost(self) -> None:
+        """Take note that a reply was lost: the script may have run, or run late."""
+        # The next call begins a session: once it has run, none of an earlier one does, however late it comes to Redis.
+        self._around.lost_replies += 1
+        self._session = self._around.lost_replies
+        self._doubtful = True
+        self._marks.untold()
+
+    async def _turn(self, batch: Batch, *, last: bool) -> Batch:
+        """Carry out a batch; gives what of it judged by an old record and has to go again."""
+        tickets = batch.tickets
+        try:
+            cached = self._known.record
+            record = self._met(await self._known.read())
+            allowed, refused = self._judged(record, tickets)
+            if refused and cached is not None:
+                # No script follows a refusal and would find the record old, so none is given by an old one.
+                record = self._met(await self._known.renew())
+                allowed, refused = self._judged(record, tickets)
+            # From here on only those are owed an answer whom the policy has not refused.
+            tickets = allowed
+            for ticket, reason in refused:
+                ticket(reason)
+            if record is None:
+                return Batch(batch.kind)
+            if record.former:
+                tickets = self._placed(record, tickets)
+            if not tickets:
+                return Batch(batch.kind)
+            batch = Batch(batch.kind, tickets)
+            reply = (await self._server.run_all([self._arguments(record, batch)]))[0]
+        except CoreUnavailable as error:
+            self._lost()
+            # Whoever came during the call has waited for Redis too, and would else wait for it twice as long as is set.
+            self._answer([*tickets, *self._gathered()], Refused(error.problem, error.detail))
+            return Batch(batch.kind)
+        again = self._settle(record, batch, reply)
+        hindrance = await self._renewed(record) if again else None
+        if hindrance is not None or last:
+            self._answer(again, hindrance or _CHANGING)
+            again = []
+        return Batch(batch.kind, again)
+
+    def _met(self, record: NodeRecord | None) -> NodeRecord | None:
+        """Begin anew when the node is another of the same name."""
+        if record is not None and record.incarnation != self._incarnation:
+            self._incarnation = record.incarnation
+            self._partition = record.partition(self.number)
+            self._marks, self._doubtful = Marks(), False
+        return record
+
+    async def _renewed(self, old: NodeRecord) -> Refused | None:
+        """Read the record anew and bring the partition up to it; gives a reason if nobody can be served."""
+        try:
+            record = self._met(await self._known.renew())
+            if record and await self._directory.open(record, (self.number,)):
+                return None
+            # The partition is deleted and its record is not: whoever deleted the node did not come to the end of it.
+            if record and record.incarnation == old.incarnation:
+                jids = await self._directory.delete(record)
+                for jid in jids if record.config.notify_delete else ():
+                    self._around.notify(NodeEvent(self.node, jid, "delete"))
+        except (CoreUnavailable, ScriptDefect, CorruptRecord) as error:
+            log.warning("record not renewed", node=self.node, partition=self.number, error=str(error))
+            self._known.forget()
+            return FAILED
+        self._known.forget()
+        return GONE
+
+    def _judged(
+        self, record: NodeRecord | None, tickets: list[Ticket]
+    ) -> tuple[list[Ticket], list[tuple[Ticket, Refused]]]:
+        """Part those whom the policy lets through from those whom it refuses; without a record it refuses all."""
+        if record is None:
+            return [], [(ticket, GONE) for ticket in tickets]
+        allowed, refused = [], []
+        for ticket in tickets:
+            command = ticket.command
+            reason = None if isinstance(command, _INTERNAL) else refusal(command, record)
+            if getattr(command, "incarnation", "") not in {"", record.incarnation}:
+                # Of another life of the node.
+                reason = GONE
+            if isinstance(command, Admit) and record.config.collects:
+                reason = _COLLECTS
+            if reason is None:
+                allowed.append(ticket)
+            else:
+                refused.append((ticket, reason))
+        return allowed, refused
+
+    def _placed(self, record: NodeRecord, tickets: list[Ticket]) -> list[Ticket]:
+        """Send on what has another partition since the node grew: nothing new may come in where it is not looked for."""
+        here = {self.number, Place.ANY}
+        count = record.config.partitions
+        staying = [type(each.command) not in IF_KNOWN or place(each.command, count) in here for each in tickets]
+        for ticket, stays in zip(tickets, staying, strict=True):
+            if not stays:
+                ticket.pass_on(self._submit)
+        return [ticket for ticket, stays in zip(tickets, staying, strict=True) if stays]
+
+    def _arguments(self, record: NodeRecord, batch: Batch) -> Arguments:
+        call = OF[batch.kind]
+        header = self._server.header(call.script)
+        first = batch.tickets[0].command
+        shared: dict[str, Any] = {
+            "now": "",
+            "revision": record.revision,
+            "frontend": self._caller,
+            "sent": self._mark() if "sent" in header.arguments else None,
+            "number": self.number,
+            "once_ms": self._around.once_ms,
+            "retry": self._around.retry,
+        }
+        fixed = {name: value for name, value in shared.items() if name in header.arguments} | dict(
+            call.fixed(first, record)
+        )
+        if call.row is not None:
+            rows = [call.row(ticket.command, record) for ticket in batch.tickets]
+        else:
+            rows = call.rows(first, record) if call.rows else []
+        return self._server.arguments(call.script, keys.all_of_partition(header.keys, self._partition), fixed, rows)
+
+    @property
+    def _caller(self) -> str:
+        name = self._around.frontend
+        return f"{name}/{self._session}" if self._session and self._around.sends else name
+
+    def _mark(self) -> int | str:
+        now = time.monotonic()
+        # Whether all is flushed matters once a second: a door need not be asked with each call.
+        if (self._closing or now >= self._marks.look_at) and self._around.flushed():
+            self._marks.flushed(now, closing=self._closing)
+            if self._closing:
+                self._marks.tell()
+                return _RESIGNED
+        mark = self._marks.tell()
+        return "" if mark is None else mark
+
+    def _settle(self, record: NodeRecord, batch: Batch, reply: Any) -> list[Ticket]:
+        """Answer a batch and hand out what its script gave; gives its tickets back when the record was old."""
+        if isinstance(reply, Exception):
+            problem = reply.problem if isinstance(reply, CoreUnavailable) else Problem.UNAVAILABLE
+            about = {"node": self.node, "partition": self.number, "command": batch.kind.__name__}
+            log.error("script failed", **about, problem=problem.value, error=str(reply))
+            self._answer(batch.tickets, Refused(problem, str(reply) if isinstance(reply, CoreUnavailable) else ""))
+            return []
+        if reply[0] != b"ok":
+            return batch.tickets
+        call = OF[batch.kind]
+        read = Reply.read(reply)
+        parts = [read] if call.row is None else read.rows
+        # A script answers its rows in order and may stop after the first (lua/lib/budget.lua).
+        tickets = batch.tickets[: max(1, len(parts))]
+        results = [call.result(ticket.command, part, record) for ticket, part in zip(tickets, parts, strict=True)]
+        for ticket, result in zip(tickets, results, strict=True):
+            ticket(result)
+        rest = batch.tickets[len(tickets) :]
+        if rest:
+            self._pending.extendleft(reversed(postponed(rest, self._batches)))
+        if self._server.header(call.script).writes and not _in_vain(tickets, read):
+            self._around.changed(self._partition)
+        self._hand_out(record, read)
+        # A door that has much to write is left alone: the pulse visits again, since what was handed out is not marked yet.
+        if read.more and (call.row is not None or batch.kind in _HANDING_OUT) and not self._around.congested():
+            self.submit(Expire(self.node, self.number), ignored)
+        return []
+
+    def _search(self, after: int, upto: int | None = None, scan: str = "0") -> None:
+        """Look for deliveries of this frontend's own that it has not seen or not written: all that come after `after`."""
+        self.submit(*self._searching(after, upto, scan))
+
+    def _searching(self, after: int, upto: int | None = None, scan: str = "0") -> tuple[Resend, Callable[[Any], None]]:
+        # With it the session begins, in this partition.
+        self._began |= self._session > 0
+        command = Resend(self.node, self._around.frontend, after, upto, scan, self.number)
+        return command, partial(self._searched, after)
+
+    def _searched(self, after: int, outcome: Outcome) -> None:
+        if isinstance(outcome, Scanned):
+            if outcome.scan != "0":
+                self._search(after, outcome.upto, outcome.scan)
+        elif isinstance(outcome, Refused) and outcome.problem.retryable:
+            self._doubtful = True
+
+    def _tell(self, partition: Partition, notices: list[list[Any]]) -> None:
+        for kind, *values in notices:
+            if kind == b"lost":
+                self._around.notify(ownership_lost(values, partition))
+            elif kind == b"lapsed":
+                self._around.lapsed(self.node, Jid(values[0].decode()), values[1].decode())
+            elif kind == b"unsubscribed":
+                jid, pool = values
+                self._around.gone(collection(pool) or self.node, Jid(jid.decode()))
+            elif kind == b"perished":
+                self._around.count("perished", values[0])
+            elif kind == b"filled":
+                self._around.filled(Jid(values[0].decode()))
+            elif kind == b"fetched":
+                self._around.count("delivered", values[0])
+            else:
+                jid, item, token, *told = values
+                whose = subscription(*told)
+                self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token, *whose))
+                if kind == b"unlocked":
+                    self._around.count("expired")
+
+    def _hand_out(self, record: NodeRecord, read: Reply) -> None:
+        partition = self._partition
+        if read.notices:
+            self._tell(partition, read.notices)
+        for row in read.deliveries:
+            made = delivery(row, partition, record.config)
+            self._marks.received = max(self._marks.received, made.sequence)
+            try:
+                self._around.deliver(made)
+            except Exception:
+                # The others of the reply are sent; the lock of this one runs out.
+                log.exception("a delivery could not be sent", node=self.node, item=made.item_id)
+        if read.credit is not None:
+            self._neighbours.heard(partition, record.config.partitions, read.credit)
+        if read.handovers:
+            self._around.hand_over(record, self.number, read.handovers)
+        if read.due_ms:
+            self._around.announce(partition, read.due_ms)
+
+    def _answer(self, tickets: Iterable[Ticket], result: Any) -> None:
+        for ticket in tickets:
+            ticket(result)
+
+
+def _in_vain(tickets: list[Ticket], read: Reply) -> bool:
+    """Tell whether a script that may write has surely changed nothing that is measured."""
+    command = tickets[0].command
+    quiet = isinstance(command, FetchPart) or (isinstance(command, Expire) and command.passing)
+    return quiet and not (read.deliveries or read.notices or read.handovers)

@@ -1,0 +1,63 @@
+"""What a lane needs of what is around it: interfaces only."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from broker.model.items import Delivery, Notice
+from broker.model.names import Jid, Partition
+from broker.model.nodes import NodeRecord
+from broker.redis_core.commands.credit import CreditReport
+
+AskPartition = Callable[[int, Any], asyncio.Future[Any]]
+"""Gives a command to one partition of a node, by its number."""
+
+
+class Surroundings(Protocol):
+    """What a lane needs of the core around it."""
+
+    frontend: str
+    sends: bool
+    lost_replies: int
+    once_ms: int
+    retry: str
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Hand a delivery to the door."""
+
+    def notify(self, notice: Notice) -> None:
+        """Hand a notice to the door."""
+
+    def congested(self) -> bool:
+        """Tell whether the door has more to write than it should."""
+
+    def flushed(self) -> bool:
+        """Tell whether the door has written all that it was handed."""
+
+    def announce(self, partition: Partition, due_ms: int) -> None:
+        """Note when the partition next needs a visit."""
+
+    def lapsed(self, node: str, jid: Jid, subid: str) -> None:
+        """End a subscription whose lease is over."""
+
+    def gone(self, node: str, jid: Jid) -> None:
+        """Hear that a subscription has ended by itself: nothing reached its subscriber."""
+
+    def filled(self, jid: Jid) -> None:
+        """Hear that one who comes for its items has got some."""
+
+    def hand_over(self, record: NodeRecord, partition: int, told: list[list[bytes]]) -> None:
+        """Bring items of a partition to their other nodes."""
+
+    def changed(self, partition: Partition) -> None:
+        """Hear that what a partition holds may be something else now."""
+
+    def count(self, what: str, amount: int = 1) -> None:
+        """Count for the metrics."""
+
+
+class Neighbours(Protocol):
+    """Whom a lane tells of credit that its partition shares with others."""
+
+    def heard(self, partition: Partition, partitions: int, report: CreditReport) -> None:
+        """Hear what a script says of credit."""

@@ -1,0 +1,247 @@
+"""Who may do what with a node (P3, P5, P6, P7): pure judgement on a node's record. Must not know items or locks.
+
+The record may be a cached one: the script that follows is told its revision and refuses to act on an old one.
+"""
+
+from collections.abc import Mapping
+
+from broker.model import offsets
+from broker.model.commands import (
+    Adjust,
+    Affiliate,
+    Approve,
+    Bind,
+    Bounce,
+    Browse,
+    Command,
+    Commit,
+    Configure,
+    Confirm,
+    Delete,
+    Describe,
+    ListSubscribers,
+    Locks,
+    ManageSubscribers,
+    Options,
+    Publish,
+    Purge,
+    Read,
+    Release,
+    Renew,
+    Retract,
+    SendPending,
+    ShowHistory,
+    Subscribe,
+    Unlock,
+    Unsubscribe,
+)
+from broker.model.hints import NO_HINTS
+from broker.model.names import bare
+from broker.model.nodes import Affiliation, NodeRecord, unmet
+from broker.model.options import AccessModel, NodeState, PublishModel
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.qos import Qos
+from broker.model.results import Refused
+from broker.redis_core.commands.admin_parts import SurveyPart, TransferPart
+from broker.redis_core.commands.credit import Join
+from broker.redis_core.commands.internal import Attach, Extent, FetchPart, Follow
+from broker.redis_core.operations.subscriptions import subid_refusal
+from broker.selectors.text import Unreadable, read
+
+_PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
+_READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
+_CLOSED = Refused(Problem.CLOSED_NODE, "the node admits only those on its list")
+_UNAPPROVED = Refused(Problem.APPROVAL_REQUIRED, "the node's owners have to approve your subscription first")
+_OUTCAST = Refused(Problem.FORBIDDEN, "the node's owners have barred you from it")
+_LEASED = Refused(Problem.FORBIDDEN, "the lease is another's")
+_OWNERS_ONLY = Refused(Problem.FORBIDDEN, "only the node's owners may do this")
+
+
+_NO_WORK = Refused(Problem.UNSUPPORTED, "the node is a log: nothing of it is work")
+_NEVER_HANDED_OUT = Refused(
+    Problem.UNSUPPORTED, "the node is a log: its entries have no delay, priority or time to live"
+)
+_OF_LEAVES = {
+    Publish: Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf"),
+    Browse: Refused(Problem.ITEMS_UNSUPPORTED, "a collection holds no items: ask its leaves for theirs"),
+    Purge: Refused(Problem.PERSISTENCE_UNSUPPORTED, "a collection holds no items: purge its leaves"),
+    # XEP-0060 §7.2.3.5.
+    Retract: Refused(Problem.PERSISTENCE_UNSUPPORTED, "a collection holds no items: name the leaf"),
+    **dict.fromkeys(
+        (Unlock, Renew, Locks, Attach, Bind, Commit, Read, Follow),
+        Refused(Problem.UNSUPPORTED, "a collection holds no items: name the leaf"),
+    ),
+}
+"""What is refused to a collection: it contains nodes (H2)."""
+
+
+def refusal(  # noqa: C901, PLR0911, PLR0912  (a table of cases)
+    command: Command | Follow | Extent | FetchPart | Attach | Join | SurveyPart | TransferPart, record: NodeRecord
+) -> Refused | None:
+    """Refuse a command that its sender's standing does not allow; None lets it pass on to its script."""
+    standing = record.affiliation(bare(command.sender))
+    if standing is Affiliation.OUTCAST:
+        return _OUTCAST
+    if record.config.collects and type(command) in _OF_LEAVES:
+        return _OF_LEAVES[type(command)]
+    match command:
+        case Publish():
+            return _publishing(command, record, standing)
+        case Subscribe() | Attach() | Adjust() | Options() | Unsubscribe():
+            if bare(command.jid) != bare(command.sender):
+                # A subscribe has an error of its own (XEP-0060 §6.1.3.1; §6.2.3.3, §6.3.4.1).
+                problem = Problem.JID_MISMATCH if isinstance(command, Subscribe | Attach) else Problem.FORBIDDEN
+                return Refused(problem, "you may act for your own JID only")
+            if isinstance(command, Subscribe | Adjust) and (wrong := _selecting(command)):
+                return wrong
+            if isinstance(command, Subscribe | Attach):
+                return _complete(_reading(record, standing), _working(command, record))
+            return subid_refusal(command)
+        case FetchPart():
+            mine = bare(command.jid) == bare(command.sender)
+            return None if mine or standing is Affiliation.OWNER else _LEASED
+        case Browse() | Extent() | ShowHistory():
+            return _reading(record, standing) or (subid_refusal(command) if isinstance(command, Browse) else None)
+        case Join():
+            return _reading(record, standing) or (None if record.config.queueing else _NO_WORK)
+        case Follow():
+            return _complete(_reading(record, standing), _sharing(record) or _streaming(command, record))
+        case Bind():
+            return _reading(record, standing) or _binding(command, record)
+        case Read() | Commit():
+            return _reading(record, standing) or _streaming(command, record)
+        case (
+            Configure()
+            | Affiliate()
+            | Purge()
+            | Delete()
+            | Release()
+            | SurveyPart()
+            | TransferPart()
+            | Describe(as_owner=True)
+            | ListSubscribers()
+            | ManageSubscribers()
+            | Approve()
+            | SendPending()
+        ):
+            return None if standing is Affiliation.OWNER else _OWNERS_ONLY
+        case Bounce() | Confirm():
+            alive = command.partition.incarnation == record.incarnation
+            return None if alive else Refused(Problem.LOCK_LOST, "the delivery was of an earlier node of this name")
+        case _:
+            return None
+
+
+def visible(standing: str, access_model: str) -> bool:
+    """Tell whether a node is in the lists of one who stands to it like this, by the words that are stored (P9).
+
+    An empty word is the default. To be asked for admission a node has to be seen, so only a whitelist hides it.
+    """
+    if standing in {"", Affiliation.NONE.value}:
+        return access_model != AccessModel.WHITELIST.value
+    return standing != Affiliation.OUTCAST.value
+
+
+def _publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> Refused | None:
+    if record.config.publish_model is PublishModel.PUBLISHERS and standing not in _PUBLISHERS:
+        return Refused(Problem.FORBIDDEN, "only the node's publishers may publish to it")
+    if record.config.state is NodeState.DRAINING:
+        return Refused(Problem.NODE_DRAINING, "the node is being drained: it takes no new items for now")
+    if command.body_bytes > record.config.max_payload_bytes:
+        return Refused(
+            Problem.PAYLOAD_TOO_BIG,
+            f"the payload has {command.body_bytes} bytes, the node takes {record.config.max_payload_bytes}",
+        )
+    if command.hints != NO_HINTS and not record.config.queueing:
+        return _NEVER_HANDED_OUT
+    return None if command.options is None else _preconditions(command.options, record)
+
+
+def _preconditions(options: Mapping[str, tuple[str, ...]], record: NodeRecord) -> Refused | None:
+    try:
+        name = unmet(record, options)
+    except MalformedRequest as wrong:
+        return Refused(wrong.problem, wrong.detail)
+    if name is None:
+        return None
+    return Refused(Problem.PRECONDITION_NOT_MET, f"the node is configured otherwise in {name}")
+
+
+def _complete(refused: Refused | None, wrong: Refused | None) -> Refused | None:
+    """Judge a subscription: what waits for an approval is complete, for no owner is asked about what could not be made."""
+    return wrong or refused if refused in {None, _UNAPPROVED} else refused
+
+
+def _working(command: Subscribe | Attach, record: NodeRecord) -> Refused | None:
+    if not record.config.queueing:
+        return Refused(Problem.UNAVAILABLE, "the node is being changed")
+    if isinstance(command, Subscribe) and (command.partitions or command.group or command.epoch is not None):
+        refused = _sharing(record)
+        if refused:
+            return refused
+    if isinstance(command, Subscribe) and record.config.collects:
+        return _collecting(command)
+    if isinstance(command, Subscribe) and command.scope is not None:
+        return Refused(Problem.OPTIONS_INVALID, "a leaf has nothing below it: type and depth are of collections")
+    return Refused(Problem.OPTIONS_REQUIRED) if command.credit is None else None
+
+
+def _sharing(record: NodeRecord) -> Refused | None:
+    """Refuse what is one JID's alone where a JID may have several subscriptions."""
+    if not record.config.multi_subscribe:
+        return None
+    return Refused(Problem.OPTIONS_INVALID, "a node with stanzaq#multi_subscribe has neither owners nor streams")
+
+
+def _collecting(command: Subscribe) -> Refused | None:
+    if command.partitions or command.group or command.epoch is not None or command.start:
+        return Refused(Problem.OPTIONS_INVALID, "partitions, groups and starts are of leaves")
+    works = command.scope.works if command.scope else command.credit is not None
+    if command.selector and not works:
+        return Refused(Problem.OPTIONS_INVALID, "news is not selected, work is")
+    return Refused(Problem.OPTIONS_REQUIRED) if works and command.credit is None else None
+
+
+def _selecting(command: Subscribe | Adjust) -> Refused | None:
+    try:
+        if command.selector:
+            read(command.selector)
+    except Unreadable as wrong:
+        return Refused(Problem.OPTIONS_INVALID, f"the selector cannot be read: {wrong}")
+    return None
+
+
+def _streaming(command: Read | Commit | Follow, record: NodeRecord) -> Refused | None:
+    """Judge where a stream begins or has come: an offset is of one partition of one life of a node."""
+    if command.partition >= record.config.partitions:
+        return Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
+    partition = record.partition(command.partition)
+    try:
+        match command:
+            case Commit():
+                offsets.read(command.offset, partition)
+            case Read():
+                offsets.spelled(command.start, partition)
+            case Follow() if command.start:
+                offsets.spelled(command.start, partition)
+    except MalformedRequest as wrong:
+        return Refused(wrong.problem, wrong.detail)
+    if isinstance(command, Follow) and command.qos is not Qos.UNACKNOWLEDGED:
+        return Refused(Problem.OPTIONS_INVALID, "a stream is not confirmed by quality of service but by commits")
+    return None
+
+
+def _binding(command: Bind, record: NodeRecord) -> Refused | None:
+    if command.partition >= record.config.partitions:
+        return Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
+    if not record.config.admits(command.group):
+        return Refused(Problem.GROUP_NOT_FOUND, f"the node has no group {command.group}")
+    return None
+
+
+def _reading(record: NodeRecord, standing: Affiliation) -> Refused | None:
+    if standing is Affiliation.PUBLISH_ONLY:
+        return Refused(Problem.FORBIDDEN, "you may only publish to this node")
+    if record.config.access_model is AccessModel.OPEN or standing in _READERS:
+        return None
+    return _UNAPPROVED if record.config.access_model is AccessModel.AUTHORIZE else _CLOSED

@@ -1,0 +1,104 @@
+"""What is kept of groups: who takes part in them without a wish, and who owns each partition. Must not know what follows."""
+
+from dataclasses import dataclass
+
+from broker import keys
+from broker.model.names import Jid
+from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
+from broker.model.qos import Qos
+from broker.redis_core.operations.operation import subid
+from broker.redis_core.redis_client.client import Server, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One who takes part in a group and lets the service choose its partitions; it has `share` of its credit in each."""
+
+    group: str
+    credit: int
+    share: int
+    qos: Qos
+    jid: Jid
+
+    @property
+    def most(self) -> int:
+        """How many partitions it can have."""
+        return self.credit // self.share
+
+    def __str__(self) -> str:
+        """Write it as its line in Redis."""
+        return f"{self.group} {self.credit} {self.share} {self.qos.value} {self.jid}"
+
+    @staticmethod
+    def parse(line: str) -> "Member":
+        """Read what `str` wrote."""
+        group, credit, share, qos, jid = line.split(" ", 4)
+        return Member(group, int(credit), int(share), Qos(qos), Jid(jid))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A partition as an attach would find it: the fence in force, and the owner, whose subid is empty while there is none."""
+
+    partition: int
+    fence: int
+    subid: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """Whether somebody `was` a member, and how many `others` there are still."""
+
+    was: bool
+    others: int
+
+
+class Roster:
+    """Reads and writes it; knows nothing that is not in Redis."""
+
+    def __init__(self, server: Server) -> None:
+        """Ask `server`."""
+        self._server = server
+
+    async def members(self, node: str) -> dict[str, Member]:
+        """Give the members of all groups of a node, by their subids."""
+        found = await self._server.command("HGETALL", keys.of_node("members", node))
+        return {name.decode(): Member.parse(line.decode()) for name, line in found.items()}
+
+    async def member(self, node: str, jid: Jid) -> Member | None:
+        """Give one member."""
+        line = await self._server.command("HGET", keys.of_node("members", node), subid(jid))
+        return Member.parse(line.decode()) if line else None
+
+    async def join(self, record: NodeRecord, member: Member) -> bool:
+        """Add a member, or change what it asked for; False when there are as many as may be, or the node is another now."""
+        members, _ = await self._enlist(record, "joined", member.jid, str(member))
+        return members > 0
+
+    async def strike(self, record: NodeRecord, jid: Jid) -> Struck:
+        """Take a member off."""
+        others, was = await self._enlist(record, "left", jid, "")
+        return Struck(was=bool(was), others=others)
+
+    async def standings(self, record: NodeRecord) -> list[Standing]:
+        """Tell of each partition who owns it."""
+        asked = [("HMGET", keys.of_partition("meta", partition), "fence", "owner") for partition in record.partitions]
+        found = []
+        for number, (fence, line) in enumerate(await self._server.commands(asked)):
+            # `subid lease clearing group`, as lua/lib/owner.lua writes it.
+            whose, _lease, _clearing, group = line.decode().split(" ") if line else ("", "", "", "")
+            found.append(Standing(number, int(fence or 0), whose, group))
+        return found
+
+    async def _enlist(self, record: NodeRecord, kind: str, jid: Jid, member: str) -> tuple[int, int]:
+        fixed: dict[str, Value] = {
+            "incarnation": record.incarnation,
+            "kind": kind,
+            "subid": subid(jid),
+            "member": member,
+            "most": MAX_SUBSCRIBERS,
+        }
+        names = [keys.of_node(key, record.name) for key in self._server.header("enlist").keys]
+        reply = await self._server.run(self._server.arguments("enlist", names, fixed))
+        return (reply[1], reply[2]) if reply[0] == b"ok" else (0, 0)

@@ -1,0 +1,135 @@
+"""What a bare JID has to do with nodes, by JID: indexes that may say too much and are checked against what nodes say.
+
+An entry is noted before it is so, and settled when it is. What ends by itself may leave an entry behind: before anybody is
+refused for want of room, those that are so no more are struck off. Must not know what any entry means.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from broker import keys
+from broker.model.names import Jid
+from broker.redis_core.redis_client.client import Arguments, Server, Value
+
+MOST_PER_JID = 1_000
+"""Entries of one index of a JID, unless something else is said."""
+
+COMING_MS: Final = 60_000
+"""How long what was noted may take to be so: longer than any call, or a script that Redis runs late."""
+
+CHECKED_MS: Final = 5_000
+"""How long what was found to be so is not checked again: whoever asks on and on must not cost a check each time."""
+
+IDLE_PRESENCE_SECONDS: Final = 3_600
+"""How long it is kept who is here of a JID that is subscribed nowhere."""
+
+_PIECE: Final = 200
+_LOOKED_THROUGH: Final = 1_000
+_AT_ONCE: Final = 1_000
+
+Entry = tuple[Jid, str]
+"""A bare JID and what its index has."""
+
+Truth = Callable[[Sequence[Entry]], Awaitable[set[Entry]]]
+"""Tells which entries are so, by what nodes and partitions say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """When an entry was noted (Redis's ms), and whether it was `known` before."""
+
+    at_ms: int
+    known: bool
+
+
+class Index:
+    """One of the indexes, of all JIDs."""
+
+    def __init__(self, server: Server, name: str, most: int | None = None, *, gives_way: bool = False) -> None:
+        """Keep `most` entries of a JID; past them the longest known `gives_way`, or nothing more is noted."""
+        self._server = server
+        self._name = name
+        self._most = most
+        self._gives_way = gives_way
+
+    async def note(self, entries: Sequence[Entry], so: Truth) -> list[Noted | None]:
+        """Note what is about to be so; None for what there is no room for, though everything there is so."""
+        noted = await self._note(entries, "coming")
+        for place, entry in enumerate(entries):
+            if noted[place] is None and (await self._tidied(entry[0], so) or self._gives_way):
+                noted[place] = (await self._note([entry], "evict" if self._gives_way else "coming"))[0]
+        return noted
+
+    async def settle(self, entries: Sequence[Entry]) -> None:
+        """Note that something is so now, also if it was struck off meanwhile."""
+        await self._note(entries, "settled")
+
+    async def strike(self, entries: Iterable[Entry], upto_ms: int | None = None) -> None:
+        """Strike off what is so no more: what was noted no later than a time, or without one what is not just coming."""
+        upto = "" if upto_ms is None else upto_ms
+        await self._strike([(jid, member, upto) for jid, member in entries])
+
+    async def members(self, jid: Jid) -> list[str]:
+        """Give all entries of a bare JID; some may be so no more."""
+        found = await self._server.command("ZRANGE", keys.of_jid(self._name, jid), 0, -1)
+        return [member.decode() for member in found]
+
+    async def check(self, entries: Sequence[Entry], so: Truth) -> None:
+        """Strike off those of the entries that are so no more; what is just coming is left alone."""
+        asked = [("ZSCORE", keys.of_jid(self._name, jid), member) for jid, member in entries]
+        scores = dict(zip(entries, await self._server.commands(asked), strict=True)) if entries else {}
+        settled = {entry: int(float(score)) for entry, score in scores.items() if score and float(score) > 0}
+        true = await so(list(settled)) if settled else set()
+        await self._strike([(*entry, score) for entry, score in settled.items() if entry not in true])
+
+    async def _tidied(self, jid: Jid, so: Truth) -> bool:
+        """Look through what was not checked lately, the longest unchecked first, until something could be struck off.
+
+        What has been looked through counts as checked: the next who finds no room goes on behind it.
+        """
+        seconds, micros = await self._server.command("TIME")
+        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        key = keys.of_jid(self._name, jid)
+        oldest = ("ZRANGEBYSCORE", key, COMING_MS - now_ms, now_ms - CHECKED_MS, "WITHSCORES", "LIMIT", 0, _PIECE)
+        for _ in range(_LOOKED_THROUGH // _PIECE):
+            found = {(jid, member.decode()): abs(int(score)) for member, score in await self._server.command(*oldest)}
+            if not found:
+                return False
+            true = await so(list(found))
+            over = [(*entry, noted) for entry, noted in found.items() if entry not in true]
+            if true:
+                stamps = [value for _jid, member in true for value in (now_ms, member)]
+                await self._server.command("ZADD", key, "XX", "GT", *stamps)
+            if over:
+                await self._strike(over)
+                return True
+        return False
+
+    async def _note(self, entries: Sequence[Entry], kind: str) -> list[Noted | None]:
+        most = MOST_PER_JID if self._most is None else self._most
+        fixed: dict[str, Value] = {"now": "", "kind": kind, "most": most}
+        replies = await self._run([self._call("note", jid, {**fixed, "member": member}) for jid, member in entries])
+        return [Noted(int(reply[1]), known=bool(reply[2])) if reply[0] == b"ok" else None for reply in replies]
+
+    async def _strike(self, struck: Sequence[tuple[Jid, str, Value]]) -> None:
+        rows: dict[Jid, list[dict[str, Value]]] = {}
+        for jid, member, upto in struck:
+            rows.setdefault(jid, []).append({"member": member, "upto": upto})
+        await self._run([self._call("strike", jid, {}, theirs) for jid, theirs in rows.items()])
+
+    async def _run(self, calls: Sequence[Arguments]) -> list[Any]:
+        replies: list[Any] = []
+        for first in range(0, len(calls), _AT_ONCE):
+            replies += await self._server.run_all(calls[first : first + _AT_ONCE])
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
+
+    def _call(
+        self, name: str, jid: Jid, fixed: Mapping[str, Value], rows: Sequence[Mapping[str, Value]] = ()
+    ) -> Arguments:
+        names = [keys.of_jid(key, jid) for key in self._server.header(name).keys]
+        every: dict[str, Value] = {"index": self._name, "idle_seconds": IDLE_PRESENCE_SECONDS}
+        return self._server.arguments(name, names, {**every, **fixed}, rows)

@@ -1,0 +1,166 @@
+"""Subscriptions that wait for an owner's approval, as Redis keeps them. Must not know who approves, or what follows.
+
+Each stands with its node, and by its JID in the index `asked`. The index comes first and goes last: an entry without
+its subscription is passed over.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote
+
+from broker import keys
+from broker.model.commands import Subscribe
+from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
+from broker.model.problems import Problem
+from broker.model.qos import Qos
+from broker.model.results import Refused
+from broker.model.tree import Scope
+from broker.redis_core.records import jid_indexes
+from broker.redis_core.records.jid_indexes import Entry
+from broker.redis_core.records.store import Directory, Seat
+from broker.redis_core.redis_client.client import Server, Value
+
+MOST = 1_000
+"""Subscriptions that may wait at a node."""
+
+MOST_OF_ONE = 20
+"""And those of one bare JID: workers of one account, and the ones that it was before its last reconnects."""
+
+LATE_MS = 5_000
+"""How long whoever makes an approved subscription may take before another frontend does."""
+
+_FULL = Refused(Problem.TOO_MANY_SUBSCRIPTIONS, f"{MOST} subscriptions wait for approval here, the most that may")
+_WAITS = Refused(Problem.PENDING_SUBSCRIPTION, "your subscription waits for an owner's approval")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A subscription that was taken up to be made; `stamp` says when, and so by whom."""
+
+    command: Subscribe
+    stamp: str
+
+
+def written(command: Subscribe) -> str:
+    """Write what a subscription asks for; no part of it holds a blank."""
+    credit, epoch = ("-" if number is None else str(number) for number in (command.credit, command.epoch))
+    partitions = ",".join(map(str, command.partitions))
+    scope = str(command.scope).replace(" ", ":") if command.scope else ""
+    words = [credit, command.qos.value, command.group, epoch, command.start, partitions, str(command.until_ms), scope]
+    if command.selector:
+        words.append(quote(command.selector))
+    return " ".join(word or "-" for word in words)
+
+
+def read(node: str, jid: Jid, wish: str) -> Subscribe:
+    """Read back what `written` wrote, as the subscriber's own request."""
+    words = ("" if word == "-" else word for word in wish.split(" "))
+    # The last ones came with collections and with selectors: what waits from before has none.
+    credit, qos, group, epoch, start, partitions, until, *later = words
+    scope, selector = (*later, "", "")[:2]
+    return Subscribe(
+        node,
+        jid,
+        jid,
+        int(credit) if credit else None,
+        Qos(qos),
+        tuple(map(int, partitions.split(","))) if partitions else (),
+        group,
+        int(epoch) if epoch else None,
+        start,
+        int(until),
+        Scope.parse(scope.replace(":", " ")) if scope else None,
+        unquote(selector),
+        # It is made once, however often it is taken up.
+        again=True,
+    )
+
+
+class PendingList:
+    """Reads and writes them; knows nothing that is not in Redis."""
+
+    def __init__(self, server: Server, directory: Directory) -> None:
+        """Ask `server`; the index is kept by `directory`."""
+        self._server = server
+        self._directory = directory
+        self._index = directory.asking
+
+    async def apply(self, record: NodeRecord, command: Subscribe) -> Refused | bool:
+        """Let a subscription wait; gives whether none of its bare JID's has waited there."""
+        entry = Seat(record.name, command.jid).entry
+        (noted,) = await self._index.note([entry], self._waiting)
+        if noted is None:
+            return Refused(
+                Problem.TOO_MANY_SUBSCRIPTIONS, f"{jid_indexes.MOST_PER_JID} subscriptions of yours wait for approval"
+            )
+        code, *found = await self._run(
+            "apply",
+            record.name,
+            now="",
+            incarnation=record.incarnation,
+            jid=command.jid,
+            wish=written(command),
+            most=MOST,
+            most_each=MOST_OF_ONE,
+        )
+        if code == b"ok":
+            waited, evicted = found
+            await self._index.settle([entry])
+            if evicted:
+                await self._index.strike([Seat(record.name, Jid(evicted.decode())).entry])
+            return not waited
+        if code == b"pending-subscription":
+            await self._index.settle([entry])
+            return _WAITS
+        await self._index.strike([entry], noted.at_ms)
+        return _FULL if code == b"too-many" else Refused(Problem.NODE_NOT_FOUND)
+
+    async def all(self, node: str) -> dict[Jid, Subscribe]:
+        """Give all that wait at a node, in the order in which they came."""
+        found = await self._server.command("HGETALL", keys.of_node("pending", node))
+        lines = sorted((int(line.split(b" ", 1)[0]), jid.decode(), line.decode()) for jid, line in found.items())
+        return {Jid(jid): read(node, Jid(jid), line.split(" ", 2)[2]) for _since, jid, line in lines}
+
+    async def waits(self, node: str, jid: Jid) -> bool:
+        """Tell whether a JID waits at a node."""
+        return bool(await self._server.command("HEXISTS", keys.of_node("pending", node), jid))
+
+    async def counted(self, nodes: Sequence[str]) -> list[int]:
+        """Count what waits at each of these nodes."""
+        return await self._server.commands([("HLEN", keys.of_node("pending", node)) for node in nodes])
+
+    async def of(self, jid: Jid) -> list[Seat]:
+        """Give what waits of one bare JID, at all nodes."""
+        seats = await self._directory.seats(jid, self._index)
+        waiting = await self._waiting([seat.entry for seat in seats])
+        return [seat for seat in seats if seat.entry in waiting]
+
+    async def take(self, node: str, jid: Jid) -> Taken | None:
+        """Take one up to make the subscription; None when it waits no more, or another has taken it up."""
+        code, *found = await self._run("consider", node, now="", jid=jid, late_ms=LATE_MS)
+        if code != b"ok":
+            return None
+        stamp, wish = found
+        return Taken(read(node, jid, wish.decode()), stamp.decode())
+
+    async def dismiss(self, node: str, jid: Jid, stamp: str = "") -> bool | None:
+        """Let one wait no more, unless another has taken it up since `stamp`.
+
+        Gives whether it was this that ended it; None when another has it now.
+        """
+        code, *_ = await self._run("dismiss", node, jid=jid, stamp=stamp)
+        if code == b"ok":
+            await self._index.strike([Seat(node, jid).entry])
+            return True
+        return None if code == b"waiting" else False
+
+    async def _waiting(self, entries: Sequence[Entry]) -> set[Entry]:
+        seats = [Seat.of(entry) for entry in entries]
+        asked = [("HEXISTS", keys.of_node("pending", seat.node), seat.jid) for seat in seats]
+        return {entry for entry, there in zip(entries, await self._server.commands(asked), strict=True) if there}
+
+    async def _run(self, script: str, node: str, **fixed: Value) -> list[Any]:
+        names = [keys.of_node(key, node) for key in self._server.header(script).keys]
+        return await self._server.run(self._server.arguments(script, names, fixed))

@@ -1,0 +1,393 @@
+"""The records of nodes and of JIDs in Redis: which nodes exist, how each is set, who created it, who is here.
+
+Each step is one script or one command and safe to repeat; the order of the steps is chosen so that a crash between two
+leaves at most a name without a node, which every reader passes over. Must not know partitions' insides.
+"""
+
+import contextlib
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from broker import keys
+from broker.model.names import Jid, Partition, bare, resource
+from broker.model.nodes import MAX_AFFILIATIONS, Affiliation, NodeRecord, restored, stored
+from broker.model.options import NodeConfig, NodeState
+from broker.model.problems import CorruptRecord, MalformedRequest, Problem
+from broker.model.results import Counted, Refused
+from broker.redis_core.records import jid_indexes
+from broker.redis_core.records.jid_indexes import IDLE_PRESENCE_SECONDS, Entry, Index, Noted
+from broker.redis_core.redis_client.client import Arguments, Server, Value
+
+log = structlog.get_logger()
+
+GRAVE_SECONDS = 86_400
+"""How long a deleted partition is marked as such, so that a late frontend does not open it again."""
+
+LISTED = 1_000
+
+_PARTITIONS = "stanzaq#partitions"
+_FORMER = "stanzaq#partitions_before"
+"""Earlier numbers of partitions: with the options, so that whoever reads one number reads the others too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A subscription as presence knows it: the node and the JID that is subscribed there."""
+
+    node: str
+    jid: Jid
+
+    @property
+    def entry(self) -> Entry:
+        """Write it as the index of its bare JID has it: resources may hold blanks, so they are escaped."""
+        return bare(self.jid), f"{keys.escaped(resource(self.jid))} {self.node}"
+
+    @staticmethod
+    def of(entry: Entry) -> "Seat":
+        """Read what `entry` wrote."""
+        whose, member = entry
+        escaped, _, node = member.partition(" ")
+        return Seat(node, Jid(f"{whose}/{keys.unescaped(escaped)}") if escaped else whose)
+
+
+class Directory:
+    """Reads and writes the records; knows nothing that is not in Redis."""
+
+    def __init__(self, server: Server, journal_records: int, node_quota: int) -> None:
+        """Keep journals of `journal_records` and let a JID create `node_quota` nodes."""
+        self._server = server
+        self._journal_records = journal_records
+        self.subscribed, self.asking = Index(server, "nodes"), Index(server, "asked")
+        self.owned = Index(server, "owned", node_quota)
+        self.affiliated = Index(server, "affiliated", gives_way=True)
+
+    async def read(self, node: str) -> NodeRecord | None:
+        """Read a node's record; None when there is no such node."""
+        head, options, affiliations = await self._server.commands(
+            [
+                ("HGETALL", keys.of_node("node", node)),
+                ("HGETALL", keys.of_node("options", node)),
+                ("HGETALL", keys.of_node("affiliations", node)),
+            ]
+        )
+        if not head:
+            return None
+        return _record(node, head, options, affiliations)
+
+    async def read_all(self, names: Sequence[str]) -> list[NodeRecord]:
+        """Read many records whole, in few round trips; one that is not there, or cannot be read, is passed over."""
+        kinds = ("node", "options", "affiliations")
+        records: list[NodeRecord] = []
+        for first in range(0, len(names), LISTED):
+            some = names[first : first + LISTED]
+            found = await self._server.commands(
+                [("HGETALL", keys.of_node(kind, name)) for name in some for kind in kinds]
+            )
+            for name, *parts in zip(some, found[::3], found[1::3], found[2::3], strict=True):
+                with contextlib.suppress(CorruptRecord):
+                    records += [_record(name, *parts)] if parts[0] else []
+        return records
+
+    async def records(self, names: Sequence[str]) -> list[NodeRecord]:
+        """Read many records in few round trips, without affiliations; what is just coming or going is passed over."""
+        records: list[NodeRecord] = []
+        for first in range(0, len(names), LISTED):
+            some = names[first : first + LISTED]
+            heads = [("HGETALL", keys.of_node("node", name)) for name in some]
+            options = [("HGETALL", keys.of_node("options", name)) for name in some]
+            found = await self._server.commands([*heads, *options])
+            parts = zip(some, found[: len(some)], found[len(some) :], strict=True)
+            records += [_record(name, head, fields, {}) for name, head, fields in parts if head]
+        return records
+
+    async def counts(self, partitions: Sequence[Partition]) -> dict[Partition, Counted]:
+        """Count what partitions hold, in bulk; one that is just being made is passed over."""
+        names = self._server.header("stats").keys
+        found: dict[Partition, Counted] = {}
+        for first in range(0, len(partitions), LISTED):
+            some = partitions[first : first + LISTED]
+            calls = [
+                self._server.arguments(
+                    "stats",
+                    keys.all_of_partition(names, each),
+                    {"now": "", "revision": "", "number": each.number},
+                )
+                for each in some
+            ]
+            for each, reply in zip(some, await self._server.run_all(calls), strict=True):
+                if isinstance(reply, Exception):
+                    raise reply
+                if reply[0] == b"ok":
+                    found[each] = Counted(*reply[1])
+        return found
+
+    async def changed(self, after_ms: int, upto_ms: int) -> set[str]:
+        """Name the nodes that something has happened to after a time and until another."""
+        found = await self._server.command("ZRANGEBYSCORE", keys.of_service("changed"), f"({after_ms}", upto_ms)
+        return {name.decode() for name in found}
+
+    async def count(self) -> int:
+        """Count the nodes."""
+        return int(await self._server.command("ZCARD", keys.of_service("names")))
+
+    async def create(
+        self, node: str, owner: Jid, config: NodeConfig, parent: NodeRecord | None = None
+    ) -> NodeRecord | None:
+        """Create a node's record with one owner, below a collection; None when the node exists."""
+        # The name first: a name without a record is passed over, a record without a name would never be swept.
+        await self._server.command("ZADD", keys.of_service("names"), "NX", int(time.time() * 1000), node)
+        noted = await self.affiliated.note([(owner, node)], self._stands)
+        incarnation = secrets.token_hex(4)
+        rows = [{"name": name, "value": value} for name, value in stored(config).items()]
+        created = int(time.time() * 1000)
+        name, life = (parent.name, parent.incarnation) if parent else ("", "")
+        fixed: dict[str, Value] = {"incarnation": incarnation, "owner": owner, "created": created}
+        fixed |= {"parent": name, "parent_life": life}
+        reply = await self._server.run(self._call("declare", node, fixed, rows))
+        if reply[0] != b"ok":
+            await self._unnote([(owner, node)], noted)
+            return None
+        await self.affiliated.settle([(owner, node)])
+        return NodeRecord(node, incarnation, 1, config, {owner: Affiliation.OWNER}, created, owner, name, life)
+
+    async def configure(self, record: NodeRecord, renewed: NodeRecord) -> int | None:
+        """Store a new configuration and place in the tree, and give the revision; None when the record is not as it was read."""
+        rows = [{"name": name, "value": value} for name, value in stored(renewed.config).items()]
+        if renewed.former:
+            rows.append({"name": _FORMER, "value": " ".join(map(str, renewed.former))})
+        fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation, "revision": record.revision}
+        fixed |= {"parent": renewed.parent, "parent_life": renewed.parent_life}
+        code, *revision = await self._server.run(self._call("configure", record.name, fixed, rows))
+        return int(revision[0]) if code == b"ok" else None
+
+    async def affiliate(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
+        """Store changed affiliations; refuses when no owner would be left."""
+        gained = [(jid, record.name) for jid, affiliation in changes.items() if affiliation != "none"]
+        noted = await self.affiliated.note(gained, self._stands)
+        rows = [{"jid": jid, "affiliation": affiliation} for jid, affiliation in changes.items()]
+        fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation, "most": MAX_AFFILIATIONS}
+        code = (await self._server.run(self._call("affiliate", record.name, fixed, rows)))[0]
+        if code == b"ok":
+            await self.affiliated.settle(gained)
+            return None
+        await self._unnote(gained, noted)
+        match code:
+            case b"no-owner":
+                return Refused(Problem.NOT_ACCEPTABLE, "a node keeps at least one owner")
+            case b"too-many":
+                return Refused(Problem.NOT_ACCEPTABLE, f"a node has at most {MAX_AFFILIATIONS} affiliations")
+            case _:
+                return Refused(Problem.NODE_NOT_FOUND)
+
+    async def delete(self, record: NodeRecord) -> list[Jid]:
+        """Delete the partitions for good, then the record; gives who was subscribed."""
+        before_ms = await self.now_ms()
+        jids: dict[Jid, None] = {}
+        for partition in record.partitions:
+            jids.update(dict.fromkeys(await self._delete(partition)))
+        await self._forget(record)
+        # The indexes stay short: what a crash leaves there goes when there is no room, or when it is next read.
+        await self.subscribed.strike([Seat(record.name, jid).entry for jid in jids], before_ms)
+        await self.affiliated.strike([(jid, record.name) for jid in record.affiliations], before_ms)
+        if record.creator is not None:
+            await self.owned.strike([(record.creator, record.name)], before_ms)
+        return list(jids)
+
+    async def _forget(self, record: NodeRecord) -> None:
+        await self._server.run(self._call("forget", record.name, {"incarnation": record.incarnation}))
+        await self._server.commands(
+            [
+                *(("ZREM", keys.of_service(name), record.name) for name in ("names", "changed")),
+                ("UNLINK", keys.of_node("hour", record.name)),
+            ]
+        )
+
+    async def open(self, record: NodeRecord, numbers: Sequence[int] | None = None) -> bool:
+        """Bring partitions, all unless named, to the record's revision; False when one of them was deleted.
+
+        One that is newer than the record stays as it is: the record is advanced beyond it, and is to be read anew.
+        """
+        config = record.config
+        fixed: dict[str, Value] = {
+            "revision": record.revision,
+            "lock_ms": config.lock_seconds * 1000,
+            "max_deliveries": config.max_deliveries,
+            "dead_letters": "1" if config.dead_letters_of(record.name) else "0",
+            "journal_max": self._journal_records,
+            # A collection is the coordinator of the leaves below it, however many.
+            "partitions": 0 if config.collects else config.partitions,
+            "ordered": "1" if config.ordered else "0",
+            "queueing": "1" if config.queueing else "0",
+            "keep_ms": config.retention_seconds * 1000,
+            "keep_items": config.keep_items,
+            "keep_bytes": config.retention_bytes,
+            "paused": "1" if config.state is NodeState.PAUSED else "0",
+        }
+        chosen = record.partitions if numbers is None else map(record.partition, numbers)
+        calls = [self._server.arguments("open", [keys.of_partition("meta", each)], fixed) for each in chosen]
+        replies = await self._server.run_all(calls)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        newer = [(int(reply[1]), int(reply[2])) for reply in replies if reply[0] == b"newer"]
+        if newer:
+            await self.advance(record, *map(max, zip(*newer, strict=True)))
+        return all(reply[0] != b"deleted" for reply in replies)
+
+    async def advance(self, record: NodeRecord, revision: int, partitions: int) -> None:
+        """See that a node's record is as new as this revision, and has so many partitions: somebody has met a record like that.
+
+        A partition has its revision from a record that had it before, and the record's only rises. So a record that has a
+        lower one now has lost what came since (guarantee 1 allows for a second), and no other frontend's record is the truth
+        either: the one that is left is made newer than all of its partitions, which then follow it. The script compares when
+        it runs, so it does nothing for a frontend that read an old record, however late it comes: nobody takes back what
+        another has changed. Two frontends may do this at once: the second finds it done.
+        """
+        fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation}
+        fixed |= {"revision": revision, "partitions": partitions}
+        code, *behind = await self._server.run(self._call("advance", record.name, fixed))
+        if code == b"ok" and behind[0]:
+            log.warning("a node's record was older than its partitions: changes are lost", node=record.name)
+
+    async def _delete(self, partition: Partition) -> list[Jid]:
+        names = [keys.of_partition(name, partition) for name in self._server.header("delete").keys]
+        jids: list[Jid] = []
+        scan = b"0"
+        while True:
+            fixed: dict[str, Value] = {"scan": scan, "grave_seconds": GRAVE_SECONDS}
+            _code, scan, part = await self._server.run(self._server.arguments("delete", names, fixed))
+            jids.extend(Jid(jid.decode()) for jid in part)
+            if scan == b"0":
+                return jids
+
+    async def list_again(self, records: Sequence[NodeRecord]) -> None:
+        """See that nodes are among the names, which Redis may have lost alone: who is not is visited by nobody."""
+        pairs = [part for record in records for part in (record.created_ms, record.name)]
+        if pairs:
+            await self._server.command("ZADD", keys.of_service("names"), "NX", *pairs)
+
+    async def names(self, first: int = 0, count: int = LISTED) -> tuple[str, ...]:
+        """Name nodes in order of creation; a name may be of a node that is just coming or going."""
+        found = await self._server.command("ZRANGE", keys.of_service("names"), first, first + count - 1)
+        return tuple(name.decode() for name in found)
+
+    async def lives(self, names: Sequence[str]) -> dict[str, str]:
+        """Give the incarnations of those of the nodes that there are."""
+        found = await self._server.commands([("HGET", keys.of_node("node", name), "incarnation") for name in names])
+        return {name: life.decode() for name, life in zip(names, found, strict=True) if life}
+
+    async def partitions(self, names: Sequence[str]) -> list[Partition]:
+        """Give the partitions of those of the nodes that there are."""
+        lived = [("HGET", keys.of_node("node", name), "incarnation") for name in names]
+        counted = [("HGET", keys.of_node("options", name), _PARTITIONS) for name in names]
+        found = await self._server.commands([*lived, *counted])
+        lives, counts = found[: len(names)], found[len(names) :]
+        return [
+            Partition(name, life.decode(), number)
+            for name, life, count in zip(names, lives, counts, strict=True)
+            if life
+            for number in range(int(count or 1))
+        ]
+
+    async def concerned(self, names: Sequence[str], frontend: str) -> list[Partition]:
+        """Give those partitions where a frontend may have left something: anybody's locks or readers, or a mark of its own."""
+        partitions = await self.partitions(names)
+        held = [("EXISTS", *keys.all_of_partition(("inflight", "outstanding"), partition)) for partition in partitions]
+        marked = [("HEXISTS", keys.of_partition("sent", partition), frontend) for partition in partitions]
+        answers = await self._server.commands([*held, *marked])
+        found = zip(partitions, answers[: len(partitions)], answers[len(partitions) :], strict=True)
+        return [partition for partition, *signs in found if any(signs)]
+
+    async def own(self, jid: Jid, node: str) -> bool:
+        """Count a node to its creator's quota; False when the quota is used up."""
+        (noted,) = await self.owned.note([(jid, node)], self._created)
+        return noted is not None
+
+    async def disown(self, jid: Jid, node: str) -> None:
+        """Take a node that did not come to be off a quota."""
+        await self.owned.strike([(jid, node)], await self.now_ms())
+
+    async def _created(self, entries: Sequence[Entry]) -> set[Entry]:
+        asked = [("HGET", keys.of_node("node", node), "creator") for _jid, node in entries]
+        found = zip(entries, await self._server.commands(asked), strict=True)
+        return {entry for entry, creator in found if creator is not None and creator.decode() == entry[0]}
+
+    async def attend(self, jid: Jid, *, here: bool) -> list[Seat]:
+        """Note that a resource came or went; gives the seats to leave."""
+        whose = bare(jid)
+        fixed: dict[str, Value] = {
+            "now": "",
+            "kind": "available" if here else "unavailable",
+            "resource": keys.escaped(resource(jid)),
+            "idle_seconds": IDLE_PRESENCE_SECONDS,
+            "most": jid_indexes.MOST_PER_JID,
+        }
+        names = [keys.of_jid(name, whose) for name in self._server.header("attend").keys]
+        reply = await self._server.run(self._server.arguments("attend", names, fixed))
+        return [Seat.of((whose, member.decode())) for member in reply[1]]
+
+    async def seats(self, jid: Jid, index: Index | None = None) -> list[Seat]:
+        """Give where one bare JID is subscribed, or what else an index has of it; some may be there no more."""
+        whose = bare(jid)
+        found = [Seat.of((whose, member)) for member in await (index or self.subscribed).members(whose)]
+        return sorted(found, key=lambda seat: (seat.node, seat.jid))
+
+    async def seats_of(self, jid: Jid, node: str) -> tuple[Jid, ...]:
+        """Give the JIDs of one bare JID that are subscribed to a node."""
+        return tuple(seat.jid for seat in await self.seats(jid) if seat.node == node)
+
+    async def standings(self, jid: Jid) -> list[tuple[str, Affiliation]]:
+        """Give a bare JID's affiliations, at most `MOST_PER_JID`; what has turned out to be over is taken off its list."""
+        entries = [(jid, name) for name in await self.affiliated.members(jid)]
+        found = dict(zip(entries, await self._affiliations(entries), strict=True))
+        await self.affiliated.check([entry for entry, value in found.items() if value is None], self._stands)
+        return sorted((name, Affiliation(value.decode())) for (_, name), value in found.items() if value is not None)
+
+    async def _unnote(self, entries: Sequence[Entry], noted: Sequence[Noted | None]) -> None:
+        """Strike off what was noted and did not come to be; what was known before stays."""
+        for entry, each in zip(entries, noted, strict=True):
+            if each is not None and not each.known:
+                await self.affiliated.strike([entry], each.at_ms)
+
+    async def _stands(self, entries: Sequence[Entry]) -> set[Entry]:
+        found = zip(entries, await self._affiliations(entries), strict=True)
+        return {entry for entry, standing in found if standing is not None}
+
+    async def _affiliations(self, entries: Sequence[Entry]) -> list[bytes | None]:
+        return await self._server.commands([("HGET", keys.of_node("affiliations", node), jid) for jid, node in entries])
+
+    async def now_ms(self) -> int:
+        """Give Redis's time."""
+        seconds, micros = await self._server.command("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def _call(
+        self, name: str, node: str, fixed: Mapping[str, Value], rows: list[dict[str, str]] | None = None
+    ) -> Arguments:
+        names = [keys.of_node(key, node) for key in self._server.header(name).keys]
+        return self._server.arguments(name, names, fixed, rows or [])
+
+
+def _record(
+    node: str, head: Mapping[bytes, bytes], options: Mapping[bytes, bytes], affiliations: Mapping[bytes, bytes]
+) -> NodeRecord:
+    try:
+        return NodeRecord(
+            node,
+            head[b"incarnation"].decode(),
+            int(head[b"revision"]),
+            restored({name.decode(): value.decode() for name, value in options.items() if name.decode() != _FORMER}),
+            {Jid(jid.decode()): Affiliation(value.decode()) for jid, value in affiliations.items()},
+            int(head.get(b"created", 0)),
+            Jid(head[b"creator"].decode()) if b"creator" in head else None,
+            head.get(b"parent", b"").decode(),
+            head.get(b"parent_life", b"").decode(),
+            tuple(map(int, options.get(_FORMER.encode(), b"").split())),
+        )
+    except (KeyError, ValueError, MalformedRequest) as error:
+        msg = f"the record of node {node!r} cannot be read: {error}"
+        raise CorruptRecord(msg) from error

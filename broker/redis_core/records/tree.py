@@ -1,0 +1,223 @@
+"""Where nodes stand in the tree: what is above a node and below a collection, and how a node moves (XEP-0248).
+
+A child's record names its parent, with the life of it, and that alone is the truth; what a collection notes of its children
+is an index, which readers check. So a crash between the two leaves a name that is passed over. Must not know forms or
+who is to hear of a change.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from broker import keys
+from broker.model.destinations import is_wildcard, meets
+from broker.model.names import Jid, Partition, bare
+from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.problems import Problem
+from broker.model.results import Refused
+from broker.model.tree import DEPTH, Association, NodeType
+from broker.redis_core.records.store import Directory
+from broker.redis_core.redis_client.client import Server, Value
+
+MOVED: int = 10_000
+"""Most nodes below a collection that are looked at: one that has more stays where it is."""
+
+_NODE_TYPE = "pubsub#node_type"
+_COLLECTION = NodeType.COLLECTION.value.encode()
+_CYCLE = Refused(Problem.TREE_INVALID, "a collection cannot be below itself")
+_DEEP = Refused(Problem.TREE_INVALID, f"at most {DEPTH} collections are above a node")
+_LARGE = Refused(Problem.TREE_INVALID, f"a collection with more than {MOVED} nodes below it stays where it is")
+_NO_PARENT = Refused(Problem.NODE_NOT_FOUND, "there is no such collection")
+_LEAF = Refused(Problem.TREE_INVALID, "the node is a leaf: only collections have children")
+_CLOSED = Refused(Problem.FORBIDDEN, "the collection's owners do not let you associate nodes with it")
+_FULL = Refused(Problem.TOO_MANY_CHILDREN, "the collection has as many children as it may")
+
+
+class Tree:
+    """Reads and changes it; knows nothing that is not in Redis."""
+
+    def __init__(self, server: Server, directory: Directory) -> None:
+        """Ask `server`; read records from `directory`."""
+        self._server = server
+        self._directory = directory
+
+    async def above(self, record: NodeRecord) -> tuple[NodeRecord, ...]:
+        """Give the collections above a node, the nearest first: none twice, and no more than there may be."""
+        found: list[NodeRecord] = []
+        below = record
+        while below.parent and len(found) < DEPTH:
+            parent = await self._directory.read(below.parent)
+            # What was deleted has left its children to the root, also when another of its name has come since.
+            if parent is None or parent.incarnation != below.parent_life or not parent.config.collects:
+                break
+            if any(parent.name == each.name for each in (record, *found)):
+                break
+            found.append(parent)
+            below = parent
+        return tuple(found)
+
+    async def children(self, record: NodeRecord) -> tuple[str, ...]:
+        """Name the children of a collection, in the order in which they came."""
+        if not record.config.collects:
+            return ()
+        return tuple(name for name, theirs in await self._noted(record) if theirs)
+
+    async def first_level(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Give those of the names that stand below no collection: what the root shows (H3)."""
+        placed = await self._placed(names)
+        lives = await self._lives({parent for parent, _life in placed if parent})
+        return tuple(
+            name for name, (parent, life) in zip(names, placed, strict=True) if not parent or lives.get(parent) != life
+        )
+
+    async def below(self, record: NodeRecord) -> list[list[str]]:
+        """Name what is below a collection, level by level, and no more than `MOVED` nodes."""
+        levels: list[list[str]] = []
+        met = {record.name}
+        collections = [record] if record.config.collects else []
+        while collections and len(levels) < DEPTH:
+            names = [name for each in collections for name in await self.children(each) if name not in met]
+            names = names[: MOVED + 1 - len(met)]
+            met.update(names)
+            if names:
+                levels.append(names)
+            collections = await self._collections(names)
+        return levels
+
+    async def leaves(self, record: NodeRecord) -> dict[Partition, int]:
+        """Give the partitions of all leaves below a collection, and how many levels below it each is."""
+        found: dict[Partition, int] = {}
+        met = await self._met(record)
+        for level, names in enumerate([*await self.below(record), *([met] if met else [])], 1):
+            leaves = [name for name, kind in zip(names, await self._kinds(names), strict=True) if kind != _COLLECTION]
+            found = dict.fromkeys(await self._directory.partitions(leaves), level) | found
+        return found
+
+    async def _met(self, record: NodeRecord) -> list[str]:
+        """Name the nodes that belong to a collection by their names, and no more than `MOVED`."""
+        wanted = record.config.destinations.split("\n") if record.config.destinations else []
+        wild = [each for each in wanted if is_wildcard(each)]
+        found = [each for each in wanted if each not in wild]
+        first = 0
+        while wild and len(found) < MOVED and (names := await self._directory.names(first)):
+            found += [name for name in names if any(meets(each, name) for each in wild)]
+            first += len(names)
+        return [name for name in dict.fromkeys(found) if name != record.name][:MOVED]
+
+    async def gone(self, partitions: Sequence[Partition]) -> tuple[Partition, ...]:
+        """Give those of the partitions that are no more."""
+        if not partitions:
+            return ()
+        there = set(await self._directory.partitions(sorted({each.node for each in partitions})))
+        return tuple(each for each in partitions if each not in there)
+
+    async def hindrance(
+        self, sender: Jid, child: str, record: NodeRecord | None, parent: NodeRecord | None
+    ) -> Refused | None:
+        """Refuse to have a node below a collection; `record` is the node's own, None when it is about to be made."""
+        if parent is None:
+            return _NO_PARENT
+        if not parent.config.collects:
+            return _LEAF
+        if not _admits(parent, bare(sender)):
+            return _CLOSED
+        if record is not None and (record.parent, record.parent_life) == (parent.name, parent.incarnation):
+            return None
+        return await self._misplaced(child, record, parent)
+
+    async def _misplaced(self, child: str, record: NodeRecord | None, parent: NodeRecord) -> Refused | None:
+        above = (parent, *await self.above(parent))
+        if any(child == each.name for each in above):
+            return _CYCLE
+        levels = [] if record is None else await self.below(record)
+        if sum(map(len, levels)) >= MOVED:
+            return _LARGE
+        return _DEEP if len(above) + len(levels) > DEPTH else None
+
+    async def adopt(self, parent: NodeRecord, child: str) -> Refused | None:
+        """Note a child-to-be: before its record says so, since a note without a child is passed over."""
+        for tidied in (False, True):
+            fixed: dict[str, Value] = {
+                "incarnation": parent.incarnation,
+                "child": child,
+                "since": int(time.time() * 1000),
+                "most": parent.config.children_max,
+            }
+            names = [keys.of_node(name, parent.name) for name in self._server.header("adopt").keys]
+            code = (await self._server.run(self._server.arguments("adopt", names, fixed)))[0]
+            if code == b"ok":
+                return None
+            if code == b"stale":
+                return _NO_PARENT
+            if not tidied:
+                await self._tidy(parent)
+        return _FULL
+
+    async def abandon(self, parent: str, child: str) -> None:
+        """Take a name off a collection's notes, once it is no child any more."""
+        await self._server.command("ZREM", keys.of_node("children", parent), child)
+
+    async def went_round(self, record: NodeRecord) -> bool:
+        """Tell whether two moves at the same time have put a collection below itself; of two that look, one sees it."""
+        below, met = record, {record.name}
+        while below.parent:
+            parent = await self._directory.read(below.parent)
+            if parent is None or parent.incarnation != below.parent_life:
+                return False
+            if parent.name in met:
+                return True
+            met.add(parent.name)
+            below = parent
+        return False
+
+    async def _tidy(self, parent: NodeRecord) -> None:
+        stale = [name for name, theirs in await self._noted(parent) if not theirs]
+        if stale:
+            await self._server.command("ZREM", keys.of_node("children", parent.name), *stale)
+
+    async def _noted(self, record: NodeRecord) -> list[tuple[str, bool]]:
+        """Give what is noted of a collection's children, and whether each is one."""
+        noted = await self._server.command("ZRANGE", keys.of_node("children", record.name), 0, -1)
+        names = [name.decode() for name in noted]
+        truth = (record.name, record.incarnation)
+        return [(name, placed == truth) for name, placed in zip(names, await self._placed(names), strict=True)]
+
+    async def _placed(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        asked = [("HMGET", keys.of_node("node", name), "parent", "parent_life") for name in names]
+        found = await self._server.commands(asked) if asked else []
+        return [((parent or b"").decode(), (life or b"").decode()) for parent, life in found]
+
+    async def _lives(self, names: set[str]) -> dict[str, str]:
+        listed = sorted(names)
+        asked = [("HGET", keys.of_node("node", name), "incarnation") for name in listed]
+        found = await self._server.commands(asked) if asked else []
+        return {name: life.decode() for name, life in zip(listed, found, strict=True) if life}
+
+    async def _collections(self, names: Sequence[str]) -> list[NodeRecord]:
+        kinds = zip(names, await self._kinds(names), strict=True)
+        records = [await self._directory.read(name) for name, kind in kinds if kind == _COLLECTION]
+        return [record for record in records if record is not None]
+
+    async def _kinds(self, names: Sequence[str]) -> list[bytes | None]:
+        asked = [("HGET", keys.of_node("options", name), _NODE_TYPE) for name in names]
+        return await self._server.commands(asked) if asked else []
+
+
+def moved(record: NodeRecord, parent: NodeRecord | None) -> NodeRecord:
+    """Give a node's record with another place in the tree; None is the root."""
+    if parent is None:
+        return replace(record, parent="", parent_life="")
+    return replace(record, parent=parent.name, parent_life=parent.incarnation)
+
+
+def _admits(parent: NodeRecord, sender: Jid) -> bool:
+    standing = parent.affiliation(sender)
+    match parent.config.association:
+        case _ if standing is Affiliation.OWNER:
+            return True
+        case Association.ALL:
+            return standing is not Affiliation.OUTCAST
+        case Association.WHITELIST:
+            return sender in parent.config.association_whitelist.split("\n") and standing is not Affiliation.OUTCAST
+        case _:
+            return False

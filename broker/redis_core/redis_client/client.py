@@ -1,0 +1,183 @@
+"""What the core knows of Redis: scripts and a few plain commands, each sent once, and the faults that may come of it.
+
+Whether it is one server, a cluster or a master that sentinels watch makes no difference to anyone above. Must not know
+what any script means.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
+from broker.redis_core.redis_client.cluster import Cluster
+from broker.redis_core.redis_client.cluster_router import Masters
+from broker.redis_core.redis_client.node import CALL, PATIENCE, Line, Master, Value, fault
+from broker.redis_core.redis_client.packages import Packages
+from broker.redis_core.redis_client.sentinel import Sentinels
+from broker.redis_url import Kind, read_url
+from broker.scripts.packaging import library
+from broker.scripts.source import Operation, operation, operations
+from broker.settings import Packaging
+from broker.tasks import start
+
+__all__ = ["Arguments", "Server", "Value"]
+
+Arguments = tuple[Operation, Sequence[str], Sequence[Value]]
+"""An operation with its keys and arguments, in the order of its header."""
+
+
+class Link(Protocol):
+    """The way to Redis: a `Master`, or `Masters`."""
+
+    async def send(self, lines: Sequence[Line]) -> list[Any]:
+        """Send commands, each once, in the order of each slot's; what Redis refused stands as its error among the replies.
+
+        Operations run also when their caller is cancelled.
+        """
+
+    async def everywhere(self, line: Line) -> dict[str, Any]:
+        """Ask each master the same, by its name; what one refused stands as its error among the replies."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+
+
+class Server:
+    """Redis, as scripts and a few plain reads; safe to share between tasks of one loop."""
+
+    def __init__(self, link: Link, found: Mapping[str, Operation], timeout: float, library: str = "") -> None:
+        """Serve operations over a link, whose answers are due within `timeout` seconds; `library` is where they stand."""
+        self._link = link
+        self.library = library
+        self._patience = PATIENCE * timeout
+        self._open: set[asyncio.Future[Any]] = set()
+        self._calls = 0
+        self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._operations = found
+
+    @classmethod
+    def connect(cls, url: str, folder: Path, timeout: float, packaging: Packaging = Packaging.AUTO) -> Self:
+        """Make a server for a URL; connections are opened when first used, every answer is due within `timeout` seconds."""
+        found = {name: operation(folder, name) for name in operations(folder)}
+        return cls(_link(url, timeout, Packages.of(folder, packaging)), found, timeout, library(folder).name)
+
+    def arguments(
+        self, name: str, keys: Sequence[str], fixed: Mapping[str, Value], rows: Iterable[Any] = ()
+    ) -> Arguments:
+        """Put named values in the order of the script's header; a name too few or too many is a KeyError or ScriptDefect."""
+        found = self._operations[name]
+        if fixed.keys() != set(found.arguments):
+            msg = f"{name}: takes {found.arguments}, was given {tuple(fixed)}"
+            raise ScriptDefect(msg)
+        values: list[Value] = [fixed[argument] for argument in found.arguments]
+        columns = found.columns
+        for row in rows:
+            values.extend([row[column] for column in columns])
+        return found, keys, values
+
+    def header(self, name: str) -> Operation:
+        """Give an operation's header."""
+        return self._operations[name]
+
+    async def run(self, call: Arguments) -> list[Any]:
+        """Run one script; raises CoreUnavailable or ScriptDefect."""
+        reply: list[Any] | Exception = (await self.run_all([call]))[0]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async def run_all(self, calls: Sequence[Arguments]) -> list[Any]:
+        """Run scripts in one round trip, those of one slot in order; one that failed stands as its fault among the replies.
+
+        Raises CoreUnavailable when a connection failed: then any of them may or may not have run.
+        """
+        lines = [(CALL, found.name, len(keys), *keys, *values) for found, keys, values in calls]
+        replies = await self._plain(self._link.send(lines))
+        return [fault(reply) if isinstance(reply, Exception) else reply for reply in replies]
+
+    async def command(self, *parts: Value) -> Any:
+        """Run one plain command."""
+        return (await self.commands([parts]))[0]
+
+    async def commands(self, lines: Sequence[Line]) -> list[Any]:
+        """Run plain commands in one round trip; raises the fault of the first that failed."""
+        replies: list[Any] = await self._plain(self._link.send(lines), to_its_end=True)
+        _demand(replies)
+        return replies
+
+    async def wait(self, *parts: Value) -> Any:
+        """Run one command that waits for something; whoever is cancelled meanwhile takes it along, with its connection."""
+        replies = await self._link.send([parts])
+        _demand(replies)
+        return replies[0]
+
+    async def everywhere(self, *parts: Value) -> dict[str, Any]:
+        """Run one command that has no key on each master; raises the fault of the first that failed."""
+        replies: dict[str, Any] = await self._plain(self._link.everywhere(parts), to_its_end=True)
+        _demand(replies.values())
+        return replies
+
+    async def _plain(self, work: Coroutine[Any, Any, Any], *, to_its_end: bool = False) -> Any:
+        """Wait for an answer, but not for ever.
+
+        `to_its_end` it goes on though nobody waits for it any more: else its connection is lost with it.
+        """
+        if self._closed:
+            work.close()
+            msg = "the connections to Redis are closed"
+            raise CoreUnavailable(msg)
+        self._calls += 1
+        self._idle.clear()
+        try:
+            async with asyncio.timeout(self._patience):
+                if not to_its_end:
+                    return await work
+                task = start(work)
+                self._open.add(task)
+                task.add_done_callback(self._open.discard)
+                return await asyncio.shield(task)
+        except TimeoutError:
+            msg = "Redis did not answer in time"
+            raise CoreUnavailable(msg, Problem.TIMED_OUT) from None
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._idle.set()
+
+    async def close(self) -> None:
+        """Take no more, wait for what is under way, and close all connections: nothing is to open one again."""
+        self._closed = True
+        await self._idle.wait()
+        await asyncio.gather(*self._open, return_exceptions=True)
+        await self._link.close()
+
+
+def _demand(replies: Iterable[Any]) -> None:
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise fault(reply) from reply
+
+
+def _link(url: str, timeout: float, packages: Packages) -> Link:
+    found = way(url, timeout, packages)
+    return found if isinstance(found, Master) else Masters(found, timeout)
+
+
+def way(url: str, timeout: float, packages: Packages | None = None) -> Master | Cluster | Sentinels:
+    """Give the one process that a URL names, or who knows where the masters are."""
+    read = read_url(url)
+    meet = partial(Master, read.options, timeout, packages)
+    match read.kind:
+        case Kind.SERVER:
+            return meet()
+        case Kind.CLUSTER:
+            return Cluster(read.seeds, meet)
+        case Kind.SENTINEL:
+            # User, password and database are the Redis's; how a connection is made is the same.
+            plain = {name: value for name, value in read.options.items() if name not in {"username", "password", "db"}}
+            sentinels = [Master(plain, timeout, None, seed) for seed in read.seeds]
+            return Sentinels(read.service, sentinels, meet)

@@ -1,0 +1,69 @@
+"""Redis Cluster: learns which master serves which slots, from any node that says that the cluster is well.
+
+All known nodes and the seeds are asked at once, so none that is dead or hangs delays the answer. Must not send anything else.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from redis.exceptions import RedisError
+
+from broker.model.problems import CoreUnavailable
+from broker.redis_core.first_answer import Inquiry
+from broker.redis_core.redis_client.cluster_router import Found
+from broker.redis_core.redis_client.node import Line, Master, fault
+from broker.redis_url import Address
+
+_QUESTION: Final[Sequence[Line]] = (("CLUSTER INFO",), ("CLUSTER SLOTS",))
+
+
+class Cluster:
+    """The nodes of one cluster."""
+
+    fresh_seconds: Final = math.inf
+    """Who is no master any more says so: MOVED."""
+
+    def __init__(self, seeds: Sequence[Address], meet: Callable[[Address], Master]) -> None:
+        """Begin with the nodes that somebody has named; reach any by `meet`."""
+        self._seeds = seeds
+        self.meet = meet
+        self._known: frozenset[Address] = frozenset()
+        self._inquiry = Inquiry()
+
+    async def find(self) -> Found:
+        """Give each range of slots with its master; raises CoreUnavailable when no node can say."""
+        trouble = CoreUnavailable("no node of the cluster is known")
+        for answer in self._inquiry.ask(self._ask(address) for address in {*self._seeds, *self._known}):
+            try:
+                found, self._known = await answer
+            except CoreUnavailable as error:
+                trouble = error
+            else:
+                return found
+        raise trouble
+
+    async def close(self) -> None:
+        """Wait for who has not answered yet."""
+        await self._inquiry.close()
+
+    async def _ask(self, address: Address) -> tuple[Found, frozenset[Address]]:
+        node = self.meet(address)
+        try:
+            state, slots = await node.send(_QUESTION)
+        finally:
+            await node.close()
+        for reply in (state, slots):
+            # Whoever is no node of a cluster says so.
+            if isinstance(reply, RedisError):
+                raise CoreUnavailable(str(reply), told=f"Redis at {address}: {fault(reply)}")
+        if b"cluster_state:ok" not in state:
+            msg = "the cluster is down"
+            raise CoreUnavailable(msg)
+        found = [(first, last, _address(master, address)) for first, last, master, *_replicas in slots]
+        return found, frozenset(_address(node, address) for _first, _last, *nodes in slots for node in nodes)
+
+
+def _address(node: Sequence[Any], asked: Address) -> Address:
+    """Read an address; who does not know its own is where it was asked."""
+    return Address(node[0].decode() if node[0] else asked.host, int(node[1]))

@@ -1,0 +1,224 @@
+"""Several masters as one: sends each command to the master of its slot, and again what has surely not run.
+
+A command that may have run is never sent twice: redis-py's RedisCluster would not promise that, closes all connections
+when one slot is down, and sends ASKING and what it is for on two connections. Must not know how masters are found.
+"""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
+from redis.exceptions import AskError, ClusterDownError, MovedError, ReadOnlyError, ResponseError, TryAgainError
+
+from broker.model.problems import CoreUnavailable
+from broker.redis_core.redis_client.failure_log import Trouble
+from broker.redis_core.redis_client.node import CALL, Line, Master, Unloaded, Unsent, fault
+from broker.redis_url import Address
+from broker.tasks import start
+
+Found = list[tuple[int, int, Address]]
+"""Who serves what: first slot, last slot, master."""
+
+_REFUSED: Final = (Unsent, AskError, TryAgainError, ClusterDownError, ReadOnlyError)
+"""What is said of a command that has not run and may run elsewhere or later; MOVED is a kind of ASK."""
+
+_PAUSE_SECONDS: Final = 0.01
+_LONGEST_PAUSE_SECONDS: Final = 0.2
+_NOBODY: Final = "no Redis serves this slot now"
+
+
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    """A command on its way: its place among the commands, its slot, and who is to be asked that does not own the slot yet."""
+
+    place: int
+    slot: int
+    asked: Address | None = None
+
+
+class Finder(Protocol):
+    """Who knows the masters: a cluster's nodes, or sentinels."""
+
+    @property
+    def fresh_seconds(self) -> float:
+        """For how long an answer may be relied on without asking again."""
+
+    async def find(self) -> Found:
+        """Give each range of slots with its master; raises CoreUnavailable when nobody can say."""
+
+    def meet(self, address: Address) -> Master:
+        """Make what reaches a master; nothing is connected yet."""
+
+    async def close(self) -> None:
+        """Close whatever it asks through."""
+
+
+class Masters:
+    """The masters of all slots."""
+
+    def __init__(self, finder: Finder, timeout: float) -> None:
+        """Learn from `finder` who serves what; refusals are taken for `timeout` seconds."""
+        self._finder = finder
+        self._timeout = timeout
+        self._owners: list[Address | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
+        self._masters: dict[Address, Master] = {}
+        self._learning: asyncio.Task[None] | None = None
+        self._learnt_at = -math.inf
+        self._trouble = Trouble("masters not found")
+
+    async def send(self, lines: Sequence[Line]) -> list[Any]:
+        """Send commands in one round trip to each master; what was refused to the end stands as its error among the replies.
+
+        Commands of one slot run in their order. Raises Unsent when none has run, another CoreUnavailable when a
+        connection failed: then any of them may have run.
+        """
+        loop = asyncio.get_running_loop()
+        ends, pause = loop.time() + self._timeout, 0.0
+        replies: list[Any] = [None] * len(lines)
+        left = [_Errand(place, slot_of(line)) for place, line in enumerate(lines)]
+        if not any(self._owners):
+            self._doubt()
+            await self._learnt(ends)
+        elif loop.time() - self._learnt_at > self._finder.fresh_seconds:
+            self._doubt()
+        while True:
+            left = await self._round(lines, left, replies)
+            if not left:
+                return replies
+            if loop.time() + pause >= ends:
+                break
+            # A first redirection is followed at once.
+            await asyncio.sleep(pause)
+            pause = min(max(_PAUSE_SECONDS, 2 * pause), _LONGEST_PAUSE_SECONDS)
+            await self._learnt(ends)
+        if len(left) == len(lines):
+            named = fault(replies[0])
+            raise Unsent(named.detail, named.problem, str(named)) if isinstance(named, CoreUnavailable) else named
+        return replies
+
+    async def everywhere(self, line: Line) -> dict[str, Any]:
+        """Ask each master that has a slot, by its address; raises CoreUnavailable when one of them does not answer."""
+        if not any(self._owners):
+            self._doubt()
+            await self._learnt(asyncio.get_running_loop().time() + self._timeout)
+        owners = {owner for owner in self._owners if owner is not None}
+        if not owners:
+            raise self._nobody()
+        replies = await asyncio.gather(*(self._exchange(owner, False, [line]) for owner in owners))  # noqa: FBT003  (half of a key)
+        return {str(owner): reply for owner, (reply,) in zip(owners, replies, strict=True)}
+
+    def _nobody(self) -> Unsent:
+        """Say that nobody serves a slot, and why that is so if it is known."""
+        return Unsent(_NOBODY, told=": ".join(filter(None, (_NOBODY, self._trouble.reason))))
+
+    async def _round(self, lines: Sequence[Line], left: Sequence[_Errand], replies: list[Any]) -> list[_Errand]:
+        """Send what is left to whom it belongs; gives what has to go again."""
+        groups: dict[tuple[Address, bool], list[_Errand]] = {}
+        ways: dict[int, Address | None] = {}
+        for errand in left:
+            owner = errand.asked or self._owners[errand.slot]
+            if owner is None:
+                replies[errand.place] = self._nobody()
+                self._doubt()
+            # What goes another way than an earlier one of its slot would overtake it: it waits.
+            elif ways.setdefault(errand.slot, errand.asked) == errand.asked:
+                groups.setdefault((owner, errand.asked is not None), []).append(errand)
+        work = (self._exchange(*way, [lines[errand.place] for errand in errands]) for way, errands in groups.items())
+        outcomes = await asyncio.gather(*work, return_exceptions=True)
+        lost: BaseException | None = None
+        for errands, outcome in zip(groups.values(), outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                self._doubt()
+                lost = lost if isinstance(outcome, Unsent) else outcome
+            for number, errand in enumerate(errands):
+                replies[errand.place] = outcome if isinstance(outcome, BaseException) else outcome[number]
+        if lost is not None:
+            raise lost
+        return self._refused(left, replies)
+
+    async def _exchange(self, owner: Address, asking: bool, lines: list[Line]) -> list[Any]:  # noqa: FBT001  (half of a key)
+        master = self._masters.get(owner)
+        if master is None:
+            master = self._masters[owner] = self._finder.meet(owner)
+        if not asking:
+            return await master.send(lines)
+        return (await master.send([each for line in lines for each in (("ASKING",), line)]))[1::2]
+
+    def _refused(self, left: Sequence[_Errand], replies: Sequence[Any]) -> list[_Errand]:
+        """Find what was refused and may go again: nothing that a later command of its slot has overtaken."""
+        again: list[_Errand] = []
+        overtaken: set[int] = set()
+        for errand in reversed(left):
+            reply = replies[errand.place]
+            if errand.slot in overtaken or not _is_refused(reply):
+                overtaken.add(errand.slot)
+            else:
+                again.append(replace(errand, asked=self._redirected(errand.slot, reply)))
+        return again[::-1]
+
+    def _redirected(self, slot: int, reply: Exception) -> Address | None:
+        """Learn from a refusal; gives who is to be asked though it does not own the slot."""
+        if isinstance(reply, AskError):
+            # Without a name it is another port of the same host.
+            owner = self._owners[slot]
+            address = Address(reply.host or (owner.host if owner else ""), reply.port)
+            if not isinstance(reply, MovedError):
+                return address
+            self._owners[slot] = address
+        if not isinstance(reply, TryAgainError):
+            self._doubt()
+        return None
+
+    def _doubt(self) -> None:
+        """Learn anew who serves what."""
+        if self._learning is None:
+            self._learning = start(self._learn())
+
+    async def _learnt(self, ends: float) -> None:
+        """Wait until what is in doubt is learnt, but not for longer than the commands have."""
+        if self._learning is not None:
+            await asyncio.wait([self._learning], timeout=max(0.0, ends - asyncio.get_running_loop().time()))
+
+    async def _learn(self) -> None:
+        try:
+            found = await self._finder.find()
+        except CoreUnavailable as error:
+            # What was known may still serve, or else says so itself.
+            self._trouble.met(error)
+            return
+        finally:
+            self._learning = None
+        self._trouble.over()
+        owners: list[Address | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
+        for first, last, address in found:
+            owners[first : last + 1] = [address] * (last + 1 - first)
+        self._owners = owners
+        self._learnt_at = asyncio.get_running_loop().time()
+        for address in self._masters.keys() - set(owners):
+            await self._masters.pop(address).retire()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.gather(self._learning, return_exceptions=True)
+        for master in self._masters.values():
+            await master.close()
+        await self._finder.close()
+
+
+def _is_refused(reply: Any) -> bool:
+    if isinstance(reply, Unloaded):
+        return False
+    # redis-py has no name for what a master says that has lost its replicas, perhaps to a new master.
+    return isinstance(reply, _REFUSED) or (isinstance(reply, ResponseError) and str(reply).startswith("NOREPLICAS"))
+
+
+def slot_of(line: Line) -> int:
+    """Give the slot of a command's first key; what has no key goes where slot 0 is, always the same."""
+    first = 3 if line[0] == CALL else 1
+    key = line[first] if len(line) > first else ""
+    return key_slot(key if isinstance(key, bytes) else str(key).encode())

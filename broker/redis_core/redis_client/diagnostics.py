@@ -1,0 +1,226 @@
+"""What may be wrong with a Redis before anything goes wrong: each master is asked, and each finding has its remedy.
+
+Reads only. Must not know what the queue keeps there.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from broker.model.problems import CoreUnavailable
+from broker.redis_core.info import read_info
+from broker.redis_core.redis_client.client import way
+from broker.redis_core.redis_client.cluster import Cluster
+from broker.redis_core.redis_client.node import ALONE, Master
+from broker.redis_core.redis_client.packages import is_unknown
+from broker.scripts.packaging import FAMILY
+
+OLDEST: Final = (7, 0)
+"""Scripts begin with `#!lua`, which Redis knows since then."""
+
+_PINGS: Final = 50
+_SLOW_MS: Final = 10.0
+_FULL: Final = 0.8
+_CLOCKS_APART_MS: Final = 1_000
+_KEEPS: Final = "noeviction"
+
+
+class Level(Enum):
+    """How bad it is: `PROBLEM` breaks a promise of the queue, `WARNING` may do so one day."""
+
+    FINE = "fine"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at and found in which process; `remedy` is empty when there is nothing to do."""
+
+    level: Level
+    where: str
+    what: str
+    found: str
+    remedy: str = ""
+
+
+async def examine(url: str, seconds: float) -> list[Finding]:
+    """Look at every master, each answer due within `seconds`; one that cannot be reached is a finding like others."""
+    if url.startswith("embedded:"):
+        remedy = "look while a frontend runs, by the socket in its directory: unix://DIRECTORY/redis.sock"
+        return [Finding(Level.WARNING, ALONE, "connection", "it is inside a frontend", remedy)]
+    try:
+        async with _masters(url, seconds) as masters:
+            return [finding for each in await asyncio.gather(*_examined(masters)) for finding in each] + await _clocks(
+                masters
+            )
+    except CoreUnavailable as error:
+        return [_unreached(ALONE, error)]
+
+
+def evicting(reports: Mapping[str, bytes]) -> list[Finding]:
+    """Find the masters that drop keys when memory is short, by what each says of its memory; who does not say is none of them."""
+    told = {where: read_info(report) for where, report in reports.items()}
+    found = [_eviction(where, info) for where, info in told.items() if "maxmemory_policy" in info]
+    return [finding for finding in found if finding.level is Level.PROBLEM]
+
+
+@asynccontextmanager
+async def _masters(url: str, seconds: float) -> AsyncIterator[Mapping[str, Master]]:
+    found = way(url, seconds)
+    if isinstance(found, Master):
+        masters = {ALONE: found}
+    else:
+        try:
+            owners = sorted({address for _first, _last, address in await found.find()})
+        finally:
+            # Of a cluster it is known now who the masters are; sentinels are asked again with each new connection.
+            if isinstance(found, Cluster):
+                await found.close()
+        masters = {str(address): found.meet(address) for address in owners}
+    try:
+        yield masters
+    finally:
+        for master in masters.values():
+            await master.close()
+        if not isinstance(found, Master | Cluster):
+            await found.close()
+
+
+def _examined(masters: Mapping[str, Master]) -> list[Any]:
+    return [_examine(where, master) for where, master in masters.items()]
+
+
+async def _examine(where: str, master: Master) -> list[Finding]:
+    try:
+        info = await _told(master)
+        policy = await _asked(master, "CONFIG GET", "appendfsync")
+        quick = await _latency(where, master)
+    except CoreUnavailable as error:
+        return [_unreached(where, error)]
+    if not info:
+        remedy = "allow the user the commands INFO and CONFIG GET, or look by another user"
+        return [Finding(Level.WARNING, where, "INFO", "is not allowed to this user", remedy), quick]
+    return [
+        _version(where, info),
+        _eviction(where, info),
+        _memory(where, info),
+        _persistence(where, info, policy),
+        _replicas(where, info),
+        await _functions(where, master),
+        quick,
+    ]
+
+
+def _unreached(where: str, error: CoreUnavailable) -> Finding:
+    remedy = "check REDIS_URL, that Redis runs and that this machine may connect to it"
+    return Finding(Level.PROBLEM, where, "connection", str(error), remedy)
+
+
+async def _told(master: Master) -> dict[str, str]:
+    """Give what INFO says; nothing when the user may not ask."""
+    (reply,) = await master.send([("INFO",)])
+    return read_info(reply) if isinstance(reply, bytes) else {}
+
+
+async def _asked(master: Master, *command: str) -> str:
+    (reply,) = await master.send([command])
+    # With RESP3, which redis-py 8 asks for, it is a map.
+    pair = [word for both in reply.items() for word in both] if isinstance(reply, dict) else reply
+    return bytes(pair[1]).decode() if isinstance(pair, list) and len(pair) == 2 else ""
+
+
+def _version(where: str, info: Mapping[str, str]) -> Finding:
+    # Valkey tells the version of Redis that it stands for beside its own.
+    name = "Valkey " + info["valkey_version"] if "valkey_version" in info else "Redis " + info.get("redis_version", "?")
+    read = re.match(r"(\d+)\.(\d+)", info.get("redis_version", ""))
+    if read is None or (int(read[1]), int(read[2])) >= OLDEST:
+        return Finding(Level.FINE, where, "version", name)
+    return Finding(Level.PROBLEM, where, "version", name, "install Redis 7.0 or newer, or Valkey")
+
+
+def _eviction(where: str, info: Mapping[str, str]) -> Finding:
+    policy = info.get("maxmemory_policy", "?")
+    if policy == _KEEPS:
+        return Finding(Level.FINE, where, "maxmemory-policy", policy)
+    remedy = (
+        f"CONFIG SET maxmemory-policy {_KEEPS}: a full Redis then refuses what is new instead of losing what it has"
+    )
+    return Finding(Level.PROBLEM, where, "maxmemory-policy", policy, remedy)
+
+
+def _memory(where: str, info: Mapping[str, str]) -> Finding:
+    used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    if not most:
+        remedy = "CONFIG SET maxmemory: without a limit the machine's memory is the limit, and the system kills Redis"
+        return Finding(Level.WARNING, where, "memory", f"{_mib(used)}, no limit", remedy)
+    found = f"{_mib(used)} of {_mib(most)}"
+    if used < _FULL * most:
+        return Finding(Level.FINE, where, "memory", found)
+    remedy = "let workers catch up, raise maxmemory, or lower retention; when it is full, publishers are told to wait"
+    return Finding(Level.WARNING, where, "memory", found, remedy)
+
+
+def _mib(count: int) -> str:
+    return f"{count / 2**20:,.0f} MiB"
+
+
+def _persistence(where: str, info: Mapping[str, str], policy: str) -> Finding:
+    if info.get("aof_enabled") != "1":
+        remedy = "CONFIG SET appendonly yes: what was answered is lost when Redis restarts"
+        return Finding(Level.WARNING, where, "persistence", "no append-only file", remedy)
+    if info.get("aof_last_write_status", "ok") != "ok":
+        remedy = "look at the disk and at the log of Redis: nothing is written until it can be"
+        return Finding(Level.PROBLEM, where, "persistence", "the last write failed", remedy)
+    if policy == "no":
+        remedy = "CONFIG SET appendfsync everysec, or always: the system decides when anything is on disk"
+        return Finding(Level.WARNING, where, "persistence", "append-only file, never flushed", remedy)
+    return Finding(Level.FINE, where, "persistence", f"append-only file, appendfsync {policy or 'not told'}")
+
+
+def _replicas(where: str, info: Mapping[str, str]) -> Finding:
+    found = f"{info.get('role', '?')}, {info.get('connected_slaves', '0')} replicas"
+    if info.get("role") != "master":
+        remedy = "name the master: only it takes writes (redis+sentinel:// finds it)"
+        return Finding(Level.PROBLEM, where, "role", found, remedy)
+    return Finding(Level.FINE, where, "role", found)
+
+
+async def _functions(where: str, master: Master) -> Finding:
+    """Ask for a library that is nowhere, and call a function that is nowhere: who may do both has the fast way."""
+    listed, called = await master.send([("FUNCTION LIST", "LIBRARYNAME", FAMILY), ("FCALL", FAMILY, "0")])
+    if isinstance(listed, list) and is_unknown(called):
+        return Finding(Level.FINE, where, "functions", "are allowed")
+    remedy = "allow the user +fcall and +function: calls as scripts cost Redis twice as much (REDIS_PACKAGING)"
+    return Finding(Level.WARNING, where, "functions", "are not to be had", remedy)
+
+
+async def _latency(where: str, master: Master) -> Finding:
+    taken = []
+    for _ in range(_PINGS):
+        began = time.perf_counter()
+        await master.send([("PING",)])
+        taken.append((time.perf_counter() - began) * 1000)
+    median, worst = sorted(taken)[_PINGS // 2], max(taken)
+    found = f"{median:.1f} ms, at worst {worst:.1f} ms"
+    if median < _SLOW_MS:
+        return Finding(Level.FINE, where, "answers in", found)
+    remedy = "put frontends near Redis; look for slow commands of others (SLOWLOG GET), swapping and large forks"
+    return Finding(Level.WARNING, where, "answers in", found, remedy)
+
+
+async def _clocks(masters: Mapping[str, Master]) -> list[Finding]:
+    """Compare the clocks of several masters: locks and delays are told by them."""
+    if len(masters) == 1:
+        return []
+    times: Sequence[Any] = await asyncio.gather(*(master.send([("TIME",)]) for master in masters.values()))
+    told = [int(reply[0]) * 1000 + int(reply[1]) // 1000 for (reply,) in times if isinstance(reply, list)]
+    apart = max(told) - min(told) if told else 0
+    if apart < _CLOCKS_APART_MS:
+        return [Finding(Level.FINE, "all", "clocks", f"within {_CLOCKS_APART_MS} ms")]
+    return [Finding(Level.WARNING, "all", "clocks", f"{apart} ms apart", "run NTP on all of them")]

@@ -1,0 +1,522 @@
+"""One Redis process that takes writes: sends it commands, each once, and says whether what failed may have run.
+
+Nothing is sent again here but calls of operations that Redis did not know: what timed out may have run. Must not know of other
+processes, nor what any command means.
+"""
+
+import asyncio
+import re
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import hiredis
+import structlog
+from redis.asyncio import BlockingConnectionPool
+from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    InvalidResponse,
+    NoPermissionError,
+    OutOfMemoryError,
+    RedisError,
+    ResponseError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.maint_notifications import MaintNotificationsConfig
+
+from broker.model.problems import CoreUnavailable, Forbidden, Problem, ScriptDefect
+from broker.redis_core.redis_client.failure_log import Trouble
+from broker.redis_core.redis_client.packages import Loads, Package, Packages, is_forbidden, is_there, is_unknown
+from broker.redis_url import Address
+from broker.tasks import start
+
+log = structlog.get_logger()
+
+Value = str | int | bytes
+Line = Sequence[Value]
+"""A command as it is sent, word by word."""
+
+_Asked = tuple[Sequence[Line], asyncio.Future[list[Any]]]
+"""What one caller asks for, and where its replies are awaited."""
+
+CALL: Final = "CALL"
+"""The first word of a line that runs an operation, before its name: each master says it as its package has it."""
+
+ALONE: Final = "Redis"
+"""What the only process is called where several would be told apart by their addresses."""
+
+_CONNECTIONS: Final = 64
+_LOADS: Final = 3
+"""So often the operations of one round trip are loaded anew: somebody might have Redis forget them again and again."""
+
+PATIENCE: Final = 2
+"""For so many times the time-out of an answer is it waited that commands are sent and answered: there may be no connection yet,
+or operations to load."""
+
+_UNKNOWN: Final = -1
+
+_FEW: Final = 8
+_TOGETHER: Final = 100
+_TOGETHER_BYTES: Final = 262_144
+"""Scripts of many callers that share a round trip, and about how much of arguments; who has more than a few goes alone."""
+
+_AWAY: Final = (
+    "LOADING",
+    "READONLY",
+    "CLUSTERDOWN",
+    "MASTERDOWN",
+    "NOREPLICAS",
+    "BUSY",
+    "TRYAGAIN",
+    "MISCONF",
+    "UNKILLABLE",
+    "MOVED",
+    "ASK",
+)
+
+
+_IN_SCRIPT: Final = ("ACL failure in script", "The user executing the script can't")
+"""What Redis answers when its user may not run what a script runs: before 7.2 it does not say which command."""
+
+_FORGOTTEN: Final = CoreUnavailable("Redis has forgotten the script, and a later one has run")
+
+
+class Unsent(CoreUnavailable):
+    """There was no connection, or Redis was still loading its data: nothing of it has run."""
+
+
+class Unloaded(Unsent):
+    """A Redis does not take the operations: an operator has to see to that, so asking again at once is of no use."""
+
+
+class _Connection:
+    """A connection that writes commands by hiredis: redis-py does so for its blocking connections only, else in Python.
+
+    `loads` is how often the operations of its master had been loaded when they were last known to be there.
+    """
+
+    loads = _UNKNOWN
+    socket_timeout: float | None
+    _writer: asyncio.StreamWriter | None
+
+    async def on_connect_check_health(self, check_health: bool = True) -> None:  # noqa: FBT001, FBT002  (redis-py's)
+        # A connection that was closed may lead to a Redis that was started anew, or to another.
+        self.loads = _UNKNOWN
+        await super().on_connect_check_health(check_health=check_health)  # type: ignore[misc]
+
+    async def disconnect(self, *args: Any, **how: Any) -> None:
+        # What was not written is for nobody any more: else it would stay in memory until a Redis that stands reads it.
+        if self._writer is not None:
+            self._writer.transport.abort()
+        await super().disconnect(*args, **how)  # type: ignore[misc]
+
+    async def send_packed_command(self, command: Any, **_how: Any) -> None:
+        # redis-py starts a task for each command, only to wait no longer than the time-out.
+        assert self._writer is not None
+        try:
+            async with asyncio.timeout(self.socket_timeout):
+                self._writer.writelines(command)
+                await self._writer.drain()
+        except BaseException:
+            # What was written in part is of no use to the next.
+            await self.disconnect(nowait=True)
+            raise
+
+    def pack_command(self, *parts: Value) -> list[bytes]:
+        # redis-py names some of its own commands in two words.
+        words: tuple[Any, ...] = (*str(parts[0]).split(), *parts[1:])
+        return [hiredis.pack_command(words)]
+
+
+def fault(error: Exception, place: str = "") -> Exception:
+    """Name what went wrong: the Redis at a place is away, has no memory, does not allow it, or a script is at fault."""
+    named = f"{ALONE} at {place}" if place else ALONE
+    if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)):
+        return _unreached(error, named)
+    # redis-py takes the code word off those answers that it knows.
+    code = getattr(error, "status_code", None) or str(error).partition(" ")[0]
+    if isinstance(error, OutOfMemoryError) or code == "OOM":
+        return CoreUnavailable("Redis has no memory left", Problem.OUT_OF_MEMORY)
+    if isinstance(error, NoPermissionError) or str(error).removeprefix("ERR ").startswith(_IN_SCRIPT):
+        return _forbidden(str(error), named)
+    if isinstance(error, ResponseError) and code in _AWAY:
+        return CoreUnavailable(f"Redis cannot serve now: {code} {str(error).removeprefix(code)[:80].strip()}")
+    if isinstance(error, RedisError):
+        # Redis names file and line as the script's sha and a line of the expanded text.
+        return ScriptDefect(str(error)[:500])
+    return error
+
+
+def _forbidden(said: str, named: str) -> Forbidden:
+    """Say what Redis does not allow its user."""
+    command = re.search("the ('[^']+') command", said)
+    refused = f"does not allow its user {f'the command {command[1]}' if command else 'what the queue does'}"
+    return Forbidden(f"{ALONE} {refused}", told=f"{named} {refused}: see users of Redis in docs/operations.md")
+
+
+def _unreached(error: BaseException, named: str) -> CoreUnavailable:
+    """Say why there is no answer; of what its settings are to blame for, nothing is repeated that may be a secret."""
+    if isinstance(error, (RedisTimeoutError, TimeoutError)):
+        return CoreUnavailable(f"{ALONE} did not answer in time", Problem.TIMED_OUT, f"{named} did not answer in time")
+    if blamed := _blamed(error):
+        return CoreUnavailable(blamed)
+    return CoreUnavailable("Redis cannot be reached", told=f"{named} cannot be reached: {_reason(error)}")
+
+
+def _reason(error: BaseException) -> str:
+    """Say in a word or two why there is no connection."""
+    for cause in _causes(error):
+        match cause:
+            case ConnectionRefusedError():
+                return "connection refused"
+            case socket.gaierror():
+                return "no such host"
+            case FileNotFoundError():
+                return "no such socket"
+            case InvalidResponse():
+                return "what answers is no Redis"
+    return str(error).rstrip(".")[:100]
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _blamed(error: BaseException) -> str:
+    """Say which settings are to blame that there is no connection, if any are."""
+    for cause in _causes(error):
+        match cause:
+            case ssl.SSLCertVerificationError():
+                return (
+                    f"the certificate of Redis is not trusted ({cause.verify_message}): see ssl_ca_certs in REDIS_URL"
+                )
+            case ssl.SSLError():
+                return f"TLS with Redis fails ({cause.reason}): see REDIS_URL"
+            case AuthenticationError():
+                return "Redis refuses the user or password of REDIS_URL"
+    return ""
+
+
+class Master:
+    """One Redis process and the connections to it, opened when first used; safe to share between tasks of one loop."""
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        timeout: float,
+        packages: Packages | None,
+        address: Address | None = None,
+        greet: Callable[[AbstractConnection], Awaitable[None]] | None = None,
+    ) -> None:
+        """Connect as `options` say, answers due within `timeout` seconds; of `packages` one is loaded where it is unknown.
+
+        `greet` is called with each new connection, which it opens with `on_connect` or refuses with a RedisError.
+        """
+        place = {} if address is None else address._asdict()
+        # One that waits for a free connection: a burst to more nodes than there are connections is no fault of Redis.
+        self._pool = BlockingConnectionPool(
+            max_connections=_CONNECTIONS,
+            timeout=timeout,
+            socket_timeout=timeout,
+            socket_connect_timeout=timeout,
+            retry=Retry(NoBackoff(), 0),
+            retry_on_error=[],
+            health_check_interval=0,
+            redis_connect_func=greet,
+            # Which library asks is nothing that a user of Redis should need a command for.
+            driver_info=None,
+            # With them the pool hands out connections that Redis has closed, and each costs somebody an error (redis-py 8.1).
+            maint_notifications_config=MaintNotificationsConfig(enabled=False),
+            **{**options, **place},
+        )
+        self._pool.connection_class = type("Connection", (_Connection, self._pool.connection_class), {})
+        at = {**options, **place}
+        self._place = str(at.get("path") or Address(at.get("host", "localhost"), at.get("port", 6379)))
+        self._retired = False
+        self._gathered: list[_Asked] = []
+        self._carrying: set[asyncio.Task[None]] = set()
+        self._timeout = timeout
+        self._package = packages.first if packages else None
+        self._other = packages.other if packages else None
+        self._loads = 0
+        self._loading = asyncio.Lock()
+        self._refused = Trouble("Redis does not take the operations")
+        self._without = Trouble("the functions for redis-cli are not loaded")
+
+    async def send(self, lines: Sequence[Line]) -> list[Any]:
+        """Send commands in one round trip; what Redis refused stands as its error among the replies.
+
+        Raises Unsent when none has run, another CoreUnavailable when any of them may have run.
+        """
+        if not all([line[0] == CALL for line in lines]):  # noqa: C419  (a generator is slower, and this is the hot path)
+            return (await self._send([lines]))[0]
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[list[Any]] = loop.create_future()
+        if len(lines) > _FEW:
+            self._start([(lines, answered)])
+        else:
+            # With those that others ask for in the same turn of the loop: a round trip costs more than an operation.
+            if not self._gathered:
+                loop.call_soon(self._depart)
+            self._gathered.append((lines, answered))
+        return await answered
+
+    def _depart(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        if len(gathered) == 1:
+            self._start(gathered)
+            return
+        part: list[_Asked] = []
+        count = size = 0
+        for lines, answered in gathered:
+            more = sum(map(_size, lines))
+            if part and (count + len(lines) > _TOGETHER or size + more > _TOGETHER_BYTES):
+                self._start(part)
+                part, count, size = [], 0, 0
+            part.append((lines, answered))
+            count, size = count + len(lines), size + more
+        self._start(part)
+
+    def _start(self, part: list[_Asked]) -> None:
+        """Begin a round trip of its own, whatever becomes of those who wait for it."""
+        task = start(self._carry(part))
+        self._carrying.add(task)
+        task.add_done_callback(self._carrying.discard)
+
+    async def _carry(self, part: list[_Asked]) -> None:
+        try:
+            replies = await self._send([lines for lines, _answered in part])
+        except BaseException as error:
+            # Nobody is left without an answer; whoever has gone does not need one.
+            for _lines, answered in part:
+                if not answered.done():
+                    answered.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        for (_lines, answered), each in zip(part, replies, strict=True):
+            if not answered.done():
+                answered.set_result(each)
+
+    async def _send(self, parts: Sequence[Sequence[Line]]) -> list[list[Any]]:
+        """Send the commands of several callers in one round trip; gives each one's replies."""
+        found = await self._exchange(parts[0] if len(parts) == 1 else [line for lines in parts for line in lines])
+        replies = _parted(found, parts)
+        return await self._send_forgotten(parts, replies) if _errors(found) else replies
+
+    async def _send_forgotten(self, parts: Sequence[Sequence[Line]], replies: list[list[Any]]) -> list[list[Any]]:
+        """Send again what Redis did not know, and has not run; gives each caller's replies."""
+        for _ in range(_LOADS):
+            unrun = [lines[_unrun(lines, found) :] for lines, found in zip(parts, replies, strict=True)]
+            if not any(unrun):
+                break
+            # Redis has forgotten the operations since this connection last looked, and none of these has run.
+            try:
+                again = _parted(await self._exchange([line for lines in unrun for line in lines]), unrun)
+            except Unsent as error:
+                # Of the others something may have run.
+                raise CoreUnavailable(error.detail, error.problem, str(error)) from error
+            for found, anew in zip(replies, again, strict=True):
+                found[len(found) - len(anew) :] = anew
+        # Something that its caller sent later has run: nothing is to run after it that was sent before.
+        return [
+            [
+                _FORGOTTEN if _is_call(line) and is_unknown(reply) else reply
+                for line, reply in zip(lines, found, strict=True)
+            ]
+            for lines, found in zip(parts, replies, strict=True)
+        ]
+
+    async def _exchange(self, lines: Sequence[Line]) -> list[Any]:
+        ends = asyncio.get_running_loop().time() + PATIENCE * self._timeout
+        try:
+            connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+        except (RedisError, OSError, TimeoutError) as error:
+            raise _unsent(error, self._place) from error
+        try:
+            if connection.loads != self._loads and any(map(_is_call, lines)):
+                await self._know_package(connection, ends)
+            loads = self._loads
+            if asyncio.get_running_loop().time() > ends:
+                # Whoever asked has given up: nothing of it is to run any more.
+                raise _unsent(TimeoutError(), self._place)
+            replies = await _replies(connection, self._worded(lines))
+        except BusyLoadingError as error:
+            if len(lines) == 1:
+                raise _unsent(error, self._place) from error
+            raise fault(error, self._place) from error
+        except (RedisError, OSError, TimeoutError) as error:
+            raise fault(error, self._place) from error
+        finally:
+            if self._retired:
+                await connection.disconnect()
+            await self._pool.release(connection)
+        if loads == self._loads and any(map(is_unknown, _errors(replies))):
+            # Every connection looks before it is used again.
+            self._loads += 1
+        return replies
+
+    def _worded(self, lines: Sequence[Line]) -> Sequence[Line]:
+        """Say operations as the package has them that this master was given."""
+        package = self._package
+        if package is None:
+            return lines
+        return [(*package.command(str(line[1])), *line[2:]) if line[0] == CALL else line for line in lines]
+
+    async def _know_package(self, connection: Any, ends: float) -> None:
+        """Load what Redis does not know of the package; raises Unsent when that cannot be done.
+
+        All of it is known to be there before any is run: else what is known could overtake what is not.
+        """
+        loads, package = self._loads, self._package
+        if package is None:
+            return
+        try:
+            try:
+                await self._install(package, connection, ends)
+            except ResponseError as error:
+                if package is not self._package:
+                    # Scripts were taken meanwhile.
+                    await self._install(self._package or package, connection, ends)
+                elif self._other is not None and is_forbidden(error):
+                    await self._install(self._other, connection, ends)
+                    self._take_other(error)
+                else:
+                    raise
+                loads = self._loads
+        except (RedisError, OSError, TimeoutError) as error:
+            unsent = _unloaded(error, self._place)
+            if isinstance(unsent, Unloaded):
+                self._refused.met(unsent)
+            raise unsent from error
+        self._refused.over()
+        connection.loads = loads
+
+    def _take_other(self, why: ResponseError) -> None:
+        """Use scripts from now on, which Redis has taken; unless another connection has found out the same."""
+        if self._other is None:
+            return
+        self._package, self._other = self._other, None
+        self._loads += 1
+        log.warning("functions are not to be had, so scripts are used", error=str(why)[:200])
+
+    async def _install(self, package: Package, connection: Any, ends: float) -> None:
+        if not any(await _missing(package, connection)):
+            return
+        # One loads for all: 64 connections would send it everything 64 times.
+        async with asyncio.timeout_at(ends):
+            await self._loading.acquire()
+        try:
+            missing = await _missing(package, connection)
+            # Not in a transaction: others have their turn between two scripts.
+            replies = await _replies(connection, [*missing.operations, *missing.for_people])
+        finally:
+            self._loading.release()
+        needed = len(missing.operations)
+        for reply in replies[:needed]:
+            if isinstance(reply, Exception) and not is_there(reply):
+                raise reply
+        for reply in replies[needed:]:
+            if isinstance(reply, Exception):
+                self._without.met(f"{ALONE} at {self._place}: {reply}")
+            else:
+                self._without.over()
+
+    async def everywhere(self, line: Line) -> dict[str, Any]:
+        """Ask each master there is: this one."""
+        (reply,) = await self.send([line])
+        return {ALONE: reply}
+
+    async def retire(self) -> None:
+        """Close the connections, those in use when their reply has come."""
+        self._retired = True
+        await self._pool.disconnect(inuse_connections=False)
+
+    async def close(self) -> None:
+        """Close all connections, once what is under way has come to its end."""
+        self._retired = True
+        await asyncio.gather(*self._carrying, return_exceptions=True)
+        await self._pool.aclose()
+
+
+def _size(line: Line) -> int:
+    # Keys are short.
+    return sum(len(word) for word in line if isinstance(word, bytes)) + 32 * len(line)
+
+
+async def _replies(connection: Any, lines: Sequence[Line]) -> list[Any]:
+    await connection.send_packed_command(connection.pack_commands(lines), check_health=False)
+    replies: list[Any] = []
+    for _line in lines:
+        try:
+            replies.append(await connection.read_response())
+        except ResponseError as error:
+            replies.append(error)
+    return replies
+
+
+def _errors(replies: Sequence[Any]) -> list[Exception]:
+    return [reply for reply in replies if isinstance(reply, Exception)]
+
+
+async def _missing(package: Package, connection: Any) -> Loads:
+    return package.loads(await _replies(connection, package.question))
+
+
+def _parted(replies: list[Any], parts: Sequence[Sequence[Line]]) -> list[list[Any]]:
+    """Part replies as the commands are parted."""
+    parted, first = [], 0
+    for lines in parts:
+        parted.append(replies[first : first + len(lines)])
+        first += len(lines)
+    return parted
+
+
+def _unrun(lines: Sequence[Line], replies: Sequence[Any]) -> int:
+    """Find where those calls begin that Redis did not know, with nothing behind them that has run."""
+    first = missing = len(lines)
+    while first and (is_unknown(replies[first - 1]) or not _is_call(lines[first - 1])):
+        first -= 1
+        if _is_call(lines[first]):
+            # ASKING is for the call after it, and is sent again with that.
+            missing = first if not first or _is_call(lines[first - 1]) else first - 1
+    return missing
+
+
+def _is_call(line: Line) -> bool:
+    return line[0] == CALL
+
+
+def _unsent(error: Exception, place: str) -> Unsent:
+    """Say why there is no connection to a Redis that has its data."""
+    named = fault(error, place)
+    if isinstance(named, CoreUnavailable):
+        return Unsent(named.detail, named.problem, str(named))
+    detail = f"refuses connections: {str(error)[:200]}"
+    return Unsent(f"{ALONE} {detail}", told=f"{ALONE} at {place} {detail}")
+
+
+def _unloaded(error: Exception, place: str) -> Unsent:
+    """Say why a Redis does not take the operations, and what to do."""
+    match fault(error, place):
+        case CoreUnavailable(problem=Problem.OUT_OF_MEMORY) as named:
+            remedy = "raise maxmemory, or delete what is not needed"
+            told = f"{ALONE} at {place} has no memory left to load the operations: {remedy}"
+            return Unloaded(named.detail, named.problem, told)
+        case Forbidden() as named:
+            return Unloaded(named.detail, named.problem, str(named))
+        case CoreUnavailable() as named:
+            return Unsent(named.detail, named.problem, str(named))
+        case _:
+            detail = "does not take the operations"
+            remedy = "install stanzaq again, or set REDIS_PACKAGING"
+            return Unloaded(f"{ALONE} {detail}", told=f"{ALONE} at {place} {detail}: {str(error)[:300]}: {remedy}")

@@ -1,0 +1,84 @@
+"""Redis Sentinel: asks the sentinels who is the master, and again before each new connection to it.
+
+So nothing is written to one that was master, was away and does not know yet that it is none. redis-py asks one sentinel,
+and in words (SENTINEL MASTERS) in which who comes back during his failover is master still. Must not know what is sent.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from redis.asyncio.connection import AbstractConnection
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from broker.model.problems import CoreUnavailable
+from broker.redis_core.first_answer import Inquiry
+from broker.redis_core.redis_client.cluster_router import Found
+from broker.redis_core.redis_client.node import Line, Master
+from broker.redis_url import Address
+
+
+class Sentinels:
+    """The sentinels that watch one service."""
+
+    fresh_seconds: Final = 0.5
+    """A master that was replaced while it lives hears of it as late as ten seconds after: clients have to ask."""
+
+    def __init__(self, service: str, sentinels: Sequence[Master], meet: Callable[..., Master]) -> None:
+        """Ask these sentinels; reach the master by `meet`, which takes his address and what greets a connection."""
+        self._question: Line = ("SENTINEL GET-MASTER-ADDR-BY-NAME", service)
+        self._service = service
+        self._sentinels = sentinels
+        self._meet = meet
+        self._inquiry = Inquiry()
+
+    async def find(self) -> Found:
+        """Give the master for all slots: whom most sentinels name. Raises CoreUnavailable when none knows one."""
+        named, trouble = Counter[Address](), CoreUnavailable("there is none")
+        for answer in self._inquiry.ask(self._ask(sentinel) for sentinel in self._sentinels):
+            try:
+                named[await answer] += 1
+            except CoreUnavailable as error:
+                trouble = error
+                continue
+            # More than half have said the same: those who hang need not be waited for.
+            if 2 * max(named.values()) > len(self._sentinels):
+                break
+        if not named:
+            msg = f"no sentinel knows a master of {self._service!r}"
+            raise CoreUnavailable(msg, told=f"{msg}: {trouble}")
+        return [(0, REDIS_CLUSTER_HASH_SLOTS - 1, named.most_common(1)[0][0])]
+
+    async def _ask(self, sentinel: Master) -> Address:
+        (named,) = await sentinel.send([self._question])
+        if not isinstance(named, list):
+            # None of a service that it does not watch, an error of who is no sentinel.
+            msg = "it watches none of that name" if named is None else str(named)
+            raise CoreUnavailable(msg)
+        return Address(named[0].decode(), int(named[1]))
+
+    def meet(self, address: Address) -> Master:
+        """Make what reaches the master: each new connection goes on only if the sentinels call him so, and he agrees."""
+
+        async def greet(connection: AbstractConnection) -> None:
+            try:
+                _first, _last, master = (await self.find())[0]
+            except CoreUnavailable as error:
+                raise RedisConnectionError(str(error)) from error
+            if master != address:
+                msg = "another is the master now"
+                raise RedisConnectionError(msg)
+            await connection.on_connect()
+            await connection.send_command("ROLE")
+            if (await connection.read_response())[0] != b"master":
+                msg = "the master is none any more"
+                raise RedisConnectionError(msg)
+
+        return self._meet(address, greet)
+
+    async def close(self) -> None:
+        """Close the connections to the sentinels."""
+        await self._inquiry.close()
+        for sentinel in self._sentinels:
+            await sentinel.close()

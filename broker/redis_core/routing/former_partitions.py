@@ -1,0 +1,95 @@
+"""Repeats in a node that has grown: a publish goes first to where its item went before, in case it is known there.
+
+Each former partition takes the publish if it knows the item or the ticket, and says so if it does not; nothing new comes in
+there. So two frontends that repeat the same item find the same. What comes for a partition while a publish to it is still asked
+about waits behind it, and so keeps its order. Must not know what any command does.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from broker.model.nodes import NodeRecord
+from broker.redis_core.commands.former import Unknown, if_known
+from broker.redis_core.commands.internal import Outcome
+from broker.redis_core.partitions.partitioner import former_places
+from broker.redis_core.partitions.pipeline import Lane
+
+Reply = Callable[[Any], None]
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """A command that waits for its partition; `ready` when nothing is asked about it any more, without a command it is done."""
+
+    command: Any
+    reply: Reply
+    ready: bool
+    growth: tuple[str, tuple[int, ...]]
+
+
+class Repeats:
+    """Brings commands to the partitions of one node."""
+
+    def __init__(self, lane: Callable[[int], Lane], submit: Callable[[Any, Reply], None]) -> None:
+        """Find partitions by `lane`; a command whose node has grown again meanwhile goes to `submit`."""
+        self._lane = lane
+        self._submit = submit
+        self._growth: tuple[str, tuple[int, ...]] = ("", ())
+        self._over: set[tuple[type, int]] = set()
+        self._turns: dict[int, deque[Turn]] = {}
+
+    def learn(self, record: NodeRecord | None) -> None:
+        """Hear how many partitions the node had before."""
+        if record is None:
+            return
+        growth = (record.incarnation, () if record.config.collects else record.former)
+        if growth != self._growth:
+            self._growth = growth
+            self._over.clear()
+
+    def bring(self, command: Any, reply: Reply, number: int) -> None:
+        """Give a command to its partition, after those that may know its item from before."""
+        former = self._growth[1]
+        left = former_places(command, former, number) if former else []
+        left = [each for each in left if (type(command), each) not in self._over]
+        if not left and number not in self._turns:
+            self._lane(number).submit(command, reply)
+            return
+        turn = Turn(command, reply, not left, self._growth)
+        self._turns.setdefault(number, deque()).append(turn)
+        if left:
+            self._ask(turn, number, left)
+
+    def _ask(self, turn: Turn, number: int, left: list[int]) -> None:
+        self._lane(left[0]).submit(if_known(turn.command), partial(self._asked, turn, number, left))
+
+    def _asked(self, turn: Turn, number: int, left: list[int], outcome: Outcome | Unknown) -> None:
+        if not isinstance(outcome, Unknown):
+            turn.command = None
+        else:
+            # Said of the growth that was known when it was asked, and of no later one.
+            if outcome.over and turn.growth == self._growth:
+                self._over.add((type(turn.command), left[0]))
+            if left[1:]:
+                self._ask(turn, number, left[1:])
+                return
+        turn.ready = True
+        self._go_on(number)
+        if turn.command is None:
+            turn.reply(outcome)
+
+    def _go_on(self, number: int) -> None:
+        turns = self._turns[number]
+        while turns and turns[0].ready:
+            turn = turns.popleft()
+            if turn.command is None:
+                continue
+            if turn.growth == self._growth:
+                self._lane(number).submit(turn.command, turn.reply)
+            else:
+                self._submit(turn.command, turn.reply)
+        if not turns:
+            del self._turns[number]

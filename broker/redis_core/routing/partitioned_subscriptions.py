@@ -1,0 +1,157 @@
+"""A subscription in a node of several partitions: known in each of them, its credit with the coordinator.
+
+Each step is one script and may be the last: what a crash leaves is credit that may not be used yet, until somebody registers the
+subscription anew. Must not know how credit comes to where it is wanted.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+from weakref import WeakValueDictionary
+
+from broker.model.commands import Adjust, Subscribe, Unsubscribe
+from broker.model.problems import MalformedRequest, Problem
+from broker.model.results import Done, Refused, Subscribed
+from broker.redis_core.commands.credit import SHUT, GrantCredit, Holding, Register, Registered, Reregister
+from broker.redis_core.commands.internal import Begun, Leave, Left, Outcome
+from broker.redis_core.operations.operation import kin, subid
+from broker.redis_core.partitions.partitioner import COORDINATOR
+from broker.redis_core.ports import AskPartition
+from broker.redis_core.subscriptions import log_readers
+
+
+class Seats:
+    """Carries out what concerns one subscription in all partitions, one thing at a time for each."""
+
+    def __init__(self, ask: AskPartition, others: Callable[[int], Awaitable[Sequence[int]]]) -> None:
+        """Ask partitions by `ask`; `others` gives those besides the coordinator, of so many or more if it has grown."""
+        self._ask = ask
+        self._others = others
+        # Two registrations of one subscription would disturb each other, and an unsubscribe in between would leave one behind.
+        self._queues: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self._waiting: set[str] = set()
+
+    async def take(self, command: Subscribe | Adjust | Reregister, partitions: int) -> Outcome:
+        """Make or change a subscription, or register it anew: one that waits to be does for all who ask for that."""
+        whose = command.subid if isinstance(command, Reregister) else subid(command.jid)
+        if isinstance(command, Reregister):
+            if whose in self._waiting:
+                return Done()
+            self._waiting.add(whose)
+        async with self._queue(whose):
+            self._waiting.discard(whose)
+            begun: Begun | Outcome = await self._ask(COORDINATOR, command)
+            if isinstance(begun, Subscribed) and begun.reads:
+                # Each partition that is read has all of a reader's credit.
+                others = await self._others(partitions)
+                outcomes = await self._all(others, [command] * len(others))
+                return next((outcome for outcome in outcomes if isinstance(outcome, Refused)), begun)
+            if not isinstance(begun, Begun):
+                return begun
+            # Asked now that it has begun: a partition that comes later is registered with later.
+            return await self._registered(command.node, begun, await self._others(partitions))
+
+    async def follow(self, command: Subscribe, partitions: int) -> Outcome:
+        """Begin a stream where it reads, and only when that is done let the other partitions know of it."""
+        try:
+            chosen = log_readers.chosen(command, partitions)
+        except MalformedRequest as wrong:
+            return Refused(wrong.problem, wrong.detail)
+        others = [number for number in range(partitions) if number not in chosen]
+        async with self._queue(subid(command.jid)):
+            # The last one first and alone: what there is to refuse is refused there, and nothing is changed (E7).
+            *others_read, last = chosen
+            begun = [await self._ask(last, log_readers.follow(command, last, reading=True))]
+            if isinstance(begun[0], Subscribed):
+                asked = [log_readers.follow(command, number, reading=True) for number in others_read]
+                begun = [*await self._all(others_read, asked), *begun]
+            outcome = log_readers.followed(begun)
+            if isinstance(outcome, Subscribed):
+                told = await self._all(
+                    others, [log_readers.follow(command, number, reading=False) for number in others]
+                )
+                # The coordinator knows until when, whether it is read or not.
+                ends = [each.until_ms for each in told if isinstance(each, Subscribed)]
+                outcome = replace(outcome, until_ms=max(outcome.until_ms, *ends, 0))
+            return outcome
+
+    async def leave(self, command: Unsubscribe | Leave, partitions: int) -> list[Outcome]:
+        """End a subscription in every partition; gives their outcomes in their order."""
+        if isinstance(command, Leave) and command.lapsed:
+            return await self._lapse(command, partitions)
+        async with self._queue(subid(command.jid)):
+            # The coordinator judges, and what it refuses is not begun.
+            outcomes: list[Outcome] = [await self._ask(COORDINATOR, command)]
+            asked: set[int] = set()
+            begun = outcomes[0]
+            if isinstance(command, Unsubscribe) and isinstance(begun, Left):
+                # Which one it is, the coordinator has told.
+                whose = next(iter(begun.ended), subid(command.jid))
+                command = Leave(command.node, command.jid, release=False, subid=whose)
+            while not isinstance(begun, Refused) and (
+                more := [number for number in await self._others(partitions) if number not in asked]
+            ):
+                outcomes += await self._all(more, [command] * len(more))
+                asked.update(more)
+        return outcomes
+
+    async def _lapse(self, command: Leave, partitions: int) -> list[Outcome]:
+        """End a subscription whose lease is over in the coordinator last of all, which knows of it until then."""
+        async with self._queue(subid(command.jid)):
+            others = await self._others(partitions)
+            outcomes = await self._all(others, [replace(command, lapsed=False)] * len(others))
+            if any(isinstance(outcome, Refused) for outcome in outcomes):
+                return outcomes
+            ended = await self._ask(COORDINATOR, command)
+        if isinstance(ended, Refused) and ended.problem is Problem.SUPERSEDED:
+            # It was renewed while it was taken out of the others: they are to know it again.
+            await self.take(Reregister(command.node, command.subid or subid(command.jid)), partitions)
+        return [ended, *outcomes]
+
+    async def _registered(self, node: str, begun: Begun, others: Sequence[int]) -> Outcome:
+        """Let the other partitions know of a subscription, and the coordinator what is held there: then it may be used."""
+        seat = begun.subscribed
+        several = seat.subid != subid(seat.jid)
+        register = Register(
+            node, seat.subid, seat.jid, seat.qos, begun.registration, several, seat.scope, seat.selector
+        )
+        outcomes = await self._all(others, [register] * len(others))
+        holdings, gone = [], []
+        for number, outcome in zip(others, outcomes, strict=True):
+            match outcome:
+                case Registered():
+                    last = int(begun.registration)
+                    holdings.append(
+                        Holding(
+                            number,
+                            seat.subid,
+                            outcome.version,
+                            outcome.held,
+                            last,
+                            SHUT if outcome.shut else 0,
+                            full=True,
+                        )
+                    )
+                case Refused(problem=Problem.SUPERSEDED):
+                    # A later registration is under way.
+                    return seat
+                case Refused(problem=Problem.NODE_NOT_FOUND | Problem.PARTITION_NOT_FOUND):
+                    gone.append((number, seat.subid))
+                case _:
+                    return outcome
+        ended = (seat.subid, begun.registration)
+        told = await self._ask(COORDINATOR, GrantCredit(node, tuple(holdings), None, ended, tuple(gone)))
+        if isinstance(told, Refused) and told.problem is Problem.NOT_SUBSCRIBED:
+            # It ended meanwhile: no partition may go on knowing it, but as the owner that it has become since.
+            leave = Leave(node, seat.jid, subid=seat.subid, born=begun.registration)
+            await self._all(others, [leave] * len(others))
+        elif isinstance(told, Refused):
+            return told
+        return seat
+
+    def _queue(self, whose: str) -> asyncio.Lock:
+        return self._queues.setdefault(kin(whose), asyncio.Lock())
+
+    async def _all(self, numbers: Sequence[int], commands: Sequence[Any]) -> list[Outcome]:
+        return list(await asyncio.gather(*map(self._ask, numbers, commands)))

@@ -1,0 +1,351 @@
+"""One node's partitions: which lane each command goes to, and what is asked of several.
+
+Commands wait here while the node's record is read, and keep their order. Must not know what any command does.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol
+
+import structlog
+
+from broker.model.commands import Adjust, Fetch, Partitions, Renew, Retract, Subscribe, Unlock, Unsubscribe
+from broker.model.names import Jid, Partition
+from broker.model.problems import CoreUnavailable, Problem
+from broker.model.results import Fetched, Refused
+from broker.redis_core.commands.credit import Reregister
+from broker.redis_core.commands.internal import (
+    GONE,
+    Begun,
+    FetchPart,
+    Find,
+    Found,
+    Leave,
+    Outcome,
+    Scanned,
+    Subscribers,
+    ignored,
+)
+from broker.redis_core.credit.balancer import Balancer
+from broker.redis_core.credit.collections import CreditReports, Gates, Pool, awaited
+from broker.redis_core.operations.operation import subid
+from broker.redis_core.operations.subscriptions import UNSELECTED
+from broker.redis_core.partitions.partitioner import COORDINATOR, Place, may_be_elsewhere, place
+from broker.redis_core.partitions.pipeline import Lane
+from broker.redis_core.ports import Neighbours
+from broker.redis_core.records.cache import Known
+from broker.redis_core.records.tree import Tree
+from broker.redis_core.routing.former_partitions import Repeats
+from broker.redis_core.routing.merge import fetched, gathered
+from broker.redis_core.routing.partitioned_subscriptions import Seats
+from broker.redis_core.subscriptions import log_readers
+from broker.tasks import FAILED, Reply, Tasks, start, then
+
+if TYPE_CHECKING:
+    from broker.model.nodes import NodeRecord
+
+log = structlog.get_logger()
+
+_NOWHERE = Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
+_ELSEWHERE = (Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN, Problem.LOCKED_BY_ANOTHER, Problem.LOCK_LOST)
+"""Refusals after which an item is looked for in other partitions than its home."""
+
+
+class MakeLane(Protocol):
+    """How a lane is made."""
+
+    def __call__(self, *, number: int, neighbours: Neighbours, submit: Callable[[Any, Reply], None]) -> Lane:
+        """Make the lane of one partition."""
+
+
+class Routes:
+    """The lanes of one node."""
+
+    def __init__(self, known: Known, make: MakeLane, tasks: Tasks, tree: Tree, gates: Gates) -> None:
+        """Make lanes by `make` when they are first needed; `tasks` run what takes more than one script.
+
+        What is below a node that is a collection is read from `tree`, and asked through the `gates` of other nodes.
+        """
+        self.known = known
+        self._make = make
+        self._tasks = tasks
+        self._gates = gates
+        self._seats = Seats(self.ask, self._others)
+        self.balancer = Balancer(known.node, self.ask)
+        self.pool = Pool(known, tree, gates, tasks.background)
+        self._reports = CreditReports(self.balancer, gates, tasks.background)
+        self._turns = count()
+        self._collected = False
+        self._lanes: dict[int, Lane] = {}
+        self._repeats = Repeats(self.lane, self.submit)
+        self._learnt: NodeRecord | None = None
+        self._queued: list[tuple[Any, Reply]] = []
+        self._reading: asyncio.Task[None] | None = None
+
+    def submit(self, command: Any, reply: Reply) -> None:
+        """Take a command; those for one partition take effect in their order."""
+        record = self.known.record
+        if record is not None and self._reading is None:
+            self._route(command, reply, record.config.partitions, cached=True)
+        else:
+            self._queue(command, reply)
+
+    def ask(self, number: int, command: Any) -> asyncio.Future[Any]:
+        """Give a command to one partition, of a collection to one below it."""
+        if number != COORDINATOR and self._collects:
+            return self.pool.ask(number, command)
+        return awaited(self.lane(number), command)
+
+    async def audit(self) -> None:
+        """Hold what the coordinator believes against what partitions say: credit that crashes have lost comes back."""
+        await self.known.read()
+        if self._count > 1 or self._collects:
+            for whose in await self.balancer.audit(await self._others(self._count)):
+                self.submit(Reregister(self.known.node, whose), ignored)
+
+    async def register_all(self) -> None:
+        """Make all subscriptions known in all partitions anew, a part of them at a time: some may have come, or be shut now."""
+        scan = "0"
+        while self._count > 1 or self._collects:
+            part = await self.ask(COORDINATOR, Subscribers(self.known.node, scan))
+            if not isinstance(part, Scanned):
+                return
+            await asyncio.gather(
+                *(self._seats.take(Reregister(self.known.node, whose), self._count) for whose in part.subids if whose)
+            )
+            scan = part.scan
+            if scan == "0":
+                return
+
+    async def _others(self, partitions: int) -> Sequence[int]:
+        """Give the numbers of those partitions besides the coordinator that share its credit."""
+        return await self.pool.numbers() if self._collects else range(COORDINATOR + 1, max(partitions, self._count))
+
+    def ended(self, jid: Jid) -> None:
+        """Hear that a JID's subscription has ended in one partition: where there are others, it ends there too."""
+        if self.known.record is None or self._count > 1 or self._collects:
+            self.submit(Leave(self.known.node, jid), ignored)
+
+    @property
+    def _collects(self) -> bool:
+        """The node is a collection, or was one when it was last read."""
+        if self.known.record is not None:
+            self._collected = self.known.record.config.collects
+        return self._collected
+
+    @property
+    def _count(self) -> int:
+        record = self.known.record
+        return 1 if record is None else record.config.partitions
+
+    def lane(self, number: int = 0) -> Lane:
+        """Give the lane of a partition."""
+        lane = self._lanes.get(number)
+        if lane is None:
+            lane = self._lanes[number] = self._make(number=number, neighbours=self._reports, submit=self.submit)
+        return lane
+
+    def lanes(self) -> list[Lane]:
+        """Give the lanes there are."""
+        return list(self._lanes.values())
+
+    def forget(self) -> None:
+        """Read the node's record anew with the next command."""
+        self.known.forget()
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is under way."""
+        return self._reading is None and all(lane.quiet for lane in self._lanes.values())
+
+    @property
+    def idle(self) -> bool:
+        """Nothing under way, nothing owed: it may be dropped."""
+        return self._reading is None and all(lane.idle for lane in self._lanes.values())
+
+    def _queue(self, command: Any, reply: Reply) -> None:
+        self._queued.append((command, reply))
+        if self._reading is None:
+            self._reading = start(self._read())
+
+    async def _read(self) -> None:
+        hindrance: Refused | None = FAILED
+        partitions = 0
+        try:
+            record = await self.known.read()
+            hindrance = GONE if record is None else None
+            partitions = 0 if record is None else record.config.partitions
+        except CoreUnavailable as error:
+            hindrance = Refused(error.problem, error.detail)
+        except Exception:
+            log.exception("record not read", node=self.known.node)
+        finally:
+            # Also when the task was cancelled.
+            self._reading = None
+            queued, self._queued = self._queued, []
+            for command, reply in queued:
+                then(reply, self._read_for, command, partitions)(hindrance)
+
+    def _read_for(self, command: Any, partitions: int, reply: Reply, hindrance: Refused | None) -> None:
+        if hindrance is None:
+            self._route(command, reply, partitions, cached=False)
+        else:
+            reply(hindrance)
+
+    def _route(self, command: Any, reply: Reply, partitions: int, *, cached: bool) -> None:
+        """Send a command on; by a cached record nothing is refused, for the node may have grown."""
+        record = self.known.record
+        if record is not self._learnt:
+            self._learnt = record
+            self._repeats.learn(record)
+        if isinstance(command, Partitions):
+            self._everywhere(command, reply, partitions)
+        elif isinstance(command, Subscribe) and record is not None and log_readers.reads(command, record):
+            if command.selector:
+                reply(Refused(Problem.OPTIONS_INVALID, UNSELECTED))
+            else:
+                self._tasks.answer(self._followed(command), reply)
+        elif isinstance(command, Fetch):
+            self._tasks.answer(self._fetched(command), reply)
+        else:
+            where = place(command, partitions)
+            if where is not Place.NOWHERE:
+                self._place(command, reply, partitions, where)
+            elif cached:
+                self.known.forget()
+                self._queue(command, reply)
+            else:
+                reply(_NOWHERE)
+
+    def _place(self, command: Any, reply: Reply, partitions: int, where: int | Place) -> None:
+        if isinstance(where, int):
+            if may_be_elsewhere(command):
+                reply = then(reply, self._unless_elsewhere, command, where)
+            self._repeats.bring(command, reply, where)
+        elif where is Place.ANY:
+            self.lane(next(self._turns) % partitions).submit(command, reply)
+        elif isinstance(command, Subscribe | Adjust | Reregister):
+            self._seat(command, reply, partitions)
+        elif isinstance(command, Unsubscribe | Leave) and (partitions > 1 or self._collects):
+            self._tasks.answer(self._left(command, partitions), reply)
+        else:
+            self._everywhere(command, reply, partitions)
+
+    def _seat(self, command: Subscribe | Adjust | Reregister, reply: Reply, partitions: int) -> None:
+        if partitions > 1 or self._collects:
+            self._tasks.answer(self._seated(command, partitions), reply)
+        else:
+            self.lane(COORDINATOR).submit(command, then(reply, self._seat_told, command))
+
+    def _seat_told(self, command: Subscribe | Adjust | Reregister, reply: Reply, outcome: Outcome) -> None:
+        if isinstance(outcome, Begun):
+            # The node has grown, and this is a seat in many partitions now.
+            self._seat(command, reply, self._count)
+        else:
+            reply(outcome)
+
+    def _everywhere(self, command: Any, reply: Reply, partitions: int, had: Sequence[Outcome] = ()) -> None:
+        """Give each partition a command and answer with what their outcomes come to; `had` are those of the first ones."""
+        asked = log_readers.extents(command, partitions) if isinstance(command, Partitions) else [command] * partitions
+        left = dict(enumerate(asked[len(had) :], len(had)))
+        self._ask_each(left, then(reply, self._everywhere_told, command, had))
+
+    def _everywhere_told(
+        self, command: Any, had: Sequence[Outcome], reply: Reply, outcomes: Mapping[int, Outcome]
+    ) -> None:
+        known = [*had, *outcomes.values()]
+        if len(known) < self._count:
+            # The node has grown, which the scripts have told.
+            self._everywhere(command, reply, self._count, known)
+        elif isinstance(command, Partitions):
+            reply(log_readers.extended(known))
+        else:
+            reply(gathered(command, known) if len(known) > 1 else known[0])
+
+    def _ask_each(self, commands: Mapping[int, Any], reply: Callable[[Mapping[int, Outcome]], None]) -> None:
+        """Give partitions, by their numbers, each its command, and answer with all outcomes in the same order."""
+        outcomes: dict[int, Any] = dict.fromkeys(commands)
+        left = len(commands)
+        if not left:
+            reply(outcomes)
+
+        def taken(number: int, outcome: Outcome) -> None:
+            nonlocal left
+            outcomes[number] = outcome
+            left -= 1
+            if not left:
+                reply(outcomes)
+
+        for number, command in commands.items():
+            self.lane(number).submit(command, partial(taken, number))
+
+    async def _seated(self, command: Subscribe | Adjust | Reregister, partitions: int) -> Outcome:
+        return await self._seats.take(command, partitions)
+
+    async def _fetched(self, command: Fetch) -> Outcome:
+        """Ask whether a lease lasts, then what it holds: in the partitions of a queue, or of those below a collection."""
+        record = await self.known.read()
+        if record is None:
+            return GONE
+        coordinator = record.partition(COORDINATOR)
+        seen, comes = command.after.get(coordinator, 0), command.comes
+        asked = FetchPart(command.node, command.sender, command.jid, command.lease_ms, seen, comes=comes)
+        first: Outcome = await self.ask(COORDINATOR, asked)
+        if not isinstance(first, Fetched) or (self._count == 1 and not self._collects):
+            return first
+
+        def part(of: Partition) -> asyncio.Future[Any]:
+            after = command.after.get(of, 0)
+            found = FetchPart(of.node, command.sender, command.jid, None, after, of.number, of.incarnation, comes)
+            return awaited((self if of.node == coordinator.node else self._gates(of.node)).lane(of.number), found)
+
+        before = set(self.pool.known)
+        others = await self.pool.partitions() if self._collects else record.partitions[COORDINATOR + 1 :]
+        if record.config.destinations and not before.issuperset(others):
+            # Nobody who makes a node knows whose destination it is: who comes for items has it seated there.
+            self.submit(Reregister(command.node, subid(command.jid)), ignored)
+        # What one cannot be asked now is not shown now: a leaf that is gone, or shut to the lease, holds nothing for it.
+        parts = [found for found in await asyncio.gather(*map(part, others)) if isinstance(found, Fetched)]
+        return fetched(first, parts)
+
+    async def _left(self, command: Unsubscribe | Leave, partitions: int) -> Outcome:
+        return gathered(command, await self._seats.leave(command, partitions))
+
+    async def _followed(self, command: Subscribe) -> Outcome:
+        # Which partition is read follows from how many there are, and one that is not there is refused.
+        record = await self.known.renew()
+        return GONE if record is None else await self._seats.follow(command, record.config.partitions)
+
+    def _unless_elsewhere(self, command: Retract | Unlock | Renew, home: int, reply: Reply, outcome: Outcome) -> None:
+        """Answer, unless the item, or an answer to the same request, may be in another partition: there it is looked for."""
+        if not (isinstance(outcome, Refused) and outcome.problem in _ELSEWHERE):
+            reply(outcome)
+            return
+        request = "" if isinstance(command, Renew) else command.request
+        find = Find(command.node, command.sender, command.item_id, command.token, request, home)
+        asked = {number: replace(find, partition=number) for number in range(self._count) if number != home}
+        self._ask_each(asked, then(reply, self._found, command, outcome))
+
+    def _found(
+        self, command: Retract | Unlock | Renew, outcome: Refused, reply: Reply, finds: Mapping[int, Outcome]
+    ) -> None:
+        """Send a command to where its sender holds the item or was answered before, or else where the item is."""
+        found = {number: find for number, find in finds.items() if isinstance(find, Found)}
+        held = [number for number, find in found.items() if find.held]
+        answered = [number for number, find in found.items() if find.answered]
+        there = [number for number, find in found.items() if find.there and outcome.problem is Problem.ITEM_NOT_FOUND]
+        # As one partition judges (lua/lib/judge.lua): without its token a lock may be a later one than was answered.
+        first = answered + held if command.token is None else held + answered
+        for number in first + there:
+            self.lane(number).submit(command, reply)
+            return
+        if self.known.record is None or self._count > len(finds) + 1:
+            # The node has changed meanwhile: from the beginning.
+            self.submit(command, reply)
+            return
+        # Where one cannot be asked, nobody can say that the item is gone.
+        hindered = (find for find in finds.values() if isinstance(find, Refused) and find.problem.retryable)
+        reply(next(hindered, outcome))

@@ -1,0 +1,226 @@
+"""Subscriptions that need an owner's approval (XEP-0060 §8.6): they wait, are asked about, and are made or refused.
+
+An approval is an affiliation: who is approved becomes a member, so that it may come back without being asked about
+again. What follows from the node's record is done by `settle`, which any frontend may repeat: should one die after
+the affiliation is stored, the next look in passing goes on. Must not know how a subscription is made, or any door.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from broker.model.commands import Approve, ListPending, ManageSubscribers, SendPending, Subscribe, Unsubscribe
+from broker.model.items import ApprovalAsked, Notice, SubscriptionChanged
+from broker.model.names import Jid, bare
+from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.problems import Problem
+from broker.model.results import Done, Listing, Managed, Refused, Result, Subscribed, Unsubscribed
+from broker.model.subscriptions import Change, State, Subscription
+from broker.redis_core.commands.internal import GONE
+from broker.redis_core.operations.operation import subid
+from broker.redis_core.records.authorization import refusal
+from broker.redis_core.records.pending_requests import PendingList
+from broker.redis_core.records.store import Directory
+from broker.redis_core.subscriptions.queries import Lists
+
+if TYPE_CHECKING:
+    from broker.redis_core.nodes.service import NodeWork
+
+_ASKED_MOST: Final = 100
+"""Owners who are asked about one subscription; the others find it by `ListPending`."""
+
+
+class Approvals:
+    """Carries out what concerns approvals."""
+
+    def __init__(  # noqa: PLR0913  (what it works with)
+        self,
+        directory: Directory,
+        pending: PendingList,
+        lists: Lists,
+        *,
+        admins: frozenset[Jid],
+        subscribe: Callable[[Subscribe], Awaitable[Result]],
+        remove: Callable[[str, Jid, str], Awaitable[tuple[str, ...]]],
+        notify: Callable[[Notice], None],
+    ) -> None:
+        """Make subscriptions by `subscribe` and end them by `remove`; `notify` tells subscribers and owners."""
+        self._directory = directory
+        self._pending = pending
+        self._lists = lists
+        self._admins = admins
+        self._subscribe = subscribe
+        self._remove = remove
+        self._notify = notify
+        self.nodes: NodeWork
+
+    async def subscribe(self, command: Subscribe, begun: Callable[[], Awaitable[Result]]) -> Result:
+        """Let a subscription that is refused for want of an approval wait for one, and ask the owners."""
+        result = await begun()
+        if not (isinstance(result, Refused) and result.problem is Problem.APPROVAL_REQUIRED):
+            return result
+        # As it is stored: administrators, who own every node, are not told of each.
+        record = await self._directory.read(command.node)
+        if record is None:
+            return GONE
+        first = await self._pending.apply(record, command)
+        if isinstance(first, Refused):
+            return first
+        asked = _subscription(command.node, command.jid, State.PENDING)
+        if first:
+            # Once for a bare JID: a worker that comes back under ever new resources asks the same.
+            owners = [jid for jid, standing in record.affiliations.items() if standing is Affiliation.OWNER]
+            for owner in owners[:_ASKED_MOST]:
+                self._notify(ApprovalAsked(owner, asked))
+        # An owner may have decided in between, when it was not there to be made.
+        await self.settle(command.node)
+        if not await self._pending.waits(command.node, command.jid):
+            return await self._subscribe(replace(command, again=True))
+        return Subscribed(command.jid, asked.subid, command.credit or 0, command.qos, state=State.PENDING)
+
+    async def unsubscribe(self, command: Unsubscribe, begun: Callable[[], Awaitable[Result]]) -> Result:
+        """Finish an unsubscribe; one that waits for approval is taken back."""
+        result = await begun()
+        if isinstance(result, Refused) and result.problem is not Problem.NOT_SUBSCRIBED:
+            return result
+        if await self._pending.dismiss(command.node, command.jid):
+            return Unsubscribed(command.jid, subid(command.jid))
+        return result
+
+    async def approve(self, command: Approve) -> Result:
+        """Take an owner's answer."""
+        record = await self._read(command.node)
+        if record is None:
+            return GONE
+        if refused := refusal(command, record):
+            return refused
+        if command.subid not in {"", subid(command.jid)}:
+            return Refused(Problem.SUBID_INVALID, "the subid is not of this subscription")
+        # Like the affiliation that an approval is, an answer is about the bare JID. Where nothing of it waits, another owner was
+        # faster, or it was taken back.
+        asked = [jid for jid in await self._pending.all(command.node) if bare(jid) == bare(command.jid)]
+        if command.allow and asked:
+            return await self._admit(record, asked) or Done()
+        for jid in asked:
+            await self._refuse(command.node, jid)
+        return Done()
+
+    async def manage(self, command: ManageSubscribers) -> Result:
+        """Change subscriptions one by one; those that stay as they were are answered (P26)."""
+        record = await self._read(command.node)
+        if record is None:
+            return GONE
+        if refused := refusal(command, record):
+            return refused
+        before = await self._lists.states(record, [change.jid for change in command.changes])
+        meant = {change: _meant(change, before[change.jid]) for change in command.changes}
+        for change, those in meant.items():
+            if change.state == State.NONE.value:
+                await self._end(command.node, change, those)
+        approved = [
+            change.jid
+            for change, those in meant.items()
+            if change.state == State.SUBSCRIBED.value and any(each.state is State.PENDING for each in those)
+        ]
+        if approved:
+            await self._admit(record, approved)
+        after = await self._lists.states(record, [change.jid for change in command.changes])
+        failed: list[Subscription] = []
+        for change, those in meant.items():
+            now = _meant(change, after[change.jid]) or (
+                Subscription(command.node, change.jid, change.subid, State.NONE),
+            )
+            kept = [each for each in now if each.state.value != change.state]
+            failed += kept if those else after[change.jid]
+        return Managed(tuple(failed))
+
+    async def pending(self, command: ListPending) -> Result:
+        """Name the nodes where something waits for the sender: its own, and for an administrator the first of all."""
+        whose = bare(command.sender)
+        if whose in self._admins:
+            names = list(await self._directory.names())
+        else:
+            held = await self._directory.standings(whose)
+            names = [node for node, standing in held if standing is Affiliation.OWNER]
+        counts = await self._pending.counted(names)
+        return Listing(tuple(name for name, count in zip(names, counts, strict=True) if count))
+
+    async def send(self, command: SendPending) -> Result:
+        """Ask an owner about all that waits at a node."""
+        record = await self._read(command.node)
+        if record is None:
+            return GONE
+        if refused := refusal(command, record):
+            return refused
+        for jid in {bare(jid): jid for jid in await self._pending.all(command.node)}.values():
+            self._notify(ApprovalAsked(command.sender, _subscription(command.node, jid, State.PENDING)))
+        return Done()
+
+    async def settle(self, node: str) -> None:
+        """Make what the node's record admits now, refuse what it bars, and let the rest wait on."""
+        waiting = await self._pending.all(node)
+        record = await self._read(node) if waiting else None
+        if record is None:
+            return
+        for jid, command in waiting.items():
+            refused = refusal(command, record)
+            if refused is None:
+                await self._make(node, jid)
+            elif refused.problem is not Problem.APPROVAL_REQUIRED:
+                await self._refuse(node, jid)
+
+    async def end_all(self, node: str) -> list[Jid]:
+        """Let nothing wait any more, without a word: gives who has waited."""
+        return [jid for jid in await self._pending.all(node) if await self._pending.dismiss(node, jid)]
+
+    async def _admit(self, record: NodeRecord, jids: list[Jid]) -> Refused | None:
+        """Make members of those who are nobody yet; what waits of them is settled with it."""
+        strangers = {bare(jid): Affiliation.MEMBER.value for jid in jids}
+        new = {jid: member for jid, member in strangers.items() if record.affiliation(jid) is Affiliation.NONE}
+        if new:
+            return await self.nodes.assign(record, new)
+        await self.settle(record.name)
+        return None
+
+    async def _make(self, node: str, jid: Jid) -> None:
+        taken = await self._pending.take(node, jid)
+        if taken is None:
+            return
+        result = await self._subscribe(taken.command)
+        if isinstance(result, Refused) and (result.problem.retryable or result.problem is Problem.APPROVAL_REQUIRED):
+            # It waits on, and is taken up again.
+            return
+        ended = await self._pending.dismiss(node, jid, taken.stamp)
+        if ended:
+            made = isinstance(result, Subscribed)
+            self._tell(node, jid, State.SUBSCRIBED if made else State.NONE)
+        elif ended is False and isinstance(result, Subscribed):
+            # Its subscriber took it back while it was being made.
+            await self._remove(node, jid, result.subid)
+
+    async def _refuse(self, node: str, jid: Jid) -> None:
+        if await self._pending.dismiss(node, jid):
+            self._tell(node, jid, State.NONE)
+
+    async def _end(self, node: str, change: Change, those: Sequence[Subscription]) -> None:
+        if any(each.state is State.PENDING for each in those):
+            await self._refuse(node, change.jid)
+        if any(each.state is State.SUBSCRIBED for each in those):
+            for ended in await self._remove(node, change.jid, change.subid):
+                self._notify(SubscriptionChanged(Subscription(node, change.jid, ended, State.NONE)))
+
+    def _tell(self, node: str, jid: Jid, state: State) -> None:
+        self._notify(SubscriptionChanged(_subscription(node, jid, state)))
+
+    async def _read(self, node: str) -> NodeRecord | None:
+        record = await self._directory.read(node)
+        return record and record.with_admins(self._admins)
+
+
+def _meant(change: Change, those: Sequence[Subscription]) -> tuple[Subscription, ...]:
+    """Give those that an owner names: without a subid they are all that the JID has."""
+    return tuple(each for each in those if change.subid in {"", each.subid})
+
+
+def _subscription(node: str, jid: Jid, state: State) -> Subscription:
+    return Subscription(node, jid, subid(jid), state)

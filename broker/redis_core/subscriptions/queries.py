@@ -1,0 +1,202 @@
+"""Lists of who is subscribed where, and of who has which affiliation: for whom they are about, and for a node's owner.
+
+An index by JID says where to look and the node's own records what is so: an entry without its truth is passed over.
+Must not know what may be done about any of it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from broker import keys
+from broker.model.commands import Affiliations, ListSubscribers, Subscriptions
+from broker.model.names import Jid, Partition, bare
+from broker.model.nodes import MAX_SUBSCRIBERS, Affiliation, NodeRecord
+from broker.model.pages import Page
+from broker.model.results import AffiliationList, Refused, Result, SubscriptionList
+from broker.model.subscriptions import State, Subscription
+from broker.redis_core.commands.internal import GONE, Ask, Scanned, Subscribers
+from broker.redis_core.operations.operation import family, reach, subid
+from broker.redis_core.records.authorization import refusal
+from broker.redis_core.records.group_members import Roster
+from broker.redis_core.records.jid_indexes import Entry
+from broker.redis_core.records.pending_requests import PendingList
+from broker.redis_core.records.store import Directory, Seat
+from broker.redis_core.redis_client.client import Server
+from broker.redis_core.redis_client.node import Line
+
+SHOWN: Final = 1_000
+"""Subscribers of one node that an owner is shown at once."""
+
+_AT_ONCE: Final = 1_000
+
+
+class Lists:
+    """Answers what asks for a list."""
+
+    def __init__(  # noqa: PLR0913  (what it reads)
+        self,
+        server: Server,
+        directory: Directory,
+        roster: Roster,
+        pending: PendingList,
+        *,
+        admins: frozenset[Jid],
+        ask: Ask,
+    ) -> None:
+        """Read keys from `server`, and partitions by `ask`."""
+        self._server = server
+        self._directory = directory
+        self._roster = roster
+        self._pending = pending
+        self._admins = admins
+        self._ask = ask
+
+    async def subscriptions(self, command: Subscriptions) -> Result:
+        """List the sender's own (P10)."""
+        if command.node is not None and await self._directory.read(command.node) is None:
+            return GONE
+        seats = [seat for seat in await self._directory.seats(command.sender) if command.node in {None, seat.node}]
+        taken = await self._taken(seats)
+        found = [each for theirs in taken.values() for each in theirs]
+        waiting = [seat for seat in await self._pending.of(command.sender) if command.node in {None, seat.node}]
+        found += [_subscription(seat, State.PENDING) for seat in waiting if seat not in taken]
+        return SubscriptionList(tuple(sorted(found, key=lambda each: (each.node, each.jid))))
+
+    async def affiliations(self, command: Affiliations) -> Result:
+        """List the sender's own (P10)."""
+        whose = bare(command.sender)
+        if command.node is None:
+            return AffiliationList(tuple(await self._directory.standings(whose)))
+        record = await self._read(command.node)
+        if record is None:
+            return GONE
+        standing = record.affiliation(whose)
+        return AffiliationList(() if standing is Affiliation.NONE else ((record.name, standing),))
+
+    async def subscribers(self, command: ListSubscribers) -> Result:
+        """List who is subscribed, for an owner; those who wait are not among them (XEP-0060 §8.8.1.2)."""
+        record = await self._read(command.node)
+        if record is None:
+            return GONE
+        if refused := refusal(command, record):
+            return refused
+        members = await self._roster.members(record.name)
+        # What has pages has an order, and who comes first is known when all are.
+        most = SHOWN if command.page is None else MAX_SUBSCRIBERS
+        # A member of a group has its credit in the partitions that it owns, if it owns any.
+        found = {(member.jid, whose): (0, 0) for whose, member in members.items()}
+        for partition in record.partitions:
+            scan, ended = "0", len(found) > most
+            while not ended:
+                part = await self._ask(Subscribers(record.name, scan, partition.number))
+                if isinstance(part, Refused):
+                    return part
+                if not isinstance(part, Scanned):
+                    break
+                # Those who come through a collection are shown by their JIDs.
+                names = (whose or subid(jid) for jid, whose in zip(part.jids, part.subids, strict=True))
+                theirs = zip(part.credits, part.holdings, strict=True)
+                for who, (credit, holding) in zip(zip(part.jids, names, strict=True), theirs, strict=True):
+                    has, holds = found.get(who, (0, 0))
+                    found[who] = (has + credit, holds + holding)
+                scan = part.scan
+                ended = scan == "0" or len(found) > most
+        listed = [Subscription(record.name, *who, State.SUBSCRIBED, *parts) for who, parts in found.items()]
+        return _paged(listed, command.page)
+
+    async def states(self, record: NodeRecord, jids: Iterable[Jid]) -> dict[Jid, tuple[Subscription, ...]]:
+        """Tell which subscriptions to a node these JIDs have, and how far each has come: none is one that has not begun."""
+        seats = [Seat(record.name, jid) for jid in dict.fromkeys(jids)]
+        taken = await self._taken(seats)
+        waiting = await self._pending.all(record.name)
+
+        def other(seat: Seat) -> tuple[Subscription, ...]:
+            return (_subscription(seat, State.PENDING if seat.jid in waiting else State.NONE),)
+
+        return {seat.jid: tuple(taken.get(seat, ())) or other(seat) for seat in seats}
+
+    async def occupied(self, entries: Sequence[Entry]) -> set[Entry]:
+        """Tell which JIDs are subscribed where an index says so, or hold something there still (Q34)."""
+        seats = {Seat.of(entry): entry for entry in entries}
+        taken = await self._taken(list(seats))
+        rest = [seat for seat in seats if seat not in taken]
+        partitions: dict[str, list[Partition]] = {seat.node: [] for seat in rest}
+        for partition in await self._directory.partitions(list(partitions)):
+            partitions[partition.node].append(partition)
+        held = [(seat, each) for seat in rest for each in partitions[seat.node]]
+        asked = [("ZCOUNT", keys.of_partition("held", each), *reach(subid(seat.jid))) for seat, each in held]
+        holding = {seat for (seat, _), count in zip(held, await self._commands(asked), strict=True) if count}
+        return {entry for seat, entry in seats.items() if seat in taken or seat in holding}
+
+    async def _commands(self, lines: Sequence[Line]) -> list[Any]:
+        replies: list[Any] = []
+        for first in range(0, len(lines), _AT_ONCE):
+            replies += await self._server.commands(lines[first : first + _AT_ONCE])
+        return replies
+
+    async def _taken(self, seats: Sequence[Seat]) -> dict[Seat, list[Subscription]]:
+        """Give the subscriptions of those of the seats that have one: members of groups, and whoever a partition knows."""
+        nodes = list(dict.fromkeys(seat.node for seat in seats))
+        partitions: dict[str, list[Partition]] = {node: [] for node in nodes}
+        for partition in await self._directory.partitions(nodes):
+            partitions[partition.node].append(partition)
+        there = [seat for seat in seats if partitions[seat.node]]
+        members = await self._known(there, lambda seat: keys.of_node("members", seat.node), _first)
+        found = await self._shared(there, lambda seat: partitions[seat.node][0])
+        # Who shares a node or reads it is known in all of its partitions; who owns some of them, in those alone.
+        others = [
+            (seat, each) for seat in there if not (members[seat] or found[seat]) for each in partitions[seat.node][1:]
+        ]
+        asked = [("HEXISTS", keys.of_partition("subscribers", each), subid(seat.jid)) for seat, each in others]
+        for (seat, _), known in zip(others, await self._commands(asked), strict=True):
+            if known:
+                members[seat] = _first(seat)
+        names = {seat: members[seat] or found[seat] for seat in there}
+        return {
+            seat: [Subscription(seat.node, seat.jid, name, State.SUBSCRIBED) for name in theirs]
+            for seat, theirs in names.items()
+            if theirs
+        }
+
+    async def _shared(
+        self, seats: Sequence[Seat], coordinator: Callable[[Seat], Partition]
+    ) -> dict[Seat, Sequence[str]]:
+        """Name the subscriptions that a node's first partition knows; more than one of a JID only where that has happened."""
+        asked = [("HGET", keys.of_partition("meta", coordinator(seat)), "multi") for seat in seats]
+        several = {seat for seat, multi in zip(seats, await self._commands(asked), strict=True) if multi}
+        return await self._known(
+            seats,
+            lambda seat: keys.of_partition("subscribers", coordinator(seat)),
+            lambda seat: family(seat.jid) if seat in several else _first(seat),
+        )
+
+    async def _known(
+        self, seats: Sequence[Seat], key: Callable[[Seat], str], names: Callable[[Seat], Sequence[str]]
+    ) -> dict[Seat, Sequence[str]]:
+        """Give those of the names of each seat that a key has."""
+        lines = await self._commands([("HMGET", key(seat), *names(seat)) for seat in seats])
+        return {
+            seat: [name for name, line in zip(names(seat), theirs, strict=True) if line is not None]
+            for seat, theirs in zip(seats, lines, strict=True)
+        }
+
+    async def _read(self, node: str) -> NodeRecord | None:
+        record = await self._directory.read(node)
+        return record and record.with_admins(self._admins)
+
+
+def _first(seat: Seat) -> Sequence[str]:
+    return (subid(seat.jid),)
+
+
+def _paged(found: Iterable[Subscription], page: Page | None) -> SubscriptionList:
+    """Give a page of subscriptions to one node, in the order of their places."""
+    by_place = {each.place: each for each in found}
+    places, wanted = sorted(by_place), page or Page(SHOWN)
+    shown = tuple(by_place[place] for place in wanted.cut(places))
+    more = len(shown) < len(places)
+    return SubscriptionList(shown, more, wanted.first(places), len(places)) if page else SubscriptionList(shown, more)
+
+
+def _subscription(seat: Seat, state: State) -> Subscription:
+    return Subscription(seat.node, seat.jid, subid(seat.jid), state)
