@@ -10,12 +10,14 @@
 -- ARGV: now frontend lapse_ms most beaten | kind name at
 -- RETURNS: ok
 local now = clock.now()
-local before = redis.call('ZSCORE', key.frontends, arg.frontend)
-local sends = arg.frontend ~= ''
+local sends, since = arg.frontend ~= '', now - tonumber(arg.beaten)
+-- One command tells the beat before and, if that is as it should be, writes this one: an idle frontend does little else.
+local after = sends and redis.call('ZADD', key.frontends, 'XX', 'INCR', since, arg.frontend)
+local before = after and string.format('%.0f', after - since)
 local by = sends and (before ~= arg.beaten or before == '0') and string.match(redis.call('HGET', key.disconnected, arg.frontend) or '', ' (.*)$')
 if by then
-  redis.call('ZADD', key.frontends, 'NX', now, arg.frontend)
-elseif sends then
+  redis.call('ZADD', key.frontends, before or now, arg.frontend)
+elseif sends and before ~= arg.beaten then
   redis.call('ZADD', key.frontends, now, arg.frontend)
 end
 for _, row in ipairs(rows) do

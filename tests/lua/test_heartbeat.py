@@ -76,3 +76,13 @@ def test_notices(records: Records) -> None:
         for frontend in ("f1", "f2", "f1")
     ]
     assert taken == [["one", "two"], ["three"], []]
+
+
+def test_stands_as_it_beat_last(records: Records) -> None:
+    """Whatever it knows of the beat before, it stands in the list with its last one, and is told of the one before."""
+    told = []
+    for at, beaten in ((0, 0), (500, T0), (1_000, T0 + 500), (1_500, T0 + 700), (2_000, 0), (1_900, T0 + 2_000)):
+        answer = records.run("heartbeat", now=T0 + at, frontend="f1", lapse_ms=3_000, most=2, beaten=beaten)
+        told.append(int(answer[4]))
+        assert records.client.zscore(records.key("frontends"), "f1") == T0 + at
+    assert told == [0, T0, T0 + 500, T0 + 1_000, T0 + 1_500, T0 + 2_000]
