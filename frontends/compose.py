@@ -18,7 +18,7 @@ from broker.model.core import Core
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, ScriptDefect
 from broker.redis_core.core import RedisCore
-from broker.redis_core.redis_client.failure_log import Trouble
+from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.settings import CommandSettings, LogFormat, NodeCreation, Settings
 from frontends import logs
 from frontends.health import Health, HealthServer
@@ -317,7 +317,7 @@ async def _pulse(watch_seconds: float, watchdog: Watchdog, health: Health) -> No
 
 async def _measure(core: RedisCore) -> None:
     """Keep the gauges of the nodes and their history fresh."""
-    trouble = Trouble("the nodes could not be counted")
+    trouble = FailureLog("the nodes could not be counted")
     while True:
         try:
             await core.measure()

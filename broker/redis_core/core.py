@@ -1,4 +1,4 @@
-"""The core: takes every command, sends it to its node's lane or to the work on nodes, and keeps the frontend's pulse.
+"""The core: takes every command, sends it to its node's router or to a handler, and keeps the frontend alive by heartbeats.
 
 Holds nothing that is not in Redis but caches that scripts check and calls that are under way. Must not know any door
 beyond the outlet that it was given.
@@ -24,23 +24,23 @@ from broker.model.problems import CoreUnavailable, Problem
 from broker.model.qos import Stage
 from broker.model.results import Refused, Result
 from broker.model.subscriptions import State, Subscription
-from broker.redis_core.commands.internal import LaneCommand, Outcome, fulfil
+from broker.redis_core.commands.internal import Outcome, PartitionCommand, fulfil
 from broker.redis_core.delivery.handovers import Handovers
-from broker.redis_core.delivery.relay import Proxy
-from broker.redis_core.handlers import Calls, Works
-from broker.redis_core.maintenance.heartbeat import TURN_SECONDS, Pulse, Visits
-from broker.redis_core.maintenance.instances import DoorBeat
-from broker.redis_core.maintenance.sweeper import Rounds
+from broker.redis_core.delivery.relay import Relay
+from broker.redis_core.handlers import HandlerPorts, Handlers
+from broker.redis_core.maintenance.heartbeat import TURN_SECONDS, Heartbeat, HeartbeatResult
+from broker.redis_core.maintenance.instances import DoorHeartbeat
+from broker.redis_core.maintenance.sweeper import Sweeper
 from broker.redis_core.metrics import Metrics
-from broker.redis_core.partitions.pipeline import Lane
-from broker.redis_core.records.cache import Known
-from broker.redis_core.records.store import Directory
+from broker.redis_core.partitions.pipeline import PartitionPipeline
+from broker.redis_core.records.cache import NodeCache
+from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.libraries import Libraries
 from broker.redis_core.redis_client.memory import Memory
-from broker.redis_core.redis_client.wakeup import Bell
-from broker.redis_core.routing.router import Routes
+from broker.redis_core.redis_client.wakeup import Wakeup
+from broker.redis_core.routing.router import NodeRouter
 from broker.scripts.location import lua_directory
 from broker.settings import Settings
 from broker.tasks import FAILED, Answer, Tasks, keep_running
@@ -89,29 +89,29 @@ class RedisCore:
             settings.redis_url, lua_directory(), settings.redis_timeout, settings.redis_packaging
         )
         self.memory = Memory(self._server, self.metrics)
-        proxy = Proxy(self._server, self.background)
+        proxy = Relay(self._server, self.background)
         self.ending = asyncio.Event()
         self.ended_by = ""
         self._outlet: Outlet = outlet or proxy
-        self._proxy = None if outlet else proxy
-        self._directory = Directory(self._server, settings.journal_records, settings.node_quota)
-        self._tree = Tree(self._server, self._directory)
-        calls = Calls(self._begin, self._ask, self.ask, self._changed, self._forget, self._register_all)
-        self._works = Works(self._server, self._directory, self._tree, settings, self, calls, self._tell)
-        self.owners, self.approvals = self._works.owners, self._works.approvals
-        self.histories = self._works.histories
-        self._handovers = Handovers(self._directory, self._works.nodes, self._ask, self.background, self.metrics.count)
-        self._pulse = Pulse(self._server, self.frontend, Bell(self._server, settings.redis_timeout))
-        self._door = DoorBeat(self._server, f"{door} {self.name}", self._pulse.now_ms) if door else None
+        self._relay = None if outlet else proxy
+        self._store = NodeStore(self._server, settings.journal_records, settings.node_quota)
+        self._tree = Tree(self._server, self._store)
+        calls = HandlerPorts(self._begin, self._ask, self.ask, self._changed, self._forget, self._register_all)
+        self._handlers = Handlers(self._server, self._store, self._tree, settings, self, calls, self._tell)
+        self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
+        self.histories = self._handlers.histories
+        self._handovers = Handovers(self._store, self._handlers.nodes, self._ask, self.background, self.metrics.count)
+        self._heartbeat = Heartbeat(self._server, self.frontend, Wakeup(self._server, settings.redis_timeout))
+        self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None
         self._libraries = Libraries(self._server)
-        self._rounds = Rounds(self, self._directory, self._pulse, self._ask, self._in_passing)
-        self._routes: dict[str, Routes] = {}
+        self._sweeper = Sweeper(self, self._store, self._heartbeat, self._ask, self._in_passing)
+        self._routes: dict[str, NodeRouter] = {}
         self._tasks = Tasks()
         self._waiting_bytes = 0
         self._running: list[asyncio.Task[None]] = []
 
     async def _in_passing(self) -> None:
-        await self._works.assured.finish()
+        await self._handlers.assured.finish()
         await self._libraries.tidy()
 
     # What the doors see.
@@ -141,7 +141,7 @@ class RedisCore:
             owed(FAILED)
 
     def _submit(self, asked: Any, answer: Answer) -> None:
-        if work := self._works.of.get(type(asked)):
+        if work := self._handlers.of.get(type(asked)):
             # What it has begun has its place among its sender's commands already.
             self._tasks.answer(work(asked), answer)
         else:
@@ -161,25 +161,25 @@ class RedisCore:
         await self._server.everywhere("TIME")
 
     async def start(self) -> None:
-        """Start the pulse, waiting for Redis as long as it takes; then look at every partition once."""
+        """Start the heartbeat, waiting for Redis as long as it takes; then look at every partition once."""
         while True:
-            await self._pulse.turn(self._act)
-            if not self._pulse.failure:
+            await self._heartbeat.turn(self._act)
+            if not self._heartbeat.failure:
                 break
             await asyncio.sleep(_START_PAUSE_SECONDS)
         if self.sends:
-            self._running.append(keep_running(self._pulse.listen))
-        self._running.append(keep_running(partial(self._pulse.run, self._act)))
+            self._running.append(keep_running(self._heartbeat.listen))
+        self._running.append(keep_running(partial(self._heartbeat.run, self._act)))
         if self.frontend:
-            self.background(self._rounds.visit_all)
+            self.background(self._sweeper.visit_all)
 
     def link(self, up: bool) -> None:  # noqa: FBT001  (an event with two values)
         """Hear that the door's stream is up or down: a frontend that cannot send must not look alive."""
-        self._pulse.beating = up
+        self._heartbeat.beating = up
         if up and self._running:
             # What was handed out and not written when the stream broke is sent again, unless others took it over.
-            for lane in self.lanes():
-                lane.resume()
+            for pipeline in self.pipelines():
+                pipeline.resume()
 
     def disconnected(self, by: str) -> None:
         """Hear that this frontend is to end: others do what it owes, so the composer should not wait."""
@@ -188,19 +188,19 @@ class RedisCore:
 
     def healthy(self) -> list[str]:
         """Give the reasons for which this frontend should get no work; none is health."""
-        reasons = [self._pulse.failure] if self._pulse.failure else []
-        if self._pulse.beating and time.monotonic() - self._pulse.last_turn > LATE_SECONDS:
+        reasons = [self._heartbeat.failure] if self._heartbeat.failure else []
+        if self._heartbeat.beating and time.monotonic() - self._heartbeat.last_turn > LATE_SECONDS:
             reasons.append(f"the dispatch loop has not turned for {LATE_SECONDS:.0f} s")
         return reasons
 
     async def measure(self) -> None:
         """Set the gauges of every node and of Redis's memory."""
-        await self._rounds.measure()
+        await self._sweeper.measure()
         await self.memory.measure()
 
     def hurry(self) -> None:
         """Let nobody wait any more for what may come."""
-        self._works.fetching.close()
+        self._handlers.fetching.close()
 
     async def drain(self, seconds: float) -> None:
         """Let what is under way end and tell Redis what is sent; at most so many seconds."""
@@ -208,12 +208,12 @@ class RedisCore:
             task.cancel()
         try:
             async with asyncio.timeout(seconds):
-                # What the pulse had begun to hand out it notes for others as it ends.
+                # What the heartbeat had begun to hand out it notes for others as it ends.
                 await asyncio.gather(*self._running, return_exceptions=True)
                 await self._rest()
-                for lane in self.lanes():
-                    if lane.marked:
-                        lane.close()
+                for pipeline in self.pipelines():
+                    if pipeline.marked:
+                        pipeline.close()
                 await self._rest()
         except TimeoutError:
             log.warning("drained in part: what is not marked sent, others will send again")
@@ -225,7 +225,7 @@ class RedisCore:
 
     def _still(self) -> bool:
         """Tell whether nothing is under way and nothing unsent that could be sent."""
-        written = self._outlet.flushed() or not self._pulse.beating
+        written = self._outlet.flushed() or not self._heartbeat.beating
         return written and not self._tasks and all(routes.quiet for routes in self._routes.values())
 
     async def stop(self) -> None:
@@ -233,9 +233,9 @@ class RedisCore:
         for task in self._running:
             task.cancel()
         self._tasks.cancel()
-        if not self._proxy and all(not lane.unmarked and lane.quiet for lane in self.lanes()):
+        if not self._relay and all(not pipeline.unmarked and pipeline.quiet for pipeline in self.pipelines()):
             try:
-                await self._pulse.resign()
+                await self._heartbeat.resign()
             except CoreUnavailable as error:
                 log.warning("could not resign", error=str(error))
         if self._door:
@@ -243,7 +243,7 @@ class RedisCore:
                 await self._door.leave()
         await self._server.close()
 
-    # What lanes see.
+    # What pipelines see.
 
     def deliver(self, delivery: Delivery) -> None:
         """Hand a delivery to the door."""
@@ -255,7 +255,7 @@ class RedisCore:
         """Hand a notice to the door; what an owner has lost is for others to have."""
         self._tell(notice)
         if isinstance(notice, OwnershipLost):
-            self._works.attendance.ended(notice.node, notice.subscriber)
+            self._handlers.subscriptions.ended(notice.node, notice.subscriber)
             self.background(partial(self.owners.lost, notice))
 
     def congested(self) -> bool:
@@ -268,17 +268,17 @@ class RedisCore:
 
     def announce(self, partition: Partition, due_ms: int) -> None:
         """Note when a partition next needs a visit; one that cannot send says at once what a frontend is to do soon."""
-        if self._proxy and (not self._running or due_ms <= self._pulse.now_ms() + 1000 * TURN_SECONDS):
-            self._proxy.announce(partition, due_ms)
+        if self._relay and (not self._running or due_ms <= self._heartbeat.now_ms() + 1000 * TURN_SECONDS):
+            self._relay.announce(partition, due_ms)
         else:
-            self._pulse.announce(partition, due_ms)
+            self._heartbeat.announce(partition, due_ms)
 
     def changed(self, partition: Partition) -> None:
         """Note that a node is to be measured anew; a command of the shell, which has no heartbeat, has a frontend visit it."""
-        if self._proxy and not self._running:
-            self._proxy.announce(partition, 0)
+        if self._relay and not self._running:
+            self._relay.announce(partition, 0)
         else:
-            self._pulse.changed(partition.node)
+            self._heartbeat.changed(partition.node)
 
     def count(self, what: str, amount: int = 1) -> None:
         """Count for the metrics."""
@@ -286,16 +286,16 @@ class RedisCore:
 
     def lapsed(self, node: str, jid: Jid, subid: str) -> None:
         """End a subscription whose lease is over."""
-        self.background(partial(self._works.lapse, Subscription(node, jid, subid, State.NONE)))
+        self.background(partial(self._handlers.lapse, Subscription(node, jid, subid, State.NONE)))
 
     def gone(self, node: str, jid: Jid) -> None:
         """Let a subscription that has ended by itself in one partition end in the others, and what it has left be looked for."""
         self.routes(node).ended(jid)
-        self._works.attendance.ended(node, jid)
+        self._handlers.subscriptions.ended(node, jid)
 
     def filled(self, jid: Jid) -> None:
         """Wake who waits for a lease's items."""
-        self._works.fetching.filled(jid)
+        self._handlers.fetching.filled(jid)
 
     def hand_over(self, record: NodeRecord, partition: int, told: list[list[bytes]]) -> None:
         """Bring items to their other nodes."""
@@ -303,55 +303,55 @@ class RedisCore:
 
     # Small change.
 
-    async def _act(self, visits: Visits) -> None:
-        """Do what one turn of the pulse has found; one that cannot send looks everywhere when it is alone, or no more."""
-        if self._proxy:
+    async def _act(self, visits: HeartbeatResult) -> None:
+        """Do what one turn of the heartbeat has found; one that cannot send looks everywhere when it is alone, or no more."""
+        if self._relay:
             before, self.frontend = self.frontend, ALONE if visits.alone else ""
             if before != self.frontend:
                 # Whom it passed over while nobody was there to send, a frontend has to hear of.
-                self.background(self._rounds.visit_all)
+                self.background(self._sweeper.visit_all)
         if self._door:
             # Redis may have no memory left: what cannot be told now is told with the next beat.
             with contextlib.suppress(CoreUnavailable):
                 await self._door.beat()
-        await self._rounds.act(visits)
-        if self._works.attendance.untidy:
-            self.background(self._works.attendance.tidy)
+        await self._sweeper.act(visits)
+        if self._handlers.subscriptions.untidy:
+            self.background(self._handlers.subscriptions.tidy)
 
     def _tell(self, notice: Notice) -> None:
         # Nobody is there to hear what a lease would be told.
         if not is_lease(_told(notice)):
             self._outlet.notify(notice)
 
-    def _begin(self, command: LaneCommand) -> asyncio.Future[Any]:
+    def _begin(self, command: PartitionCommand) -> asyncio.Future[Any]:
         """Give a command its place among its sender's now, and let its outcome be awaited."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.routes(command.node).submit(command, partial(fulfil, future))
         return future
 
-    async def _ask(self, command: LaneCommand) -> Outcome:
+    async def _ask(self, command: PartitionCommand) -> Outcome:
         outcome: Outcome = await self._begin(command)
         return outcome
 
-    def routes(self, node: str) -> Routes:
-        """Give the lanes of a node's partitions."""
+    def routes(self, node: str) -> NodeRouter:
+        """Give the pipelines of a node's partitions."""
         routes = self._routes.get(node)
         if routes is None:
-            known = Known(node, self._directory, self.admins)
-            lane = partial(Lane, known, server=self._server, directory=self._directory, around=self)
-            routes = self._routes[node] = Routes(known, lane, self._tasks, self._tree, self.routes)
+            known = NodeCache(node, self._store, self.admins)
+            pipeline = partial(PartitionPipeline, known, server=self._server, store=self._store, around=self)
+            routes = self._routes[node] = NodeRouter(known, pipeline, self._tasks, self._tree, self.routes)
         return routes
 
-    def every(self) -> list[Routes]:
+    def every(self) -> list[NodeRouter]:
         """Give the routes of all nodes that are known here."""
         return list(self._routes.values())
 
-    def lanes(self) -> list[Lane]:
-        """Give the lanes there are, but for idle ones when there are many."""
+    def pipelines(self) -> list[PartitionPipeline]:
+        """Give the pipelines there are, but for idle ones when there are many."""
         if len(self._routes) > IDLE_LANES:
             for node in [node for node, routes in self._routes.items() if routes.idle]:
                 del self._routes[node]
-        return [lane for routes in self._routes.values() for lane in routes.lanes()]
+        return [pipeline for routes in self._routes.values() for pipeline in routes.pipelines()]
 
     def _changed(self, node: str) -> None:
         self._forget(node)

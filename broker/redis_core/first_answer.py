@@ -12,7 +12,7 @@ from broker.tasks import start
 T = TypeVar("T")
 
 
-class Inquiry:
+class FirstAnswer:
     """The questions under way. None is cancelled: its reply would be left for the connection's next user (redis-py #2624)."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The commands that are not one partition's own, each with the part of the core that carries it out.
+"""Handlers of the commands that need more than one script, by the type of the command.
 
 Makes these parts and joins them. Must not know when a command comes, nor who waits for its outcome.
 """
@@ -17,40 +17,40 @@ from broker.model.names import bare
 from broker.model.qos import Qos
 from broker.model.results import Result
 from broker.model.subscriptions import Subscription
-from broker.redis_core.commands.internal import Ask, LaneCommand
+from broker.redis_core.commands.internal import Ask, PartitionCommand
 from broker.redis_core.delivery.browsing import browse
-from broker.redis_core.delivery.exactly_once import Assured
-from broker.redis_core.delivery.inspection import Surveys
-from broker.redis_core.delivery.item_moves import Transfers
-from broker.redis_core.groups.ownership import Around, Owners, owns
-from broker.redis_core.maintenance.instances import Muster
+from broker.redis_core.delivery.exactly_once import ExactlyOnce
+from broker.redis_core.delivery.inspection import Inspection
+from broker.redis_core.delivery.item_moves import ItemMoves
+from broker.redis_core.groups.ownership import Around, Ownership, owns
+from broker.redis_core.maintenance.instances import Instances
 from broker.redis_core.nodes.history import Histories
-from broker.redis_core.nodes.listing import Catalogue
-from broker.redis_core.nodes.service import NodeWork
-from broker.redis_core.records.group_members import Roster
+from broker.redis_core.nodes.listing import NodeListing
+from broker.redis_core.nodes.service import NodeService
+from broker.redis_core.records.group_members import GroupMembers
 from broker.redis_core.records.pending_requests import PendingList
-from broker.redis_core.records.store import Directory
+from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.records.validation import Rules
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.subscriptions.approvals import Approvals
-from broker.redis_core.subscriptions.long_poll import Fetching
-from broker.redis_core.subscriptions.queries import Lists
-from broker.redis_core.subscriptions.service import Attendance
+from broker.redis_core.subscriptions.long_poll import LongPoll
+from broker.redis_core.subscriptions.queries import SubscriptionQueries
+from broker.redis_core.subscriptions.service import SubscriptionService
 from broker.settings import NodeCreation, Settings
 
 Work = Callable[[Any], Coroutine[Any, Any, Result]]
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class HandlerPorts:
     """What works call upon: `begin` gives a command its place among its sender's now, `ask` awaits it as well.
 
     `submit` takes what a door might ask. `changed` hears of a node whose record is another now, `forget` of one whose record
     is to be read anew, `register_all` of one with other partitions.
     """
 
-    begin: Callable[[LaneCommand], asyncio.Future[Any]]
+    begin: Callable[[PartitionCommand], asyncio.Future[Any]]
     ask: Ask
     submit: Callable[[Command], Awaitable[Result]]
     changed: Callable[[str], None]
@@ -58,31 +58,31 @@ class Calls:
     register_all: Callable[[str], Awaitable[None]]
 
 
-class Works:
+class Handlers:
     """The parts, and who does what."""
 
     def __init__(  # noqa: PLR0913, PLR0917  (what they work with)
         self,
         server: Server,
-        directory: Directory,
+        store: NodeStore,
         tree: Tree,
         settings: Settings,
         core: Around,
-        calls: Calls,
+        calls: HandlerPorts,
         notify: Callable[[Notice], None],
     ) -> None:
         """Make them; `notify` tells those whom a change concerns."""
         admins = frozenset(settings.admins)
         rules = Rules(admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing)
-        roster, pending = Roster(server), PendingList(server, directory)
+        members, pending = GroupMembers(server), PendingList(server, store)
         self._calls = calls
-        self.owners = Owners(core, roster, directory, calls.ask, calls.forget)
-        lists = Lists(server, directory, roster, pending, admins=admins, ask=calls.ask)
-        self.attendance = Attendance(directory, lists.occupied, calls.ask, self.owners, notify)
+        self.owners = Ownership(core, members, store, calls.ask, calls.forget)
+        lists = SubscriptionQueries(server, store, members, pending, admins=admins, ask=calls.ask)
+        self.subscriptions = SubscriptionService(store, lists.occupied, calls.ask, self.owners, notify)
         # Whoever loses its subscription by others' doing hears which locks end with it.
-        remove = partial(self.attendance.remove, told=True)
+        remove = partial(self.subscriptions.remove, told=True)
         self.approvals = Approvals(
-            directory,
+            store,
             pending,
             lists,
             admins=admins,
@@ -90,8 +90,8 @@ class Works:
             remove=remove,
             notify=notify,
         )
-        self.nodes = NodeWork(
-            directory,
+        self.nodes = NodeService(
+            store,
             tree,
             rules=rules,
             ask=calls.ask,
@@ -102,13 +102,13 @@ class Works:
             pending=self.approvals,
         )
         self.approvals.nodes = self.nodes
-        self.assured = Assured(server, settings, calls.submit, self.nodes.admits)
-        self.fetching = Fetching(calls.ask)
-        catalogue = Catalogue(server, directory, tree, admins)
-        surveys = Surveys(directory, rules, calls.ask)
-        self.histories = Histories(server, directory, rules, calls.ask)
-        muster = Muster(server, rules)
-        self.transfers = Transfers(directory, rules, calls.ask, surveys)
+        self.assured = ExactlyOnce(server, settings, calls.submit, self.nodes.admits)
+        self.fetching = LongPoll(calls.ask)
+        catalogue = NodeListing(server, store, tree, admins)
+        surveys = Inspection(store, rules, calls.ask)
+        self.histories = Histories(server, store, rules, calls.ask)
+        muster = Instances(server, rules)
+        self.transfers = ItemMoves(store, rules, calls.ask, surveys)
         self.of: dict[type, Work] = {
             commands.Hold: self.assured.hold,
             commands.Deliver: self.assured.deliver,
@@ -117,11 +117,11 @@ class Works:
             commands.Subscribe: self._subscribe,
             commands.Fetch: self.fetching.fetch,
             commands.Unsubscribe: lambda command: self.approvals.unsubscribe(
-                command, partial(self.attendance.unsubscribe, command, calls.begin(command))
+                command, partial(self.subscriptions.unsubscribe, command, calls.begin(command))
             ),
             commands.Options: lambda command: self.owners.options(command, calls.begin(command)),
             commands.Keep: self.owners.keep,
-            commands.Presence: self.attendance.presence,
+            commands.Presence: self.subscriptions.presence,
             commands.Subscriptions: lists.subscriptions,
             commands.Affiliations: lists.affiliations,
             commands.ListSubscribers: lists.subscribers,
@@ -154,7 +154,7 @@ class Works:
         if own_view(over.node, over.jid):
             await self.nodes.delete(commands.Delete(over.node, bare(over.jid)))
         else:
-            await self.attendance.lapse(over)
+            await self.subscriptions.lapse(over)
 
     def _subscribe(self, command: Subscribe) -> Coroutine[Any, Any, Result]:
         begun = self._subscription(command)
@@ -164,5 +164,5 @@ class Works:
     def _subscription(self, command: Subscribe) -> Callable[[], Coroutine[Any, Any, Result]]:
         """Give a subscription its place among its sender's commands, and what waits for it."""
         if owns(command):
-            return partial(self.owners.subscribe, command, self.attendance.subscribe)
-        return partial(self.attendance.subscribe, command, self._calls.begin(command))
+            return partial(self.owners.subscribe, command, self.subscriptions.subscribe)
+        return partial(self.subscriptions.subscribe, command, self._calls.begin(command))

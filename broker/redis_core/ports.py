@@ -1,4 +1,4 @@
-"""What a lane needs of what is around it: interfaces only."""
+"""Interfaces through which rooms of the core use what stands above them."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,8 +13,8 @@ AskPartition = Callable[[int, Any], asyncio.Future[Any]]
 """Gives a command to one partition of a node, by its number."""
 
 
-class Surroundings(Protocol):
-    """What a lane needs of the core around it."""
+class CorePort(Protocol):
+    """What a pipeline needs of the core around it."""
 
     frontend: str
     sends: bool
@@ -56,8 +56,8 @@ class Surroundings(Protocol):
         """Count for the metrics."""
 
 
-class Neighbours(Protocol):
-    """Whom a lane tells of credit that its partition shares with others."""
+class CreditReportPort(Protocol):
+    """Whom a pipeline tells of credit that its partition shares with others."""
 
     def heard(self, partition: Partition, partitions: int, report: CreditReport) -> None:
         """Hear what a script says of credit."""

@@ -132,7 +132,7 @@ class _Queues:
         for first in range(0, self.count, _AT_ONCE):
             some = names[first : first + _AT_ONCE]
             await asyncio.gather(*(core.ask(Declare(name, _OWNER, {})) for name in some))
-            self.partitions += [record.partition(0) for record in await core._directory.read_all(some)]  # noqa: SLF001
+            self.partitions += [record.partition(0) for record in await core._store.read_all(some)]  # noqa: SLF001
         await core.stop()
         shared = {
             "now": "",

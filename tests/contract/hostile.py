@@ -63,7 +63,7 @@ class Frontend:
     async def end(self) -> None:
         """Let go of everything."""
         self.alive = False
-        lanes = [lane._running for lane in self.core.lanes() if lane._running is not None]
+        lanes = [lane._running for lane in self.core.pipelines() if lane._running is not None]
         tasks = [*self.core._tasks, *lanes]
         for task in tasks:
             task.cancel()

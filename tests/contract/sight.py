@@ -55,12 +55,12 @@ class Sight:
 
 async def look(core: RedisCore, node: str) -> Sight:
     """See all of a node; nothing may be under way."""
-    record = await core._directory.read(node)
+    record = await core._store.read(node)
     assert record is not None
     routes = core.routes(node)
     await routes.known.renew()
     parts = [await _part(core, record, number) for number in range(record.config.partitions)]
-    members = await core.owners._roster.members(node)
+    members = await core.owners._members.members(node)
     return Sight(tuple(parts), {member.jid: member for member in members.values()})
 
 

@@ -290,7 +290,7 @@ async def test_a_frontend_that_died(
     record = await core.approvals._read(node)
     assert record is not None
     # The affiliation is stored, the subscription taken up, and then nothing.
-    await core._directory.affiliate(record, {bare(W1): "member"})
+    await core._store.affiliate(record, {bare(W1): "member"})
     assert await core.approvals._pending.take(node, W1) is not None
     core._forget(node)
     await core.approvals.settle(node)

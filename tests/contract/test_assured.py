@@ -136,7 +136,7 @@ async def test_death_in_the_middle(
     dying, _ = await make_core()
     await dying.ask(Declare(node, ALICE, {}))
     await dying.ask(hold(node))
-    unhindered = dying._works.assured._publish
+    unhindered = dying._handlers.assured._publish
 
     async def publish(command: Publish) -> None:
         if published:
@@ -144,8 +144,8 @@ async def test_death_in_the_middle(
         detail = "dead"
         raise CoreUnavailable(detail)
 
-    monkeypatch.setattr(dying._works.assured, "_publish", publish)
-    monkeypatch.setattr(dying._rounds, "_finish", lambda: asyncio.sleep(0))
+    monkeypatch.setattr(dying._handlers.assured, "_publish", publish)
+    monkeypatch.setattr(dying._sweeper, "_finish", lambda: asyncio.sleep(0))
     assert problem(await dying.ask(Deliver(ALICE, "m1"))).retryable
     # A worker is done with it before anybody looks: the id of a waiting item must not be what saves it.
     for item in (await browse(dying, node)).items:

@@ -45,7 +45,7 @@ def item(node: str, item_id: str | None = None) -> Publish:
 
 async def slot_of(core: RedisCore, node: str) -> int:
     """Give the slot of a node's partition."""
-    record = await core._directory.read(node)
+    record = await core._store.read(node)
     assert record
     return key_slot(keys.of_partition("meta", Partition(node, record.incarnation)).encode())
 
@@ -320,13 +320,13 @@ async def test_dead_letters_between_masters(
     async with asyncio.timeout(10):
         while "died" not in taken or core._handovers.busy:  # noqa: ASYNC110  (nothing tells when it is done)
             await asyncio.sleep(0.005)
-    record = await core._directory.read(name)
+    record = await core._store.read(name)
     assert record
     tried = keys.of_partition("tried", Partition(name, record.incarnation))
     # Five seconds later: they were told of that much longer ago.
     for position in redis_cluster.ask(here, "ZRANGE", tried, 0, -1):
         redis_cluster.ask(here, "ZINCRBY", tried, -5_000, position)
-    core.routes(name).lane().mark()
+    core.routes(name).pipeline().mark()
     async with asyncio.timeout(10):
         while True:
             counted = await core.ask(Stats(name, ALICE))

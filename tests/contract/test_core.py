@@ -378,7 +378,7 @@ async def test_half_done_deletion(make_core: MakeCore, store: Store, node: str) 
     (one, _), (two, door) = await make_core(), await make_core()
     await declared(one, node)
     await two.ask(Subscribe(node, W1, W1, 1))
-    record = await one._directory.read(node)
+    record = await one._store.read(node)
     assert record
     # The first part of a deletion that never went on: closed, and nothing freed.
     async with store.client() as client:
@@ -459,7 +459,7 @@ async def test_crash_between_the_steps(
     await core.ask(Subscribe(node, W1, W1, 1))
     await core.ask(item(node, "a"))
     await core.ask(Unlock(node, W1, "a"))
-    record = await core._directory.read(node)
+    record = await core._store.read(node)
     assert record
     async with store.client() as client:
         key = f"sq:{{{node}@{record.incarnation}/0}}:tried"
@@ -467,7 +467,7 @@ async def test_crash_between_the_steps(
             while failing["left"] or core._handovers.busy:  # noqa: ASYNC110  (nothing tells when it is done)
                 await asyncio.sleep(0.005)
         await later(client, key)
-    core.routes(node).lane().mark()
+    core.routes(node).pipeline().mark()
     await empty(core, node)
     assert len(await letters_of(core, node)) == 1
 

@@ -15,7 +15,7 @@ from broker.model.problems import Problem
 from broker.model.results import Declared, Disconnected, FrontendList, Published, Refused, Retracted, Subscribed
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat
-from broker.redis_core.maintenance.instances import DoorBeat
+from broker.redis_core.maintenance.instances import DoorHeartbeat
 from broker.redis_core.partitions import send_marks
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 
@@ -50,7 +50,7 @@ async def listed(core: RedisCore) -> dict[str, str]:
 async def test_doors(make_core: MakeCore) -> None:
     """R5: one that is handed nothing is in the list with its door as long as it lives; there is nothing to disconnect."""
     core, _ = await make_core(admins="admin@x")
-    beat = DoorBeat(core._server, "rest 0000000c", core._pulse.now_ms)
+    beat = DoorHeartbeat(core._server, "rest 0000000c", core._heartbeat.now_ms)
     await beat.beat()
     found = await core.ask(Frontends(ADMIN))
     assert isinstance(found, FrontendList)
@@ -79,7 +79,7 @@ async def test_disconnected(patient: None, make_core: MakeCore, store: Store, no
     assert isinstance(await other.ask(Retract(node, W1, rescue.deliveries[0].item_id, token)), Retracted)
     if hangs:
         assert not doomed.ending.is_set()
-        await doomed._pulse.turn(doomed._rounds.act)
+        await doomed._heartbeat.turn(doomed._sweeper.act)
     async with asyncio.timeout(5):
         await doomed.ending.wait()
     assert doomed.ended_by == "admin@x" and not other.ending.is_set()

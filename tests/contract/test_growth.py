@@ -121,7 +121,7 @@ async def test_assured(make_core: MakeCore, node: str, monkeypatch: pytest.Monke
     for n in range(8):
         held = Hold(TRUSTED, f"m{n}", Publish(node, TRUSTED, None, b"x", 1), "m")
         assert await core.ask(held) == Done()
-    assured = core._works.assured
+    assured = core._handlers.assured
     run = assured._run
 
     async def broken(script: Any, **fixed: Any) -> Any:
@@ -229,7 +229,7 @@ async def test_not_all_can_be_asked(make_core: MakeCore, node: str) -> None:
     await core.ask(Subscribe(node, W1, W1, 1))
     await until(lambda: door.deliveries)
     (delivery,) = door.deliveries
-    lane = core.routes(node).lane(elsewhere)
+    lane = core.routes(node).pipeline(elsewhere)
     taken = lane.submit
 
     def cut(command: Any, reply: Callable[[Any], None]) -> None:
@@ -253,7 +253,7 @@ async def test_changed_meanwhile(make_core: MakeCore, node: str, when: str) -> N
     name = next(f"i{n}" for n in range(100) if home(f"i{n}", 2) == 1)
     await waiting(core, node)
     routes = core.routes(node)
-    lane = routes.lane(1 if when == "refused" else 0)
+    lane = routes.pipeline(1 if when == "refused" else 0)
     taken = lane.submit
 
     async def grown() -> None:
@@ -376,7 +376,7 @@ async def test_over(make_core: MakeCore, node: str) -> None:
     await core.ask(item(node, "old"))
     await grow(core, node, 4)
     asked: list[Any] = []
-    lane = core.routes(node).lane(0)
+    lane = core.routes(node).pipeline(0)
     taken = lane.submit
 
     def counted(command: Any, reply: Callable[[Any], None]) -> None:

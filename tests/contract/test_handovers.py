@@ -78,7 +78,7 @@ async def rested(core: RedisCore) -> None:
 async def later(core: RedisCore, store: Store, node: str) -> None:
     """Let the time pass after which items are told of again, and let them be told of."""
     core._handovers._paused = dict.fromkeys(core._handovers._paused, 1.0)
-    record = await core._directory.read(node)
+    record = await core._store.read(node)
     assert record
     async with store.client() as client:
         for partition in record.partitions:
@@ -86,9 +86,9 @@ async def later(core: RedisCore, store: Store, node: str) -> None:
             if told := await client.zrange(key, 0, -1, withscores=True):
                 await client.zadd(key, {position: at - 5_000 for position, at in told})
     for number in range(record.config.partitions):
-        core.routes(node).lane(number).mark()
+        core.routes(node).pipeline(number).mark()
     async with asyncio.timeout(20):
-        while not all(lane.quiet for lane in core.routes(node).lanes()):  # noqa: ASYNC110  (as above)
+        while not all(lane.quiet for lane in core.routes(node).pipelines()):  # noqa: ASYNC110  (as above)
             await asyncio.sleep(0.005)
     await rested(core)
 
@@ -223,7 +223,7 @@ async def test_forged_ids(make_core: MakeCore, store: Store, node: str, dedupe: 
     await published(core, f"{node}/dead", "taken")
     await died(core, node, "a", body=b"<job/>")
     await rested(core)
-    record = await core._directory.read(node)
+    record = await core._store.read(node)
     assert record
     async with store.client() as client:
         ((position, _),) = await client.zrange(keys.of_partition("tried", record.partition(0)), 0, -1, withscores=True)

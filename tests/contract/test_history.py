@@ -9,7 +9,7 @@ from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Declared, Done, History, Published, Refused, Retracted, Sample, Subscribed
 from broker.redis_core.core import RedisCore
-from broker.redis_core.records.store import Directory
+from broker.redis_core.records.store import NodeStore
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
 
 ALICE, W1 = Jid("alice@x/a"), Jid("w1@x/a")
@@ -29,11 +29,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Let minutes go by when a test wants it; what has changed is always known."""
     made = Clock(0)
 
-    async def now(directory: Directory) -> int:
+    async def now(directory: NodeStore) -> int:
         seconds, micros = await directory._server.command("TIME")
         return int(seconds) * 1000 + int(micros) // 1000 + made.now_ms
 
-    monkeypatch.setattr(Directory, "now_ms", now)
+    monkeypatch.setattr(NodeStore, "now_ms", now)
     return made
 
 
@@ -98,7 +98,7 @@ async def test_another_life(clock: Clock, make_core: MakeCore, node: str) -> Non
     await core.ask(Declare(node, ALICE, {}))
     await published(core, node, 2)
     await sampled(core)
-    late = await core._directory.now_ms()
+    late = await core._store.now_ms()
     assert isinstance(await core.ask(Delete(node, ALICE)), Done)
     refused = await core.ask(ShowHistory(node, ALICE))
     assert isinstance(refused, Refused) and refused.problem is Problem.NODE_NOT_FOUND

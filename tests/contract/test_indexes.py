@@ -36,7 +36,7 @@ from broker.model.results import (
 from broker.redis_core.core import RedisCore
 from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.jid_indexes import Entry, Noted, Truth
-from broker.redis_core.records.store import Directory, Seat
+from broker.redis_core.records.store import NodeStore, SubscriptionRef
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
 
 ALICE, BOB = Jid("alice@x/1"), Jid("bob@x/1")
@@ -140,7 +140,7 @@ async def test_of_deleted_nodes(core: RedisCore, store: Store, node: str, monkey
     async def crashed(*_: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(core._directory.subscribed, "strike", crashed)
+    monkeypatch.setattr(core._store.subscribed, "strike", crashed)
     for number in range(1, MOST):
         await core.ask(Delete(f"{node}-{number}", ALICE))
     await aged(store, "nodes", worker(0))
@@ -182,13 +182,13 @@ async def test_what_was_checked_is_not_checked_again(
         await subscribed(core, node, worker(number))
     await aged(store, "nodes", worker(0))
     looked: list[int] = []
-    occupied = core._works.attendance._occupied
+    occupied = core._handlers.subscriptions._occupied
 
     async def counted(asked: Sequence[jid_indexes.Entry]) -> set[jid_indexes.Entry]:
         looked.append(len(asked))
         return await occupied(asked)
 
-    monkeypatch.setattr(core._works.attendance, "_occupied", counted)
+    monkeypatch.setattr(core._handlers.subscriptions, "_occupied", counted)
     for _ in range(5):
         assert isinstance(await subscribed(core, node, worker(MOST)), Refused)
     assert looked == [MOST]
@@ -197,9 +197,9 @@ async def test_what_was_checked_is_not_checked_again(
 async def test_what_is_coming_is_never_struck_off(core: RedisCore, store: Store, node: str) -> None:
     """An entry is noted before it is so: neither who hears of an earlier end nor who finds no room takes it off."""
     await declared(core, node)
-    attendance, index = core._works.attendance, core._directory.subscribed
+    attendance, index = core._handlers.subscriptions, core._store.subscribed
     for number in range(MOST):
-        await index.note([Seat(node, worker(number)).entry], attendance._occupied)
+        await index.note([SubscriptionRef(node, worker(number)).entry], attendance._occupied)
     attendance.ended(node, worker(0))
     await attendance.tidy()
     refused = await subscribed(core, node, worker(MOST))
@@ -210,7 +210,7 @@ async def test_what_is_coming_is_never_struck_off(core: RedisCore, store: Store,
 async def test_struck_off_too_late(core: RedisCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who was struck off while it was being made is noted again: nothing that is subscribed is missing (Q33)."""
     await declared(core, node)
-    index, attendance = core._directory.subscribed, core._works.attendance
+    index, attendance = core._store.subscribed, core._handlers.subscriptions
     note = index.note
 
     async def meanwhile(entries: Sequence[Entry], so: Truth) -> list[Noted | None]:
@@ -247,7 +247,7 @@ async def test_quota_is_of_nodes_that_are_there(make_core: MakeCore, store: Stor
     """A3: one ghost among many nodes that are there gives its place, wherever it stands; one that is coming does not."""
     count = 500
     core, _ = await make_core(node_quota=count)
-    directory: Directory = core._directory
+    directory: NodeStore = core._store
     async with store.client() as client:
         names = [f"{node}-{number}" for number in range(count)]
         for name in names[:-1]:

@@ -84,7 +84,7 @@ async def test_late_script(quick: None, make_core: MakeCore, valkey: RedisServer
             while not isinstance(await core.ask(item(node, "b")), Published):  # noqa: ASYNC110  (asked, not told)
                 await asyncio.sleep(0.05)
             # The lane has looked, as often as it wants to.
-            while any(lane.doubtful or not lane.quiet for lane in core.lanes()):  # noqa: ASYNC110
+            while any(lane.doubtful or not lane.quiet for lane in core.pipelines()):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             network.release()
             await network.late.wait()
@@ -185,7 +185,7 @@ async def test_rescue_passes_idle_nodes_over(make_core: MakeCore, node: str) -> 
         await doomed.ask(item(name, "a"))
     assert len(door.deliveries) == 2
     await core.ask(Retract(f"{node}-done", W1, "a"))
-    directory = core._directory
+    directory = core._store
     names = [f"{node}-idle", f"{node}-done", f"{node}-owed", f"{node}-gone"]
     assert [each.node for each in await directory.concerned(names, doomed.frontend)] == [f"{node}-owed"]
     await doomed.drain(2)
@@ -246,7 +246,7 @@ async def test_expiry_after_lost_news(
     await core.ask(Declare(node, ALICE, {"stanzaq#lock_seconds": ("1",)}))
     await core.ask(Subscribe(node, W1, W1, 1))
     await core.ask(item(node, "a"))
-    server, directory, lost = core._server, core._directory, list[str]()
+    server, directory, lost = core._server, core._store, list[str]()
     run_all, names = server.run_all, directory.names
 
     async def beating(calls: Sequence[Arguments]) -> list[Any]:
@@ -290,7 +290,7 @@ async def test_forgotten_while_renewing(
     other, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(item(node))
-    directory = core._directory
+    directory = core._store
     if deleted:
         record = await directory.read(node)
         assert record
@@ -329,9 +329,9 @@ async def test_redis_goes_while_renewing(
         raise CoreUnavailable(node)
 
     with monkeypatch.context() as patched:
-        patched.setattr(core._directory, "open", away)
+        patched.setattr(core._store, "open", away)
         if rescuing:
-            assert not await core._rounds.rescue_partition(Partition(node, ""), "nobody")
+            assert not await core._sweeper.rescue_partition(Partition(node, ""), "nobody")
         else:
             assert await core.ask(item(node)) == Refused(Problem.UNAVAILABLE, "the service could not carry this out")
     assert isinstance(await core.ask(item(node)), Published)

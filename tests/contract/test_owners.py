@@ -422,7 +422,7 @@ async def test_a_frontend_dies_between_the_steps(pair: Pair, node: str) -> None:
     await declared(one, node)
     record = await one.owners._read(node)
     assert record is not None
-    await one.owners._roster.join(record, Member("g", 100, 25, Qos.UNACKNOWLEDGED, A))
+    await one.owners._members.join(record, Member("g", 100, 25, Qos.UNACKNOWLEDGED, A))
     await spread_so(one, node, a=4)
 
 
@@ -516,13 +516,13 @@ async def test_many_lost_at_once(pair: Pair, node: str, monkeypatch: pytest.Monk
     await declared(core, node, 32)
     await attach(core, node, A)
     spreads = Counter[str]()
-    settle = ownership.Owners._settle
+    settle = ownership.Ownership._settle
 
-    async def counted(self: ownership.Owners, of: str) -> None:
+    async def counted(self: ownership.Ownership, of: str) -> None:
         spreads[of] += 1
         await settle(self, of)
 
-    monkeypatch.setattr(ownership.Owners, "_settle", counted)
+    monkeypatch.setattr(ownership.Ownership, "_settle", counted)
     await asyncio.gather(*(core.owners.settle(node) for _ in range(32)))
     assert 1 <= spreads[node] <= 2
 

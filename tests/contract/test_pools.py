@@ -432,9 +432,9 @@ async def test_collection_lost(core: RedisCore, door: Door, tag: str) -> None:
     await core.ask(Subscribe(top, W1, W1, 2, scope=ALL))
     await core.ask(item(leaf, "a"))
     await door.until(lambda: len(door.deliveries) == 1)
-    record = await core._directory.read(top)
+    record = await core._store.read(top)
     assert record is not None
-    await core._directory.delete(record)
+    await core._store.delete(record)
     await asyncio.sleep(LOOK_SECONDS)
     await core.ask(item(leaf, "b"))
     async with asyncio.timeout(5):

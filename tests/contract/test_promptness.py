@@ -12,7 +12,7 @@ from broker.model.names import Jid, Partition
 from broker.model.results import Declared
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat
-from broker.redis_core.redis_client.node import Master
+from broker.redis_core.redis_client.node import RedisNode
 from tests.contract.conftest import MakeCore, Store
 
 ALICE = Jid("alice@x")
@@ -24,13 +24,13 @@ class Trips:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Begin at none."""
         self.count = 0
-        exchange = Master._exchange
+        exchange = RedisNode._exchange
 
-        async def counted(master: Master, lines: Sequence[Any]) -> list[Any]:
+        async def counted(master: RedisNode, lines: Sequence[Any]) -> list[Any]:
             self.count += 1
             return await exchange(master, lines)
 
-        monkeypatch.setattr(Master, "_exchange", counted)
+        monkeypatch.setattr(RedisNode, "_exchange", counted)
 
 
 async def declared(core: RedisCore, node: str, **options: str) -> None:
@@ -41,13 +41,13 @@ async def declared(core: RedisCore, node: str, **options: str) -> None:
 
 async def partitions_of(core: RedisCore, *nodes: str) -> list[Partition]:
     """Give the partitions of nodes."""
-    return await core._directory.partitions(nodes)
+    return await core._store.partitions(nodes)
 
 
 async def none_due(core: RedisCore, store: Store) -> None:
     """Wait until nothing is due any more, and all visits are over."""
     async with store.client() as client, asyncio.timeout(30):
-        while await client.zcard(keys.of_service("due")) or core._pulse.room < heartbeat.DUE_AT_ONCE:  # noqa: ASYNC110
+        while await client.zcard(keys.of_service("due")) or core._heartbeat.room < heartbeat.DUE_AT_ONCE:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
@@ -60,12 +60,12 @@ async def test_more_than_one_take(
     due = await partitions_of(core, node)
     monkeypatch.setattr(heartbeat, "DUE_AT_ONCE", 100)
     monkeypatch.setattr("broker.redis_core.maintenance.sweeper.DUE_AT_ONCE", 100)
-    core._pulse.room = 100
+    core._heartbeat.room = 100
     # The pulse turns by itself this once and no more.
     monkeypatch.setattr(heartbeat, "TURN_SECONDS", 3_600)
     async with store.client() as client:
         await client.zadd(keys.of_service("due"), {str(partition): 1 for partition in due})
-    core._pulse.hasten()
+    core._heartbeat.hasten()
     await none_due(core, store)
 
 
@@ -83,7 +83,7 @@ async def test_together(make_core: MakeCore, store: Store, node: str, monkeypatc
     trips = Trips(monkeypatch)
     async with store.client() as client:
         await client.zadd(keys.of_service("due"), {str(partition): 1 for partition in due})
-    await core._pulse.turn(core._rounds.act)
+    await core._heartbeat.turn(core._sweeper.act)
     await none_due(core, store)
     assert trips.count <= 8
 
@@ -104,9 +104,9 @@ async def test_takeover(make_core: MakeCore, store: Store, node: str, monkeypatc
             """Take the place of the visits that follow."""
             looked.set()
 
-        monkeypatch.setattr(core._rounds, "visit_all", look)
+        monkeypatch.setattr(core._sweeper, "visit_all", look)
         trips = Trips(monkeypatch)
-        await core._rounds._rescue("dead")
+        await core._sweeper._rescue("dead")
         assert looked.is_set() and not any([await client.exists(name) for name in marks])
     assert trips.count <= 20
 
@@ -122,11 +122,11 @@ async def test_going(make_core: MakeCore, store: Store, node: str, monkeypatch: 
         reading.set()
         return await asyncio.Future()
 
-    monkeypatch.setattr(core._directory, "read_all", read_all)
+    monkeypatch.setattr(core._store, "read_all", read_all)
     core._routes.clear()
     async with store.client() as client, asyncio.timeout(10):
         await client.zadd(keys.of_service("due"), {str(partition): 1})
-        core._pulse.hasten()
+        core._heartbeat.hasten()
         await reading.wait()
         assert await client.zscore(keys.of_service("due"), str(partition)) is None
         await core.drain(5)

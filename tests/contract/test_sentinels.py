@@ -80,7 +80,7 @@ async def test_a_demoted_master(make_core: MakeCore, redis_sentinels: RedisSenti
     new = await asyncio.to_thread(redis_sentinels.successor, old)
     await asyncio.sleep(1.5)
     await published(core, node)
-    record = await core._directory.read(node)
+    record = await core._store.read(node)
     assert record
     log = keys.of_partition("log", Partition(node, record.incarnation))
     assert redis_sentinels.ask(new, "XLEN", log) == 1

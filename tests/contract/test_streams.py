@@ -271,7 +271,7 @@ async def test_a_frontend_dies(make_core: MakeCore, node: str, *, writes: bool) 
     if writes:
         await dying.drain(5)
     else:
-        dying._pulse.beating = False
+        dying._heartbeat.beating = False
         for task in dying._running:
             task.cancel()
         await saved.until(lambda: len(saved.deliveries) == 2)

@@ -20,7 +20,7 @@ def grow(url: str, queue: str, more: int) -> None:
 async def _grown(url: str, queue: str, more: int) -> None:
     core = RedisCore(CommandSettings(redis_url=url), None)
     try:
-        record = await core._directory.read(queue)
+        record = await core._store.read(queue)
         assert record is not None
         owner = next(jid for jid, role in record.affiliations.items() if role is Affiliation.OWNER)
         asked = Configure(queue, Jid(owner), {"stanzaq#partitions": (str(record.config.partitions + more),)})

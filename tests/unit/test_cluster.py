@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.redis_client.cluster import Cluster
-from broker.redis_core.redis_client.node import Line, Master, Unsent
+from broker.redis_core.redis_client.node import Line, RedisNode, Unsent
 from broker.redis_url import Address
 
 A, B, C = (Address(host, 1) for host in "abc")
@@ -50,10 +50,10 @@ class Met:
         self.told: list[Told] = []
         self.cluster = Cluster([A, B], self._meet)
 
-    def _meet(self, address: Address) -> Master:
+    def _meet(self, address: Address) -> RedisNode:
         self.asked.append(address)
         self.told.append(Told(self.answers.get(address.host, Unsent("dead"))))
-        return cast("Master", self.told[-1])
+        return cast("RedisNode", self.told[-1])
 
 
 @pytest.mark.parametrize(

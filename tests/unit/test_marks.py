@@ -1,11 +1,11 @@
 """Sent marks: how far deliveries have surely come."""
 
-from broker.redis_core.partitions.send_marks import READ_SECONDS, Marks
+from broker.redis_core.partitions.send_marks import READ_SECONDS, SendMarks
 
 
 def test_what_was_just_flushed_is_not_sent() -> None:
     """A delivery counts as sent only when it was out of the process one look, at least a second, ago (guarantee 4)."""
-    marks = Marks()
+    marks = SendMarks()
     marks.received = 5
     marks.flushed(10.0, closing=False)
     assert marks.sent == 0 and marks.owed
@@ -20,7 +20,7 @@ def test_what_was_just_flushed_is_not_sent() -> None:
 
 def test_a_stream_closed_in_order_is_read_to_its_end() -> None:
     """Before an orderly close all that is written counts as sent at once."""
-    marks = Marks()
+    marks = SendMarks()
     marks.received = 5
     marks.flushed(10.0, closing=True)
     assert marks.tell() == 5
@@ -29,7 +29,7 @@ def test_a_stream_closed_in_order_is_read_to_its_end() -> None:
 
 def test_redis_is_told_once() -> None:
     """A mark is told once, and again after a call whose outcome is unknown."""
-    marks = Marks()
+    marks = SendMarks()
     marks.received = 5
     assert marks.tell() is None
     marks.flushed(1.0, closing=True)

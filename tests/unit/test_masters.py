@@ -19,8 +19,8 @@ from redis.exceptions import (
 )
 
 from broker.model.problems import CoreUnavailable, Problem
-from broker.redis_core.redis_client.cluster_router import Found, Masters, slot_of
-from broker.redis_core.redis_client.node import Line, Master, Unsent
+from broker.redis_core.redis_client.cluster_router import ClusterRouter, Found, slot_of
+from broker.redis_core.redis_client.node import Line, RedisNode, Unsent
 from broker.redis_url import Address
 
 A, B, C = (Address(host, 1) for host in "abc")
@@ -81,9 +81,9 @@ class Nodes:
             raise self.found
         return self.found
 
-    def meet(self, address: Address) -> Master:
+    def meet(self, address: Address) -> RedisNode:
         """Give the one there."""
-        return cast("Master", self.told[address])
+        return cast("RedisNode", self.told[address])
 
     async def close(self) -> None:
         """Nothing to close."""
@@ -96,9 +96,9 @@ def nodes() -> Nodes:
 
 
 @pytest.fixture
-def masters(nodes: Nodes) -> Masters:
+def masters(nodes: Nodes) -> ClusterRouter:
     """Give the masters as those nodes know them; whoever is refused tries for a fifth of a second."""
-    return Masters(nodes, 0.2)
+    return ClusterRouter(nodes, 0.2)
 
 
 def get(key: str, word: str = "GET") -> tuple[str, str]:
@@ -122,7 +122,7 @@ def test_slots() -> None:
     assert slot_of(("TIME",)) == 0
 
 
-async def test_one_round_trip_each(nodes: Nodes, masters: Masters) -> None:
+async def test_one_round_trip_each(nodes: Nodes, masters: ClusterRouter) -> None:
     """Each master hears once, its commands in their order, and the replies stand where the commands stood."""
     lines = [get(LOW, "1"), get(HIGH, "2"), get(LOW_TOO, "3"), get(HIGH, "4")]
     assert await masters.send(lines) == [f"ok {word} {key}" for word, key in lines]
@@ -131,7 +131,7 @@ async def test_one_round_trip_each(nodes: Nodes, masters: Masters) -> None:
     assert nodes.asked == 1
 
 
-async def test_everywhere(nodes: Nodes, masters: Masters) -> None:
+async def test_everywhere(nodes: Nodes, masters: ClusterRouter) -> None:
     """Each master that serves a slot is asked once and told by its address; with none known, why that is so is told."""
     known, nodes.found = nodes.found, CoreUnavailable("nobody")
     with pytest.raises(Unsent, match=r"^no Redis serves this slot now: nobody$"):
@@ -141,7 +141,7 @@ async def test_everywhere(nodes: Nodes, masters: Masters) -> None:
     assert [nodes.told[each].heard[-1:] for each in (A, B, C)] == [[["INFO memory"]], [["INFO memory"]], []]
 
 
-async def test_moved(nodes: Nodes, masters: Masters) -> None:
+async def test_moved(nodes: Nodes, masters: ClusterRouter) -> None:
     """MOVED is followed at once with just what was refused; the map is learnt anew, and who left it is let go."""
     await masters.send([get(LOW), get(HIGH)])
     nodes.told[A].answers.append(failing(None, MovedError(f"{key_slot(LOW.encode())} c:1")))
@@ -154,7 +154,7 @@ async def test_moved(nodes: Nodes, masters: Masters) -> None:
     assert nodes.told[C].heard[1:] == [[f"GET {LOW_TOO}"]]
 
 
-async def test_asked_this_once(nodes: Nodes, masters: Masters) -> None:
+async def test_asked_this_once(nodes: Nodes, masters: ClusterRouter) -> None:
     """ASK is followed with ASKING before the command, this once, and changes nothing that is known."""
     nodes.told[A].answers.append(failing(AskError(f"{key_slot(LOW.encode())} c:1")))
     assert await masters.send([get(LOW)]) == [f"ok GET {LOW}"]
@@ -168,14 +168,14 @@ async def test_asked_this_once(nodes: Nodes, masters: Masters) -> None:
     [TryAgainError("x"), ClusterDownError("x"), ReadOnlyError("x"), ResponseError("NOREPLICAS x"), Unsent("x")],
     ids=lambda refusal: type(refusal).__name__,
 )
-async def test_refused_for_now(nodes: Nodes, masters: Masters, refusal: Exception) -> None:
+async def test_refused_for_now(nodes: Nodes, masters: ClusterRouter, refusal: Exception) -> None:
     """What is refused for now is sent again until it is served."""
     nodes.told[A].answers = deque(failing(refusal) for _ in range(3))
     assert await masters.send([get(LOW), get(HIGH)]) == [f"ok GET {LOW}", f"ok GET {HIGH}"]
     assert len(nodes.told[A].heard) == 4 and len(nodes.told[B].heard) == 1
 
 
-async def test_asked_again_after_a_while(nodes: Nodes, masters: Masters) -> None:
+async def test_asked_again_after_a_while(nodes: Nodes, masters: ClusterRouter) -> None:
     """Who has to be asked again and again is asked in passing: nobody waits for the answer."""
     nodes.fresh_seconds = 0
     await masters.send([get(LOW)])
@@ -186,7 +186,7 @@ async def test_asked_again_after_a_while(nodes: Nodes, masters: Masters) -> None
     assert [len(nodes.told[each].heard) for each in (A, C)] == [2, 1] and nodes.told[A].retired
 
 
-async def test_refused_to_the_end(nodes: Nodes, masters: Masters) -> None:
+async def test_refused_to_the_end(nodes: Nodes, masters: ClusterRouter) -> None:
     """When all is refused until the time is up, nothing has run and that is said; what another master did stands."""
     nodes.told[A].answers = deque(failing(ClusterDownError("x", status_code="CLUSTERDOWN")) for _ in range(99))
     with pytest.raises(Unsent, match="CLUSTERDOWN"):
@@ -195,7 +195,7 @@ async def test_refused_to_the_end(nodes: Nodes, masters: Masters) -> None:
     assert served == f"ok GET {HIGH}" and isinstance(refused, ClusterDownError)
 
 
-async def test_never_twice(nodes: Nodes, masters: Masters) -> None:
+async def test_never_twice(nodes: Nodes, masters: ClusterRouter) -> None:
     """What may have run is not sent again, whatever became of the rest: it is one round trip and may be known by its loss."""
     nodes.told[A].answers.append(failing(CoreUnavailable("cut", Problem.TIMED_OUT)))
     nodes.told[B].answers.append(failing(TryAgainError("x")))
@@ -205,7 +205,7 @@ async def test_never_twice(nodes: Nodes, masters: Masters) -> None:
     assert [len(nodes.told[each].heard) for each in (A, B)] == [1, 1]
 
 
-async def test_a_defect_is_no_refusal(nodes: Nodes, masters: Masters) -> None:
+async def test_a_defect_is_no_refusal(nodes: Nodes, masters: ClusterRouter) -> None:
     """A script that failed, or found no memory, is not sent again."""
     errors = ResponseError("ERR x"), OutOfMemoryError("x")
     nodes.told[A].answers.append(failing(*errors))
@@ -213,7 +213,7 @@ async def test_a_defect_is_no_refusal(nodes: Nodes, masters: Masters) -> None:
     assert len(nodes.told[A].heard) == 1
 
 
-async def test_order_within_a_slot(nodes: Nodes, masters: Masters) -> None:
+async def test_order_within_a_slot(nodes: Nodes, masters: ClusterRouter) -> None:
     """What a later command of its slot has overtaken stays refused; what comes after that one is sent again, in order."""
     nodes.told[A].answers.append(failing(TryAgainError("x"), None, TryAgainError("x"), None, TryAgainError("x")))
     lines = [get(LOW, "1"), get(LOW, "2"), get(LOW, "3"), get(LOW_TOO, "4"), get(LOW, "5")]
@@ -223,7 +223,7 @@ async def test_order_within_a_slot(nodes: Nodes, masters: Masters) -> None:
     assert nodes.told[A].heard[1:] == [[f"3 {LOW}", f"5 {LOW}"]]
 
 
-async def test_one_way_at_a_time(nodes: Nodes, masters: Masters) -> None:
+async def test_one_way_at_a_time(nodes: Nodes, masters: ClusterRouter) -> None:
     """Commands of a slot that are sent two ways do not overtake each other: the later way waits."""
     nodes.told[A].answers.append(failing(AskError(f"{key_slot(LOW.encode())} c:1"), TryAgainError("x")))
     nodes.told[C].answers.append(failing(None, TryAgainError("x")))
@@ -233,7 +233,7 @@ async def test_one_way_at_a_time(nodes: Nodes, masters: Masters) -> None:
     assert nodes.told[A].heard[1:] == [[f"1 {LOW}", f"2 {LOW}"]]
 
 
-async def test_nobody_known(nodes: Nodes, masters: Masters) -> None:
+async def test_nobody_known(nodes: Nodes, masters: ClusterRouter) -> None:
     """Without anybody who knows, nothing was sent; as soon as somebody does, all goes on."""
     nodes.found = CoreUnavailable("nobody")
     with pytest.raises(Unsent, match="no Redis serves"):
@@ -243,7 +243,7 @@ async def test_nobody_known(nodes: Nodes, masters: Masters) -> None:
     assert await masters.send([get(LOW)]) == [f"ok GET {LOW}"]
 
 
-async def test_what_was_known_still_serves(nodes: Nodes, masters: Masters) -> None:
+async def test_what_was_known_still_serves(nodes: Nodes, masters: ClusterRouter) -> None:
     """While nobody can say who serves what, calls go by what was known: half of a cluster may work."""
     await masters.send([get(LOW), get(HIGH)])
     nodes.found = CoreUnavailable("nobody")

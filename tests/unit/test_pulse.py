@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable
-from broker.redis_core.maintenance.heartbeat import Pulse, Visits
+from broker.redis_core.maintenance.heartbeat import Heartbeat, HeartbeatResult
 from broker.scripts.location import lua_directory
 from broker.scripts.source import Operation, operation
 
 if TYPE_CHECKING:
     from broker.redis_core.redis_client.client import Server
-    from broker.redis_core.redis_client.wakeup import Bell
+    from broker.redis_core.redis_client.wakeup import Wakeup
 
 NOW = 1_700_000_000_000
 JOBS = Partition("jobs", "i1")
@@ -54,14 +54,14 @@ class Turns:
     def __init__(self) -> None:
         """Make both."""
         self.heart = Heart()
-        self.pulse = Pulse(cast("Server", self.heart), "f1", cast("Bell", None))
-        self.found: list[Visits] = []
+        self.pulse = Heartbeat(cast("Server", self.heart), "f1", cast("Wakeup", None))
+        self.found: list[HeartbeatResult] = []
 
     async def turn(self) -> None:
         """Beat once."""
         await self.pulse.turn(self._act)
 
-    async def _act(self, visits: Visits) -> None:
+    async def _act(self, visits: HeartbeatResult) -> None:
         self.found.append(visits)
 
 
@@ -142,7 +142,7 @@ async def test_asks_for_visits() -> None:
     turns = Turns()
     turns.heart.due, turns.heart.lapsed = [str(JOBS).encode()], [b"f2"]
     await turns.turn()
-    assert turns.found == [Visits([JOBS], ["f2"])]
+    assert turns.found == [HeartbeatResult([JOBS], ["f2"])]
 
 
 async def test_disconnected() -> None:

@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from broker.model.problems import CoreUnavailable
-from broker.redis_core.redis_client.node import Line, Master, Unsent
+from broker.redis_core.redis_client.node import Line, RedisNode, Unsent
 from broker.redis_core.redis_client.sentinel import Sentinels
 from broker.redis_url import Address
 
@@ -35,7 +35,7 @@ class Told:
 
 def sentinels(*answers: Any) -> Sentinels:  # noqa: ANN401  (what Redis answers)
     """Make sentinels that answer so."""
-    return Sentinels("jobs", [cast("Master", Told(answer)) for answer in answers], cast("Any", None))
+    return Sentinels("jobs", [cast("RedisNode", Told(answer)) for answer in answers], cast("Any", None))
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,7 @@ class Found:
     there: bool
 
 
-LaneCommand = (
+PartitionCommand = (
     Internal
     | Join
     | Follow
@@ -280,7 +280,7 @@ LaneCommand = (
     | commands.Release
     | commands.Stats
 )
-"""What a partition's lane carries out by one script; a `Bounce` or a `Confirm` too, which name their partition in full."""
+"""What a partition's pipeline carries out by one script; a `Bounce` or a `Confirm` too, which name their partition in full."""
 
 Outcome = (
     Result
@@ -304,8 +304,8 @@ Outcome = (
 GONE: Final = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
 """What is answered wherever it turns out that a node is not there."""
 
-Ask = Callable[[LaneCommand], Awaitable[Outcome]]
-"""Submits to a lane and waits."""
+Ask = Callable[[PartitionCommand], Awaitable[Outcome]]
+"""Submits to a pipeline and waits."""
 
 
 def ignored(_outcome: Outcome) -> None:

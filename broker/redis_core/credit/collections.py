@@ -35,8 +35,8 @@ from broker.redis_core.commands.internal import Leave, Left, Outcome, Scanned, S
 from broker.redis_core.credit.balancer import Balancer
 from broker.redis_core.operations.operation import above, below, collection, pool
 from broker.redis_core.partitions.partitioner import COORDINATOR
-from broker.redis_core.partitions.pipeline import Lane
-from broker.redis_core.records.cache import Known
+from broker.redis_core.partitions.pipeline import PartitionPipeline
+from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
 from broker.tasks import start
 
@@ -56,7 +56,7 @@ _SHUT = (Problem.FORBIDDEN, Problem.CLOSED_NODE, Problem.APPROVAL_REQUIRED, Prob
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class CollectionPartition:
     """A partition that a pool's credit may lie in, so many levels below the collection; None: it is below it no more."""
 
     partition: Partition
@@ -67,10 +67,10 @@ class Gate(Protocol):
     """What pools need of a node's routes."""
 
     balancer: Balancer
-    pool: "Pool"
+    pool: "CollectionCredit"
 
-    def lane(self, number: int = 0) -> Lane:
-        """Give the lane of a partition."""
+    def pipeline(self, number: int = 0) -> PartitionPipeline:
+        """Give the pipeline of a partition."""
 
     def submit(self, command: Any, reply: Callable[[Any], None]) -> None:
         """Take a command."""
@@ -87,22 +87,22 @@ Rows = Sequence[Row]
 Background = Callable[[Callable[[], Coroutine[Any, Any, Any]]], None]
 
 
-class Pool:
+class CollectionCredit:
     """The partitions below one collection."""
 
     def __init__(
         self,
-        known: Known,
+        known: NodeCache,
         tree: Tree,
         gates: Gates,
         background: Background,
     ) -> None:
         """Know nothing yet; what is below the node is read from `tree`."""
-        self._known = known
+        self._cache = known
         self._tree = tree
         self._gates = gates
         self._background = background
-        self._units: dict[int, Unit] = {}
+        self._units: dict[int, CollectionPartition] = {}
         self._numbers: dict[Partition, int] = {}
         self._text = ""
         self._lock = asyncio.Lock()
@@ -141,7 +141,7 @@ class Pool:
 
     async def _read(self) -> None:
         self._known_at = time.monotonic()
-        record = await self._known.renew()
+        record = await self._cache.renew()
         if record is None or not record.config.collects:
             self._text, self._units, self._numbers = "", {}, {}
             return
@@ -151,33 +151,35 @@ class Pool:
         if gone:
             reached = await self._bank(Reach(record.name, (), gone))
         self._text = pool(record.partition(COORDINATOR))
-        self._units = {number: Unit(each, levels.get(each)) for number, each in reached.partitions.items()}
+        self._units = {
+            number: CollectionPartition(each, levels.get(each)) for number, each in reached.partitions.items()
+        }
         self._numbers = {each: number for number, each in reached.partitions.items()}
 
     async def _bank(self, command: Reach) -> Reached:
-        reached = await awaited(self._gates(command.node).lane(COORDINATOR), command)
+        reached = await awaited(self._gates(command.node).pipeline(COORDINATOR), command)
         if not isinstance(reached, Reached):
             msg = "the coordinator of a collection did not answer"
             raise CoreUnavailable(msg)
         return reached
 
-    async def _asked(self, unit: Unit | None, command: Any) -> Outcome:
+    async def _asked(self, unit: CollectionPartition | None, command: Any) -> Outcome:
         if unit is None:
             return _NOT_THERE
         leaf, text = unit.partition, self._text
-        lane = self._gates(leaf.node).lane(leaf.number)
+        pipeline = self._gates(leaf.node).pipeline(leaf.number)
         match command:
             case Register():
-                return await self._registered(unit, lane, command)
+                return await self._registered(unit, pipeline, command)
             case HandOut():
                 whose = below(text, command.subid)
                 given = replace(command, node=leaf.node, subid=whose, pool=text, incarnation=leaf.incarnation)
-                carried: Outcome = await awaited(lane, given)
+                carried: Outcome = await awaited(pipeline, given)
                 return carried
             case ListHoldings():
-                return await self._holdings(leaf, lane, command)
+                return await self._holdings(leaf, pipeline, command)
             case Leave():
-                outcome: Outcome = await awaited(lane, self._leave(leaf, command))
+                outcome: Outcome = await awaited(pipeline, self._leave(leaf, command))
                 gone = isinstance(outcome, Refused) and outcome.problem in _GONE
                 # By which names it ended here is nobody's business.
                 return replace(outcome, ended=()) if isinstance(outcome, Left) else Left((), 0) if gone else outcome
@@ -190,19 +192,19 @@ class Pool:
         whose = leave.subid and below(text, leave.subid)
         return replace(leave, node=leaf.node, pool=text, subid=whose, incarnation=leaf.incarnation)
 
-    async def _holdings(self, leaf: Partition, lane: Lane, command: ListHoldings) -> Outcome:
+    async def _holdings(self, leaf: Partition, pipeline: PartitionPipeline, command: ListHoldings) -> Outcome:
         """Ask a leaf what subscribers through the collection hold there, and name them as the coordinator does."""
         text = self._text
         subids = tuple(below(text, subid) for subid in command.subids)
         asked = replace(command, node=leaf.node, subids=subids, incarnation=leaf.incarnation)
-        found: Outcome = await awaited(lane, asked)
+        found: Outcome = await awaited(pipeline, asked)
         if not isinstance(found, Holdings):
             return found
         # One that was asked for by its name is of this pool, also when it is subscribed no more.
         rows = [(above(text, row[0]), *row[1:]) for row in found.rows if row[3] == text or command.subids]
         return replace(found, rows=tuple(rows))
 
-    async def _registered(self, unit: Unit, lane: Lane, register: Register) -> Outcome:
+    async def _registered(self, unit: CollectionPartition, pipeline: PartitionPipeline, register: Register) -> Outcome:
         """Register a subscriber where its scope reaches and the leaf admits it; anywhere else it may hold nothing."""
         leaf, scope = unit.partition, register.scope
         outcome: Outcome = Refused(Problem.FORBIDDEN)
@@ -219,13 +221,13 @@ class Pool:
                 leaf.incarnation,
                 register.selector,
             )
-            outcome = await awaited(lane, join)
+            outcome = await awaited(pipeline, join)
         if isinstance(outcome, Refused) and outcome.problem in _SHUT:
             born = register.registration
             leave = self._leave(leaf, Leave(register.node, register.jid, subid=register.subid, born=born, told=True))
-            outcome = await awaited(lane, leave)
+            outcome = await awaited(pipeline, leave)
             while isinstance(outcome, Left) and outcome.held > 0:
-                outcome = await awaited(lane, leave)
+                outcome = await awaited(pipeline, leave)
             return Registered(0, int(born), shut=True) if isinstance(outcome, Left) else outcome
         return outcome
 
@@ -246,7 +248,7 @@ class Pool:
         kind, *names = demand.whom.split()
         whom = [kind, *(above(text, name) if name.isdigit() else name for name in names)]
         wants = Demand(number, demand.version, demand.wanted, " ".join(whom))
-        return await self._gates(self._known.node).balancer.want(wants)
+        return await self._gates(self._cache.node).balancer.want(wants)
 
     async def _hear_of(self, text: str, partition: Partition, report: CreditReport, rows: Rows) -> None:
         number = await self._number(text, partition)
@@ -264,7 +266,7 @@ class Pool:
 
     def _told(self, number: int, report: CreditReport, rows: Rows) -> None:
         named = [(above(self._text, subid.decode()).encode(), held, last, state) for subid, held, last, state in rows]
-        self._gates(self._known.node).balancer.tell(holdings(number, report.version, named), sated(number, report))
+        self._gates(self._cache.node).balancer.tell(holdings(number, report.version, named), sated(number, report))
 
     def _look_sometimes(self) -> None:
         if time.monotonic() - self._looked > LOOK_SECONDS:
@@ -273,7 +275,7 @@ class Pool:
 
     async def _look(self) -> None:
         """Find out whether the collection is still the same: what is heard of one that is gone is nothing to act on."""
-        record = await self._known.renew()
+        record = await self._cache.renew()
         if record is None or pool(record.partition(COORDINATOR)) != self._text:
             await self.numbers()
 
@@ -283,16 +285,16 @@ class Pool:
             return
         self._evicting.add((leaf, text))
         try:
-            lane, scan, ended = self._gates(leaf.node).lane(leaf.number), "0", False
+            pipeline, scan, ended = self._gates(leaf.node).pipeline(leaf.number), "0", False
             while not ended:
-                part = await awaited(lane, Subscribers(leaf.node, scan, leaf.number))
+                part = await awaited(pipeline, Subscribers(leaf.node, scan, leaf.number))
                 if not isinstance(part, Scanned):
                     return
                 for jid in part.jids:
                     leave = Leave(leaf.node, jid, pool=text, incarnation=leaf.incarnation, told=True)
-                    left = await awaited(lane, leave)
+                    left = await awaited(pipeline, leave)
                     while isinstance(left, Left) and left.held > 0:
-                        left = await awaited(lane, leave)
+                        left = await awaited(pipeline, leave)
                 scan = part.scan
                 ended = scan == "0"
         finally:
@@ -325,7 +327,7 @@ class CreditReports:
             rows[text].append((subid, held, last, state))
         if not report.wanted:
             self._asked.pop(partition.number, None)
-        known = self._known(partition.number, report.since) if report.wanted else set()
+        known = self._cache(partition.number, report.since) if report.wanted else set()
         # A coordinator that has granted something may know no more what is wanted.
         known.difference_update(text.decode() for text in rows)
         own = holdings(partition.number, report.version, rows.pop(b"", []))
@@ -343,7 +345,7 @@ class CreditReports:
         if report.pools:
             self._ask(partition, report, known, [OWN] if demand else [])
 
-    def _known(self, number: int, since: bytes) -> set[str]:
+    def _cache(self, number: int, since: bytes) -> set[str]:
         """Give which coordinators know what a partition has wanted since a report."""
         before, asked_at, known = self._asked.get(number, (b"", 0.0, set[str]()))
         if since != before or time.monotonic() - asked_at > ASKED_SECONDS:
@@ -407,8 +409,8 @@ def whose(report: CreditReport, text: str) -> str:
     return f"W {' '.join(names)}" if names else ""
 
 
-def awaited(lane: Lane, command: Any) -> asyncio.Future[Any]:
-    """Give a lane a command, whose outcome is awaited."""
+def awaited(pipeline: PartitionPipeline, command: Any) -> asyncio.Future[Any]:
+    """Give a pipeline a command, whose outcome is awaited."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    lane.submit(command, partial(fulfil, future))
+    pipeline.submit(command, partial(fulfil, future))
     return future

@@ -1,6 +1,6 @@
 """A browse goes on until there is something to show: a page without items would be taken for the last one (XEP-0059 §2.2).
 
-What one script looks through is bounded, and it may all be versions of items that stand elsewhere. Must not know lanes.
+What one script looks through is bounded, and it may all be versions of items that stand elsewhere. Must not know pipelines.
 """
 
 from collections.abc import Awaitable

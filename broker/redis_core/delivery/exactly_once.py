@@ -115,7 +115,7 @@ def sender_of(named: str) -> Jid:
     return Jid(f"{whose}/{at}" if at else whose)
 
 
-class Assured:
+class ExactlyOnce:
     """Carries out the two steps; holds nothing that is not in Redis."""
 
     def __init__(

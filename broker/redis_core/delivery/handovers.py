@@ -23,9 +23,9 @@ from broker.model.problems import CorruptRecord, Problem
 from broker.model.results import Published, Refused
 from broker.redis_core.commands.admin_parts import Admit, Arrived, Handed, Letter, Letters, Remaining
 from broker.redis_core.commands.internal import Expire
-from broker.redis_core.nodes.service import NodeWork
+from broker.redis_core.nodes.service import NodeService
 from broker.redis_core.partitions.partitioner import arrival
-from broker.redis_core.records.store import Directory
+from broker.redis_core.records.store import NodeStore
 
 log = structlog.get_logger()
 
@@ -75,14 +75,14 @@ class Handovers:
 
     def __init__(
         self,
-        directory: Directory,
-        nodes: NodeWork,
+        store: NodeStore,
+        nodes: NodeService,
         ask: Callable[[Any], Awaitable[Any]],
         background: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
         count: Callable[[str], None],
     ) -> None:
         """Read and move items by `ask`; `count` hears of each dead letter that has arrived."""
-        self._directory = directory
+        self._store = store
         self._nodes = nodes
         self._ask = ask
         self._background = background
@@ -108,7 +108,7 @@ class Handovers:
         """Bring items for as long as any arrive: where one did, others that could not arrive before may follow at once."""
         key = (record.name, record.incarnation, partition)
         try:
-            began_ms = await self._directory.now_ms()
+            began_ms = await self._store.now_ms()
             while self._told[key]:
                 ways: dict[_Way, list[str]] = {}
                 for position, way in self._told[key]:
@@ -124,8 +124,8 @@ class Handovers:
 
     async def _bring(self, record: NodeRecord, partition: int, way: _Way, positions: list[str]) -> int:
         """Bring items that go one way; gives how many of all are left if any arrived, else 0."""
-        # As it is stored: a lane's record has the administrators for owners, and they are what all nodes share.
-        source = await self._directory.read(record.name)
+        # As it is stored: a pipeline's record has the administrators for owners, and they are what all nodes share.
+        source = await self._store.read(record.name)
         if source is None or source.incarnation != record.incarnation:
             return 0
         target, count = await self._target(source, way)
@@ -211,7 +211,7 @@ class Handovers:
         count, _, noted = way.note.partition(" ")
         name = noted or way.to or source.config.dead_letters_of(source.name) or source.name
         # Its own is where an item comes back to that has nowhere to go any more.
-        target = source if name == source.name else await self._directory.read(name)
+        target = source if name == source.name else await self._store.read(name)
         if not way.to and name != source.name:
             target = await self._of_its_owners(source, name, target, make=not noted)
         elif not noted and (target is None or target.config.collects):
@@ -234,9 +234,9 @@ class Handovers:
             )
             if await self._nodes.counted(owners[0], name):
                 await self._nodes.make(name, owners[0], config)
-                taker = await self._directory.read(name)
+                taker = await self._store.read(name)
                 if taker is not None and len(owners) > 1:
-                    await self._directory.affiliate(taker, dict.fromkeys(owners[1:], Affiliation.OWNER.value))
+                    await self._store.affiliate(taker, dict.fromkeys(owners[1:], Affiliation.OWNER.value))
         shared = taker is not None and any(taker.affiliation(owner) is Affiliation.OWNER for owner in owners)
         return taker if shared else None
 

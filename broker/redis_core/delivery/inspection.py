@@ -14,7 +14,7 @@ from broker.model.problems import Problem
 from broker.model.results import Counted, Overviewed, Refused, Result, Summary, Surveyed
 from broker.redis_core.commands.admin_parts import SurveyedPart, SurveyPart
 from broker.redis_core.commands.internal import GONE, Ask
-from broker.redis_core.records.store import Directory
+from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.validation import Rules
 from broker.redis_core.routing.merge import gathered
 
@@ -35,18 +35,18 @@ _POSITION: Final = re.compile(r"([0-9]{1,20})-([0-9]{1,20})", re.ASCII)
 _LARGEST: Final = 2**64 - 1
 
 
-class Surveys:
+class Inspection:
     """Carries out surveys and overviews."""
 
-    def __init__(self, directory: Directory, rules: Rules, ask: Ask) -> None:
+    def __init__(self, store: NodeStore, rules: Rules, ask: Ask) -> None:
         """Look at partitions by `ask`."""
-        self._directory = directory
+        self._store = store
         self._rules = rules
         self._ask = ask
 
     async def survey(self, command: Survey, upto: str = "+") -> Result:
         """Look at items; what came after the position `upto` is left out."""
-        record = await self._directory.read(command.node)
+        record = await self._store.read(command.node)
         if record is None:
             return GONE
         if command.item_ids:
@@ -90,15 +90,15 @@ class Surveys:
         asker = bare(command.sender)
         standings: dict[str, Affiliation] = {}
         if asker in self._rules.admins:
-            total = await self._directory.count()
-            names = await self._directory.names(command.first, command.limit)
+            total = await self._store.count()
+            names = await self._store.names(command.first, command.limit)
         else:
-            found = await self._directory.standings(asker)
+            found = await self._store.standings(asker)
             standings = {name: standing for name, standing in found if standing is not Affiliation.OUTCAST}
             total = len(standings)
             names = tuple(standings)[command.first : command.first + command.limit]
-        records = await self._directory.records(names)
-        counts = await self._directory.counts([each for record in records for each in record.partitions])
+        records = await self._store.records(names)
+        counts = await self._store.counts([each for record in records for each in record.partitions])
         nodes = []
         for record in records:
             outcomes = [counts[each] for each in record.partitions if each in counts] or [NOTHING]

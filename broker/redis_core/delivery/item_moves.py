@@ -18,19 +18,19 @@ from broker.model.results import Refused, Result, Surveyed, Transferred
 from broker.redis_core.commands.admin_parts import TransferPart, TransferredPart
 from broker.redis_core.commands.internal import GONE, Ask
 from broker.redis_core.delivery.handovers import DEAD_NODE, DEAD_REASON, headers
-from broker.redis_core.delivery.inspection import MOST_NAMED, Surveys
-from broker.redis_core.records.store import Directory
+from broker.redis_core.delivery.inspection import MOST_NAMED, Inspection
+from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.validation import Rules
 
 _MOST: Final = 200
 
 
-class Transfers:
+class ItemMoves:
     """Carries out transfers."""
 
-    def __init__(self, directory: Directory, rules: Rules, ask: Ask, surveys: Surveys) -> None:
+    def __init__(self, store: NodeStore, rules: Rules, ask: Ask, surveys: Inspection) -> None:
         """Look for items by `surveys` and move them by `ask`."""
-        self._directory = directory
+        self._store = store
         self._rules = rules
         self._ask = ask
         self._surveys = surveys
@@ -38,7 +38,7 @@ class Transfers:
     async def transfer(self, command: Transfer) -> Result:
         """Take one step: what it counts is recorded, and arrives whatever becomes of this process."""
         # What dies again meanwhile comes to the end of the same log: the scan ends at what was there when it began.
-        until, _, place = (command.scan or f"{await self._directory.now_ms()}-18446744073709551615 ").partition(" ")
+        until, _, place = (command.scan or f"{await self._store.now_ms()}-18446744073709551615 ").partition(" ")
         here = await self._read(command.node)
         if here is None:
             return GONE
@@ -116,5 +116,5 @@ class Transfers:
         return None
 
     async def _read(self, node: str) -> NodeRecord | None:
-        record = await self._directory.read(node)
+        record = await self._store.read(node)
         return record and record.with_admins(self._rules.admins)

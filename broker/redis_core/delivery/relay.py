@@ -51,7 +51,7 @@ def understood(texts: Iterable[bytes]) -> Iterator[Notice]:
             yield notice
 
 
-class Proxy:
+class Relay:
     """Stands in for a door where there is none."""
 
     def __init__(self, server: Server, background: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None]) -> None:

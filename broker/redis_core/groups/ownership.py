@@ -1,4 +1,4 @@
-"""Who owns which partition: attaches with and without a wish, heartbeats, and what follows when an owner comes or goes.
+"""Who owns which partition: members of groups, and who names partitions; heartbeats; what follows when one comes or goes.
 
 A script decides each attach by itself; here is only the order of several, and what is done again until nothing is left to
 do. All of it is idempotent, so that any frontend may go on where another has stopped. Must not know credit or any door.
@@ -23,8 +23,8 @@ from broker.redis_core.groups.rebalancing import Move, handing_over, moves
 from broker.redis_core.operations.operation import subid, subids
 from broker.redis_core.operations.subscriptions import UNSELECTED
 from broker.redis_core.records.authorization import refusal
-from broker.redis_core.records.group_members import Member, Roster, Standing
-from broker.redis_core.records.store import Directory
+from broker.redis_core.records.group_members import GroupMembers, Member, PartitionOwnership
+from broker.redis_core.records.store import NodeStore
 from broker.redis_core.subscriptions import log_readers
 from broker.tasks import start
 
@@ -55,16 +55,16 @@ class Around(Protocol):
         """Hand a notice to the door."""
 
 
-class Owners:
+class Ownership:
     """Carries out what concerns the ownership of partitions."""
 
     def __init__(
-        self, core: Around, roster: Roster, directory: Directory, ask: Ask, changed: Callable[[str], None]
+        self, core: Around, members: GroupMembers, store: NodeStore, ask: Ask, changed: Callable[[str], None]
     ) -> None:
-        """Ask lanes by `ask`, which hear by `changed` that a node may have grown."""
+        """Ask pipelines by `ask`, which hear by `changed` that a node may have grown."""
         self._core = core
-        self._directory = directory
-        self._roster = roster
+        self._store = store
+        self._members = members
         self._ask = ask
         self._changed = changed
         self._spreads: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -75,7 +75,7 @@ class Owners:
         record = await self._read(command.node)
         if record is None:
             return GONE
-        # Lanes may know the node as it was before it grew.
+        # Pipelines may know the node as it was before it grew.
         self._changed(command.node)
         if log_readers.reads(command, record):
             return _STREAM if command.group or command.epoch is not None else None
@@ -96,7 +96,7 @@ class Owners:
             # A log's partitions are read where they are named, and nobody owns them.
             return await self._ask(command)  # type: ignore[return-value]
         whose = subid(command.jid)
-        had = {each.partition for each in await self._roster.standings(record) if each.subid == whose}
+        had = {each.partition for each in await self._members.standings(record) if each.subid == whose}
         return await (self._wished(command, record, had) if command.partitions else self._joined(command, record, had))
 
     async def keep(self, command: Keep) -> Result:
@@ -114,7 +114,7 @@ class Owners:
         known: Result = await outcome
         if record is None or (isinstance(known, Refused) and known.problem is not Problem.NOT_SUBSCRIBED):
             return known
-        member = await self._roster.member(command.node, command.jid)
+        member = await self._members.member(command.node, command.jid)
         owned = await self._kept(record, command.jid, [subid(command.jid)])
         if not (member or owned):
             return known
@@ -123,20 +123,20 @@ class Owners:
         return Subscribed(command.jid, subid(command.jid), credit, group=group, owned=owned)
 
     async def _kept(self, record: NodeRecord, sender: Jid, whose: Sequence[str]) -> tuple[Owned, ...]:
-        mine = [each for each in await self._roster.standings(record) if each.subid in whose]
+        mine = [each for each in await self._members.standings(record) if each.subid in whose]
         kept = await asyncio.gather(*(self._ask(KeepOne(record.name, sender, each.partition)) for each in mine))
         return tuple(owned for owned in kept if isinstance(owned, Owned))
 
     async def takes_part(self, node: str, jid: Jid) -> bool:
         """Tell whether somebody is a member of a group."""
-        return await self._roster.member(node, jid) is not None
+        return await self._members.member(node, jid) is not None
 
     async def left(self, node: str, jid: Jid) -> bool:
         """Strike off one who has left and let others have what it owned; gives whether it was a member."""
         record = await self._read(node)
         if record is None:
             return False
-        struck = await self._roster.strike(record, jid)
+        struck = await self._members.strike(record, jid)
         if struck.others:
             await self.settle(node)
         return struck.was
@@ -146,12 +146,12 @@ class Owners:
         record = await self._read(notice.node)
         if record is None:
             return
-        member = await self._roster.member(notice.node, notice.subscriber)
+        member = await self._members.member(notice.node, notice.subscriber)
         if member is not None and notice.reason in {"lapsed", "gone"}:
             # Who does not say that it is there leaves its group: else what it is given would wait for it again and again.
-            await self._roster.strike(record, notice.subscriber)
+            await self._members.strike(record, notice.subscriber)
             whose = subid(notice.subscriber)
-            theirs = [each.partition for each in await self._roster.standings(record) if each.subid == whose]
+            theirs = [each.partition for each in await self._members.standings(record) if each.subid == whose]
             asked = [Detach(notice.node, notice.subscriber, number, notice.reason) for number in theirs]
             await asyncio.gather(*map(self._ask, asked))
         if notice.reason != "moved":
@@ -179,21 +179,23 @@ class Owners:
             if attempt:
                 # Frontends that spread at the same time must not go on undoing each other's work in step.
                 await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS * 2**attempt))  # noqa: S311  (guards nothing)
-            members = await self._roster.members(node)
+            members = await self._members.members(node)
             # Who left while something was handed over to it may have gone before it had it.
             late = [move for move in planned if subid(move.member.jid) not in members]
             await asyncio.gather(*(self._take_away(node, move) for move in late))
             record = await self._read(node) if members else None
             if record is None:
                 return
-            standings = await self._roster.standings(record)
+            standings = await self._members.standings(record)
             if await self._divided(record, members, standings):
                 continue
             planned = moves(members, standings)
             if not any(await asyncio.gather(*(self._hand_over(record, move) for move in planned))):
                 return
 
-    async def _divided(self, record: NodeRecord, members: Mapping[str, Member], standings: Sequence[Standing]) -> bool:
+    async def _divided(
+        self, record: NodeRecord, members: Mapping[str, Member], standings: Sequence[PartitionOwnership]
+    ) -> bool:
         """Divide the credit of members anew whose node has grown; False when there is none.
 
         What such a member owns is handed over to itself: with all its locks ended, it holds nothing beyond its new part when
@@ -205,7 +207,7 @@ class Owners:
             member = replace(members[name], share=share(members[name].credit, count))
             theirs = [each for each in standings if each.subid == name and each.group == member.group]
             await asyncio.gather(*(self._hand_over(record, Move(member, standing)) for standing in theirs))
-            await self._roster.join(record, member)
+            await self._members.join(record, member)
         return bool(outgrown)
 
     async def _hand_over(self, record: NodeRecord, move: Move) -> bool:
@@ -225,7 +227,7 @@ class Owners:
                 | Problem.APPROVAL_REQUIRED
                 | Problem.TOO_MANY_SUBSCRIPTIONS
             ):
-                await self._roster.strike(record, move.member.jid)
+                await self._members.strike(record, move.member.jid)
                 return True
         # It has changed hands meanwhile, or it is another's now.
         return isinstance(outcome, Refused) and outcome.problem is Problem.UNAVAILABLE
@@ -253,8 +255,8 @@ class Owners:
             if isinstance(outcome, Refused):
                 return outcome
         # Whoever names partitions is no longer one whose partitions the service chooses, or gives back.
-        member = await self._roster.member(command.node, command.jid)
-        await self._roster.strike(record, command.jid)
+        member = await self._members.member(command.node, command.jid)
+        await self._members.strike(record, command.jid)
         # What was its own and is wished for no more goes first: its credit is to lie in the others.
         await self._detach(command, had.difference(wish))
         await self._unshare(command, had)
@@ -265,7 +267,7 @@ class Owners:
         if refused:
             await self._detach(command, {each.partition for each in owned} - had)
             if member is not None:
-                await self._roster.join(record, member)
+                await self._members.join(record, member)
         await self.settle(command.node)
         return refused or self._subscribed(command, owned)
 
@@ -282,8 +284,8 @@ class Owners:
         credit = _credit(command)
         each = share(credit, record.config.partitions)
         member = Member(command.group, credit, each, command.qos, command.jid)
-        before = await self._roster.member(command.node, command.jid)
-        if not await self._roster.join(record, member):
+        before = await self._members.member(command.node, command.jid)
+        if not await self._members.join(record, member):
             return _FULL
         if before is None or before.group != member.group:
             # What it had by its own wish or in another group is not what falls to it now, nor is its credit there.
@@ -291,7 +293,7 @@ class Owners:
         await self._unshare(command, had)
         await self.settle(command.node)
         whose = subid(command.jid)
-        mine = [found for found in await self._roster.standings(record) if found.subid == whose]
+        mine = [found for found in await self._members.standings(record) if found.subid == whose]
         # Without an epoch: what it had already goes on, with what it asks for now.
         attaches = [
             Attach(
@@ -318,7 +320,7 @@ class Owners:
         return Subscribed(command.jid, subid(command.jid), _credit(command), command.qos, group=group, owned=owned)
 
     async def _read(self, node: str) -> NodeRecord | None:
-        record = await self._directory.read(node)
+        record = await self._store.read(node)
         return record and record.with_admins(self._core.admins)
 
 

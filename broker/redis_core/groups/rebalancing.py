@@ -1,11 +1,11 @@
-"""What has to be handed over so that members of groups have their partitions evenly. Pure; must not know who does it."""
+"""Which partitions change hands so that the members of a group have them evenly. Pure; must not know who does it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from broker.model.groups import spread
 from broker.redis_core.commands.internal import EPOCH_NEXT, Attach
-from broker.redis_core.records.group_members import Member, Standing
+from broker.redis_core.records.group_members import Member, PartitionOwnership
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,11 +13,11 @@ class Move:
     """A partition that a member is to have, or (`given` False) is to have no more, for want of credit."""
 
     member: Member
-    standing: Standing
+    standing: PartitionOwnership
     given: bool = True
 
 
-def moves(members: Mapping[str, Member], standings: Sequence[Standing]) -> list[Move]:
+def moves(members: Mapping[str, Member], standings: Sequence[PartitionOwnership]) -> list[Move]:
     """Give what has to be handed over, and to whom, so that each group's members have its partitions evenly."""
     found = []
     for group in sorted({member.group for member in members.values()}):

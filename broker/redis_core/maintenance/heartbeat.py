@@ -1,7 +1,7 @@
-"""The frontend's pulse: heartbeats, what is due, who has lapsed. A loop of one script call every half second.
+"""The heartbeat of a frontend: a loop of one script call every half second tells what is due, and which frontends are dead.
 
 Idle cost is this loop's alone: one heartbeat a turn and now and then a partition looked at in passing, however many nodes
-there are. Where the bell rings the next turn comes at once. Must not know what a visit does.
+there are. Where a process asks for it the next turn comes at once. Must not know what a visit does.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from broker import keys
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable, ScriptDefect
 from broker.redis_core.redis_client.client import Server, Value
-from broker.redis_core.redis_client.failure_log import Trouble
-from broker.redis_core.redis_client.wakeup import Bell
+from broker.redis_core.redis_client.failure_log import FailureLog
+from broker.redis_core.redis_client.wakeup import Wakeup
 
 log = structlog.get_logger()
 
@@ -37,8 +37,8 @@ RUNG_SECONDS = 0.02
 
 
 @dataclass(slots=True)
-class Visits:
-    """What the pulse asks for: partitions that are due, frontends that have lapsed, notices that others could not tell.
+class HeartbeatResult:
+    """What the heartbeat asks for: partitions that are due, frontends that have lapsed, notices that others could not tell.
 
     With a `disconnected_by` it asks for nothing else but that this frontend ends.
 
@@ -56,17 +56,17 @@ class Visits:
     early: bool = False
 
 
-Act = Callable[[Visits], Awaitable[None]]
+Act = Callable[[HeartbeatResult], Awaitable[None]]
 """What does the work that a turn has found."""
 
 
-class Pulse:
+class Heartbeat:
     """Keeps one frontend alive in Redis and learns what there is to do."""
 
-    def __init__(self, server: Server, frontend: str, bell: Bell) -> None:
+    def __init__(self, server: Server, frontend: str, wakeup: Wakeup) -> None:
         """Beat for `frontend`, or without a name for a core that cannot send; nothing happens before `run` or `turn`."""
         self._server = server
-        self._bell = bell
+        self._wakeup = wakeup
         self._rung = asyncio.Event()
         self._frontend = frontend
         self._announced: dict[str, int] = {}
@@ -84,8 +84,8 @@ class Pulse:
         """The last beat has taken as many as it might, so that more may be due."""
         self.beating = True
         self.last_turn = time.monotonic()
-        self._trouble = Trouble("heartbeat failed")
-        self._deaf = Trouble("the bell is not heard")
+        self._trouble = FailureLog("heartbeat failed")
+        self._deaf = FailureLog("the bell is not heard")
 
     @property
     def failure(self) -> str:
@@ -144,7 +144,7 @@ class Pulse:
             # One that does not beat leaves the bell to those who do.
             if self.beating:
                 try:
-                    if await self._bell.heard():
+                    if await self._wakeup.heard():
                         self._rung.set()
                     pause = RUNG_SECONDS
                 except (CoreUnavailable, ScriptDefect) as error:
@@ -173,7 +173,7 @@ class Pulse:
         """Say that what is due may not be known: the next turn asks for a visit to all."""
         self._blind = True
 
-    async def _beat(self) -> Visits:
+    async def _beat(self) -> HeartbeatResult:
         owed, rescued = self._owed, self._rescued
         self._owed, self._rescued = {}, []
         changed: set[str] = set()
@@ -207,7 +207,7 @@ class Pulse:
         self.full = len(due) == most
         blind, self._blind = self._blind, False
         partitions = [Partition.parse(name.decode()) for name in due]
-        return Visits(
+        return HeartbeatResult(
             partitions, [name.decode() for name in lapsed], blind, notices, by.decode(), alone=not alive, early=early
         )
 

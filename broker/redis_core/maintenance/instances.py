@@ -1,4 +1,4 @@
-"""The frontends as administrators see them, and the end of one. Must not know how a frontend ends, nor what it owes."""
+"""Frontends as administrators see them, and the end of one. Must not know how a frontend ends, nor what it owes."""
 
 import re
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _SENDS_NOTHING: Final = Refused(
 _NAME: Final = re.compile(r"[0-9a-f]{8}", re.ASCII)
 
 
-class Muster:
+class Instances:
     """Lists frontends, and has them end."""
 
     def __init__(self, server: Server, rules: Rules) -> None:
@@ -75,7 +75,7 @@ class Muster:
         return Disconnected(listed=bool(listed))
 
 
-class DoorBeat:
+class DoorHeartbeat:
     """Tells that a frontend lives that is handed nothing, so that it is seen; nothing else depends on it."""
 
     def __init__(self, server: Server, name: str, now_ms: Callable[[], float]) -> None:

@@ -1,4 +1,4 @@
-"""What the pulse has a frontend do: visit partitions that are due, rescue what lapsed frontends owe, look in passing.
+"""What follows from a heartbeat: due partitions are swept, a dead frontend's deliveries taken over, idle partitions looked at.
 
 All of it is idempotent and may be done by several frontends at once. Must not know how a visit changes a partition.
 """
@@ -19,15 +19,15 @@ from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
 from broker.model.results import Counted, Refused
 from broker.redis_core.commands.internal import Ask, Expire, Outcome, Resend, Scanned
 from broker.redis_core.delivery import relay
-from broker.redis_core.groups.ownership import Owners
-from broker.redis_core.maintenance.heartbeat import DUE_AT_ONCE, Pulse, Visits
+from broker.redis_core.groups.ownership import Ownership
+from broker.redis_core.maintenance.heartbeat import DUE_AT_ONCE, Heartbeat, HeartbeatResult
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.nodes.history import Histories
 from broker.redis_core.partitions.partitioner import COORDINATOR
-from broker.redis_core.partitions.pipeline import Lane
-from broker.redis_core.records.store import LISTED, Directory
+from broker.redis_core.partitions.pipeline import PartitionPipeline
+from broker.redis_core.records.store import LISTED, NodeStore
 from broker.redis_core.routing.merge import gathered
-from broker.redis_core.routing.router import Routes
+from broker.redis_core.routing.router import NodeRouter
 from broker.redis_core.subscriptions.approvals import Approvals
 
 log = structlog.get_logger()
@@ -44,30 +44,30 @@ BUSY_TURNS = 6
 """Of so many turns that have more urgent work, one tells what is sent."""
 
 LOOK_EVERY = 18
-"""Turns of the pulse between two looks in passing: idle cost stays under 20 commands a second, those in scripts counted."""
+"""Heartbeats between two looks in passing: idle cost stays under 20 commands a second, those in scripts counted."""
 
 
 COMPARED = 1
 """With each look so many records that are known here are compared with Redis: more would cost an idle frontend too much."""
 
 
-class Lanes(Protocol):
+class Pipelines(Protocol):
     """What the rounds need of the core."""
 
     frontend: str
     metrics: Metrics
-    owners: Owners
+    owners: Ownership
     approvals: Approvals
     histories: Histories
 
-    def routes(self, node: str) -> Routes:
-        """Give the lanes of a node's partitions."""
+    def routes(self, node: str) -> NodeRouter:
+        """Give the pipelines of a node's partitions."""
 
-    def every(self) -> list[Routes]:
+    def every(self) -> list[NodeRouter]:
         """Give the routes of all nodes that are known here."""
 
-    def lanes(self) -> list[Lane]:
-        """Give the lanes there are."""
+    def pipelines(self) -> list[PartitionPipeline]:
+        """Give the pipelines there are."""
 
     def notify(self, notice: Notice) -> None:
         """Hand a notice to the door."""
@@ -79,16 +79,21 @@ class Lanes(Protocol):
         """Run something that nobody waits for."""
 
 
-class Rounds:
+class Sweeper:
     """One frontend's share of what keeps all queues moving."""
 
     def __init__(
-        self, core: Lanes, directory: Directory, pulse: Pulse, ask: Ask, finish: Callable[[], Coroutine[Any, Any, None]]
+        self,
+        core: Pipelines,
+        store: NodeStore,
+        heartbeat: Heartbeat,
+        ask: Ask,
+        finish: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
-        """Work on the lanes of `core`, owe to `pulse` what could not be done, `finish` assured messages in passing."""
+        """Work on the pipelines of `core`, owe to `heartbeat` what could not be done, `finish` assured messages in passing."""
         self._core = core
-        self._directory = directory
-        self._pulse = pulse
+        self._store = store
+        self._heartbeat = heartbeat
         self._ask = ask
         self._finish = finish
         self._rescuing: set[str] = set()
@@ -97,10 +102,10 @@ class Rounds:
         self._turns = 0
         self._looked = 0
         self._next: list[Partition] = []
-        self._compared: list[Routes] = []
+        self._compared: list[NodeRouter] = []
 
-    async def act(self, visits: Visits) -> None:
-        """Do what one turn of the pulse has found."""
+    async def act(self, visits: HeartbeatResult) -> None:
+        """Do what one turn of the heartbeat has found."""
         if visits.disconnected_by:
             self._core.disconnected(visits.disconnected_by)
             return
@@ -128,28 +133,28 @@ class Rounds:
                 self._core.background(partial(self._rescue, frontend))
 
     def _mark(self) -> None:
-        """Have lanes tell what is sent, and look for what was lost: not so many that what is due has to wait for them.
+        """Have pipelines tell what is sent, and look for what was lost: not so many that what is due has to wait for them.
 
         While much is due, or a frontend is being replaced, that is put off for a few turns: each of them is a visit.
         """
         if (self._rescuing or self._visiting > DUE_AT_ONCE // 4) and self._turns % BUSY_TURNS:
             return
-        room = self._pulse.room
-        for lane in self._core.lanes():
-            if room > 0 and (lane.doubtful or lane.unmarked) and lane.quiet:
-                lane.mark()
+        room = self._heartbeat.room
+        for pipeline in self._core.pipelines():
+            if room > 0 and (pipeline.doubtful or pipeline.unmarked) and pipeline.quiet:
+                pipeline.mark()
                 room -= 1
 
     async def _visit_due(self, partitions: Sequence[Partition]) -> None:
         """Begin visits; as soon as half of them are done, and more may be due, the next beat comes."""
         self._visiting += len(partitions)
-        self._pulse.room = DUE_AT_ONCE - self._visiting
+        self._heartbeat.room = DUE_AT_ONCE - self._visiting
         try:
             await self._know(partitions)
         except asyncio.CancelledError:
             # This frontend is going in order. They are on no list any more: it tells of them with its last words.
             for partition in partitions:
-                self._pulse.announce(partition, int(self._pulse.now_ms()))
+                self._heartbeat.announce(partition, int(self._heartbeat.now_ms()))
             raise
         for partition in partitions:
             self._visit(partition, partial(self._visited, partition))
@@ -160,7 +165,7 @@ class Rounds:
         unknown = [node for node, each in routes.items() if each.known.record is None]
         # Where Redis is away, each finds that for itself.
         with contextlib.suppress(CoreUnavailable, ScriptDefect):
-            for record in await self._directory.read_all(unknown) if unknown else ():
+            for record in await self._store.read_all(unknown) if unknown else ():
                 routes[record.name].known.met(record)
 
     def _visit(self, partition: Partition, reply: Callable[[Outcome], None], *, passing: bool = False) -> None:
@@ -169,12 +174,12 @@ class Rounds:
     def _visited(self, partition: Partition, outcome: Outcome) -> None:
         """Owe a visit that failed again: nobody else knows of it."""
         self._visiting -= 1
-        self._pulse.room = DUE_AT_ONCE - self._visiting
-        if self._pulse.full and self._visiting <= DUE_AT_ONCE // 2:
-            self._pulse.full = False
-            self._pulse.hasten()
+        self._heartbeat.room = DUE_AT_ONCE - self._visiting
+        if self._heartbeat.full and self._visiting <= DUE_AT_ONCE // 2:
+            self._heartbeat.full = False
+            self._heartbeat.hasten()
         if isinstance(outcome, Refused) and outcome.problem not in _AWAY_FOR_GOOD:
-            self._pulse.announce(partition, int(self._pulse.now_ms()))
+            self._heartbeat.announce(partition, int(self._heartbeat.now_ms()))
 
     async def _look_in_passing(self) -> None:
         """Visit one partition, the next in the list each time, round and round: finds what events missed."""
@@ -183,9 +188,9 @@ class Rounds:
             # It cannot send, and frontends that can are there.
             return
         if not self._next:
-            names = await self._directory.names(self._looked, 1)
+            names = await self._store.names(self._looked, 1)
             self._looked = self._looked + 1 if names else 0
-            self._next = await self._directory.partitions(names)
+            self._next = await self._store.partitions(names)
         for partition in self._next[:1]:
             # What comes after it finds the node's record read.
             self._visit(partition, partial(self._looked_at, partition), passing=True)
@@ -207,7 +212,7 @@ class Rounds:
             async for partitions in self._partitions():
                 await self._each(partitions, LOOKED_AT_ONCE, self._visit_one)
         except CoreUnavailable:
-            self._pulse.blinded()
+            self._heartbeat.blinded()
             raise
 
     async def _visit_one(self, partition: Partition) -> bool:
@@ -230,21 +235,21 @@ class Rounds:
     async def _rescue(self, frontend: str) -> None:
         """Take over from a lapsed frontend, everywhere; only when all is done is it struck off the list."""
         try:
-            living = await self._pulse.living()
+            living = await self._heartbeat.living()
             # What it owed comes first and is looked for in bulk: thousands of idle nodes must not stand in its way. Each of
             # those that live begins with its share, and looks at the others' after that: they may die on the way.
             complete, first = True, 0
             others: list[Partition] = []
             rescue = partial(self.rescue_partition, frontend=frontend)
-            while names := await self._directory.names(first):
-                found = await self._directory.concerned(names, frontend)
+            while names := await self._store.names(first):
+                found = await self._store.concerned(names, frontend)
                 mine = [each for each in found if _first_of(each, living) in {self._core.frontend, ""}]
                 others += set(found).difference(mine)
                 complete = await self._each(mine, RESCUED_AT_ONCE, rescue) and complete
                 first += len(names)
             complete = await self._each(others, RESCUED_AT_ONCE, rescue) and complete
             if complete:
-                self._pulse.rescued(frontend)
+                self._heartbeat.rescued(frontend)
             await self.visit_all()
         finally:
             self._rescuing.discard(frontend)
@@ -268,13 +273,13 @@ class Rounds:
         metrics = self._core.metrics
         there = {name async for names in self._names() for name in names}
         # What is told in this millisecond may not be complete.
-        upto = await self._directory.now_ms() - 1
-        changed = await self._directory.changed(self._measured_ms, upto)
+        upto = await self._store.now_ms() - 1
+        changed = await self._store.changed(self._measured_ms, upto)
         metrics.keep(there)
         wanted = [name for name in there if name in changed or name not in metrics.measured]
         for first in range(0, len(wanted), LISTED):
-            records = await self._directory.records(wanted[first : first + LISTED])
-            counts = await self._directory.counts([each for record in records for each in record.partitions])
+            records = await self._store.records(wanted[first : first + LISTED])
+            counts = await self._store.counts([each for record in records for each in record.partitions])
             measured: dict[str, Counted] = {}
             for record in records:
                 outcomes = [counts[each] for each in record.partitions if each in counts]
@@ -289,7 +294,7 @@ class Rounds:
 
     async def _partitions(self) -> AsyncIterator[list[Partition]]:
         async for names in self._names():
-            yield await self._directory.partitions(names)
+            yield await self._store.partitions(names)
 
     async def _forget_lost(self, most: int) -> None:
         """Compare records that are known here, the next ones each time, with Redis; one of another life is read anew.
@@ -302,7 +307,7 @@ class Rounds:
         some, self._compared = self._compared[:most], self._compared[most:]
         if not some:
             return
-        lives = await self._directory.lives([routes.known.node for routes in some])
+        lives = await self._store.lives([routes.known.node for routes in some])
         there = []
         for routes in some:
             record = routes.known.record
@@ -310,11 +315,11 @@ class Rounds:
                 there.append(record)
             elif record:
                 routes.forget()
-        await self._directory.list_again(there)
+        await self._store.list_again(there)
 
     async def _names(self) -> AsyncIterator[tuple[str, ...]]:
         first = 0
-        while names := await self._directory.names(first):
+        while names := await self._store.names(first):
             yield names
             first += len(names)
 

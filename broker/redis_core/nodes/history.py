@@ -14,7 +14,7 @@ from broker.model.problems import CoreUnavailable
 from broker.model.results import Counted, History, Refused, Result, Sample
 from broker.redis_core.commands.internal import GONE, Ask
 from broker.redis_core.records.authorization import refusal
-from broker.redis_core.records.store import Directory
+from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.validation import Rules
 from broker.redis_core.redis_client.client import Server
 
@@ -26,10 +26,10 @@ _HOUR_MS: Final = MINUTES * MINUTE_MS
 class Histories:
     """Writes samples, and shows them."""
 
-    def __init__(self, server: Server, directory: Directory, rules: Rules, ask: Ask) -> None:
+    def __init__(self, server: Server, store: NodeStore, rules: Rules, ask: Ask) -> None:
         """Count what there is now by `ask`."""
         self._server = server
-        self._directory = directory
+        self._store = store
         self._rules = rules
         self._ask = ask
 
@@ -46,7 +46,7 @@ class Histories:
 
     async def show(self, command: ShowHistory) -> Result:
         """Give the samples of the last hour, what there was when it began, and what there is now."""
-        record = await self._directory.read(command.node)
+        record = await self._store.read(command.node)
         if record is None:
             return GONE
         if refused := refusal(command, record.with_admins(self._rules.admins)):
@@ -55,7 +55,7 @@ class Histories:
         if isinstance(counted, Refused):
             return counted
         assert isinstance(counted, Counted)
-        now_ms = await self._directory.now_ms()
+        now_ms = await self._store.now_ms()
         kept = await self._server.command("HGETALL", keys.of_node("hour", command.node))
         # What is older than the node is of another that had its name.
         samples = sorted(

@@ -16,7 +16,7 @@ from broker.model.results import Listing, Refused
 from broker.model.tree import NodeType
 from broker.redis_core.commands.internal import GONE
 from broker.redis_core.records.authorization import visible
-from broker.redis_core.records.store import Directory
+from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.redis_client.client import Server, Value
 
@@ -30,13 +30,13 @@ _COLLECTION: Final = NodeType.COLLECTION.value.encode()
 _UNKNOWN: Final = Refused(Problem.ITEM_NOT_FOUND, "there is no such node to go on from: begin again")
 
 
-class Catalogue:
+class NodeListing:
     """The list of nodes, as each JID may see it."""
 
-    def __init__(self, server: Server, directory: Directory, tree: Tree, admins: frozenset[Jid]) -> None:
+    def __init__(self, server: Server, store: NodeStore, tree: Tree, admins: frozenset[Jid]) -> None:
         """Show `admins` every node."""
         self._server = server
-        self._directory = directory
+        self._store = store
         self._tree = tree
         self._admins = admins
 
@@ -71,7 +71,7 @@ class Catalogue:
 
     async def children(self, command: Children) -> Listing | Refused:
         """Name the children of a collection, of which there are never more than a page; a leaf has none."""
-        record = await self._directory.read(command.node)
+        record = await self._store.read(command.node)
         if record is None:
             return GONE
         seen = await self._seen(command.sender, 0, await self._tree.children(record))

@@ -1,6 +1,6 @@
 """What is done to a node as a whole: declare, configure, describe, affiliate, delete, purge, and the list of nodes.
 
-Each is a few scripts in an order that a crash may cut anywhere. Must not know lanes' insides or any wire.
+Each is a few scripts in an order that a crash may cut anywhere. Must not know pipelines' insides or any wire.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from broker.model.results import Declared, Described, Done, Purged, Refused, Rel
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import wished
 from broker.redis_core.commands.internal import GONE, Expire, Extent
-from broker.redis_core.nodes.tree_events import News
-from broker.redis_core.nodes.tree_moves import Placement
+from broker.redis_core.nodes.tree_events import TreeEvents
+from broker.redis_core.nodes.tree_moves import TreeMoves
 from broker.redis_core.records.authorization import refusal
-from broker.redis_core.records.store import Directory
+from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree, moved
 from broker.redis_core.records.validation import Rules, Terms, converted, unfit
 
@@ -43,12 +43,12 @@ class Pending(Protocol):
         """End all of them: the node is about to go, and who has waited hears of that."""
 
 
-class NodeWork:
+class NodeService:
     """Carries out the commands that concern nodes."""
 
     def __init__(  # noqa: PLR0913  (what it works with)
         self,
-        directory: Directory,
+        store: NodeStore,
         tree: Tree,
         *,
         rules: Rules,
@@ -59,21 +59,21 @@ class NodeWork:
         remove: Callable[[str, Jid], Awaitable[tuple[str, ...]]],
         pending: Pending,
     ) -> None:
-        """Ask lanes by `ask`; `changed` hears of a node whose record is another now, `register_all` of one with other partitions.
+        """Ask partitions by `ask`; `changed` hears of a node with another record, `register_all` of one with other partitions.
 
         `remove` ends a JID's subscriptions, telling it of each lock that ends, and gives their names; what waits for approval
         hears by `pending` of what may decide it.
         """
-        self._directory = directory
+        self._store = store
         self._tree = tree
-        self.placement = Placement(tree, directory, self._read, self._renewed)
+        self.placement = TreeMoves(tree, store, self._read, self._renewed)
         self._rules = rules
         self._terms = Terms(rules, self._read)
         self._ask = ask
         self._changed = changed
         self._register_all = register_all
         self._notify = notify
-        self._news = News(tree, self._read, ask, register_all, notify)
+        self._news = TreeEvents(tree, self._read, ask, register_all, notify)
         self._remove = remove
         self._pending = pending
 
@@ -100,7 +100,7 @@ class NodeWork:
 
     async def counted(self, owner: Jid, node: str) -> bool:
         """Count a node to its owner's quota, which administrators have not; False when it is used up."""
-        return owner in self._rules.admins or await self._directory.own(owner, node)
+        return owner in self._rules.admins or await self._store.own(owner, node)
 
     async def make(self, node: str, owner: Jid, config: NodeConfig, parent: NodeRecord | None = None) -> Result:
         """Create a node whoever asks: also the way of a node for dead letters."""
@@ -108,11 +108,11 @@ class NodeWork:
         if refused is not None:
             await self._disown(owner, node)
             return refused
-        record = await self._directory.create(node, owner, config, parent)
+        record = await self._store.create(node, owner, config, parent)
         if record is None:
             await self._disown(owner, node)
             return Refused(Problem.NODE_EXISTS, "a node of this name exists")
-        await self._directory.open(record)
+        await self._store.open(record)
         self._changed(node)
         await self._news.register_above(record)
         await self._news.tell(record, came=True)
@@ -120,9 +120,9 @@ class NodeWork:
 
     async def _disown(self, owner: Jid, node: str) -> None:
         """Take a node that did not come to be off a quota, unless there is one that is its owner's."""
-        known = await self._directory.read(node)
+        known = await self._store.read(node)
         if known is None or known.affiliation(owner) is not Affiliation.OWNER:
-            await self._directory.disown(owner, node)
+            await self._store.disown(owner, node)
 
     async def describe(self, command: Describe) -> Result:
         """Read a node's record, and where it stands."""
@@ -187,7 +187,7 @@ class NodeWork:
     async def _follow(self, before: NodeConfig, record: NodeRecord) -> None:
         """Do what follows of a changed configuration."""
         config = record.config
-        await self._directory.open(record)
+        await self._store.open(record)
         self._changed(record.name)
         if config.partitions > before.partitions:
             await self._register_all(record.name)
@@ -224,15 +224,15 @@ class NodeWork:
     async def assign(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
         """Change affiliations whoever asks, and do what follows."""
         node = record.name
-        refused = await self._directory.affiliate(record, changes)
+        refused = await self._store.affiliate(record, changes)
         if refused is not None:
             return refused
         self._changed(node)
-        # Every lane judges by the revision that its partition has: raise it before the change is answered.
+        # Every pipeline judges by the revision that its partition has: raise it before the change is answered.
         renewed = await self._read(node)
         if renewed is not None:
-            await self._directory.open(renewed)
-            seats = [seat for jid in changes for seat in await self._directory.seats_of(jid, node)]
+            await self._store.open(renewed)
+            seats = [seat for jid in changes for seat in await self._store.seats_of(jid, node)]
             await self._expel(renewed, seats)
             await self._news.register_above(renewed)
             await self._pending.settle(node)
@@ -262,7 +262,7 @@ class NodeWork:
             # The leaves stay, and are to have back what is held through the collection.
             await self._remove(command.node, seat)
         above = await self._tree.above(record)
-        jids = await self._directory.delete(record)
+        jids = await self._store.delete(record)
         if record.parent:
             await self._tree.abandon(record.parent, record.name)
         await self.placement.orphan(record, children)
@@ -300,7 +300,7 @@ class NodeWork:
                 return Refused(Problem.ITEM_NOT_FOUND, "nobody holds an item of this id")
             return outcome
         # A bare JID stands for all of its resources.
-        seats = () if resource(command.holder) else await self._directory.seats_of(command.holder, command.node)
+        seats = () if resource(command.holder) else await self._store.seats_of(command.holder, command.node)
         count = 0
         for jid in dict.fromkeys((command.holder, *seats)):
             outcome = await self._released(replace(command, holder=jid))
@@ -330,5 +330,5 @@ class NodeWork:
         return list(dict.fromkeys(jid for jid, _whose in await self._news.scopes(node)))
 
     async def _read(self, node: str) -> NodeRecord | None:
-        record = await self._directory.read(node)
+        record = await self._store.read(node)
         return record and record.with_admins(self._rules.admins)

@@ -15,7 +15,7 @@ from broker.redis_core.commands.internal import Scanned, Subscribers
 from broker.redis_core.records.tree import Tree
 
 
-class News:
+class TreeEvents:
     """Brings changes to where they matter."""
 
     def __init__(

@@ -15,7 +15,7 @@ from broker.model.problems import Problem
 from broker.model.results import Done, Refused, Result
 from broker.model.tree import Wish
 from broker.redis_core.commands.internal import GONE
-from broker.redis_core.records.store import Directory
+from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree, moved
 
 _RETRIES = 5
@@ -37,19 +37,19 @@ class Place:
     go: tuple[str, ...] = ()
 
 
-class Placement:
+class TreeMoves:
     """Judges and carries out moves in the tree."""
 
     def __init__(
         self,
         tree: Tree,
-        directory: Directory,
+        store: NodeStore,
         read: Callable[[str], Awaitable[NodeRecord | None]],
         renewed: Callable[[NodeRecord, NodeRecord], Awaitable[None]],
     ) -> None:
         """Read records by `read`, the administrators among their owners; `renewed` hears what each changed record was and is."""
         self._tree = tree
-        self._directory = directory
+        self._store = store
         self._read = read
         self._renewed = renewed
 
@@ -105,7 +105,7 @@ class Placement:
         refused = None if stays or parent is None else await self._tree.adopt(parent, record.name)
         if refused is not None:
             return refused
-        revision = await self._directory.configure(record, renewed)
+        revision = await self._store.configure(record, renewed)
         if revision is None:
             return None
         renewed = replace(renewed, revision=revision)

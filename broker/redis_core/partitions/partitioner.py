@@ -1,4 +1,4 @@
-"""Which of a node's partitions a command concerns. Pure; must not know lanes or Redis.
+"""Which of a node's partitions a command concerns. Pure; must not know pipelines or Redis.
 
 An id that the service made begins with its partition's number. Any other id has a home by its hash, where an item is that
 has neither a partition nor a group key of its publisher's. An item that has, that came from another node, or that was

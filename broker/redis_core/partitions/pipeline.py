@@ -1,9 +1,9 @@
-"""One partition's lane: gathers its commands, runs their scripts one call after another, and hands out what they answer.
+"""The pipeline of one partition: gathers commands, runs their scripts one call after another, and hands out what they answer.
 
 With a single call under way per partition, commands keep their order, what arrives meanwhile gathers into the next
-batches, others get their turn at Redis between two calls, and after a lost reply the lane knows exactly which deliveries it
+batches, others get their turn at Redis between two calls, and after a lost reply the pipeline knows exactly which deliveries it
 never saw. The node's record may be an old one and is
-checked by every script (revision), so a lane holds nothing that another frontend does not.
+checked by every script (revision), so a pipeline holds nothing that another frontend does not.
 """
 
 import time
@@ -28,11 +28,11 @@ from broker.redis_core.operations import OF
 from broker.redis_core.operations.operation import Reply, collection, delivery, ownership_lost, subscription
 from broker.redis_core.partitions.batching import Batch, batched, postponed
 from broker.redis_core.partitions.partitioner import Place, place
-from broker.redis_core.partitions.send_marks import Marks
-from broker.redis_core.ports import Neighbours, Surroundings
+from broker.redis_core.partitions.send_marks import SendMarks
+from broker.redis_core.ports import CorePort, CreditReportPort
 from broker.redis_core.records.authorization import refusal
-from broker.redis_core.records.cache import Known
-from broker.redis_core.records.store import Directory
+from broker.redis_core.records.cache import NodeCache
+from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Arguments, Server
 from broker.tasks import FAILED, STOPPED, Ticket, start
 
@@ -52,35 +52,35 @@ _HANDING_OUT = (Expire, Release, TransferPart)
 """Commands that go alone and hand items out."""
 
 
-class Lane:
+class PartitionPipeline:
     """The way of one partition's commands to Redis."""
 
     def __init__(  # noqa: PLR0913  (its place, and what it works with)
         self,
-        known: Known,
+        known: NodeCache,
         *,
         number: int,
-        neighbours: Neighbours,
+        neighbours: CreditReportPort,
         submit: Callable[[Any, Callable[[Any], None]], None],
         server: Server,
-        directory: Directory,
-        around: Surroundings,
+        store: NodeStore,
+        around: CorePort,
     ) -> None:
-        """Make an idle lane for the partition `number` of a node; what belongs to another one goes to `submit`."""
+        """Make an idle pipeline for the partition `number` of a node; what belongs to another one goes to `submit`."""
         self.node = known.node
         self.number = number
-        self._known = known
-        self._neighbours = neighbours
+        self._cache = known
+        self._credit_reports = neighbours
         self._submit = submit
         self._server = server
-        self._directory = directory
-        self._around = around
+        self._store = store
+        self._core = around
         self._pending: deque[Ticket] = deque()
         self._batches: deque[Batch] = deque()
         self._running: Task[None] | None = None
         self._incarnation = ""
         self._partition = Partition(known.node, "", number)
-        self._marks = Marks()
+        self._marks = SendMarks()
         self._closing = False
         self._doubtful = False
         self._session = around.lost_replies
@@ -93,7 +93,7 @@ class Lane:
             self._running = start(self._run())
 
     def mark(self) -> None:
-        """Visit the partition on the lane's own account: to tell what is sent, and to look for what was lost."""
+        """Visit the partition on the pipeline's own account: to tell what is sent, and to look for what was lost."""
         self.submit(Expire(self.node, self.number), ignored)
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class Lane:
 
     @property
     def idle(self) -> bool:
-        """Nothing under way, nothing owed: the lane may be dropped."""
+        """Nothing under way, nothing owed: the pipeline may be dropped."""
         return self.quiet and not self.doubtful and not self.unmarked
 
     @property
@@ -139,7 +139,7 @@ class Lane:
                 if self._doubtful:
                     self._doubtful = False
                     # Before anything else is handed out. One that cannot send was handed nothing: who comes for items finds them.
-                    if self._around.sends:
+                    if self._core.sends:
                         self._batches.appendleft(Batch(Resend, [Ticket(*self._searching(self._marks.received))]))
                 # One call a round trip: scripts that Redis has read already run one after another without a turn for others.
                 await self._carry_out(self._batches.popleft())
@@ -165,8 +165,8 @@ class Lane:
                     break
                 batch = await self._turn(batch, last=attempt == _RETRIES - 1)
         except Exception:
-            # Ours or a record's fault: the lane goes on.
-            log.exception("lane failed", node=self.node, partition=self.number, command=batch.kind.__name__)
+            # Ours or a record's fault: the pipeline goes on.
+            log.exception("pipeline failed", node=self.node, partition=self.number, command=batch.kind.__name__)
             self._lost()
         finally:
             left = [ticket for ticket in tickets if not ticket.answered]
@@ -178,8 +178,8 @@ class Lane:
     def _lost(self) -> None:
         """Take note that a reply was lost: the script may have run, or run late."""
         # The next call begins a session: once it has run, none of an earlier one does, however late it comes to Redis.
-        self._around.lost_replies += 1
-        self._session = self._around.lost_replies
+        self._core.lost_replies += 1
+        self._session = self._core.lost_replies
         self._doubtful = True
         self._marks.untold()
 
@@ -187,12 +187,12 @@ class Lane:
         """Carry out a batch; gives what of it judged by an old record and has to go again."""
         tickets = batch.tickets
         try:
-            cached = self._known.record
-            record = self._met(await self._known.read())
+            cached = self._cache.record
+            record = self._met(await self._cache.read())
             allowed, refused = self._judged(record, tickets)
             if refused and cached is not None:
                 # No script follows a refusal and would find the record old, so none is given by an old one.
-                record = self._met(await self._known.renew())
+                record = self._met(await self._cache.renew())
                 allowed, refused = self._judged(record, tickets)
             # From here on only those are owed an answer whom the policy has not refused.
             tickets = allowed
@@ -223,25 +223,25 @@ class Lane:
         if record is not None and record.incarnation != self._incarnation:
             self._incarnation = record.incarnation
             self._partition = record.partition(self.number)
-            self._marks, self._doubtful = Marks(), False
+            self._marks, self._doubtful = SendMarks(), False
         return record
 
     async def _renewed(self, old: NodeRecord) -> Refused | None:
         """Read the record anew and bring the partition up to it; gives a reason if nobody can be served."""
         try:
-            record = self._met(await self._known.renew())
-            if record and await self._directory.open(record, (self.number,)):
+            record = self._met(await self._cache.renew())
+            if record and await self._store.open(record, (self.number,)):
                 return None
             # The partition is deleted and its record is not: whoever deleted the node did not come to the end of it.
             if record and record.incarnation == old.incarnation:
-                jids = await self._directory.delete(record)
+                jids = await self._store.delete(record)
                 for jid in jids if record.config.notify_delete else ():
-                    self._around.notify(NodeEvent(self.node, jid, "delete"))
+                    self._core.notify(NodeEvent(self.node, jid, "delete"))
         except (CoreUnavailable, ScriptDefect, CorruptRecord) as error:
             log.warning("record not renewed", node=self.node, partition=self.number, error=str(error))
-            self._known.forget()
+            self._cache.forget()
             return FAILED
-        self._known.forget()
+        self._cache.forget()
         return GONE
 
     def _judged(
@@ -285,8 +285,8 @@ class Lane:
             "frontend": self._caller,
             "sent": self._mark() if "sent" in header.arguments else None,
             "number": self.number,
-            "once_ms": self._around.once_ms,
-            "retry": self._around.retry,
+            "once_ms": self._core.once_ms,
+            "retry": self._core.retry,
         }
         fixed = {name: value for name, value in shared.items() if name in header.arguments} | dict(
             call.fixed(first, record)
@@ -299,13 +299,13 @@ class Lane:
 
     @property
     def _caller(self) -> str:
-        name = self._around.frontend
-        return f"{name}/{self._session}" if self._session and self._around.sends else name
+        name = self._core.frontend
+        return f"{name}/{self._session}" if self._session and self._core.sends else name
 
     def _mark(self) -> int | str:
         now = time.monotonic()
         # Whether all is flushed matters once a second: a door need not be asked with each call.
-        if (self._closing or now >= self._marks.look_at) and self._around.flushed():
+        if (self._closing or now >= self._marks.look_at) and self._core.flushed():
             self._marks.flushed(now, closing=self._closing)
             if self._closing:
                 self._marks.tell()
@@ -335,10 +335,10 @@ class Lane:
         if rest:
             self._pending.extendleft(reversed(postponed(rest, self._batches)))
         if self._server.header(call.script).writes and not _in_vain(tickets, read):
-            self._around.changed(self._partition)
+            self._core.changed(self._partition)
         self._hand_out(record, read)
-        # A door that has much to write is left alone: the pulse visits again, since what was handed out is not marked yet.
-        if read.more and (call.row is not None or batch.kind in _HANDING_OUT) and not self._around.congested():
+        # A door that has much to write is left alone: the heartbeat visits again, since what was handed out is not marked yet.
+        if read.more and (call.row is not None or batch.kind in _HANDING_OUT) and not self._core.congested():
             self.submit(Expire(self.node, self.number), ignored)
         return []
 
@@ -349,7 +349,7 @@ class Lane:
     def _searching(self, after: int, upto: int | None = None, scan: str = "0") -> tuple[Resend, Callable[[Any], None]]:
         # With it the session begins, in this partition.
         self._began |= self._session > 0
-        command = Resend(self.node, self._around.frontend, after, upto, scan, self.number)
+        command = Resend(self.node, self._core.frontend, after, upto, scan, self.number)
         return command, partial(self._searched, after)
 
     def _searched(self, after: int, outcome: Outcome) -> None:
@@ -362,24 +362,24 @@ class Lane:
     def _tell(self, partition: Partition, notices: list[list[Any]]) -> None:
         for kind, *values in notices:
             if kind == b"lost":
-                self._around.notify(ownership_lost(values, partition))
+                self._core.notify(ownership_lost(values, partition))
             elif kind == b"lapsed":
-                self._around.lapsed(self.node, Jid(values[0].decode()), values[1].decode())
+                self._core.lapsed(self.node, Jid(values[0].decode()), values[1].decode())
             elif kind == b"unsubscribed":
                 jid, pool = values
-                self._around.gone(collection(pool) or self.node, Jid(jid.decode()))
+                self._core.gone(collection(pool) or self.node, Jid(jid.decode()))
             elif kind == b"perished":
-                self._around.count("perished", values[0])
+                self._core.count("perished", values[0])
             elif kind == b"filled":
-                self._around.filled(Jid(values[0].decode()))
+                self._core.filled(Jid(values[0].decode()))
             elif kind == b"fetched":
-                self._around.count("delivered", values[0])
+                self._core.count("delivered", values[0])
             else:
                 jid, item, token, *told = values
                 whose = subscription(*told)
-                self._around.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token, *whose))
+                self._core.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token, *whose))
                 if kind == b"unlocked":
-                    self._around.count("expired")
+                    self._core.count("expired")
 
     def _hand_out(self, record: NodeRecord, read: Reply) -> None:
         partition = self._partition
@@ -389,16 +389,16 @@ class Lane:
             made = delivery(row, partition, record.config)
             self._marks.received = max(self._marks.received, made.sequence)
             try:
-                self._around.deliver(made)
+                self._core.deliver(made)
             except Exception:
                 # The others of the reply are sent; the lock of this one runs out.
                 log.exception("a delivery could not be sent", node=self.node, item=made.item_id)
         if read.credit is not None:
-            self._neighbours.heard(partition, record.config.partitions, read.credit)
+            self._credit_reports.heard(partition, record.config.partitions, read.credit)
         if read.handovers:
-            self._around.hand_over(record, self.number, read.handovers)
+            self._core.hand_over(record, self.number, read.handovers)
         if read.due_ms:
-            self._around.announce(partition, read.due_ms)
+            self._core.announce(partition, read.due_ms)
 
     def _answer(self, tickets: Iterable[Ticket], result: Any) -> None:
         for ticket in tickets:

@@ -10,7 +10,7 @@ READ_SECONDS: Final = 1.0
 """For so long the XMPP server may take to read what was flushed to it: nothing on the stream tells when it has."""
 
 
-class Marks:
+class SendMarks:
     """Sequences up to which deliveries are received, flushed, read, and told to Redis as sent."""
 
     def __init__(self) -> None:

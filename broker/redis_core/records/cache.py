@@ -1,22 +1,22 @@
-"""One node's record as this frontend knows it, shared by the lanes of the node's partitions.
+"""The record of one node as this frontend knows it, shared by the pipelines of the node's partitions.
 
-It may be old at any time: every script is told its revision and refuses to act on an old one. Must not know lanes.
+It may be old at any time: every script is told its revision and refuses to act on an old one. Must not know pipelines.
 """
 
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
-from broker.redis_core.records.store import Directory
+from broker.redis_core.records.store import NodeStore
 
 
-class Known:
+class NodeCache:
     """A node's record, read when it is first asked for."""
 
-    def __init__(self, node: str, directory: Directory, admins: frozenset[Jid]) -> None:
+    def __init__(self, node: str, store: NodeStore, admins: frozenset[Jid]) -> None:
         """Know nothing yet of `node`."""
         self.node = node
         self.record: NodeRecord | None = None
         self._newest: NodeRecord | None = None
-        self.directory = directory
+        self.store = store
         self._admins = admins
 
     async def read(self) -> NodeRecord | None:
@@ -25,11 +25,11 @@ class Known:
 
     async def renew(self) -> NodeRecord | None:
         """Read the record anew."""
-        found = await self.directory.read(self.node)
+        found = await self.store.read(self.node)
         if found and self._newest and _went_back(self._newest, found):
             # Either this was read before the newest, or Redis has lost what was changed last: the script can tell.
-            await self.directory.advance(found, self._newest.revision, self._newest.config.partitions)
-            found = await self.directory.read(self.node)
+            await self.store.advance(found, self._newest.revision, self._newest.config.partitions)
+            found = await self.store.read(self.node)
         self._newest = found
         self.record = found and found.with_admins(self._admins)
         # As it was read: while others wait for Redis, somebody may have it forgotten.

@@ -37,7 +37,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PartitionOwnership:
     """A partition as an attach would find it: the fence in force, and the owner, whose subid is empty while there is none."""
 
     partition: int
@@ -47,14 +47,14 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Struck:
+class Removed:
     """Whether somebody `was` a member, and how many `others` there are still."""
 
     was: bool
     others: int
 
 
-class Roster:
+class GroupMembers:
     """Reads and writes it; knows nothing that is not in Redis."""
 
     def __init__(self, server: Server) -> None:
@@ -76,19 +76,19 @@ class Roster:
         members, _ = await self._enlist(record, "joined", member.jid, str(member))
         return members > 0
 
-    async def strike(self, record: NodeRecord, jid: Jid) -> Struck:
+    async def strike(self, record: NodeRecord, jid: Jid) -> Removed:
         """Take a member off."""
         others, was = await self._enlist(record, "left", jid, "")
-        return Struck(was=bool(was), others=others)
+        return Removed(was=bool(was), others=others)
 
-    async def standings(self, record: NodeRecord) -> list[Standing]:
+    async def standings(self, record: NodeRecord) -> list[PartitionOwnership]:
         """Tell of each partition who owns it."""
         asked = [("HMGET", keys.of_partition("meta", partition), "fence", "owner") for partition in record.partitions]
         found = []
         for number, (fence, line) in enumerate(await self._server.commands(asked)):
             # `subid lease clearing group`, as lua/lib/owner.lua writes it.
             whose, _lease, _clearing, group = line.decode().split(" ") if line else ("", "", "", "")
-            found.append(Standing(number, int(fence or 0), whose, group))
+            found.append(PartitionOwnership(number, int(fence or 0), whose, group))
         return found
 
     async def _enlist(self, record: NodeRecord, kind: str, jid: Jid, member: str) -> tuple[int, int]:

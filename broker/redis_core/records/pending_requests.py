@@ -19,7 +19,7 @@ from broker.model.results import Refused
 from broker.model.tree import Scope
 from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.jid_indexes import Entry
-from broker.redis_core.records.store import Directory, Seat
+from broker.redis_core.records.store import NodeStore, SubscriptionRef
 from broker.redis_core.redis_client.client import Server, Value
 
 MOST = 1_000
@@ -81,15 +81,15 @@ def read(node: str, jid: Jid, wish: str) -> Subscribe:
 class PendingList:
     """Reads and writes them; knows nothing that is not in Redis."""
 
-    def __init__(self, server: Server, directory: Directory) -> None:
+    def __init__(self, server: Server, store: NodeStore) -> None:
         """Ask `server`; the index is kept by `directory`."""
         self._server = server
-        self._directory = directory
-        self._index = directory.asking
+        self._store = store
+        self._index = store.asking
 
     async def apply(self, record: NodeRecord, command: Subscribe) -> Refused | bool:
         """Let a subscription wait; gives whether none of its bare JID's has waited there."""
-        entry = Seat(record.name, command.jid).entry
+        entry = SubscriptionRef(record.name, command.jid).entry
         (noted,) = await self._index.note([entry], self._waiting)
         if noted is None:
             return Refused(
@@ -109,7 +109,7 @@ class PendingList:
             waited, evicted = found
             await self._index.settle([entry])
             if evicted:
-                await self._index.strike([Seat(record.name, Jid(evicted.decode())).entry])
+                await self._index.strike([SubscriptionRef(record.name, Jid(evicted.decode())).entry])
             return not waited
         if code == b"pending-subscription":
             await self._index.settle([entry])
@@ -131,9 +131,9 @@ class PendingList:
         """Count what waits at each of these nodes."""
         return await self._server.commands([("HLEN", keys.of_node("pending", node)) for node in nodes])
 
-    async def of(self, jid: Jid) -> list[Seat]:
+    async def of(self, jid: Jid) -> list[SubscriptionRef]:
         """Give what waits of one bare JID, at all nodes."""
-        seats = await self._directory.seats(jid, self._index)
+        seats = await self._store.seats(jid, self._index)
         waiting = await self._waiting([seat.entry for seat in seats])
         return [seat for seat in seats if seat.entry in waiting]
 
@@ -152,12 +152,12 @@ class PendingList:
         """
         code, *_ = await self._run("dismiss", node, jid=jid, stamp=stamp)
         if code == b"ok":
-            await self._index.strike([Seat(node, jid).entry])
+            await self._index.strike([SubscriptionRef(node, jid).entry])
             return True
         return None if code == b"waiting" else False
 
     async def _waiting(self, entries: Sequence[Entry]) -> set[Entry]:
-        seats = [Seat.of(entry) for entry in entries]
+        seats = [SubscriptionRef.of(entry) for entry in entries]
         asked = [("HEXISTS", keys.of_node("pending", seat.node), seat.jid) for seat in seats]
         return {entry for entry, there in zip(entries, await self._server.commands(asked), strict=True) if there}
 

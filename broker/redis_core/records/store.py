@@ -35,7 +35,7 @@ _FORMER = "stanzaq#partitions_before"
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class SubscriptionRef:
     """A subscription as presence knows it: the node and the JID that is subscribed there."""
 
     node: str
@@ -47,14 +47,14 @@ class Seat:
         return bare(self.jid), f"{keys.escaped(resource(self.jid))} {self.node}"
 
     @staticmethod
-    def of(entry: Entry) -> "Seat":
+    def of(entry: Entry) -> "SubscriptionRef":
         """Read what `entry` wrote."""
         whose, member = entry
         escaped, _, node = member.partition(" ")
-        return Seat(node, Jid(f"{whose}/{keys.unescaped(escaped)}") if escaped else whose)
+        return SubscriptionRef(node, Jid(f"{whose}/{keys.unescaped(escaped)}") if escaped else whose)
 
 
-class Directory:
+class NodeStore:
     """Reads and writes the records; knows nothing that is not in Redis."""
 
     def __init__(self, server: Server, journal_records: int, node_quota: int) -> None:
@@ -191,7 +191,7 @@ class Directory:
             jids.update(dict.fromkeys(await self._delete(partition)))
         await self._forget(record)
         # The indexes stay short: what a crash leaves there goes when there is no room, or when it is next read.
-        await self.subscribed.strike([Seat(record.name, jid).entry for jid in jids], before_ms)
+        await self.subscribed.strike([SubscriptionRef(record.name, jid).entry for jid in jids], before_ms)
         await self.affiliated.strike([(jid, record.name) for jid in record.affiliations], before_ms)
         if record.creator is not None:
             await self.owned.strike([(record.creator, record.name)], before_ms)
@@ -316,7 +316,7 @@ class Directory:
         found = zip(entries, await self._server.commands(asked), strict=True)
         return {entry for entry, creator in found if creator is not None and creator.decode() == entry[0]}
 
-    async def attend(self, jid: Jid, *, here: bool) -> list[Seat]:
+    async def attend(self, jid: Jid, *, here: bool) -> list[SubscriptionRef]:
         """Note that a resource came or went; gives the seats to leave."""
         whose = bare(jid)
         fixed: dict[str, Value] = {
@@ -328,12 +328,12 @@ class Directory:
         }
         names = [keys.of_jid(name, whose) for name in self._server.header("attend").keys]
         reply = await self._server.run(self._server.arguments("attend", names, fixed))
-        return [Seat.of((whose, member.decode())) for member in reply[1]]
+        return [SubscriptionRef.of((whose, member.decode())) for member in reply[1]]
 
-    async def seats(self, jid: Jid, index: Index | None = None) -> list[Seat]:
+    async def seats(self, jid: Jid, index: Index | None = None) -> list[SubscriptionRef]:
         """Give where one bare JID is subscribed, or what else an index has of it; some may be there no more."""
         whose = bare(jid)
-        found = [Seat.of((whose, member)) for member in await (index or self.subscribed).members(whose)]
+        found = [SubscriptionRef.of((whose, member)) for member in await (index or self.subscribed).members(whose)]
         return sorted(found, key=lambda seat: (seat.node, seat.jid))
 
     async def seats_of(self, jid: Jid, node: str) -> tuple[Jid, ...]:

@@ -16,7 +16,7 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Refused
 from broker.model.tree import DEPTH, Association, NodeType
-from broker.redis_core.records.store import Directory
+from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Server, Value
 
 MOVED: int = 10_000
@@ -36,17 +36,17 @@ _FULL = Refused(Problem.TOO_MANY_CHILDREN, "the collection has as many children 
 class Tree:
     """Reads and changes it; knows nothing that is not in Redis."""
 
-    def __init__(self, server: Server, directory: Directory) -> None:
+    def __init__(self, server: Server, store: NodeStore) -> None:
         """Ask `server`; read records from `directory`."""
         self._server = server
-        self._directory = directory
+        self._store = store
 
     async def above(self, record: NodeRecord) -> tuple[NodeRecord, ...]:
         """Give the collections above a node, the nearest first: none twice, and no more than there may be."""
         found: list[NodeRecord] = []
         below = record
         while below.parent and len(found) < DEPTH:
-            parent = await self._directory.read(below.parent)
+            parent = await self._store.read(below.parent)
             # What was deleted has left its children to the root, also when another of its name has come since.
             if parent is None or parent.incarnation != below.parent_life or not parent.config.collects:
                 break
@@ -90,7 +90,7 @@ class Tree:
         met = await self._met(record)
         for level, names in enumerate([*await self.below(record), *([met] if met else [])], 1):
             leaves = [name for name, kind in zip(names, await self._kinds(names), strict=True) if kind != _COLLECTION]
-            found = dict.fromkeys(await self._directory.partitions(leaves), level) | found
+            found = dict.fromkeys(await self._store.partitions(leaves), level) | found
         return found
 
     async def _met(self, record: NodeRecord) -> list[str]:
@@ -99,7 +99,7 @@ class Tree:
         wild = [each for each in wanted if is_wildcard(each)]
         found = [each for each in wanted if each not in wild]
         first = 0
-        while wild and len(found) < MOVED and (names := await self._directory.names(first)):
+        while wild and len(found) < MOVED and (names := await self._store.names(first)):
             found += [name for name in names if any(meets(each, name) for each in wild)]
             first += len(names)
         return [name for name in dict.fromkeys(found) if name != record.name][:MOVED]
@@ -108,7 +108,7 @@ class Tree:
         """Give those of the partitions that are no more."""
         if not partitions:
             return ()
-        there = set(await self._directory.partitions(sorted({each.node for each in partitions})))
+        there = set(await self._store.partitions(sorted({each.node for each in partitions})))
         return tuple(each for each in partitions if each not in there)
 
     async def hindrance(
@@ -161,7 +161,7 @@ class Tree:
         """Tell whether two moves at the same time have put a collection below itself; of two that look, one sees it."""
         below, met = record, {record.name}
         while below.parent:
-            parent = await self._directory.read(below.parent)
+            parent = await self._store.read(below.parent)
             if parent is None or parent.incarnation != below.parent_life:
                 return False
             if parent.name in met:
@@ -195,7 +195,7 @@ class Tree:
 
     async def _collections(self, names: Sequence[str]) -> list[NodeRecord]:
         kinds = zip(names, await self._kinds(names), strict=True)
-        records = [await self._directory.read(name) for name, kind in kinds if kind == _COLLECTION]
+        records = [await self._store.read(name) for name, kind in kinds if kind == _COLLECTION]
         return [record for record in records if record is not None]
 
     async def _kinds(self, names: Sequence[str]) -> list[bytes | None]:

@@ -12,8 +12,8 @@ from typing import Any, Protocol, Self
 
 from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
 from broker.redis_core.redis_client.cluster import Cluster
-from broker.redis_core.redis_client.cluster_router import Masters
-from broker.redis_core.redis_client.node import CALL, PATIENCE, Line, Master, Value, fault
+from broker.redis_core.redis_client.cluster_router import ClusterRouter
+from broker.redis_core.redis_client.node import CALL, PATIENCE, Line, RedisNode, Value, fault
 from broker.redis_core.redis_client.packages import Packages
 from broker.redis_core.redis_client.sentinel import Sentinels
 from broker.redis_url import Kind, read_url
@@ -29,7 +29,7 @@ Arguments = tuple[Operation, Sequence[str], Sequence[Value]]
 
 
 class Link(Protocol):
-    """The way to Redis: a `Master`, or `Masters`."""
+    """The way to Redis: a `RedisNode`, or `ClusterRouter`."""
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
         """Send commands, each once, in the order of each slot's; what Redis refused stands as its error among the replies.
@@ -164,13 +164,13 @@ def _demand(replies: Iterable[Any]) -> None:
 
 def _link(url: str, timeout: float, packages: Packages) -> Link:
     found = way(url, timeout, packages)
-    return found if isinstance(found, Master) else Masters(found, timeout)
+    return found if isinstance(found, RedisNode) else ClusterRouter(found, timeout)
 
 
-def way(url: str, timeout: float, packages: Packages | None = None) -> Master | Cluster | Sentinels:
+def way(url: str, timeout: float, packages: Packages | None = None) -> RedisNode | Cluster | Sentinels:
     """Give the one process that a URL names, or who knows where the masters are."""
     read = read_url(url)
-    meet = partial(Master, read.options, timeout, packages)
+    meet = partial(RedisNode, read.options, timeout, packages)
     match read.kind:
         case Kind.SERVER:
             return meet()
@@ -179,5 +179,5 @@ def way(url: str, timeout: float, packages: Packages | None = None) -> Master | 
         case Kind.SENTINEL:
             # User, password and database are the Redis's; how a connection is made is the same.
             plain = {name: value for name, value in read.options.items() if name not in {"username", "password", "db"}}
-            sentinels = [Master(plain, timeout, None, seed) for seed in read.seeds]
+            sentinels = [RedisNode(plain, timeout, None, seed) for seed in read.seeds]
             return Sentinels(read.service, sentinels, meet)

@@ -10,9 +10,9 @@ from typing import Any, Final
 from redis.exceptions import RedisError
 
 from broker.model.problems import CoreUnavailable
-from broker.redis_core.first_answer import Inquiry
+from broker.redis_core.first_answer import FirstAnswer
 from broker.redis_core.redis_client.cluster_router import Found
-from broker.redis_core.redis_client.node import Line, Master, fault
+from broker.redis_core.redis_client.node import Line, RedisNode, fault
 from broker.redis_url import Address
 
 _QUESTION: Final[Sequence[Line]] = (("CLUSTER INFO",), ("CLUSTER SLOTS",))
@@ -24,19 +24,19 @@ class Cluster:
     fresh_seconds: Final = math.inf
     """Who is no master any more says so: MOVED."""
 
-    def __init__(self, seeds: Sequence[Address], meet: Callable[[Address], Master]) -> None:
+    def __init__(self, seeds: Sequence[Address], meet: Callable[[Address], RedisNode]) -> None:
         """Begin with the nodes that somebody has named; reach any by `meet`."""
         self._seeds = seeds
         self.meet = meet
-        self._known: frozenset[Address] = frozenset()
-        self._inquiry = Inquiry()
+        self._cache: frozenset[Address] = frozenset()
+        self._inquiry = FirstAnswer()
 
     async def find(self) -> Found:
         """Give each range of slots with its master; raises CoreUnavailable when no node can say."""
         trouble = CoreUnavailable("no node of the cluster is known")
-        for answer in self._inquiry.ask(self._ask(address) for address in {*self._seeds, *self._known}):
+        for answer in self._inquiry.ask(self._ask(address) for address in {*self._seeds, *self._cache}):
             try:
-                found, self._known = await answer
+                found, self._cache = await answer
             except CoreUnavailable as error:
                 trouble = error
             else:

@@ -14,8 +14,8 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, ReadOnlyError, ResponseError, TryAgainError
 
 from broker.model.problems import CoreUnavailable
-from broker.redis_core.redis_client.failure_log import Trouble
-from broker.redis_core.redis_client.node import CALL, Line, Master, Unloaded, Unsent, fault
+from broker.redis_core.redis_client.failure_log import FailureLog
+from broker.redis_core.redis_client.node import CALL, Line, RedisNode, Unloaded, Unsent, fault
 from broker.redis_url import Address
 from broker.tasks import start
 
@@ -31,7 +31,7 @@ _NOBODY: Final = "no Redis serves this slot now"
 
 
 @dataclass(frozen=True, slots=True)
-class _Errand:
+class _PendingCommand:
     """A command on its way: its place among the commands, its slot, and who is to be asked that does not own the slot yet."""
 
     place: int
@@ -49,14 +49,14 @@ class Finder(Protocol):
     async def find(self) -> Found:
         """Give each range of slots with its master; raises CoreUnavailable when nobody can say."""
 
-    def meet(self, address: Address) -> Master:
+    def meet(self, address: Address) -> RedisNode:
         """Make what reaches a master; nothing is connected yet."""
 
     async def close(self) -> None:
         """Close whatever it asks through."""
 
 
-class Masters:
+class ClusterRouter:
     """The masters of all slots."""
 
     def __init__(self, finder: Finder, timeout: float) -> None:
@@ -64,10 +64,10 @@ class Masters:
         self._finder = finder
         self._timeout = timeout
         self._owners: list[Address | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
-        self._masters: dict[Address, Master] = {}
+        self._masters: dict[Address, RedisNode] = {}
         self._learning: asyncio.Task[None] | None = None
         self._learnt_at = -math.inf
-        self._trouble = Trouble("masters not found")
+        self._trouble = FailureLog("masters not found")
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
         """Send commands in one round trip to each master; what was refused to the end stands as its error among the replies.
@@ -78,7 +78,7 @@ class Masters:
         loop = asyncio.get_running_loop()
         ends, pause = loop.time() + self._timeout, 0.0
         replies: list[Any] = [None] * len(lines)
-        left = [_Errand(place, slot_of(line)) for place, line in enumerate(lines)]
+        left = [_PendingCommand(place, slot_of(line)) for place, line in enumerate(lines)]
         if not any(self._owners):
             self._doubt()
             await self._learnt(ends)
@@ -114,9 +114,11 @@ class Masters:
         """Say that nobody serves a slot, and why that is so if it is known."""
         return Unsent(_NOBODY, told=": ".join(filter(None, (_NOBODY, self._trouble.reason))))
 
-    async def _round(self, lines: Sequence[Line], left: Sequence[_Errand], replies: list[Any]) -> list[_Errand]:
+    async def _round(
+        self, lines: Sequence[Line], left: Sequence[_PendingCommand], replies: list[Any]
+    ) -> list[_PendingCommand]:
         """Send what is left to whom it belongs; gives what has to go again."""
-        groups: dict[tuple[Address, bool], list[_Errand]] = {}
+        groups: dict[tuple[Address, bool], list[_PendingCommand]] = {}
         ways: dict[int, Address | None] = {}
         for errand in left:
             owner = errand.asked or self._owners[errand.slot]
@@ -147,9 +149,9 @@ class Masters:
             return await master.send(lines)
         return (await master.send([each for line in lines for each in (("ASKING",), line)]))[1::2]
 
-    def _refused(self, left: Sequence[_Errand], replies: Sequence[Any]) -> list[_Errand]:
+    def _refused(self, left: Sequence[_PendingCommand], replies: Sequence[Any]) -> list[_PendingCommand]:
         """Find what was refused and may go again: nothing that a later command of its slot has overtaken."""
-        again: list[_Errand] = []
+        again: list[_PendingCommand] = []
         overtaken: set[int] = set()
         for errand in reversed(left):
             reply = replies[errand.place]

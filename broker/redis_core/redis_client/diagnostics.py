@@ -16,7 +16,7 @@ from broker.model.problems import CoreUnavailable
 from broker.redis_core.info import read_info
 from broker.redis_core.redis_client.client import way
 from broker.redis_core.redis_client.cluster import Cluster
-from broker.redis_core.redis_client.node import ALONE, Master
+from broker.redis_core.redis_client.node import ALONE, RedisNode
 from broker.redis_core.redis_client.packages import is_unknown
 from broker.scripts.packaging import FAMILY
 
@@ -71,9 +71,9 @@ def evicting(reports: Mapping[str, bytes]) -> list[Finding]:
 
 
 @asynccontextmanager
-async def _masters(url: str, seconds: float) -> AsyncIterator[Mapping[str, Master]]:
+async def _masters(url: str, seconds: float) -> AsyncIterator[Mapping[str, RedisNode]]:
     found = way(url, seconds)
-    if isinstance(found, Master):
+    if isinstance(found, RedisNode):
         masters = {ALONE: found}
     else:
         try:
@@ -88,15 +88,15 @@ async def _masters(url: str, seconds: float) -> AsyncIterator[Mapping[str, Maste
     finally:
         for master in masters.values():
             await master.close()
-        if not isinstance(found, Master | Cluster):
+        if not isinstance(found, RedisNode | Cluster):
             await found.close()
 
 
-def _examined(masters: Mapping[str, Master]) -> list[Any]:
+def _examined(masters: Mapping[str, RedisNode]) -> list[Any]:
     return [_examine(where, master) for where, master in masters.items()]
 
 
-async def _examine(where: str, master: Master) -> list[Finding]:
+async def _examine(where: str, master: RedisNode) -> list[Finding]:
     try:
         info = await _told(master)
         policy = await _asked(master, "CONFIG GET", "appendfsync")
@@ -122,13 +122,13 @@ def _unreached(where: str, error: CoreUnavailable) -> Finding:
     return Finding(Level.PROBLEM, where, "connection", str(error), remedy)
 
 
-async def _told(master: Master) -> dict[str, str]:
+async def _told(master: RedisNode) -> dict[str, str]:
     """Give what INFO says; nothing when the user may not ask."""
     (reply,) = await master.send([("INFO",)])
     return read_info(reply) if isinstance(reply, bytes) else {}
 
 
-async def _asked(master: Master, *command: str) -> str:
+async def _asked(master: RedisNode, *command: str) -> str:
     (reply,) = await master.send([command])
     # With RESP3, which redis-py 8 asks for, it is a map.
     pair = [word for both in reply.items() for word in both] if isinstance(reply, dict) else reply
@@ -191,7 +191,7 @@ def _replicas(where: str, info: Mapping[str, str]) -> Finding:
     return Finding(Level.FINE, where, "role", found)
 
 
-async def _functions(where: str, master: Master) -> Finding:
+async def _functions(where: str, master: RedisNode) -> Finding:
     """Ask for a library that is nowhere, and call a function that is nowhere: who may do both has the fast way."""
     listed, called = await master.send([("FUNCTION LIST", "LIBRARYNAME", FAMILY), ("FCALL", FAMILY, "0")])
     if isinstance(listed, list) and is_unknown(called):
@@ -200,7 +200,7 @@ async def _functions(where: str, master: Master) -> Finding:
     return Finding(Level.WARNING, where, "functions", "are not to be had", remedy)
 
 
-async def _latency(where: str, master: Master) -> Finding:
+async def _latency(where: str, master: RedisNode) -> Finding:
     taken = []
     for _ in range(_PINGS):
         began = time.perf_counter()
@@ -214,7 +214,7 @@ async def _latency(where: str, master: Master) -> Finding:
     return Finding(Level.WARNING, where, "answers in", found, remedy)
 
 
-async def _clocks(masters: Mapping[str, Master]) -> list[Finding]:
+async def _clocks(masters: Mapping[str, RedisNode]) -> list[Finding]:
     """Compare the clocks of several masters: locks and delays are told by them."""
     if len(masters) == 1:
         return []

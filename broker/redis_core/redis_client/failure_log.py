@@ -1,4 +1,4 @@
-"""Something that goes wrong again and again, told once: when it begins, when it changes, when it is over.
+"""A failure that comes again and again, logged once: when it begins, when it changes, when it is over.
 
 What is tried twice a second would else fill the log just when somebody needs it. Must not know what is tried.
 """
@@ -8,7 +8,7 @@ import structlog
 log = structlog.get_logger()
 
 
-class Trouble:
+class FailureLog:
     """One thing that is tried again and again."""
 
     def __init__(self, event: str) -> None:

@@ -4,7 +4,7 @@ from broker.model.problems import Forbidden
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.diagnostics import Finding, evicting
-from broker.redis_core.redis_client.failure_log import Trouble
+from broker.redis_core.redis_client.failure_log import FailureLog
 
 
 class Memory:
@@ -14,7 +14,7 @@ class Memory:
         """Ask over the connections there are."""
         self._server = server
         self._metrics = metrics
-        self._unknown = Trouble("the memory of Redis is not known")
+        self._unknown = FailureLog("the memory of Redis is not known")
 
     async def measure(self) -> None:
         """Set the gauges."""

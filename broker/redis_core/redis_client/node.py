@@ -31,7 +31,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from broker.model.problems import CoreUnavailable, Forbidden, Problem, ScriptDefect
-from broker.redis_core.redis_client.failure_log import Trouble
+from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.redis_core.redis_client.packages import Loads, Package, Packages, is_forbidden, is_there, is_unknown
 from broker.redis_url import Address
 from broker.tasks import start
@@ -206,7 +206,7 @@ def _blamed(error: BaseException) -> str:
     return ""
 
 
-class Master:
+class RedisNode:
     """One Redis process and the connections to it, opened when first used; safe to share between tasks of one loop."""
 
     def __init__(
@@ -249,8 +249,8 @@ class Master:
         self._other = packages.other if packages else None
         self._loads = 0
         self._loading = asyncio.Lock()
-        self._refused = Trouble("Redis does not take the operations")
-        self._without = Trouble("the functions for redis-cli are not loaded")
+        self._refused = FailureLog("Redis does not take the operations")
+        self._without = FailureLog("the functions for redis-cli are not loaded")
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
         """Send commands in one round trip; what Redis refused stands as its error among the replies.

@@ -13,9 +13,9 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from broker.model.problems import CoreUnavailable
-from broker.redis_core.first_answer import Inquiry
+from broker.redis_core.first_answer import FirstAnswer
 from broker.redis_core.redis_client.cluster_router import Found
-from broker.redis_core.redis_client.node import Line, Master
+from broker.redis_core.redis_client.node import Line, RedisNode
 from broker.redis_url import Address
 
 
@@ -25,13 +25,13 @@ class Sentinels:
     fresh_seconds: Final = 0.5
     """A master that was replaced while it lives hears of it as late as ten seconds after: clients have to ask."""
 
-    def __init__(self, service: str, sentinels: Sequence[Master], meet: Callable[..., Master]) -> None:
+    def __init__(self, service: str, sentinels: Sequence[RedisNode], meet: Callable[..., RedisNode]) -> None:
         """Ask these sentinels; reach the master by `meet`, which takes his address and what greets a connection."""
         self._question: Line = ("SENTINEL GET-MASTER-ADDR-BY-NAME", service)
         self._service = service
         self._sentinels = sentinels
         self._meet = meet
-        self._inquiry = Inquiry()
+        self._inquiry = FirstAnswer()
 
     async def find(self) -> Found:
         """Give the master for all slots: whom most sentinels name. Raises CoreUnavailable when none knows one."""
@@ -50,7 +50,7 @@ class Sentinels:
             raise CoreUnavailable(msg, told=f"{msg}: {trouble}")
         return [(0, REDIS_CLUSTER_HASH_SLOTS - 1, named.most_common(1)[0][0])]
 
-    async def _ask(self, sentinel: Master) -> Address:
+    async def _ask(self, sentinel: RedisNode) -> Address:
         (named,) = await sentinel.send([self._question])
         if not isinstance(named, list):
             # None of a service that it does not watch, an error of who is no sentinel.
@@ -58,7 +58,7 @@ class Sentinels:
             raise CoreUnavailable(msg)
         return Address(named[0].decode(), int(named[1]))
 
-    def meet(self, address: Address) -> Master:
+    def meet(self, address: Address) -> RedisNode:
         """Make what reaches the master: each new connection goes on only if the sentinels call him so, and he agrees."""
 
         async def greet(connection: AbstractConnection) -> None:

@@ -1,4 +1,4 @@
-"""The bell: a process that cannot send wakes one frontend at once for what it leaves, which else the next heartbeat would find.
+"""How a process that cannot send wakes one frontend at once: a list in Redis at which frontends wait.
 
 A list that frontends wait at, so that each ring is heard by one of them, and by the next to come when all are busy. Nothing
 depends on it: what a lost ring was for is found half a second later. Must not know what there is to do.
@@ -15,11 +15,11 @@ _WAIT_SECONDS: Final = 5.0
 
 def ringing() -> list[Line]:
     """Give the commands that ring; many rings that nobody has heard are one."""
-    bell = keys.of_service("bell")
-    return [("RPUSH", bell, "1"), ("LTRIM", bell, -1, -1)]
+    wakeup = keys.of_service("bell")
+    return [("RPUSH", wakeup, "1"), ("LTRIM", wakeup, -1, -1)]
 
 
-class Bell:
+class Wakeup:
     """Where a frontend waits."""
 
     def __init__(self, server: Server, timeout: float) -> None:

@@ -15,7 +15,7 @@ from broker.model.nodes import NodeRecord
 from broker.redis_core.commands.former import Unknown, if_known
 from broker.redis_core.commands.internal import Outcome
 from broker.redis_core.partitions.partitioner import former_places
-from broker.redis_core.partitions.pipeline import Lane
+from broker.redis_core.partitions.pipeline import PartitionPipeline
 
 Reply = Callable[[Any], None]
 
@@ -30,12 +30,12 @@ class Turn:
     growth: tuple[str, tuple[int, ...]]
 
 
-class Repeats:
+class FormerPartitions:
     """Brings commands to the partitions of one node."""
 
-    def __init__(self, lane: Callable[[int], Lane], submit: Callable[[Any, Reply], None]) -> None:
-        """Find partitions by `lane`; a command whose node has grown again meanwhile goes to `submit`."""
-        self._lane = lane
+    def __init__(self, pipeline: Callable[[int], PartitionPipeline], submit: Callable[[Any, Reply], None]) -> None:
+        """Find partitions by `pipeline`; a command whose node has grown again meanwhile goes to `submit`."""
+        self._pipeline = pipeline
         self._submit = submit
         self._growth: tuple[str, tuple[int, ...]] = ("", ())
         self._over: set[tuple[type, int]] = set()
@@ -56,7 +56,7 @@ class Repeats:
         left = former_places(command, former, number) if former else []
         left = [each for each in left if (type(command), each) not in self._over]
         if not left and number not in self._turns:
-            self._lane(number).submit(command, reply)
+            self._pipeline(number).submit(command, reply)
             return
         turn = Turn(command, reply, not left, self._growth)
         self._turns.setdefault(number, deque()).append(turn)
@@ -64,7 +64,7 @@ class Repeats:
             self._ask(turn, number, left)
 
     def _ask(self, turn: Turn, number: int, left: list[int]) -> None:
-        self._lane(left[0]).submit(if_known(turn.command), partial(self._asked, turn, number, left))
+        self._pipeline(left[0]).submit(if_known(turn.command), partial(self._asked, turn, number, left))
 
     def _asked(self, turn: Turn, number: int, left: list[int], outcome: Outcome | Unknown) -> None:
         if not isinstance(outcome, Unknown):
@@ -88,7 +88,7 @@ class Repeats:
             if turn.command is None:
                 continue
             if turn.growth == self._growth:
-                self._lane(number).submit(turn.command, turn.reply)
+                self._pipeline(number).submit(turn.command, turn.reply)
             else:
                 self._submit(turn.command, turn.reply)
         if not turns:

@@ -21,7 +21,7 @@ from broker.redis_core.ports import AskPartition
 from broker.redis_core.subscriptions import log_readers
 
 
-class Seats:
+class PartitionedSubscriptions:
     """Carries out what concerns one subscription in all partitions, one thing at a time for each."""
 
     def __init__(self, ask: AskPartition, others: Callable[[int], Awaitable[Sequence[int]]]) -> None:

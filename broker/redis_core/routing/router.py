@@ -1,4 +1,4 @@
-"""One node's partitions: which lane each command goes to, and what is asked of several.
+"""The partitions of one node: to which of them each command goes, and what is asked of several.
 
 Commands wait here while the node's record is read, and keep their order. Must not know what any command does.
 """
@@ -30,17 +30,17 @@ from broker.redis_core.commands.internal import (
     ignored,
 )
 from broker.redis_core.credit.balancer import Balancer
-from broker.redis_core.credit.collections import CreditReports, Gates, Pool, awaited
+from broker.redis_core.credit.collections import CollectionCredit, CreditReports, Gates, awaited
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.operations.subscriptions import UNSELECTED
 from broker.redis_core.partitions.partitioner import COORDINATOR, Place, may_be_elsewhere, place
-from broker.redis_core.partitions.pipeline import Lane
-from broker.redis_core.ports import Neighbours
-from broker.redis_core.records.cache import Known
+from broker.redis_core.partitions.pipeline import PartitionPipeline
+from broker.redis_core.ports import CreditReportPort
+from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
-from broker.redis_core.routing.former_partitions import Repeats
+from broker.redis_core.routing.former_partitions import FormerPartitions
 from broker.redis_core.routing.merge import fetched, gathered
-from broker.redis_core.routing.partitioned_subscriptions import Seats
+from broker.redis_core.routing.partitioned_subscriptions import PartitionedSubscriptions
 from broker.redis_core.subscriptions import log_readers
 from broker.tasks import FAILED, Reply, Tasks, start, then
 
@@ -54,18 +54,20 @@ _ELSEWHERE = (Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN, Problem.LOCKED_BY_ANOTH
 """Refusals after which an item is looked for in other partitions than its home."""
 
 
-class MakeLane(Protocol):
-    """How a lane is made."""
+class MakePipeline(Protocol):
+    """How a pipeline is made."""
 
-    def __call__(self, *, number: int, neighbours: Neighbours, submit: Callable[[Any, Reply], None]) -> Lane:
-        """Make the lane of one partition."""
+    def __call__(
+        self, *, number: int, neighbours: CreditReportPort, submit: Callable[[Any, Reply], None]
+    ) -> PartitionPipeline:
+        """Make the pipeline of one partition."""
 
 
-class Routes:
-    """The lanes of one node."""
+class NodeRouter:
+    """The pipelines of one node."""
 
-    def __init__(self, known: Known, make: MakeLane, tasks: Tasks, tree: Tree, gates: Gates) -> None:
-        """Make lanes by `make` when they are first needed; `tasks` run what takes more than one script.
+    def __init__(self, known: NodeCache, make: MakePipeline, tasks: Tasks, tree: Tree, gates: Gates) -> None:
+        """Make pipelines by `make` when they are first needed; `tasks` run what takes more than one script.
 
         What is below a node that is a collection is read from `tree`, and asked through the `gates` of other nodes.
         """
@@ -73,14 +75,14 @@ class Routes:
         self._make = make
         self._tasks = tasks
         self._gates = gates
-        self._seats = Seats(self.ask, self._others)
+        self._partitioned = PartitionedSubscriptions(self.ask, self._others)
         self.balancer = Balancer(known.node, self.ask)
-        self.pool = Pool(known, tree, gates, tasks.background)
+        self.pool = CollectionCredit(known, tree, gates, tasks.background)
         self._reports = CreditReports(self.balancer, gates, tasks.background)
         self._turns = count()
         self._collected = False
-        self._lanes: dict[int, Lane] = {}
-        self._repeats = Repeats(self.lane, self.submit)
+        self._pipelines: dict[int, PartitionPipeline] = {}
+        self._former_partitions = FormerPartitions(self.pipeline, self.submit)
         self._learnt: NodeRecord | None = None
         self._queued: list[tuple[Any, Reply]] = []
         self._reading: asyncio.Task[None] | None = None
@@ -97,7 +99,7 @@ class Routes:
         """Give a command to one partition, of a collection to one below it."""
         if number != COORDINATOR and self._collects:
             return self.pool.ask(number, command)
-        return awaited(self.lane(number), command)
+        return awaited(self.pipeline(number), command)
 
     async def audit(self) -> None:
         """Hold what the coordinator believes against what partitions say: credit that crashes have lost comes back."""
@@ -114,7 +116,11 @@ class Routes:
             if not isinstance(part, Scanned):
                 return
             await asyncio.gather(
-                *(self._seats.take(Reregister(self.known.node, whose), self._count) for whose in part.subids if whose)
+                *(
+                    self._partitioned.take(Reregister(self.known.node, whose), self._count)
+                    for whose in part.subids
+                    if whose
+                )
             )
             scan = part.scan
             if scan == "0":
@@ -141,16 +147,16 @@ class Routes:
         record = self.known.record
         return 1 if record is None else record.config.partitions
 
-    def lane(self, number: int = 0) -> Lane:
-        """Give the lane of a partition."""
-        lane = self._lanes.get(number)
-        if lane is None:
-            lane = self._lanes[number] = self._make(number=number, neighbours=self._reports, submit=self.submit)
-        return lane
+    def pipeline(self, number: int = 0) -> PartitionPipeline:
+        """Give the pipeline of a partition."""
+        pipeline = self._pipelines.get(number)
+        if pipeline is None:
+            pipeline = self._pipelines[number] = self._make(number=number, neighbours=self._reports, submit=self.submit)
+        return pipeline
 
-    def lanes(self) -> list[Lane]:
-        """Give the lanes there are."""
-        return list(self._lanes.values())
+    def pipelines(self) -> list[PartitionPipeline]:
+        """Give the pipelines there are."""
+        return list(self._pipelines.values())
 
     def forget(self) -> None:
         """Read the node's record anew with the next command."""
@@ -159,12 +165,12 @@ class Routes:
     @property
     def quiet(self) -> bool:
         """Nothing is under way."""
-        return self._reading is None and all(lane.quiet for lane in self._lanes.values())
+        return self._reading is None and all(pipeline.quiet for pipeline in self._pipelines.values())
 
     @property
     def idle(self) -> bool:
         """Nothing under way, nothing owed: it may be dropped."""
-        return self._reading is None and all(lane.idle for lane in self._lanes.values())
+        return self._reading is None and all(pipeline.idle for pipeline in self._pipelines.values())
 
     def _queue(self, command: Any, reply: Reply) -> None:
         self._queued.append((command, reply))
@@ -200,7 +206,7 @@ class Routes:
         record = self.known.record
         if record is not self._learnt:
             self._learnt = record
-            self._repeats.learn(record)
+            self._former_partitions.learn(record)
         if isinstance(command, Partitions):
             self._everywhere(command, reply, partitions)
         elif isinstance(command, Subscribe) and record is not None and log_readers.reads(command, record):
@@ -224,9 +230,9 @@ class Routes:
         if isinstance(where, int):
             if may_be_elsewhere(command):
                 reply = then(reply, self._unless_elsewhere, command, where)
-            self._repeats.bring(command, reply, where)
+            self._former_partitions.bring(command, reply, where)
         elif where is Place.ANY:
-            self.lane(next(self._turns) % partitions).submit(command, reply)
+            self.pipeline(next(self._turns) % partitions).submit(command, reply)
         elif isinstance(command, Subscribe | Adjust | Reregister):
             self._seat(command, reply, partitions)
         elif isinstance(command, Unsubscribe | Leave) and (partitions > 1 or self._collects):
@@ -238,7 +244,7 @@ class Routes:
         if partitions > 1 or self._collects:
             self._tasks.answer(self._seated(command, partitions), reply)
         else:
-            self.lane(COORDINATOR).submit(command, then(reply, self._seat_told, command))
+            self.pipeline(COORDINATOR).submit(command, then(reply, self._seat_told, command))
 
     def _seat_told(self, command: Subscribe | Adjust | Reregister, reply: Reply, outcome: Outcome) -> None:
         if isinstance(outcome, Begun):
@@ -280,10 +286,10 @@ class Routes:
                 reply(outcomes)
 
         for number, command in commands.items():
-            self.lane(number).submit(command, partial(taken, number))
+            self.pipeline(number).submit(command, partial(taken, number))
 
     async def _seated(self, command: Subscribe | Adjust | Reregister, partitions: int) -> Outcome:
-        return await self._seats.take(command, partitions)
+        return await self._partitioned.take(command, partitions)
 
     async def _fetched(self, command: Fetch) -> Outcome:
         """Ask whether a lease lasts, then what it holds: in the partitions of a queue, or of those below a collection."""
@@ -300,7 +306,7 @@ class Routes:
         def part(of: Partition) -> asyncio.Future[Any]:
             after = command.after.get(of, 0)
             found = FetchPart(of.node, command.sender, command.jid, None, after, of.number, of.incarnation, comes)
-            return awaited((self if of.node == coordinator.node else self._gates(of.node)).lane(of.number), found)
+            return awaited((self if of.node == coordinator.node else self._gates(of.node)).pipeline(of.number), found)
 
         before = set(self.pool.known)
         others = await self.pool.partitions() if self._collects else record.partitions[COORDINATOR + 1 :]
@@ -312,12 +318,12 @@ class Routes:
         return fetched(first, parts)
 
     async def _left(self, command: Unsubscribe | Leave, partitions: int) -> Outcome:
-        return gathered(command, await self._seats.leave(command, partitions))
+        return gathered(command, await self._partitioned.leave(command, partitions))
 
     async def _followed(self, command: Subscribe) -> Outcome:
         # Which partition is read follows from how many there are, and one that is not there is refused.
         record = await self.known.renew()
-        return GONE if record is None else await self._seats.follow(command, record.config.partitions)
+        return GONE if record is None else await self._partitioned.follow(command, record.config.partitions)
 
     def _unless_elsewhere(self, command: Retract | Unlock | Renew, home: int, reply: Reply, outcome: Outcome) -> None:
         """Answer, unless the item, or an answer to the same request, may be in another partition: there it is looked for."""
@@ -340,7 +346,7 @@ class Routes:
         # As one partition judges (lua/lib/judge.lua): without its token a lock may be a later one than was answered.
         first = answered + held if command.token is None else held + answered
         for number in first + there:
-            self.lane(number).submit(command, reply)
+            self.pipeline(number).submit(command, reply)
             return
         if self.known.record is None or self._count > len(finds) + 1:
             # The node has changed meanwhile: from the beginning.

@@ -20,11 +20,11 @@ from broker.redis_core.commands.internal import GONE
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.records.authorization import refusal
 from broker.redis_core.records.pending_requests import PendingList
-from broker.redis_core.records.store import Directory
-from broker.redis_core.subscriptions.queries import Lists
+from broker.redis_core.records.store import NodeStore
+from broker.redis_core.subscriptions.queries import SubscriptionQueries
 
 if TYPE_CHECKING:
-    from broker.redis_core.nodes.service import NodeWork
+    from broker.redis_core.nodes.service import NodeService
 
 _ASKED_MOST: Final = 100
 """Owners who are asked about one subscription; the others find it by `ListPending`."""
@@ -35,9 +35,9 @@ class Approvals:
 
     def __init__(  # noqa: PLR0913  (what it works with)
         self,
-        directory: Directory,
+        store: NodeStore,
         pending: PendingList,
-        lists: Lists,
+        lists: SubscriptionQueries,
         *,
         admins: frozenset[Jid],
         subscribe: Callable[[Subscribe], Awaitable[Result]],
@@ -45,14 +45,14 @@ class Approvals:
         notify: Callable[[Notice], None],
     ) -> None:
         """Make subscriptions by `subscribe` and end them by `remove`; `notify` tells subscribers and owners."""
-        self._directory = directory
+        self._store = store
         self._pending = pending
         self._lists = lists
         self._admins = admins
         self._subscribe = subscribe
         self._remove = remove
         self._notify = notify
-        self.nodes: NodeWork
+        self.nodes: NodeService
 
     async def subscribe(self, command: Subscribe, begun: Callable[[], Awaitable[Result]]) -> Result:
         """Let a subscription that is refused for want of an approval wait for one, and ask the owners."""
@@ -60,7 +60,7 @@ class Approvals:
         if not (isinstance(result, Refused) and result.problem is Problem.APPROVAL_REQUIRED):
             return result
         # As it is stored: administrators, who own every node, are not told of each.
-        record = await self._directory.read(command.node)
+        record = await self._store.read(command.node)
         if record is None:
             return GONE
         first = await self._pending.apply(record, command)
@@ -138,9 +138,9 @@ class Approvals:
         """Name the nodes where something waits for the sender: its own, and for an administrator the first of all."""
         whose = bare(command.sender)
         if whose in self._admins:
-            names = list(await self._directory.names())
+            names = list(await self._store.names())
         else:
-            held = await self._directory.standings(whose)
+            held = await self._store.standings(whose)
             names = [node for node, standing in held if standing is Affiliation.OWNER]
         counts = await self._pending.counted(names)
         return Listing(tuple(name for name, count in zip(names, counts, strict=True) if count))
@@ -213,7 +213,7 @@ class Approvals:
         self._notify(SubscriptionChanged(_subscription(node, jid, state)))
 
     async def _read(self, node: str) -> NodeRecord | None:
-        record = await self._directory.read(node)
+        record = await self._store.read(node)
         return record and record.with_admins(self._admins)
 
 

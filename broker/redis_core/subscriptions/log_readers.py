@@ -1,4 +1,4 @@
-"""Which partitions a stream reads, and what each of a node's partitions is told about it. Pure; must not know lanes or Redis.
+"""Which partitions a stream reads, and what each of a node's partitions is told about it. Pure; must not know pipelines or Redis.
 
 Each partition that is read keeps the reader's place of its own, with all of its credit; every other one knows the
 subscription, so that whoever asks any partition hears of it.

@@ -60,7 +60,7 @@ class _Waiting:
             next(iter(self.events.values())).set()
 
 
-class Fetching:
+class LongPoll:
     """Looks and waits for all who ask in this process; as many wait as the door lets in."""
 
     def __init__(self, ask: Ask) -> None:

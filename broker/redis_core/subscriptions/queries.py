@@ -17,10 +17,10 @@ from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.internal import GONE, Ask, Scanned, Subscribers
 from broker.redis_core.operations.operation import family, reach, subid
 from broker.redis_core.records.authorization import refusal
-from broker.redis_core.records.group_members import Roster
+from broker.redis_core.records.group_members import GroupMembers
 from broker.redis_core.records.jid_indexes import Entry
 from broker.redis_core.records.pending_requests import PendingList
-from broker.redis_core.records.store import Directory, Seat
+from broker.redis_core.records.store import NodeStore, SubscriptionRef
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.node import Line
 
@@ -30,14 +30,14 @@ SHOWN: Final = 1_000
 _AT_ONCE: Final = 1_000
 
 
-class Lists:
+class SubscriptionQueries:
     """Answers what asks for a list."""
 
     def __init__(  # noqa: PLR0913  (what it reads)
         self,
         server: Server,
-        directory: Directory,
-        roster: Roster,
+        store: NodeStore,
+        members: GroupMembers,
         pending: PendingList,
         *,
         admins: frozenset[Jid],
@@ -45,17 +45,17 @@ class Lists:
     ) -> None:
         """Read keys from `server`, and partitions by `ask`."""
         self._server = server
-        self._directory = directory
-        self._roster = roster
+        self._store = store
+        self._members = members
         self._pending = pending
         self._admins = admins
         self._ask = ask
 
     async def subscriptions(self, command: Subscriptions) -> Result:
         """List the sender's own (P10)."""
-        if command.node is not None and await self._directory.read(command.node) is None:
+        if command.node is not None and await self._store.read(command.node) is None:
             return GONE
-        seats = [seat for seat in await self._directory.seats(command.sender) if command.node in {None, seat.node}]
+        seats = [seat for seat in await self._store.seats(command.sender) if command.node in {None, seat.node}]
         taken = await self._taken(seats)
         found = [each for theirs in taken.values() for each in theirs]
         waiting = [seat for seat in await self._pending.of(command.sender) if command.node in {None, seat.node}]
@@ -66,7 +66,7 @@ class Lists:
         """List the sender's own (P10)."""
         whose = bare(command.sender)
         if command.node is None:
-            return AffiliationList(tuple(await self._directory.standings(whose)))
+            return AffiliationList(tuple(await self._store.standings(whose)))
         record = await self._read(command.node)
         if record is None:
             return GONE
@@ -80,7 +80,7 @@ class Lists:
             return GONE
         if refused := refusal(command, record):
             return refused
-        members = await self._roster.members(record.name)
+        members = await self._members.members(record.name)
         # What has pages has an order, and who comes first is known when all are.
         most = SHOWN if command.page is None else MAX_SUBSCRIBERS
         # A member of a group has its credit in the partitions that it owns, if it owns any.
@@ -106,22 +106,22 @@ class Lists:
 
     async def states(self, record: NodeRecord, jids: Iterable[Jid]) -> dict[Jid, tuple[Subscription, ...]]:
         """Tell which subscriptions to a node these JIDs have, and how far each has come: none is one that has not begun."""
-        seats = [Seat(record.name, jid) for jid in dict.fromkeys(jids)]
+        seats = [SubscriptionRef(record.name, jid) for jid in dict.fromkeys(jids)]
         taken = await self._taken(seats)
         waiting = await self._pending.all(record.name)
 
-        def other(seat: Seat) -> tuple[Subscription, ...]:
+        def other(seat: SubscriptionRef) -> tuple[Subscription, ...]:
             return (_subscription(seat, State.PENDING if seat.jid in waiting else State.NONE),)
 
         return {seat.jid: tuple(taken.get(seat, ())) or other(seat) for seat in seats}
 
     async def occupied(self, entries: Sequence[Entry]) -> set[Entry]:
         """Tell which JIDs are subscribed where an index says so, or hold something there still (Q34)."""
-        seats = {Seat.of(entry): entry for entry in entries}
+        seats = {SubscriptionRef.of(entry): entry for entry in entries}
         taken = await self._taken(list(seats))
         rest = [seat for seat in seats if seat not in taken]
         partitions: dict[str, list[Partition]] = {seat.node: [] for seat in rest}
-        for partition in await self._directory.partitions(list(partitions)):
+        for partition in await self._store.partitions(list(partitions)):
             partitions[partition.node].append(partition)
         held = [(seat, each) for seat in rest for each in partitions[seat.node]]
         asked = [("ZCOUNT", keys.of_partition("held", each), *reach(subid(seat.jid))) for seat, each in held]
@@ -134,14 +134,14 @@ class Lists:
             replies += await self._server.commands(lines[first : first + _AT_ONCE])
         return replies
 
-    async def _taken(self, seats: Sequence[Seat]) -> dict[Seat, list[Subscription]]:
+    async def _taken(self, seats: Sequence[SubscriptionRef]) -> dict[SubscriptionRef, list[Subscription]]:
         """Give the subscriptions of those of the seats that have one: members of groups, and whoever a partition knows."""
         nodes = list(dict.fromkeys(seat.node for seat in seats))
         partitions: dict[str, list[Partition]] = {node: [] for node in nodes}
-        for partition in await self._directory.partitions(nodes):
+        for partition in await self._store.partitions(nodes):
             partitions[partition.node].append(partition)
         there = [seat for seat in seats if partitions[seat.node]]
-        members = await self._known(there, lambda seat: keys.of_node("members", seat.node), _first)
+        members = await self._cache(there, lambda seat: keys.of_node("members", seat.node), _first)
         found = await self._shared(there, lambda seat: partitions[seat.node][0])
         # Who shares a node or reads it is known in all of its partitions; who owns some of them, in those alone.
         others = [
@@ -159,20 +159,23 @@ class Lists:
         }
 
     async def _shared(
-        self, seats: Sequence[Seat], coordinator: Callable[[Seat], Partition]
-    ) -> dict[Seat, Sequence[str]]:
+        self, seats: Sequence[SubscriptionRef], coordinator: Callable[[SubscriptionRef], Partition]
+    ) -> dict[SubscriptionRef, Sequence[str]]:
         """Name the subscriptions that a node's first partition knows; more than one of a JID only where that has happened."""
         asked = [("HGET", keys.of_partition("meta", coordinator(seat)), "multi") for seat in seats]
         several = {seat for seat, multi in zip(seats, await self._commands(asked), strict=True) if multi}
-        return await self._known(
+        return await self._cache(
             seats,
             lambda seat: keys.of_partition("subscribers", coordinator(seat)),
             lambda seat: family(seat.jid) if seat in several else _first(seat),
         )
 
-    async def _known(
-        self, seats: Sequence[Seat], key: Callable[[Seat], str], names: Callable[[Seat], Sequence[str]]
-    ) -> dict[Seat, Sequence[str]]:
+    async def _cache(
+        self,
+        seats: Sequence[SubscriptionRef],
+        key: Callable[[SubscriptionRef], str],
+        names: Callable[[SubscriptionRef], Sequence[str]],
+    ) -> dict[SubscriptionRef, Sequence[str]]:
         """Give those of the names of each seat that a key has."""
         lines = await self._commands([("HMGET", key(seat), *names(seat)) for seat in seats])
         return {
@@ -181,11 +184,11 @@ class Lists:
         }
 
     async def _read(self, node: str) -> NodeRecord | None:
-        record = await self._directory.read(node)
+        record = await self._store.read(node)
         return record and record.with_admins(self._admins)
 
 
-def _first(seat: Seat) -> Sequence[str]:
+def _first(seat: SubscriptionRef) -> Sequence[str]:
     return (subid(seat.jid),)
 
 
@@ -198,5 +201,5 @@ def _paged(found: Iterable[Subscription], page: Page | None) -> SubscriptionList
     return SubscriptionList(shown, more, wanted.first(places), len(places)) if page else SubscriptionList(shown, more)
 
 
-def _subscription(seat: Seat, state: State) -> Subscription:
+def _subscription(seat: SubscriptionRef, state: State) -> Subscription:
     return Subscription(seat.node, seat.jid, subid(seat.jid), state)

@@ -1,4 +1,4 @@
-"""Who takes part: subscriptions and presence, each a step in a partition and one in the records of JIDs.
+"""Subscribing, unsubscribing and presence: a step in a partition, and one in the indexes by JID.
 
 Should a crash fall between the two, the safety nets hold: bounces and deadlines end the locks of whoever is gone. Must
 not know how either step is carried out.
@@ -19,7 +19,7 @@ from broker.model.subscriptions import Subscription
 from broker.redis_core.commands.internal import Ask, Leave, Left
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.records.jid_indexes import Entry, Truth
-from broker.redis_core.records.store import Directory, Seat
+from broker.redis_core.records.store import NodeStore, SubscriptionRef
 from broker.tasks import start
 
 _AT_ONCE: Final = 1_000
@@ -35,17 +35,17 @@ class Groups(Protocol):
         """Let others have what one who has left a node owned there; tells whether it took part in a group."""
 
 
-class Attendance:
+class SubscriptionService:
     """Carries out what concerns a worker's coming and going."""
 
     def __init__(
-        self, directory: Directory, occupied: Truth, ask: Ask, groups: Groups, notify: Callable[[Notice], None]
+        self, store: NodeStore, occupied: Truth, ask: Ask, groups: Groups, notify: Callable[[Notice], None]
     ) -> None:
         """Change subscriptions by `ask`; `occupied` tells who is subscribed, or holds something still."""
         self._notify = notify
         self._groups = groups
-        self._directory = directory
-        self._index = directory.subscribed
+        self._store = store
+        self._index = store.subscribed
         self._occupied = occupied
         self._ended: set[Entry] = set()
         self._ask = ask
@@ -56,7 +56,7 @@ class Attendance:
 
     async def subscribe(self, command: Subscribe, outcome: asyncio.Future[Any]) -> Result:
         """Finish a subscription whose step in the partition is under way; for most it is all that is waited for."""
-        seat = Seat(command.node, command.jid).entry
+        seat = SubscriptionRef(command.node, command.jid).entry
         async with self._queue(command.jid):
             (noted,), member = await asyncio.gather(
                 self._index.note([seat], self._occupied), self._groups.takes_part(command.node, command.jid)
@@ -97,7 +97,7 @@ class Attendance:
     async def presence(self, command: Presence) -> Result:
         """Note who came or went, and end what went with it (Q33)."""
         async with self._queue(command.sender):
-            seats = await self._directory.attend(command.sender, here=command.available)
+            seats = await self._store.attend(command.sender, here=command.available)
         for seat in seats:
             await self.remove(seat.node, seat.jid)
         return Done()
@@ -135,7 +135,7 @@ class Attendance:
 
     def ended(self, node: str, jid: Jid) -> None:
         """Hear that a subscription has ended by itself in some partition; `tidy` looks what is left of it."""
-        self._ended.add(Seat(node, jid).entry)
+        self._ended.add(SubscriptionRef(node, jid).entry)
 
     @property
     def untidy(self) -> bool:
@@ -154,7 +154,7 @@ class Attendance:
 
     async def _left(self, node: str, jid: Jid) -> None:
         async with self._queue(jid):
-            await self._index.strike([Seat(node, jid).entry])
+            await self._index.strike([SubscriptionRef(node, jid).entry])
 
     def _queue(self, jid: Jid) -> asyncio.Lock:
         return self._queues.setdefault(bare(jid), asyncio.Lock())
