@@ -1,6 +1,6 @@
 -- Whom an item may be for: an index of selectors by what an item must have (broker/selectors/conditions.py). A condition, `KEY=TEXT`
 -- or `KEY#NUMBER`, -> subids, each with a blank behind it; under `*` those that no equality is necessary for.
-local conditions = {ANY = '*'}
+local conditions = {ANY = '*', MOST = 200}
 local TEXTS = {'p.message-id', 'p.user-id', 'p.group-id', 'p.content-type'}
 
 -- The groups of conditions that stand before a program, and where that begins.
@@ -66,10 +66,13 @@ local function add(asked, name, value)
   if number then asked[#asked + 1] = string.format('%s#%.17g', name, number + 0) end
 end
 
--- Whom the index names for an item, as a list and as a set; nobody else selects it.
+-- Whom the index names for an item, as a list and as a set; nobody else selects it. Nil of one that has too many headers to ask for.
 function conditions.met(entry)
   local asked, found, known = {conditions.ANY}, {}, {}
-  for name, value in pairs(entry.headers) do add(asked, 'a.' .. name, value) end
+  for name, value in pairs(entry.headers) do
+    if #asked > conditions.MOST then return nil end
+    add(asked, 'a.' .. name, value)
+  end
   for _, name in ipairs(TEXTS) do add(asked, name, entry.value(name)) end
   for _, subids in ipairs(redis.call('HMGET', key.conditions, unpack(asked))) do
     for subid in string.gmatch(subids or '', '%d+') do

@@ -93,5 +93,9 @@ end
 -- Whom an entry may be for, as a list and as a set.
 function selectors.met(entry)
   open(entry)
-  return conditions.met(entry)
+  local found, known = conditions.met(entry)
+  if found then return found, known end
+  found, known = {}, selectors.named()
+  for subid in pairs(known) do found[#found + 1] = subid end
+  return found, known
 end

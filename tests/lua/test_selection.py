@@ -169,6 +169,16 @@ def test_content_type(queue: Queue) -> None:
         assert answer.given + rest(queue, answer) == ([(RED, item)] if item != "c" else [])
 
 
+def test_many_headers(queue: Queue) -> None:
+    """Issue 18 B: an item with more headers than are asked for is examined for everybody who selects."""
+    queue.subscribe(RED, 10, selector=IS_RED)
+    headers = {f"h{number}": f"{number}" for number in range(10_000)}
+    answer = queue.publish("a", "b", body=packed(**headers, color="red"))
+    assert sorted(answer.given + rest(queue, answer)) == [(RED, "a"), (RED, "b")]
+    answer = queue.publish("c", "d", body=packed(**headers))
+    assert answer.given + rest(queue, answer) == []
+
+
 def test_another_payload(queue: Queue) -> None:
     """X1: a passed-over item with another payload is selected by that."""
     queue.subscribe(RED, 10, selector=IS_RED)
