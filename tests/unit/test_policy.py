@@ -1,5 +1,7 @@
 """Who may do what with a node (P3, P5, P6, P7), as a table."""
 
+from typing import get_args
+
 import pytest
 
 from broker.model import offsets
@@ -9,15 +11,16 @@ from broker.model.commands import (
     Approve,
     Bounce,
     Browse,
-    Command,
     Configure,
     Confirm,
     Delete,
     Describe,
+    Fetch,
     ListSubscribers,
     Locks,
     ManageSubscribers,
     Options,
+    Partitions,
     Publish,
     Purge,
     Read,
@@ -34,11 +37,11 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, NodeConfig, PublishModel
 from broker.model.problems import Problem
 from broker.model.qos import Qos, Stage
-from broker.redis_core.commands.internal import Extent, Follow
-from broker.redis_core.records.authorization import refusal, visible
+from broker.redis_core.commands.internal import Extent, Follow, Internal, PartitionCommand
+from broker.redis_core.records.authorization import Judged, refusal, visible
 
 ME, OTHER = Jid("me@x/1"), Jid("other@x/1")
-COMMANDS: dict[str, Command] = {
+COMMANDS: dict[str, Judged] = {
     "publish": Publish("n", ME, None, b"", 5),
     "subscribe": Subscribe("n", ME, ME, 1),
     "adjust": Adjust("n", ME, ME, "", 1),
@@ -192,3 +195,10 @@ def test_bounce_of_an_earlier_life() -> None:
     ):
         refused = refusal(stale, record)
         assert refused and refused.problem is Problem.LOCK_LOST
+
+
+def test_whatever_somebody_gives_to_a_partition_is_judged() -> None:
+    """P3: no command of a pipeline is let pass because nobody thought of it; the type checker holds that each is decided."""
+    asked = set(get_args(PartitionCommand)) - set(get_args(Internal))
+    # Both are asked of each partition by commands of the core, which are judged.
+    assert asked - {Fetch, Partitions} <= set(get_args(Judged))

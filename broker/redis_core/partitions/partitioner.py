@@ -11,11 +11,31 @@ from enum import Enum, auto
 from typing import Any, TypeGuard
 from zlib import crc32
 
-from broker.model.commands import Bind, Bounce, Commit, Confirm, Options, Publish, Read, Renew, Retract, Unbind, Unlock
+from broker.model.commands import (
+    Adjust,
+    Bind,
+    Bounce,
+    Browse,
+    Commit,
+    Confirm,
+    Locks,
+    Options,
+    Publish,
+    Purge,
+    Read,
+    Release,
+    Renew,
+    Retract,
+    Stats,
+    Subscribe,
+    Unbind,
+    Unlock,
+    Unsubscribe,
+)
 from broker.redis_core.commands.admin_parts import Admit, Arrived, Handed, Letters, SurveyPart, TransferPart
-from broker.redis_core.commands.credit import GrantCredit, ListUsage, Reach
+from broker.redis_core.commands.credit import GrantCredit, ListUsage, Reach, Reregister
 from broker.redis_core.commands.former import IF_KNOWN
-from broker.redis_core.commands.internal import Attach, Detach, Expire, Find, KeepOne, Resend, Subscribers
+from broker.redis_core.commands.internal import Attach, Detach, Expire, Find, KeepOne, Leave, Resend, Subscribers
 
 COORDINATOR = 0
 """The partition that knows every subscription and its credit, and whose turn it is."""
@@ -49,7 +69,7 @@ def arrival(item_id: str, key: str, count: int) -> int:
 
 
 def place(command: Any, count: int) -> int | Place:
-    """Give the number of the partition that a command concerns, or what there is instead of one."""
+    """Give the number of the partition that a command concerns, or what there is instead of one; raises TypeError for others."""
     match command:
         case Publish(partition=None):
             if command.key:
@@ -85,8 +105,22 @@ def place(command: Any, count: int) -> int | Place:
             number = command.partition.number
         case Options() | Reach() | GrantCredit() | ListUsage():
             number = COORDINATOR
-        case _:
+        case (
+            Subscribe()
+            | Adjust()
+            | Unsubscribe()
+            | Leave()
+            | Reregister()
+            | Locks()
+            | Browse()
+            | Purge()
+            | Release()
+            | Stats()
+        ):
             return Place.ALL
+        case _:
+            msg = f"{type(command).__name__} has no place in a node: whoever gives it names the partition"
+            raise TypeError(msg)
     return number if number < count else Place.NOWHERE
 
 

@@ -4,6 +4,7 @@ The record may be a cached one: the script that follows is told its revision and
 """
 
 from collections.abc import Mapping
+from typing import assert_never
 
 from broker.model import offsets
 from broker.model.commands import (
@@ -13,12 +14,12 @@ from broker.model.commands import (
     Bind,
     Bounce,
     Browse,
-    Command,
     Commit,
     Configure,
     Confirm,
     Delete,
     Describe,
+    Keep,
     ListSubscribers,
     Locks,
     ManageSubscribers,
@@ -31,7 +32,9 @@ from broker.model.commands import (
     Retract,
     SendPending,
     ShowHistory,
+    Stats,
     Subscribe,
+    Unbind,
     Unlock,
     Unsubscribe,
 )
@@ -75,9 +78,48 @@ _OF_LEAVES = {
 """What is refused to a collection: it contains nodes (H2)."""
 
 
-def refusal(  # noqa: C901, PLR0911, PLR0912  (a table of cases)
-    command: Command | Follow | Extent | FetchPart | Attach | Join | SurveyPart | TransferPart, record: NodeRecord
-) -> Refused | None:
+Judged = (
+    Adjust
+    | Affiliate
+    | Approve
+    | Attach
+    | Bind
+    | Bounce
+    | Browse
+    | Commit
+    | Configure
+    | Confirm
+    | Delete
+    | Describe
+    | Extent
+    | FetchPart
+    | Follow
+    | Join
+    | Keep
+    | ListSubscribers
+    | Locks
+    | ManageSubscribers
+    | Options
+    | Publish
+    | Purge
+    | Read
+    | Release
+    | Renew
+    | Retract
+    | SendPending
+    | ShowHistory
+    | Stats
+    | Subscribe
+    | SurveyPart
+    | TransferPart
+    | Unbind
+    | Unlock
+    | Unsubscribe
+)
+"""The commands that somebody gives about one node. One that is not among them cannot be let pass by mistake."""
+
+
+def refusal(command: Judged, record: NodeRecord) -> Refused | None:  # noqa: C901, PLR0911, PLR0912  (a table of cases)
     """Refuse a command that its sender's standing does not allow; None lets it pass on to its script."""
     standing = record.affiliation(bare(command.sender))
     if standing is Affiliation.OUTCAST:
@@ -128,8 +170,11 @@ def refusal(  # noqa: C901, PLR0911, PLR0912  (a table of cases)
         case Bounce() | Confirm():
             alive = command.partition.incarnation == record.incarnation
             return None if alive else Refused(Problem.LOCK_LOST, "the delivery was of an earlier node of this name")
-        case _:
+        case Retract() | Unlock() | Renew() | Locks() | Keep() | Stats() | Unbind() | Describe():
+            # Each concerns what is the sender's own, or what everybody may know.
             return None
+        case _:
+            assert_never(command)
 
 
 def visible(standing: str, access_model: str) -> bool:
