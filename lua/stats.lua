@@ -21,7 +21,7 @@ end
 -- What stands elsewhere, or rests, is nothing that waits here. Payloads come along, so it seldom looks at many.
 local function first(count)
   for _, entry in ipairs((entries.range('(' .. call.partition_cursor, '+', count))) do
-    if entry.at == '' and not (hints.of(entry).rank or hints.rests(entry)) then return entry.log_id end
+    if not (entry.at or hints.of(entry).rank or hints.rests(entry)) then return entry.log_id end
   end
 end
 local new = first(1) or first(100)

@@ -17,11 +17,10 @@ function flights.holder(jid)
 end
 
 function flights.read(position, line)
-  local token, attempt, subid, log_id, length, rest =
-    string.match(line, '^[^ ]+ [^ ]+ ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) [^ ]+ [^ ]+ ([^ ]+) (.*)$')
+  local token, attempt, subid, log_id, length, at = string.match(line, '^%S+ %d+ (%d+) (%d+) (%d+) (%S+) %d+ %d+ (%d+) ()')
   -- Eight fields: a table of nine takes twice the memory and time.
   return {position = position, line = line, token = token, attempt = attempt, subid = subid, log_id = log_id,
-    jid = string.sub(rest, 1, length), item = string.sub(rest, length + 2)}
+    jid = string.sub(line, at, at + length - 1), item = string.sub(line, at + length + 1)}
 end
 
 -- How large its payload is.

@@ -32,7 +32,7 @@ function items.waiting(position, item)
   local rank = entry and entry.hints ~= '' and hints.of(entry).rank
   if rank and not hints.rank(position) then return nil end
   -- An entry that belongs to another position is a version of that item, no item of its own.
-  if entry and entry.at ~= '' and entry.log_id == position and not redis.call('ZSCORE', key.ready, position)
+  if entry and entry.at and entry.log_id == position and not redis.call('ZSCORE', key.ready, position)
     and not redis.call('ZSCORE', key.delayed, position) and redis.call('HEXISTS', key.keyed, position) == 0
     and not (rank or call.partition_selects and passed.stands(position)) then
     return nil

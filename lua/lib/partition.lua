@@ -1,9 +1,12 @@
 -- The partition's clock, options and counters: read once when a script starts, written once when it ends.
--- CALL: kept = nil, kept_bytes = nil, trim = nil, lost = nil, session = nil, micros = nil, now = nil, stamp = nil, lock_ms = nil, deadline = nil, deadline_text = nil, max_deliveries = nil, dead_letters = nil, cursor = nil, tail = nil, token = nil, journal_max = nil, confirms = nil, several = nil, ordered = nil, fence = nil, owner = nil, pools = nil, paused = nil, multi = nil, selects = nil, hinted = nil, wants_since = nil, past_pools = nil, before = nil, log_only = nil, keep_ms = nil, keep_items = nil, keep_bytes = nil, keeps = nil, streams = nil, logged = nil
+-- CALL: kept = nil, kept_bytes = nil, trim = nil, lost = nil, session = nil, micros = nil, now = nil, stamp = nil, lock_ms = nil, deadline = nil, deadline_text = nil, max_deliveries = nil, dead_letters = nil, cursor = nil, tail = nil, token = nil, journal_max = nil, confirms = nil, several = nil, ordered = nil, fence = nil, owner = nil, pools = nil, paused = nil, multi = nil, selects = nil, hinted = nil, wants_since = nil, past_pools = nil, before = nil, log_only = nil, keep_ms = nil, keep_items = nil, keep_bytes = nil, keeps = nil, streams = nil
 local partition = {}
 
-local function logged()
-  return string.format('%d %d ', call.partition_kept, call.partition_kept_bytes) .. call.partition_trim .. ' ' .. call.partition_lost
+-- All of it: asked for name by name, most of what is named would be looked for in vain.
+local function stored()
+  local found, meta = redis.call('HGETALL', key.meta), {}
+  for i = 1, #found, 2 do meta[found[i]] = found[i + 1] end
+  return meta
 end
 
 -- A frontend that has lost replies calls itself `NAME/SESSION`; 0 before that. It is `NAME` to everything else.
@@ -20,46 +23,42 @@ end
 -- it lost the replies of that session and has looked for what they said, so what runs late would be heard by nobody.
 function partition.load()
   call.partition_session = session()
-  local meta = redis.call('HMGET', key.meta, 'revision', 'state', 'lock_ms', 'max_deliveries', 'dead_letters',
-    'cursor', 'tail', 'token', 'journal_max', 'confirms', 'partitions', 'ordered', 'queueing', 'keep_ms', 'keep_items',
-    'keep_bytes', 'kept', 'kept_bytes', 'trim', 'lost', 'streams',
-    'fence', 'owner', 'pools', 'paused', 'multi', 'selects', 'hinted', 'session/' .. (arg.frontend or ''), 'wants_since',
-    'past_pools')
-  if meta[2] == 'deleted' then return {'deleted'} end
-  if not meta[1] then return {'gone'} end
-  if arg.revision ~= '' and arg.revision ~= meta[1] then return {'stale', meta[1]} end
-  if meta[29] and call.partition_session < tonumber(meta[29]) then return {'stale', meta[1]} end
+  local meta = stored()
+  if meta.state == 'deleted' then return {'deleted'} end
+  if not meta.revision then return {'gone'} end
+  if arg.revision ~= '' and arg.revision ~= meta.revision then return {'stale', meta.revision} end
+  local since = meta['session/' .. (arg.frontend or '')]
+  if since and call.partition_session < tonumber(since) then return {'stale', meta.revision} end
   call.partition_micros = clock.micros()
   call.partition_now = math.floor(call.partition_micros / 1000)
   call.partition_stamp = string.format('%d', call.partition_now)
-  call.partition_lock_ms = tonumber(meta[3])
+  call.partition_lock_ms = tonumber(meta.lock_ms)
   call.partition_deadline = call.partition_now + call.partition_lock_ms
   call.partition_deadline_text = string.format('%d', call.partition_deadline)
-  call.partition_max_deliveries = tonumber(meta[4])
-  call.partition_dead_letters = meta[5] == '1'
-  call.partition_cursor, call.partition_tail = meta[6], meta[7]
-  call.partition_token = tonumber(meta[8])
-  call.partition_journal_max = meta[9]
-  call.partition_confirms = meta[10] == '1'
-  call.partition_several = meta[11] and meta[11] ~= '1'
-  call.partition_ordered = meta[12] == '1'
-  call.partition_fence, call.partition_owner, call.partition_pools = tonumber(meta[22] or 0), meta[23], meta[24]
+  call.partition_max_deliveries = tonumber(meta.max_deliveries)
+  call.partition_dead_letters = meta.dead_letters == '1'
+  call.partition_cursor, call.partition_tail = meta.cursor, meta.tail
+  call.partition_token = tonumber(meta.token)
+  call.partition_journal_max = meta.journal_max
+  call.partition_confirms = meta.confirms == '1'
+  call.partition_several = meta.partitions and meta.partitions ~= '1'
+  call.partition_ordered = meta.ordered == '1'
+  call.partition_fence, call.partition_owner, call.partition_pools = tonumber(meta.fence or 0), meta.owner, meta.pools
   -- Its owners want nothing handed out for now; what is held may be ended all the same.
-  call.partition_paused = meta[25] == '1'
+  call.partition_paused = meta.paused == '1'
   -- Somebody has had more than one subscription here; somebody selects; a publisher has asked for a delay, a priority or an end.
-  call.partition_multi, call.partition_selects, call.partition_hinted = meta[26] == '1', meta[27] == '1', meta[28] == '1'
-  call.partition_wants_since, call.partition_past_pools = meta[30], meta[31]
-  call.partition_before = meta[6] .. ' ' .. meta[7] .. ' ' .. meta[8]
+  call.partition_multi, call.partition_selects, call.partition_hinted = meta.multi == '1', meta.selects == '1', meta.hinted == '1'
+  call.partition_wants_since, call.partition_past_pools = meta.wants_since, meta.past_pools
+  call.partition_before = meta
   -- The log as a stream: what is kept of it (0: no limit of this kind), how much that is, up to where it was looked
   -- through for what may go, and the last that went.
-  call.partition_log_only = meta[13] == '0'
-  call.partition_keep_ms, call.partition_keep_items = tonumber(meta[14] or 0), tonumber(meta[15] or 0)
-  call.partition_keep_bytes = tonumber(meta[16] or 0)
+  call.partition_log_only = meta.queueing == '0'
+  call.partition_keep_ms, call.partition_keep_items = tonumber(meta.keep_ms or 0), tonumber(meta.keep_items or 0)
+  call.partition_keep_bytes = tonumber(meta.keep_bytes or 0)
   call.partition_keeps = call.partition_keep_ms + call.partition_keep_items + call.partition_keep_bytes > 0
-  call.partition_kept, call.partition_kept_bytes = tonumber(meta[17] or 0), tonumber(meta[18] or 0)
-  call.partition_trim, call.partition_lost = meta[19] or '0-0', meta[20] or '0-0'
-  call.partition_streams = meta[21] == '1'
-  call.partition_logged = logged()
+  call.partition_kept, call.partition_kept_bytes = tonumber(meta.kept or 0), tonumber(meta.kept_bytes or 0)
+  call.partition_trim, call.partition_lost = meta.trim or '0-0', meta.lost or '0-0'
+  call.partition_streams = meta.streams == '1'
   return nil
 end
 
@@ -80,11 +79,13 @@ function partition.next_number()
 end
 
 function partition.save()
-  local token = string.format('%d', call.partition_token)
-  if call.partition_cursor .. ' ' .. call.partition_tail .. ' ' .. token ~= call.partition_before then
-    redis.call('HSET', key.meta, 'cursor', call.partition_cursor, 'tail', call.partition_tail, 'token', token)
+  local before = call.partition_before
+  if call.partition_cursor ~= before.cursor or call.partition_tail ~= before.tail or call.partition_token ~= tonumber(before.token) then
+    redis.call('HSET', key.meta, 'cursor', call.partition_cursor, 'tail', call.partition_tail,
+      'token', string.format('%d', call.partition_token))
   end
-  if logged() ~= call.partition_logged then
+  if call.partition_kept ~= tonumber(before.kept or 0) or call.partition_kept_bytes ~= tonumber(before.kept_bytes or 0)
+    or call.partition_trim ~= (before.trim or '0-0') or call.partition_lost ~= (before.lost or '0-0') then
     redis.call('HSET', key.meta, 'kept', string.format('%d', call.partition_kept),
       'kept_bytes', string.format('%d', call.partition_kept_bytes), 'trim', call.partition_trim, 'lost', call.partition_lost)
   end

@@ -56,7 +56,7 @@ function times.comes(position)
   if not positions.after(position, call.partition_cursor) then return false end
   local first = entries.get(position)
   call.times_bytes = call.times_bytes + (first and #first.body or 0)
-  return first and first.at == '' and not hints.of(first).rank
+  return first and not first.at and not hints.of(first).rank
 end
 
 -- Whether an item that is next goes out: not when its time is over or has yet to come, nor while another of its group is ahead.

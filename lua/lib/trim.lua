@@ -16,7 +16,7 @@ end
 local function pass_some(oldest)
   local found, ended = entries.range('(' .. call.partition_trim, call.partition_cursor, math.min(trim.ROUND, trim.LIMIT - call.trim_passed))
   local places, ats = {}, {}
-  for i = 1, #found do places[i], ats[i] = found[i].log_id, found[i].at end
+  for i = 1, #found do places[i], ats[i] = found[i].log_id, found[i].at or '' end
   local done = #found > 0 and retention.done(places, ats)
   for i = 1, #found do
     if not retention.over() and positions.split(places[i]) >= oldest then return false end

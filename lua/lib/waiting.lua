@@ -54,7 +54,7 @@ local function from_log(count, taken)
       local entry, position = found[i], found[i].log_id
       call.partition_cursor = position
       -- A version, or what stands in `ranked`: retention keeps those of items that are done as well, and there may be any number.
-      if entry.at ~= '' or (entry.hints ~= '' and hints.of(entry).rank) then
+      if entry.at or (entry.hints ~= '' and hints.of(entry).rank) then
         call.ordering_skipped = call.ordering_skipped + 1
       else
         local replacement, group = entries.replacement(position), entry.key
