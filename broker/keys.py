@@ -380,7 +380,7 @@ def of_partition(name: str, partition: Partition) -> str:
 def all_of_partition(names: tuple[str, ...], partition: Partition) -> tuple[str, ...]:
     """Name several keys of a partition; those of partitions that are busy are at hand."""
     prefix = of_partition("", partition)
-    return tuple(prefix + name for name in names)
+    return tuple([prefix + name for name in names])
 
 
 def of_node(name: str, node: str) -> str:

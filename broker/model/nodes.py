@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from broker.model.fields import Option
@@ -164,8 +165,13 @@ def stored(config: NodeConfig) -> dict[str, str]:
 
 def restored(options: Mapping[str, str]) -> NodeConfig:
     """Read what `stored` wrote; fields of a newer version are passed over, so that old frontends read new records."""
-    known = {name: (value,) for name, value in options.items() if name in BY_NAME}
-    return configured(NodeConfig(), known)
+    return _restored(tuple((name, value) for name, value in options.items() if name in BY_NAME))
+
+
+@lru_cache(maxsize=1_000)
+def _restored(known: tuple[tuple[str, str], ...]) -> NodeConfig:
+    """Read them once: many nodes have the same."""
+    return configured(_DEFAULT, {name: (value,) for name, value in known})
 
 
 assert {option.attribute for option in OPTIONS} == {item.name for item in fields(NodeConfig)}

@@ -186,10 +186,10 @@ async def test_rescue_passes_idle_nodes_over(make_core: MakeCore, node: str) -> 
     assert len(door.deliveries) == 2
     await core.ask(Retract(f"{node}-done", W1, "a"))
     directory = core._store
-    names = [f"{node}-idle", f"{node}-done", f"{node}-owed", f"{node}-gone"]
-    assert [each.node for each in await directory.concerned(names, doomed.frontend)] == [f"{node}-owed"]
+    partitions = await directory.partitions([f"{node}-idle", f"{node}-done", f"{node}-owed", f"{node}-gone"])
+    assert [each.node for each in await directory.concerned(partitions, doomed.frontend)] == [f"{node}-owed"]
     await doomed.drain(2)
-    assert [each.node for each in await directory.concerned(names, "another")] == [f"{node}-owed"]
+    assert [each.node for each in await directory.concerned(partitions, "another")] == [f"{node}-owed"]
 
 
 async def test_broken_stream(quick: None, make_core: MakeCore, node: str) -> None:

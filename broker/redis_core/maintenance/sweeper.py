@@ -238,21 +238,23 @@ class Sweeper:
             living = await self._heartbeat.living()
             # What it owed comes first and is looked for in bulk: thousands of idle nodes must not stand in its way. Each of
             # those that live begins with its share, and looks at the others' after that: they may die on the way.
-            complete, first = True, 0
-            others: list[Partition] = []
-            rescue = partial(self.rescue_partition, frontend=frontend)
-            while names := await self._store.names(first):
-                found = await self._store.concerned(names, frontend)
-                mine = [each for each in found if _first_of(each, living) in {self._core.frontend, ""}]
-                others += set(found).difference(mine)
-                complete = await self._each(mine, RESCUED_AT_ONCE, rescue) and complete
-                first += len(names)
-            complete = await self._each(others, RESCUED_AT_ONCE, rescue) and complete
+            complete, others = True, list[Partition]()
+            async for found in self._partitions():
+                mine: list[Partition] = []
+                for each in found:
+                    (mine if _first_of(each, living) in {self._core.frontend, ""} else others).append(each)
+                complete = await self._rescue_all(mine, frontend) and complete
+            for at in range(0, len(others), LISTED):
+                complete = await self._rescue_all(others[at : at + LISTED], frontend) and complete
             if complete:
                 self._heartbeat.rescued(frontend)
             await self.visit_all()
         finally:
             self._rescuing.discard(frontend)
+
+    async def _rescue_all(self, partitions: Sequence[Partition], frontend: str) -> bool:
+        found = await self._store.concerned(partitions, frontend)
+        return await self._each(found, RESCUED_AT_ONCE, partial(self.rescue_partition, frontend=frontend))
 
     async def rescue_partition(self, partition: Partition, frontend: str) -> bool:
         """Take over what a frontend owes in one partition; False when that has to be tried again."""

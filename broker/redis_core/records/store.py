@@ -293,9 +293,8 @@ class NodeStore:
             for number in range(int(count or 1))
         ]
 
-    async def concerned(self, names: Sequence[str], frontend: str) -> list[Partition]:
-        """Give those partitions where a frontend may have left something: anybody's locks or readers, or a mark of its own."""
-        partitions = await self.partitions(names)
+    async def concerned(self, partitions: Sequence[Partition], frontend: str) -> list[Partition]:
+        """Give those where a frontend may have left something: where there are locks or readers, or a mark of its own."""
         held = [("EXISTS", *keys.all_of_partition(("inflight", "outstanding"), partition)) for partition in partitions]
         marked = [("HEXISTS", keys.of_partition("sent", partition), frontend) for partition in partitions]
         answers = await self._server.commands([*held, *marked])

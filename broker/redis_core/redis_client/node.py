@@ -5,6 +5,7 @@ processes, nor what any command means.
 """
 
 import asyncio
+import math
 import re
 import socket
 import ssl
@@ -449,18 +450,29 @@ class RedisNode:
 
 
 def _size(line: Line) -> int:
-    # Keys are short.
-    return sum(len(word) for word in line if isinstance(word, bytes)) + 32 * len(line)
+    # What stands before the arguments is short: the operation, how many keys it has, and these.
+    arguments = line[3 + int(line[2]) :]
+    return sum([len(word) for word in arguments if isinstance(word, bytes)]) + 32 * len(line)
 
 
 async def _replies(connection: Any, lines: Sequence[Line]) -> list[Any]:
+    """Send commands and read what each is answered, which is due within the time-out after the one before.
+
+    One timer for all: redis-py's own, one for each answer, costs more than reading it.
+    """
     await connection.send_packed_command(connection.pack_commands(lines), check_health=False)
+    time, patience = asyncio.get_running_loop().time, connection.socket_timeout
     replies: list[Any] = []
-    for _line in lines:
-        try:
-            replies.append(await connection.read_response())
-        except ResponseError as error:
-            replies.append(error)
+    async with asyncio.timeout(patience) as timer:
+        set_at = time()
+        for _line in lines:
+            try:
+                replies.append(await connection.read_response(timeout=math.inf))
+            except ResponseError as error:
+                replies.append(error)
+            if patience is not None and (now := time()) - set_at > patience / 10:
+                set_at = now
+                timer.reschedule(now + patience)
     return replies
 
 

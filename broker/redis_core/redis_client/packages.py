@@ -132,7 +132,7 @@ def _code(listed: Any) -> str:
 
 def is_unknown(reply: object) -> bool:
     """Tell whether an answer says that Redis does not know the operation: it has not run."""
-    return isinstance(reply, NoScriptError) or (isinstance(reply, ResponseError) and _NOT_FOUND in str(reply))
+    return isinstance(reply, ResponseError) and (isinstance(reply, NoScriptError) or _NOT_FOUND in str(reply))
 
 
 def is_there(reply: object) -> bool:
