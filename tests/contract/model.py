@@ -87,10 +87,12 @@ class Letter:
     attempts: int
     jid: str
     reason: str
+    note: str = ""
+    """Where it is about to be brought, once somebody has read it for that."""
 
     def shown(self) -> tuple[object, ...]:
         """Give what a script tells of it."""
-        return (written(self.item.position), "", "")
+        return (written(self.item.position), "", self.note)
 
 
 @dataclass(slots=True)

@@ -297,7 +297,8 @@ class QueueMachine(RuleBasedStateMachine):
         place = sorted(self.model.dying)[which % len(self.model.dying)]
         letter = self.model.dying[place]
         version = letter.item.version
-        ((_, item, by, body, attempts, jid, reason, key, _),) = self.queue.run("letters", {"position": place}).rows
+        ((_, item, by, body, attempts, jid, reason, key, note),) = self.queue.run("letters", {"position": place}).rows
+        letter.note = note
         assert (item, by, body, attempts) == (letter.item.name, version.by, version.body, letter.attempts)
         assert (jid, reason, key) == (letter.jid, letter.reason, version.key)
         row = {"item": f"letter {place}", "key": "", "by": by, "body": body, "ticket": place, "former": ""}
