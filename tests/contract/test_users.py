@@ -89,7 +89,9 @@ def test_frontends(redis7: RedisServer) -> None:
     """The user of frontends may run the commands that stand in scripts and in the core, and not one more."""
     scripts = [path for folder in (lua_directory(), lua_directory() / "lib") for path in folder.glob("*.lua")]
     modules = set((BROKER / "redis_core").rglob("*.py"))
-    elsewhere = {BROKER / "redis_core" / f"{name}.py" for name in ("checkup", "cluster", "masters", "sentinels")}
+    client = BROKER / "redis_core" / "redis_client"
+    elsewhere = {client / f"{name}.py" for name in ("diagnostics", "cluster", "cluster_router", "sentinel")}
+    assert all(path.is_file() for path in elsewhere)
     # Replies that refuse, of a replica, and of a slot on its way; and an option of ZADD.
     needed = commands(redis7, told_to_redis(*scripts, *(modules - elsewhere))) - {"readonly", "incr"}
     # These are sent as two words of one command.
