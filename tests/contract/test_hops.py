@@ -1,0 +1,140 @@
+"""How many Python calls and round trips one request takes: ceilings, so that a way that grows longer is seen."""
+
+import asyncio
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Final, Self
+
+import pytest
+
+from broker.redis_core.core import RedisCore
+from broker.redis_core.redis_client.client import Server
+from broker.settings import Settings
+from frontends.xmpp import namespaces as ns
+from frontends.xmpp.component import Component
+from tests.contract.conftest import Store
+from tests.unit.xmpp.conftest import Wire
+
+_ROOT: Final = Path(__file__).parents[2]
+_OURS: Final = (str(_ROOT / "broker"), str(_ROOT / "frontends"))
+_OPTIONS: Final = (
+    "<options><x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE' type='hidden'>"
+    f"<value>{ns.PUBSUB}#subscribe_options</value></field>"
+    "<field var='pubsub#queue_requests'><value>100</value></field></x></options>"
+)
+_PUBLISH: Final = "<publish node='jobs'><item><a xmlns='urn:x'/></item></publish>"
+
+
+class Tracer:
+    """Counts the calls of the project's own functions while it is entered."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.calls: Counter[CodeType] = Counter()
+
+    def __enter__(self) -> Self:
+        """Begin to count."""
+        sys.setprofile(self._met)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Count no more."""
+        sys.setprofile(None)
+
+    def _met(self, frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(_OURS):
+            self.calls[code] += 1
+
+    @property
+    def files(self) -> int:
+        """In how many files they are."""
+        return len({code.co_filename for code in self.calls})
+
+    def __str__(self) -> str:
+        """Say which functions were called, and how often, in the order of their first calls."""
+        return "\n".join(
+            f"{number:4} {Path(code.co_filename).relative_to(_ROOT)} {code.co_qualname}"
+            for code, number in self.calls.items()
+        )
+
+
+class Frontend:
+    """A frontend over a real Redis, whose XMPP server is a list; nothing of its own accord is done in it."""
+
+    def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Open the stream; must be made in the loop."""
+        self.wire = Wire()
+        self.trips: list[list[str]] = []
+        door = Component(domain="queue.localhost", secret="s", host="127.0.0.1", port=1)
+        settings: dict[str, Any] = {"redis_url": url, "xmpp_domain": "queue.localhost", "xmpp_secret": "s"}
+        self.core = RedisCore(Settings(**settings), door)
+        monkeypatch.setattr(door._stream, "open", lambda: None)
+        door.start(self.core, lambda _up: None)
+        door._stream.connection_made(self.wire)  # type: ignore[arg-type]
+        self._stream = door._stream
+        self._say(f"<stream:stream xmlns='{ns.COMPONENT}' xmlns:stream='{ns.STREAM}' id='s1'><handshake/>")
+        run_all = Server.run_all
+
+        async def noted(server: Server, calls: Any) -> list[Any]:  # noqa: ANN401  (as it is)
+            self.trips.append([operation.name for operation, _keys, _values in calls])
+            return await run_all(server, calls)
+
+        monkeypatch.setattr(Server, "run_all", noted)
+
+    def _say(self, text: str) -> None:
+        self._stream.data_received(text.encode())
+
+    async def ask(self, inside: str, sender: str, until: Callable[[bytes], bool]) -> bytes:
+        """Ask something; gives what is written until that is enough."""
+        self.wire.writes.clear()
+        self.trips.clear()
+        pubsub = f"<pubsub xmlns='{ns.PUBSUB}'>{inside}</pubsub>"
+        self._say(f"<iq type='set' id='r' from='{sender}' to='queue.localhost'>{pubsub}</iq>")
+        async with asyncio.timeout(10):
+            while not until(b"".join(self.wire.writes)):  # noqa: ASYNC110  (a wire tells nobody)
+                await asyncio.sleep(0.001)
+        return b"".join(self.wire.writes)
+
+
+def _answered(written: bytes) -> bool:
+    return b"<iq type='result'" in written
+
+
+def _delivered(written: bytes) -> bool:
+    return _answered(written) and b"<message" in written
+
+
+async def test_ceilings(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A publish with its delivery, an acknowledgement and a subscribe take so many calls at most, and one round trip."""
+    async with store.client() as client:
+        await client.flushall()
+    frontend = Frontend(store.url, monkeypatch)
+    await frontend.ask("<create node='jobs'/>", "a@x/1", _answered)
+    subscribe = "<subscribe node='jobs' jid='{0}'/>" + _OPTIONS
+    await frontend.ask(subscribe.format("w@x/1"), "w@x/1", _answered)
+    publish, retract = Tracer(), Tracer()
+    # Only the last time counts: by then everything is at hand.
+    for _ in range(3):
+        publish.calls.clear()
+        retract.calls.clear()
+        with publish:
+            sent = await frontend.ask(_PUBLISH, "a@x/1", _delivered)
+        assert frontend.trips == [["publish"]]
+        found = re.search(rb"<item id='([^']+)'", sent)
+        assert found is not None
+        with retract:
+            item = f"<retract node='jobs'><item id='{found[1].decode()}'/></retract>"
+            await frontend.ask(item, "w@x/1", _answered)
+        assert frontend.trips == [["retract"]]
+    assert publish.calls.total() <= 195 and publish.files <= 40, publish
+    assert retract.calls.total() <= 180, retract
+    for worker in ("v@x/1", "v@x/2"):
+        await frontend.ask(subscribe.format(worker), worker, _answered)
+        # The index of the JID is on another slot: it is written beside, and nobody waits for what follows it.
+        assert sorted(name for trip in frontend.trips[:2] for name in trip) == ["note", "subscribe"]
+    await frontend.core.stop()
