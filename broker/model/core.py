@@ -1,7 +1,7 @@
 """What a door may ask of the core and what the core may ask of a door. Interfaces only."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.model.commands import Command
 from broker.model.items import Delivery, Notice
@@ -9,6 +9,14 @@ from broker.model.results import Result
 
 Reply = Callable[[Result], None]
 """Called exactly once, on the event loop, with the outcome; a fault of Redis arrives as `Refused` too."""
+
+
+WAITING_BYTES: Final = 33_554_432
+"""Bytes of commands that may wait for Redis at once: what a Redis that stands still can cost a process in memory, three times
+over, since what is sent stands in the buffers of its connection too. A door that can let senders wait takes less than that."""
+
+COMMAND_BYTES: Final = 1_000
+"""What a command takes beside the item in it."""
 
 
 class Core(Protocol):

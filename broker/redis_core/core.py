@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from broker.model.commands import Bounce, Command, Confirm, Hold, Publish, Redeem
-from broker.model.core import Outlet, Reply
+from broker.model.core import COMMAND_BYTES, WAITING_BYTES, Outlet, Reply
 from broker.model.items import ApprovalAsked, Delivery, Notice, OwnershipLost, SubscriptionChanged
 from broker.model.leases import is_lease
 from broker.model.names import Jid, Partition
@@ -51,13 +51,6 @@ LATE_SECONDS = 5.0
 IDLE_LANES = 10_000
 _START_PAUSE_SECONDS = 0.5
 _LOOK_SECONDS = 0.01
-
-WAITING_BYTES = 33_554_432
-"""Bytes of commands that may wait for Redis at once: what a Redis that stands still can cost a process in memory, three times
-over, since what is sent stands in the buffers of its connection too."""
-
-COMMAND_BYTES = 1_000
-"""What a command takes beside the item in it."""
 
 _SPARE_BYTES = 4_194_304
 """So much more may wait of commands without an item, so that locks and leases can be ended."""

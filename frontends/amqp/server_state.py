@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from broker.model.core import Core
+from broker.model.core import WAITING_BYTES, Core
 from frontends.amqp.links.log_tail import LogTails
 from frontends.amqp.protocol.identity import Identity
 
-_HELD_BYTES: Final = 67_108_864
-"""Bytes of messages that may wait for Redis in all: with more, whoever sends is read no more for now."""
+_HELD_BYTES: Final = WAITING_BYTES // 2
+"""Bytes of messages that may wait for Redis in all: with more, who sends is read no more for now, and the core refuses none."""
 
 
 class Peer(Protocol):

@@ -18,6 +18,7 @@ _NULL, _TRUE, _FALSE, _ZERO = b"\x40", b"\x41", b"\x42", b"\x43"
 _SECONDS: Final = 30.0
 _WINDOW: Final = 2**31 - 1
 _PIECE: Final = 262_144
+_ACCEPTED: Final = 0x24
 
 
 class Client:
@@ -101,8 +102,13 @@ class Client:
             case 0x14:
                 self.received += 1
             case 0x15:
-                fields = [types.integer(data, each) for each in types.items(data, at + 3)]
+                places = list(types.items(data, at + 3))
+                fields = [types.integer(data, each) for each in places]
                 first, last = fields[1] or 0, fields[2] if len(fields) > 2 else None
+                # The state is a described list: its descriptor is a small number (part 3, §3.4).
+                if len(places) < 5 or data[places[4] + 2] != _ACCEPTED:
+                    msg = "the frontend has refused a message"
+                    raise ConnectionError(msg)
                 self.settled += (first if last is None else last) - first + 1
 
     def close(self) -> None:

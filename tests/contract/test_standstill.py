@@ -10,13 +10,13 @@ import pytest
 
 from broker import codec
 from broker.model.commands import Declare, Fetch, Publish, Retract, Subscribe, Unsubscribe
-from broker.model.core import Core
+from broker.model.core import WAITING_BYTES, Core
 from broker.model.items import Envelope
 from broker.model.leases import lease_jid
 from broker.model.names import Jid
 from broker.model.qos import Qos
 from broker.model.results import Declared, Fetched, Published, Refused, Result, Retracted, Subscribed
-from broker.redis_core.core import WAITING_BYTES, RedisCore
+from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.servers.redis import RedisServer
 

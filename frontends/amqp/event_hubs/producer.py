@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from broker.model.commands import Publish
+from broker.model.core import COMMAND_BYTES
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Published, Result
@@ -21,9 +22,6 @@ from frontends.amqp.errors import INTERNAL, Fault, fault
 from frontends.amqp.event_hubs import events
 from frontends.amqp.links.producer import Producer
 from frontends.amqp.messages import message
-
-_COMMAND_BYTES: Final = 500
-"""What an event that waits for Redis takes beside its bytes: a batch may have many that have hardly any."""
 
 _AT_ONCE: Final = 200
 """Events of a batch that are read, or published, before others have their turn."""
@@ -87,7 +85,8 @@ class HubProducer(Producer):
         except MalformedRequest as refusal:
             self._settle(delivery, fault(refusal), settled=settled)
             return
-        size = len(commands) * _COMMAND_BYTES
+        # A batch may have many events that have hardly any bytes.
+        size = len(commands) * COMMAND_BYTES
         self._held(size)
         try:
             result = await self._published_all(commands)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from broker.model.commands import Publish
-from broker.model.core import Core
+from broker.model.core import COMMAND_BYTES, Core
 from broker.model.hints import Hints
 from broker.model.names import Jid
 from broker.model.options import MAX_PAYLOAD_BYTES
@@ -80,8 +80,9 @@ class Producer:
         except Fault as refusal:
             self._settle(delivery, refusal, settled=settled)
             return
-        self._held(len(raw))
-        self._core.submit(command, partial(self._answered, delivery, len(raw), settled=settled))
+        size = COMMAND_BYTES + len(raw)
+        self._held(size)
+        self._core.submit(command, partial(self._answered, delivery, size, settled=settled))
 
     def _publish(self, raw: bytes) -> Publish:
         message = messages.taken(raw)

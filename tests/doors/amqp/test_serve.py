@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 from proton import SSLDomain, symbol
 from proton.utils import BlockingConnection, ConnectionClosed, SendException
 
+from frontends.amqp.messages.message import DATA
+from frontends.amqp.protocol import types
+from frontends.bench.amqp_wire import Client
 from frontends.servers.process import ServerError
 from frontends.servers.redis import RedisServer, valkey_binary
 from tests.certificates import Authority
@@ -81,6 +85,29 @@ def test_tls(redis: RedisServer, new_log: NewLog, tmp_path: Path) -> None:
         with suppress(ConnectionResetError):
             assert not line.recv(100).startswith(b"AMQP")
         line.close()
+
+
+def test_waits_for_redis() -> None:
+    """Who sends small messages far ahead of a Redis that stands waits; the core has none of them refused for want of room."""
+    count, size = 45_000, 100
+    with (
+        RedisServer(binary=valkey_binary()) as redis,
+        AmqpFrontend(redis.url, REDIS_TIMEOUT="20", AMQP_ANONYMOUS=ALICE) as frontend,
+    ):
+        client = Client(frontend.port, made(redis.url), sends=True)
+        message, sent = types.section(DATA, types.binary(b"x" * size)), 0
+        redis.process.pause()
+        resume = threading.Timer(3.0, redis.process.resume)
+        resume.start()
+        while client.settled < count:
+            some = min(client.credit, 1_000, count - sent)
+            if some > 0:
+                client.send(message, some)
+                sent += some
+            else:
+                client.hear()
+        client.close()
+        resume.join()
 
 
 def test_loses_redis() -> None:
