@@ -68,7 +68,7 @@ def _rows(found: Found) -> list[Row]:
     return [
         at_least("jobs", "jobs/s", found.jobs, found.publishes, 1.0),
         at_most("cpu_per_stanza", "µs", found.cpu_per_stanza * 1e6, 40),
-        at_most("redis_per_job", "µs", found.redis_per_job * 1e6, 1.1, found.redis_per_native * 1e6),
+        at_most("redis_per_job", "µs", found.redis_per_job * 1e6, 0.53, found.redis_per_native * 1e6),
         at_most("latency_p50", "ms", percentile(found.waits, 0.5), 5),
         at_most("latency_p99", "ms", percentile(found.waits, 0.99), 25),
         at_least("two_frontends", "jobs/s", found.jobs_of_two, found.jobs, 0.9),
