@@ -327,7 +327,7 @@ class CreditReports:
             rows[text].append((subid, held, last, state))
         if not report.wanted:
             self._asked.pop(partition.number, None)
-        known = self._cache(partition.number, report.since) if report.wanted else set()
+        known = self._known(partition.number, report.since) if report.wanted else set()
         # A coordinator that has granted something may know no more what is wanted.
         known.difference_update(text.decode() for text in rows)
         own = holdings(partition.number, report.version, rows.pop(b"", []))
@@ -345,7 +345,7 @@ class CreditReports:
         if report.pools:
             self._ask(partition, report, known, [OWN] if demand else [])
 
-    def _cache(self, number: int, since: bytes) -> set[str]:
+    def _known(self, number: int, since: bytes) -> set[str]:
         """Give which coordinators know what a partition has wanted since a report."""
         before, asked_at, known = self._asked.get(number, (b"", 0.0, set[str]()))
         if since != before or time.monotonic() - asked_at > ASKED_SECONDS:

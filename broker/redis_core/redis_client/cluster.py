@@ -28,15 +28,15 @@ class Cluster:
         """Begin with the nodes that somebody has named; reach any by `meet`."""
         self._seeds = seeds
         self.meet = meet
-        self._cache: frozenset[Address] = frozenset()
+        self._known: frozenset[Address] = frozenset()
         self._inquiry = FirstAnswer()
 
     async def find(self) -> Found:
         """Give each range of slots with its master; raises CoreUnavailable when no node can say."""
         trouble = CoreUnavailable("no node of the cluster is known")
-        for answer in self._inquiry.ask(self._ask(address) for address in {*self._seeds, *self._cache}):
+        for answer in self._inquiry.ask(self._ask(address) for address in {*self._seeds, *self._known}):
             try:
-                found, self._cache = await answer
+                found, self._known = await answer
             except CoreUnavailable as error:
                 trouble = error
             else:

@@ -141,7 +141,7 @@ class SubscriptionQueries:
         for partition in await self._store.partitions(nodes):
             partitions[partition.node].append(partition)
         there = [seat for seat in seats if partitions[seat.node]]
-        members = await self._cache(there, lambda seat: keys.of_node("members", seat.node), _first)
+        members = await self._known(there, lambda seat: keys.of_node("members", seat.node), _first)
         found = await self._shared(there, lambda seat: partitions[seat.node][0])
         # Who shares a node or reads it is known in all of its partitions; who owns some of them, in those alone.
         others = [
@@ -164,13 +164,13 @@ class SubscriptionQueries:
         """Name the subscriptions that a node's first partition knows; more than one of a JID only where that has happened."""
         asked = [("HGET", keys.of_partition("meta", coordinator(seat)), "multi") for seat in seats]
         several = {seat for seat, multi in zip(seats, await self._commands(asked), strict=True) if multi}
-        return await self._cache(
+        return await self._known(
             seats,
             lambda seat: keys.of_partition("subscribers", coordinator(seat)),
             lambda seat: family(seat.jid) if seat in several else _first(seat),
         )
 
-    async def _cache(
+    async def _known(
         self,
         seats: Sequence[SubscriptionRef],
         key: Callable[[SubscriptionRef], str],
