@@ -82,11 +82,11 @@ class RedisCore:
             settings.redis_url, lua_directory(), settings.redis_timeout, settings.redis_packaging
         )
         self.memory = Memory(self._server, self.metrics)
-        proxy = Relay(self._server, self.background)
+        relay = Relay(self._server, self.background)
         self.ending = asyncio.Event()
         self.ended_by = ""
-        self._outlet: Outlet = outlet or proxy
-        self._relay = None if outlet else proxy
+        self._outlet: Outlet = outlet or relay
+        self._relay = None if outlet else relay
         self._store = NodeStore(self._server, settings.journal_records, settings.node_quota)
         self._tree = Tree(self._server, self._store)
         calls = HandlerPorts(self._begin, self._ask, self.ask, self._changed, self._forget, self._register_all)

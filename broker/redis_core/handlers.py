@@ -104,11 +104,11 @@ class Handlers:
         self.approvals.nodes = self.nodes
         self.assured = ExactlyOnce(server, settings, calls.submit, self.nodes.admits)
         self.fetching = LongPoll(calls.ask)
-        catalogue = NodeListing(server, store, tree, admins)
-        surveys = Inspection(store, rules, calls.ask)
+        listing = NodeListing(server, store, tree, admins)
+        inspection = Inspection(store, rules, calls.ask)
         self.histories = Histories(server, store, rules, calls.ask)
-        muster = Instances(server, rules)
-        self.transfers = ItemMoves(store, rules, calls.ask, surveys)
+        instances = Instances(server, rules)
+        self.transfers = ItemMoves(store, rules, calls.ask, inspection)
         self.of: dict[type, Work] = {
             commands.Hold: self.assured.hold,
             commands.Deliver: self.assured.deliver,
@@ -137,16 +137,16 @@ class Handlers:
             commands.Purge: self.nodes.purge,
             commands.Associate: self.nodes.placement.associate,
             commands.Dissociate: self.nodes.placement.dissociate,
-            commands.Children: catalogue.children,
-            commands.Nodes: catalogue.page,
+            commands.Children: listing.children,
+            commands.Nodes: listing.page,
             commands.Browse: lambda command: browse(command, calls.begin(command), calls.ask),
             commands.Release: self.nodes.release,
-            commands.Survey: surveys.survey,
-            commands.Overview: surveys.overview,
+            commands.Survey: inspection.survey,
+            commands.Overview: inspection.overview,
             commands.ShowHistory: self.histories.show,
             commands.Transfer: self.transfers.transfer,
-            commands.Frontends: muster.list,
-            commands.Disconnect: muster.disconnect,
+            commands.Frontends: instances.list,
+            commands.Disconnect: instances.disconnect,
         }
 
     async def lapse(self, over: Subscription) -> None:
