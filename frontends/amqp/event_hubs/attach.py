@@ -144,20 +144,8 @@ class HubLinkAttacher(LinkAttacher):
                 self._unbind(where.node, where.group, bound)
             return None
         link.accept({EPOCH: bound.epoch} if bound else {})
-        return LogConsumer(
-            link,
-            core=self.core,
-            tails=self.tails,
-            flush=self.flush,
-            node=where.node,
-            sender=self.sender,
-            partition=number,
-            after=found.after,
-            first=start.first,
-            group=where.group,
-            bound=bound,
-            writer=Writer(number),
-        )
+        reads = {"first": start.first, "group": where.group, "bound": bound, "writer": Writer(number)}
+        return self._log_consumer(link, where.node, number, found, **reads)
 
     async def _owned(self, where: addresses.Address, number: int, epoch: int) -> Bound:
         try:

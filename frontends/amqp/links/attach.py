@@ -133,18 +133,21 @@ class LinkAttacher:
         if found.gap:
             told[GAP] = True
         link.accept(told)
+        reads = {"first": start.first, "group": wanted.group, "bound": bound}
+        return self._log_consumer(link, where.node, number, found, **reads)
+
+    def _log_consumer(self, link: Outgoing, node: str, number: int, begun: Replay, **reads: Any) -> LogConsumer:  # noqa: ANN401  (the consumer's)
+        """Make what reads a partition's log from where a replay has begun, for its peer."""
         return LogConsumer(
             link,
             core=self.core,
             tails=self.tails,
             flush=self.flush,
-            node=where.node,
+            node=node,
             sender=self.sender,
             partition=number,
-            after=found.after,
-            first=start.first,
-            group=wanted.group,
-            bound=bound,
+            after=begun.after,
+            **reads,
         )
 
     async def _started(self, node: str, partition: int, begin: str, group: str = "") -> Replay:
