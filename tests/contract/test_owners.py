@@ -259,6 +259,18 @@ async def test_ex16_lapsed_member(pair: Pair, node: str) -> None:
     assert {(lost.subscriber, lost.reason) for lost in told(first, second)} == {(A, "moved"), (A, "lapsed")}
 
 
+async def test_a_member_that_shares(pair: Pair, node: str) -> None:
+    """E28: a member that subscribes without a group is none any more: nothing falls to it, and the others have all."""
+    (one, _), (two, _) = pair
+    await declared(one, node, 2)
+    await attach(one, node, A)
+    await attach(two, node, B)
+    assert isinstance(await two.ask(Subscribe(node, B, B, 10)), Subscribed)
+    assert await one.owners.takes_part(node, A)
+    assert not await one.owners.takes_part(node, B)
+    assert await numbers(one, node, A) == {0, 1}
+
+
 async def test_shared_subscribers_wait(pair: Pair, node: str) -> None:
     """E28: while a partition is owned, whoever shares the node gets nothing from it, and its items when it is free."""
     (core, door), _ = pair
