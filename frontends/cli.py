@@ -15,10 +15,10 @@ import typer
 from rich.console import Console
 
 from broker.settings import Settings, load, load_amqp, load_command, load_redis, load_rest
-from frontends.admin import frontend, item, node
-from frontends.bench import commands as bench
-from frontends.servers.process import ServerError
+from frontends.commands import frontend, item, node
 from frontends.terminal import Config, Json, refuse, served, settings
+from frontends.tools.bench import commands as bench
+from frontends.tools.servers.process import ServerError
 
 app = typer.Typer(help="A distributed work queue kept in Redis, spoken to over XMPP.", no_args_is_help=True)
 serve = typer.Typer(help="Run a frontend.", no_args_is_help=True)
@@ -121,7 +121,7 @@ def demo(  # noqa: PLR0913  (an argument is an option of the command line)
 
     Example: stanzaq demo --items 5000 --kill
     """
-    from frontends.demo import run  # noqa: PLC0415
+    from frontends.tools.demo import run  # noqa: PLC0415
 
     work = partial(run.main, items, workers, credit, frontends, kill=kill, as_json=as_json)
     if out is not None:
@@ -193,7 +193,7 @@ def doctor(
 
     Example: STANZAQ_REDIS_URL=redis://redis.example.org:6379/0 stanzaq doctor
     """
-    from frontends import doctor as checkup  # noqa: PLC0415
+    from frontends.commands import doctor as checkup  # noqa: PLC0415
 
     raise typer.Exit(checkup.main(settings(config, load_redis), as_json=as_json))
 
@@ -240,7 +240,7 @@ def _traceable(given: Settings) -> None:
 def _reports() -> ModuleType:
     """Import what needs the extra `spark`, which not everybody has."""
     try:
-        from frontends import report  # noqa: PLC0415
+        from frontends.commands import report  # noqa: PLC0415
     except ModuleNotFoundError as fault:
         refuse("A report cannot be made", f"{fault.name} is missing: pip install 'stanzaq[spark]'")
     return report

@@ -22,8 +22,8 @@ from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.settings import CommandSettings, LogFormat, NodeCreation, Settings
 from frontends import logs
 from frontends.health import Health, HealthServer
-from frontends.servers.redis import RedisServer
 from frontends.stopping import any_of, on_signal, until
+from frontends.tools.servers.redis import RedisServer
 from frontends.watchdog import Watchdog
 from frontends.xmpp.component import Component
 

@@ -13,7 +13,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from broker.settings import RedisSettings, SettingsError
-from frontends.servers.process import ServerError
+from frontends.tools.servers.process import ServerError
 
 UNUSABLE: Final = 2
 """The exit code of what was asked wrongly."""

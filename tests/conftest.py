@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from frontends.servers.cluster import RedisCluster
-from frontends.servers.ejabberd import Ejabberd
-from frontends.servers.redis import RedisServer, redis_binary, valkey_binary
-from frontends.servers.sentinels import RedisSentinels
+from frontends.tools.servers.cluster import RedisCluster
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.redis import RedisServer, redis_binary, valkey_binary
+from frontends.tools.servers.sentinels import RedisSentinels
 
 # A loaded machine makes single examples slow, which says nothing of the code; the derandomized run makes CI repeatable.
 settings.register_profile("stanzaq", deadline=None, derandomize=bool(os.environ.get("CI")))

@@ -15,7 +15,7 @@ from broker.analytics.session import session
 from broker.analytics.source.options import Options
 from broker.analytics.source.reader import Reader
 from broker.model.names import Partition
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.lua.driver import T0, Queue, Runner
 
 SETTINGS = {

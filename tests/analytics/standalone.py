@@ -10,7 +10,7 @@ from typing import Self
 
 import pyspark
 
-from frontends.servers.process import Process, free_ports
+from frontends.tools.servers.process import Process, free_ports
 
 _HOME = Path(pyspark.__file__).parent
 # What Spark's own start scripts, which know no loopback, would set.

@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from broker.journal.schema import record
 from broker.model.names import Partition
-from frontends import report
 from frontends.cli import app
-from frontends.demo import run as demo
-from frontends.report import Asked
+from frontends.commands import report
+from frontends.commands.report import Asked
+from frontends.tools.demo import run as demo
 from tests.analytics.conftest import Journals
 from tests.analytics.simulator import Attempt, Laws, Mishaps, Run, entries, exponential, simulate
 from tests.analytics.truth import Truth, percentile, truth

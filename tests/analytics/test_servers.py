@@ -24,10 +24,10 @@ from broker.analytics.source.servers import Servers
 from broker.analytics.source.snapshot import snapshot
 from broker.analytics.source.tasks import Task
 from broker.model.names import Partition
-from frontends.servers.cluster import RedisCluster
-from frontends.servers.process import awaited
-from frontends.servers.redis import RedisServer
-from frontends.servers.sentinels import RedisSentinels
+from frontends.tools.servers.cluster import RedisCluster
+from frontends.tools.servers.process import awaited
+from frontends.tools.servers.redis import RedisServer
+from frontends.tools.servers.sentinels import RedisSentinels
 from tests.analytics.conftest import Journals, numbers, taken
 from tests.operations import as_user, make_user
 

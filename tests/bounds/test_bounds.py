@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from frontends.bench.bounds import IDLE_COMMANDS, INDEPENDENT, PING, QUICK, SCRIPT, Gauge, gauged
-from frontends.bench.growth import COSTS, IDLE, Cost
-from frontends.bench.worst import CASES, Case
-from frontends.servers.redis import RedisServer
+from frontends.tools.bench.bounds import IDLE_COMMANDS, INDEPENDENT, PING, QUICK, SCRIPT, Gauge, gauged
+from frontends.tools.bench.growth import COSTS, IDLE, Cost
+from frontends.tools.bench.worst import CASES, Case
+from frontends.tools.servers.redis import RedisServer
 
 _TRIES = 3
 """A machine that stands still for a moment does so in one of them."""

@@ -22,7 +22,7 @@ from broker.model.items import Envelope, LockEnded
 from broker.model.names import Jid
 from broker.model.results import Counted, Declared, Published, Refused, Retracted, Subscribed, Unlocked
 from broker.redis_core.core import RedisCore
-from frontends.admin import fields
+from frontends.commands import fields
 from tests.contract.conftest import Door, Store
 
 ALICE, W1, W2 = Jid("alice@x/home"), Jid("w1@x/a"), Jid("w2@x/a")

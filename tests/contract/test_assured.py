@@ -13,7 +13,7 @@ from broker.model.results import Browsed, Done, Refused, Result, Retracted
 from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import exactly_once
 from broker.redis_core.maintenance import heartbeat, sweeper
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import MakeCore
 
 ALICE = Jid("alice@localhost/home")

@@ -27,8 +27,8 @@ from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.cluster_router import slot_of as slot_of_line
 from broker.redis_url import Address
 from broker.scripts.location import lua_directory
-from frontends.servers.cluster import RedisCluster
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.cluster import RedisCluster
+from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore, Store
 from tests.contract.proxy import LossyNetwork
 

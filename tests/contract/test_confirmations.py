@@ -13,7 +13,7 @@ from broker.model.qos import Qos, Stage
 from broker.model.results import Done, Held, Refused, Retracted, Subscribed
 from broker.redis_core.maintenance import heartbeat
 from broker.redis_core.partitions import send_marks
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import MakeCore
 from tests.contract.proxy import LossyNetwork
 

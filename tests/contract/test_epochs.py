@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from broker.model.names import Partition
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.lua.driver import Answer, Queue, Runner
 
 JIDS: Final = ("a@x/1", "b@x/1", "c@x/1")

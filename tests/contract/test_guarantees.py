@@ -24,8 +24,8 @@ from hypothesis.stateful import (
 
 from broker.model.names import Partition
 from broker.redis_core.operations.operation import subid, subids
-from frontends.servers.cluster import RedisCluster
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.cluster import RedisCluster
+from frontends.tools.servers.redis import RedisServer
 from tests.contract.model import Model, Options, Outcome, written
 from tests.contract.structure import Snapshots, compared, expected
 from tests.lua.driver import T0, Answer, Queue, Runner

@@ -27,7 +27,7 @@ from broker.model.names import Jid
 from broker.model.results import Browsed, Declared, Result, Retracted
 from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import exactly_once
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.contract.hostile import SERVICE, Frontend, Level, Message, Network
 
 T = TypeVar("T")

@@ -20,8 +20,8 @@ from broker.redis_core.core import RedisCore
 from broker.scripts.location import lua_directory
 from broker.scripts.packaging import inspection
 from broker.settings import Packaging, Settings
-from frontends.servers.cluster import RedisCluster
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.cluster import RedisCluster
+from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import Door, MakeCore
 from tests.operations import PASSWORD, make_user
 

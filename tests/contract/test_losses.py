@@ -17,7 +17,7 @@ from broker.redis_core.maintenance import heartbeat, sweeper
 from broker.redis_core.partitions import send_marks
 from broker.redis_core.redis_client.client import Arguments
 from broker.tasks import FAILED
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore
 from tests.contract.proxy import LossyNetwork
 

@@ -32,7 +32,7 @@ from broker.model.results import Counted, Declared, Described, Done, Published
 from broker.redis_core.commands.internal import GONE
 from broker.redis_core.core import RedisCore
 from broker.redis_core.maintenance import heartbeat, sweeper
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import MakeCore, Store
 
 ALICE = Jid("alice@x/home")

@@ -33,7 +33,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.groups import ownership
 from broker.redis_core.records import jid_indexes
 from broker.redis_core.records.group_members import Member
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import Door, MakeCore
 
 ALICE = Jid("alice@x/home")

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.model.names import Partition
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.lua.driver import Answer, Delivered, Queue, Runner
 
 READERS = {"r1@x/a": 1, "r2@x/a": 3, "r3@x": 50}

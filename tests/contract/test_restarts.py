@@ -13,7 +13,7 @@ from broker.model.results import Browsed, Published, Refused, Retracted, Unlocke
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import Asked, MakeCore
 from tests.contract.proxy import LossyNetwork
 

@@ -24,8 +24,8 @@ from broker.scripts.location import lua_directory
 from broker.scripts.packaging import library, script
 from broker.scripts.source import operations
 from broker.settings import Packaging, Settings
-from frontends.servers.cluster import RedisCluster
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.cluster import RedisCluster
+from frontends.tools.servers.redis import RedisServer
 from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore, Store
 from tests.operations import as_user, make_user
 

@@ -14,7 +14,7 @@ from broker.model.results import Counted, Published, Retracted
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
 from broker.scripts.location import lua_directory
-from frontends.servers.sentinels import SERVICE, RedisSentinels
+from frontends.tools.servers.sentinels import SERVICE, RedisSentinels
 from tests.contract.conftest import MakeCore, Store
 
 pytestmark = [pytest.mark.xdist_group("sentinels"), pytest.mark.parametrize("store", ["sentinels"], indirect=True)]

@@ -60,7 +60,7 @@ from broker.redis_core.commands.internal import Expire
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
 from broker.settings import Settings
-from frontends.servers.cluster import RedisCluster
+from frontends.tools.servers.cluster import RedisCluster
 from tests.contract.conftest import Door
 from tests.contract.ledger import MEMBER, SHARED, Ledger, Step, granted_epoch, hashed
 from tests.contract.sight import OWNER, look

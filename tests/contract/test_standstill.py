@@ -18,7 +18,7 @@ from broker.model.qos import Qos
 from broker.model.results import Declared, Fetched, Published, Refused, Result, Retracted, Subscribed
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 
 ALICE = Jid("alice@x")
 TIMEOUT = 0.5

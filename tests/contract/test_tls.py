@@ -22,10 +22,10 @@ from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.diagnostics import Level, examine
 from broker.scripts.location import lua_directory
 from broker.settings import Settings, SettingsError, load_redis
-from frontends.servers.cluster import RedisCluster
-from frontends.servers.process import free_port, free_ports
-from frontends.servers.redis import RedisServer, redis_binary
-from frontends.servers.sentinels import SERVICE, RedisSentinel
+from frontends.tools.servers.cluster import RedisCluster
+from frontends.tools.servers.process import free_port, free_ports
+from frontends.tools.servers.redis import RedisServer, redis_binary
+from frontends.tools.servers.sentinels import SERVICE, RedisSentinel
 from tests.certificates import Authority
 from tests.contract.conftest import Door
 from tests.operations import as_user, make_user

@@ -35,9 +35,9 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.diagnostics import Level, examine
 from broker.scripts.location import lua_directory
 from broker.settings import CommandSettings
-from frontends.servers.cluster import RedisCluster
-from frontends.servers.redis import RedisServer
-from frontends.servers.sentinels import RedisSentinels
+from frontends.tools.servers.cluster import RedisCluster
+from frontends.tools.servers.redis import RedisServer
+from frontends.tools.servers.sentinels import RedisSentinels
 from tests.contract.conftest import Door, MakeCore
 from tests.operations import PAGE, USERS, as_user, make_user
 

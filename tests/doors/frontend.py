@@ -8,7 +8,7 @@ from pathlib import Path
 
 import bcrypt
 
-from frontends.servers.process import Process, Server, free_port
+from frontends.tools.servers.process import Process, Server, free_port
 
 ALICE, BOB = "alice@example.org", "bob@example.org"
 PASSWORD = "secret"

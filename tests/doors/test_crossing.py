@@ -20,7 +20,7 @@ from broker.model.names import Jid
 from broker.model.results import Declared, Published, Result, Subscribed
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
-from frontends.servers.redis import RedisServer, valkey_binary
+from frontends.tools.servers.redis import RedisServer, valkey_binary
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import requests
 from frontends.xmpp.messages.notifications import Events

@@ -14,11 +14,11 @@ from typing import Any, Final, Self
 
 import redis
 
-from frontends.servers.cluster import RedisCluster
-from frontends.servers.ejabberd import Ejabberd
-from frontends.servers.process import Process, Server
-from frontends.servers.redis import RedisServer, redis_binary
-from frontends.servers.sentinels import RedisSentinels
+from frontends.tools.servers.cluster import RedisCluster
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.process import Process, Server
+from frontends.tools.servers.redis import RedisServer, redis_binary
+from frontends.tools.servers.sentinels import RedisSentinels
 from tests.contract.proxy import LossyNetwork
 from tests.faults.network import network
 from tests.journeys import service

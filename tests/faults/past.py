@@ -2,7 +2,7 @@
 
 import redis
 
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 
 _KEEP = """
 local kept = {}

@@ -11,8 +11,8 @@ from typing import Final
 
 from redis.crc import key_slot
 
-from frontends.servers.cluster import RedisCluster
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.cluster import RedisCluster
+from frontends.tools.servers.redis import RedisServer
 from tests.faults.house import Kind
 from tests.faults.stage import Stage
 from tests.faults.strikes import LONG, Strike

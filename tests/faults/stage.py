@@ -16,7 +16,7 @@ from typing import Final, Self
 
 import redis
 
-from frontends.servers.ejabberd import Ejabberd
+from frontends.tools.servers.ejabberd import Ejabberd
 from tests.faults import story, verdict
 from tests.faults.facts import Evidence, Fact, What, now_ms
 from tests.faults.growth import grow

@@ -15,7 +15,7 @@ import proton
 import pytest
 from proton.utils import LinkDetached, SendException
 
-from frontends.servers.redis import RedisServer, redis_binary
+from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.doors.amqp.conftest import made
 from tests.doors.amqp.served import AmqpFrontend, consumer, producer, text
 from tests.doors.rest.served import RestFrontend, client

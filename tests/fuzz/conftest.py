@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 import pytest
 import redis
 
-from frontends.servers.redis import RedisServer, valkey_binary
+from frontends.tools.servers.redis import RedisServer, valkey_binary
 from frontends.xmpp import stream
 from tests.fuzz.frontend import Frontend
 from tests.fuzz.scene import ACTS

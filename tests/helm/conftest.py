@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from frontends.demo.frontend import Frontend
-from frontends.servers.ejabberd import Ejabberd
+from frontends.tools.demo.frontend import Frontend
+from frontends.tools.servers.ejabberd import Ejabberd
 from tests.helm.charts import HELMS, NAMES, SPARK, Object, rendered, values
 
 DOMAIN = "helm.localhost"

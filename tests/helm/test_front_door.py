@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from frontends.demo.frontend import Frontend
-from frontends.servers.ejabberd import Ejabberd
+from frontends.tools.demo.frontend import Frontend
+from frontends.tools.servers.ejabberd import Ejabberd
 from tests.helm.charts import Object, the
 from tests.helm.conftest import DOMAIN, Everything
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from frontends.demo.frontend import Frontend
+from frontends.tools.demo.frontend import Frontend
 from tests.helm.charts import Object, having, only, rendered, the, values
 from tests.helm.conftest import Everything
 

@@ -11,10 +11,10 @@ import redis
 
 from broker.redis_core.redis_client import diagnostics
 from broker.redis_core.redis_client.diagnostics import Level
-from frontends.servers.cluster import RedisCluster
-from frontends.servers.process import free_port
-from frontends.servers.redis import RedisServer
-from frontends.servers.sentinels import RedisSentinels
+from frontends.tools.servers.cluster import RedisCluster
+from frontends.tools.servers.process import free_port
+from frontends.tools.servers.redis import RedisServer
+from frontends.tools.servers.sentinels import RedisSentinels
 
 GOOD = {"appendonly": "yes", "maxmemory": "256mb"}
 

@@ -42,8 +42,8 @@ def test_imports() -> None:
 def test_both_sides_are_listed_whole() -> None:
     """A new door, or a new part of the core, cannot slip past the rule that only the composer sees both sides."""
     contract = _contract("sides")
-    above = {"cli", "demo", "bench", "doctor", "report", "admin", "compose", "terminal"}
-    assert {f"frontends.{name}" for name in _children("frontends") - above} == set(contract["source_modules"])
+    below = _children("frontends") - {"cli", "commands", "compose", "terminal", "tools"} | {"tools.servers"}
+    assert {f"frontends.{name}" for name in below} == set(contract["source_modules"])
     # What a door may see of the core: its words, the envelope of a payload, what it is taken for, the grammar of selectors,
     # and how tasks are started.
     hidden = {f"broker.{name}" for name in _children("broker") - {"model", "codec", "payloads", "selectors", "tasks"}}
@@ -77,12 +77,12 @@ def test_directories_are_packages(package: str) -> None:
 
 STARTS_TASKS = {
     "broker/tasks.py": "the one place: what it starts is logged when it fails, and whoever waits for it is answered",
-    "frontends/bench/bounds.py": "awaited where it is started",
+    "frontends/tools/bench/bounds.py": "awaited where it is started",
     "frontends/compose.py": "whatever fails ends the process",
     "frontends/stopping.py": "they are awaited where they are started",
     "frontends/xep_qos/plugin.py": "it is used without anything else of the project",
-    "frontends/demo/client.py": "awaited where it is started",
-    "frontends/demo/play.py": "whatever fails ends the play",
+    "frontends/tools/demo/client.py": "awaited where it is started",
+    "frontends/tools/demo/play.py": "whatever fails ends the play",
 }
 """Where tasks may be started, and why."""
 

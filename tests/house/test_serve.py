@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from frontends.servers.ejabberd import Ejabberd
-from frontends.servers.process import free_port
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.process import free_port
 
 _PATIENCE_SECONDS = 20.0
 

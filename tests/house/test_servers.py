@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from frontends.servers import conversation
-from frontends.servers.ejabberd import Ejabberd
-from frontends.servers.process import ServerError
-from frontends.servers.redis import RedisServer, redis_binary, valkey_binary
+from frontends.tools.servers import conversation
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.process import ServerError
+from frontends.tools.servers.redis import RedisServer, redis_binary, valkey_binary
 
 _PATIENCE_SECONDS = 20.0
 
 BINARIES = pytest.mark.parametrize("binary", [valkey_binary, redis_binary])
 
 _STARTERS = {
-    "valkey": "from frontends.servers.redis import RedisServer; server = RedisServer()",
+    "valkey": "from frontends.tools.servers.redis import RedisServer; server = RedisServer()",
     "redis": (
-        "from frontends.servers.redis import RedisServer, redis_binary; server = RedisServer(binary=redis_binary())"
+        "from frontends.tools.servers.redis import RedisServer, redis_binary; server = RedisServer(binary=redis_binary())"
     ),
-    "ejabberd": "from frontends.servers.ejabberd import Ejabberd; server = Ejabberd()",
+    "ejabberd": "from frontends.tools.servers.ejabberd import Ejabberd; server = Ejabberd()",
 }
 
 

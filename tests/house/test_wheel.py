@@ -79,7 +79,7 @@ def test_scripts_of_a_stranger(tmp_path: Path) -> None:
 
 def test_ejabberd_is_found(python: Path) -> None:
     """The installed package starts its private ejabberd from its own template."""
-    assert "mod_pubsub" in _run(python, "from frontends.servers import ejabberd; print(ejabberd._template())")
+    assert "mod_pubsub" in _run(python, "from frontends.tools.servers import ejabberd; print(ejabberd._template())")
 
 
 def test_command(python: Path) -> None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from frontends.servers.ejabberd import Ejabberd
-from frontends.servers.process import Process, Server, free_port
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.process import Process, Server, free_port
+from frontends.tools.servers.redis import RedisServer
 
 DOMAIN: Final = "journeys.localhost"
 PATIENCE_SECONDS: Final = 20.0

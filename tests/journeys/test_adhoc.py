@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from frontends.servers.ejabberd import Ejabberd
-from frontends.servers.redis import RedisServer, redis_binary
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.journeys.client import COMMANDS, DISCO_ITEMS, FORM, STANZAQ, Answer, Client, Delivery, submitted
 from tests.journeys.conftest import Join
 from tests.journeys.service import PATIENCE_SECONDS, Frontend, Service

@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 import redis
 
-from frontends.servers.ejabberd import Ejabberd
-from frontends.servers.redis import RedisServer, redis_binary
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.journeys.client import Client, Delivery
 from tests.journeys.service import DOMAIN, Frontend, eventually
 from tests.operations import PASSWORD, as_user, make_user

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from frontends.servers.ejabberd import Ejabberd
-from frontends.servers.redis import RedisServer, redis_binary
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.journeys.client import PUBSUB, STANZAQ, Client, Delivery
 from tests.journeys.conftest import Join
 from tests.journeys.fake import FakeServer

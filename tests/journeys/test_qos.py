@@ -8,8 +8,8 @@ from xml.sax.saxutils import quoteattr
 
 import pytest
 
-from frontends.servers.ejabberd import Ejabberd
-from frontends.servers.redis import RedisServer, redis_binary
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.journeys.client import CLIENT, PUBSUB, Answer, Client, Delivery
 from tests.journeys.conftest import Join
 from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, Service, eventually

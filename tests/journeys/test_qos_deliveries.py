@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
-from frontends.servers.ejabberd import Ejabberd
-from frontends.servers.redis import RedisServer, redis_binary
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.journeys.client import PUBSUB, STANZAQ, Client, Delivery, form_values
 from tests.journeys.conftest import Join
 from tests.journeys.qos_worker import Asked, Worker

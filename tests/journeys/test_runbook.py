@@ -16,9 +16,9 @@ from typing import Final
 import pytest
 import redis
 
-from frontends.servers.ejabberd import Ejabberd
-from frontends.servers.redis import RedisServer, redis_binary
-from frontends.servers.sentinels import SERVICE, RedisSentinels
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.redis import RedisServer, redis_binary
+from frontends.tools.servers.sentinels import SERVICE, RedisSentinels
 from tests.journeys.client import Client, Delivery
 from tests.journeys.service import DOMAIN, PATIENCE_SECONDS, Frontend, eventually
 from tests.operations import PAGE, PASSWORD, make_user, runbook, told

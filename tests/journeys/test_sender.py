@@ -10,8 +10,8 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from frontends.servers.ejabberd import Ejabberd
-from frontends.servers.redis import RedisServer, redis_binary
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.redis import RedisServer, redis_binary
 from frontends.xep_qos import MemoryOutbox, Outbox, Outstanding, Refused, Step
 from tests.journeys.client import Client
 from tests.journeys.conftest import Join

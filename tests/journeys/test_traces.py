@@ -12,8 +12,8 @@ from typing import Any, Final
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from frontends.servers.ejabberd import Ejabberd
-from frontends.servers.redis import RedisServer, redis_binary
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.redis import RedisServer, redis_binary
 from tests.doors.frontend import HASH
 from tests.doors.rest.served import RestFrontend, client
 from tests.journeys.client import Client, Delivery

@@ -9,7 +9,7 @@ import redis
 
 from broker.model.names import Partition
 from broker.settings import Packaging
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.lua.driver import Queue, Runner
 from tests.lua.records import Records
 

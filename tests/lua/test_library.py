@@ -13,7 +13,7 @@ from broker.model.names import Partition
 from broker.redis_core.operations.operation import subid
 from broker.scripts.source import Operation
 from broker.settings import Packaging
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.lua.driver import _SNAPSHOT, SCRIPTS, Answer, Delivered, Queue, Runner, text
 
 STEPS = 400

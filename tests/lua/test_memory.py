@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from broker.model.names import Partition
-from frontends.servers.redis import RedisServer, redis_binary, valkey_binary
+from frontends.tools.servers.redis import RedisServer, redis_binary, valkey_binary
 from tests.lua.driver import PARTITIONED, SCRIPTS, Queue, Runner
 from tests.lua.worded import W1, W2
 

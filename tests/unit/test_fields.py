@@ -3,7 +3,7 @@
 import pytest
 
 from broker.model.options import OPTIONS
-from frontends.admin import fields
+from frontends.commands import fields
 
 
 def test_names() -> None:

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from frontends.health import Health, HealthServer, ask
-from frontends.servers.process import free_port
+from frontends.tools.servers.process import free_port
 
 _STALE_SECONDS = 5.0
 

@@ -12,7 +12,7 @@ from broker.model.names import Jid
 from broker.model.results import Declared
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
-from frontends.servers.redis import RedisServer, valkey_binary
+from frontends.tools.servers.redis import RedisServer, valkey_binary
 from tests.doors.amqp.served import AmqpFrontend, connected
 from tests.doors.frontend import ALICE
 

@@ -19,7 +19,7 @@ from broker.model.results import Published
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.amqp.protocol import sasl, types
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.doors.amqp.conftest import NewLog
 from tests.doors.amqp.raw import NULL, attach, frame, heard, opened, performative, plain, sasl_init
 from tests.doors.amqp.served import AmqpFrontend, annotations, bodies, connected, consumer, producer, send, sql

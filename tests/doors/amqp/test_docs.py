@@ -13,8 +13,8 @@ from pathlib import Path
 
 from frontends.amqp import errors
 from frontends.amqp.errors import CONDITION
-from frontends.servers.process import free_port
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.process import free_port
+from frontends.tools.servers.redis import RedisServer
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "amqp.md").read_text()

@@ -21,7 +21,7 @@ from azure.eventhub.exceptions import (
 from proton import Message, symbol
 from proton.utils import BlockingConnection, BlockingReceiver, ConnectionClosed, LinkDetached, SendException
 
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.doors.amqp.conftest import NewLog
 from tests.doors.amqp.hubs import BOBS_KEY, KEY, KEYS, Reader, address, body, reading, send, sending
 from tests.doors.amqp.served import AmqpFrontend, annotations, connected, consumer, marks, one, producer, text

@@ -9,7 +9,7 @@ import pytest
 from proton import symbol
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
 
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.doors.amqp.conftest import NewLog
 from tests.doors.amqp.served import (
     AmqpFrontend,

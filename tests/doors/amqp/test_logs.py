@@ -7,7 +7,7 @@ import pytest
 from proton import Message, Timeout, symbol, timestamp
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached, SendException
 
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.doors.amqp.conftest import NewLog
 from tests.doors.amqp.served import (
     AmqpFrontend,

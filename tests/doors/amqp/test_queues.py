@@ -32,7 +32,7 @@ from broker.model.subscriptions import Change
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from frontends.amqp.protocol import types
-from frontends.servers.redis import RedisServer, valkey_binary
+from frontends.tools.servers.redis import RedisServer, valkey_binary
 from tests.doors.amqp.conftest import NewLog, made
 from tests.doors.amqp.raw import frame, opened
 from tests.doors.amqp.served import (

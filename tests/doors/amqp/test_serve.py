@@ -13,9 +13,9 @@ from proton.utils import BlockingConnection, ConnectionClosed, SendException
 
 from frontends.amqp.messages.message import DATA
 from frontends.amqp.protocol import types
-from frontends.bench.amqp_wire import Client
-from frontends.servers.process import ServerError
-from frontends.servers.redis import RedisServer, valkey_binary
+from frontends.tools.bench.amqp_wire import Client
+from frontends.tools.servers.process import ServerError
+from frontends.tools.servers.redis import RedisServer, valkey_binary
 from tests.certificates import Authority
 from tests.doors.amqp.conftest import NewLog, made
 from tests.doors.amqp.served import (

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from frontends.servers.redis import RedisServer, valkey_binary
+from frontends.tools.servers.redis import RedisServer, valkey_binary
 from tests.doors.frontend import BOB
 from tests.doors.rest.served import RestFrontend, client
 

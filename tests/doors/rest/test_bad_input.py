@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from frontends.rest.routes import ROUTES
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.doors.rest.raw import Line, asked
 from tests.doors.rest.served import NO_TLS, RestFrontend, client, problem
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from frontends.servers.process import free_port
+from frontends.tools.servers.process import free_port
 from tests.doors.rest.served import NO_TLS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "rest.md").read_text()

@@ -10,7 +10,7 @@ import httpx
 from frontends.rest import openapi
 from frontends.rest.queues import handlers
 from frontends.rest.routes import PARAMETERS, ROUTES, allowed
-from frontends.servers.redis import RedisServer, valkey_binary
+from frontends.tools.servers.redis import RedisServer, valkey_binary
 from tests.doors.frontend import ALICE, PASSWORD
 from tests.doors.rest.served import RestFrontend
 

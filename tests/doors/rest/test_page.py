@@ -9,7 +9,7 @@ import pytest
 from frontends.rest import files
 from frontends.rest.auth import csrf
 from frontends.rest.errors import Fault
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.doors.rest.served import RestFrontend, client, problem
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.doors.rest.served import RestFrontend, client, problem
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from frontends.servers.process import ServerError, free_port
-from frontends.servers.redis import RedisServer, valkey_binary
+from frontends.tools.servers.process import ServerError, free_port
+from frontends.tools.servers.redis import RedisServer, valkey_binary
 from tests.doors.frontend import ALICE, HASH
 from tests.doors.rest.raw import Line
 from tests.doors.rest.served import RestFrontend, basic_words, client, problem

@@ -17,7 +17,7 @@ from broker.model.names import Jid
 from broker.model.results import Declared
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.doors.frontend import ALICE
 from tests.doors.rest.served import RestFrontend, client, problem
 

@@ -19,7 +19,7 @@ from broker.model.names import Jid
 from broker.model.results import Subscribed, Unlocked
 from broker.redis_core.core import RedisCore
 from broker.settings import Settings
-from frontends.servers.redis import RedisServer
+from frontends.tools.servers.redis import RedisServer
 from tests.doors.amqp.served import AmqpFrontend
 from tests.doors.frontend import ALICE
 from tests.doors.rest.served import RestFrontend, client, problem

@@ -8,8 +8,8 @@ from broker import codec
 from broker.model.commands import Browse, Command, Declare, Describe, Publish, Retract, Subscribe
 from broker.model.items import Delivery, Envelope
 from broker.model.names import Jid, Partition
-from frontends.demo import stanzas
-from frontends.demo.stanzas import Delivered
+from frontends.tools.demo import stanzas
+from frontends.tools.demo.stanzas import Delivered
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import requests
 from frontends.xmpp.messages.notifications import Events

@@ -2,8 +2,8 @@
 
 import pytest
 
-from frontends.demo.stanzas import Delivered
-from frontends.demo.tally import Latency, Tally, percentile
+from frontends.tools.demo.stanzas import Delivered
+from frontends.tools.demo.tally import Latency, Tally, percentile
 
 
 @pytest.fixture

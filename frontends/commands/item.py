@@ -1,0 +1,135 @@
+"""`stanzaq item`: words of the command line to commands of the model. Must not know how anything is done."""
+
+from typing import Annotated
+
+import typer
+
+from broker.model.commands import Release, Survey, Transfer
+from broker.model.core import Core
+from broker.model.items import Seen
+from broker.model.names import prepared
+from broker.model.results import Released, Surveyed
+from frontends.commands import views
+from frontends.commands.moving import move
+from frontends.commands.runner import (
+    ADMINISTRATOR,
+    asked,
+    complain,
+    misuse,
+    nodes_beginning,
+    run,
+    say,
+    table,
+    tell,
+)
+from frontends.terminal import Config, Json
+
+app = typer.Typer(help="Look at items, send them back, end their locks.", no_args_is_help=True)
+
+Node = Annotated[str, typer.Argument(help="The node's name.", autocompletion=nodes_beginning)]
+Items = Annotated[list[str] | None, typer.Argument(help="Ids of items.")]
+
+_COLUMNS = ("item", "partition", "state", "attempts", "published", "holder", "reason")
+
+
+@app.command("list")
+def item_list(  # noqa: PLR0913  (an argument is an option of the command line)
+    node: Node,
+    state: Annotated[str, typer.Option(help="Only these: waiting, delayed, locked, dying or kept.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Most items to list.")] = 50,
+    scan: Annotated[str, typer.Option(help="Go on where an earlier list has come to.")] = "",
+    config: Config = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """List items in the order of each partition.
+
+    Example: stanzaq item list jobs/dead --limit 20
+    """
+
+    async def look(core: Core) -> tuple[list[Seen], str]:
+        found: list[Seen] = []
+        going, place = True, scan
+        while going:
+            part = await asked(core, Survey(node, ADMINISTRATOR, (), limit - len(found), place), Surveyed)
+            found += [one for one in part.items if state in {"", one.state}]
+            place = part.scan
+            going = bool(place) and len(found) < limit
+        return found, place
+
+    found, place = run(config, look)
+    if as_json:
+        tell({"node": node, "items": [views.item(one) for one in found], "scan": place})
+        return
+    table(_COLUMNS, [views.item_row(one) for one in found])
+    if place:
+        say(f"there may be more: --scan '{place}'")
+
+
+@app.command("show")
+def item_show(
+    node: Node,
+    item: Annotated[str, typer.Argument(help="The item's id.")],
+    config: Config = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Show an item: its state, lock, attempts, headers and payload.
+
+    Example: stanzaq item show jobs order-17
+    """
+    found = run(config, lambda core: asked(core, Survey(node, ADMINISTRATOR, (item,), 1), Surveyed))
+    if not found.items:
+        complain(f"there is no item {item} in {node}")
+    told = [views.item(one) | views.payload(one) for one in found.items]
+    if as_json:
+        tell(told[0])
+        return
+    for one in told:
+        table(("", ""), views.item_rows(one), head=False)
+
+
+@app.command("redrive")
+def item_redrive(  # noqa: PLR0913, PLR0917  (an argument is an option of the command line)
+    node: Node,
+    items: Items = None,
+    reason: Annotated[str, typer.Option(help="Only those that died of this.")] = "",
+    to: Annotated[str, typer.Option(help="Another node to send them to; else where each died.")] = "",
+    rate: Annotated[float, typer.Option(min=0.1, help="Most items a second.")] = 100.0,
+    config: Config = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="All dead letters of the node.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Send dead letters back to be worked on anew: those named, those of a reason, or all.
+
+    Example: stanzaq item redrive jobs/dead --reason max-deliveries --rate 50
+    """
+    if not (items or reason or everything):
+        misuse("which ones? Name items, or say --reason REASON or --all")
+    move(Transfer(node, ADMINISTRATOR, to or None, tuple(items or ()), reason, 1), rate, config, as_json=as_json)
+
+
+@app.command("release")
+def item_release(
+    node: Node,
+    items: Items = None,
+    holder: Annotated[
+        str, typer.Option(help="All that this JID holds, with any of its resources if it has none.")
+    ] = "",
+    config: Config = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """End locks by force: the holder is told, and the item goes to the next worker at once.
+
+    Example: stanzaq item release jobs order-17
+    """
+    if bool(items) == bool(holder):
+        misuse("which ones? Name items, or say --holder JID")
+    command = Release(node, ADMINISTRATOR, tuple(items or ()), prepared(holder) if holder else None)
+    released = run(config, lambda core: asked(core, command, Released))
+    if as_json:
+        tell({"node": node, "released": released.count})
+    else:
+        say(f"released {released.count}")

@@ -1,0 +1,227 @@
+"""`stanzaq node`: words of the command line to commands of the model. Must not know how anything is done."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from broker.model.commands import Configure, Declare, Delete, Describe, Overview, Purge, Stats, Transfer
+from broker.model.core import Core
+from broker.model.names import Jid, bare, prepared
+from broker.model.options import NodeState
+from broker.model.results import Counted, Declared, Described, Done, Overviewed, Purged
+from broker.settings import load_command
+from frontends.commands import fields, views
+from frontends.commands.moving import move
+from frontends.commands.runner import (
+    ADMINISTRATOR,
+    asked,
+    confirm,
+    misuse,
+    nodes_beginning,
+    run,
+    say,
+    table,
+    tell,
+    waiting,
+)
+from frontends.terminal import Config, Json, settings
+
+app = typer.Typer(help="Look at nodes, make and change them.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The node's name.", autocompletion=nodes_beginning)]
+Options = Annotated[
+    list[str] | None, typer.Argument(help="Options as key=value, e.g. lock_seconds=30 or pubsub#max_items=1000.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+_LOOK_SECONDS = 0.5
+
+
+@app.command("list")
+def node_list(
+    first: Annotated[int, typer.Option(min=0, help="Begin with this one, in order of creation; the first is 0.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Most nodes to list.")] = 100,
+    config: Config = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """List nodes with what they hold.
+
+    Example: stanzaq node list --limit 20
+    """
+    found = run(config, lambda core: asked(core, Overview(ADMINISTRATOR, first, limit), Overviewed))
+    if as_json:
+        tell(
+            {
+                "nodes": [views.summary(one.record, one.counted) for one in found.nodes],
+                "first": first,
+                "total": found.total,
+            }
+        )
+        return
+    table(("node", "state", "partitions", *views.COUNTS), [views.summary_row(one) for one in found.nodes])
+    more = found.total - first - limit
+    if more > 0:
+        say(f"{more} more: --first {first + limit}")
+
+
+@app.command("show")
+def node_show(name: Name, config: Config = None, *, as_json: Json = False) -> None:
+    """Show a node: its options as they are in force, its affiliations, what it holds.
+
+    Example: stanzaq node show jobs
+    """
+
+    async def look(core: Core) -> dict[str, Any]:
+        described = await asked(core, Describe(name, ADMINISTRATOR, as_owner=True), Described)
+        told = views.node(described.record, await asked(core, Stats(name, ADMINISTRATOR), Counted))
+        # Who asks owns every node only while it asks.
+        told["affiliations"].pop(ADMINISTRATOR, None)
+        return told
+
+    told = run(config, look)
+    tell(told) if as_json else table(("", ""), views.node_rows(told), head=False)
+
+
+@app.command("create")
+def node_create(
+    name: Name,
+    options: Options = None,
+    owner: Annotated[str, typer.Option(help="Bare JID of its owner; else the first of ADMINS.")] = "",
+    config: Config = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Create a node.
+
+    Example: stanzaq node create jobs lock_seconds=30 max_deliveries=5 --owner romeo@example.org
+    """
+    command = Declare(name, _owner(owner, config), _fields(options))
+    made = run(config, lambda core: asked(core, command, Declared))
+    _done({"node": made.node}, f"created {made.node}", as_json=as_json)
+
+
+def _owner(owner: str, config: Path | None) -> Jid:
+    admins = settings(config, load_command).admins
+    if not (owner or admins):
+        misuse("who is to own the node? Say --owner JID, or set STANZAQ_ADMINS")
+    return bare(prepared(owner)) if owner else admins[0]
+
+
+@app.command("configure")
+def node_configure(name: Name, options: Options = None, config: Config = None, *, as_json: Json = False) -> None:
+    """Change options of a node, by their names on the wire or without the prefix.
+
+    Example: stanzaq node configure jobs lock_seconds=120 pubsub#max_items=5000
+    """
+    wanted = _fields(options)
+    if not wanted:
+        misuse("which options? Write them as key=value, e.g. lock_seconds=120")
+    run(config, lambda core: asked(core, Configure(name, ADMINISTRATOR, wanted), Done))
+    _done({"node": name}, f"configured {name}", as_json=as_json)
+
+
+async def _emptied(core: Core, name: str) -> None:
+    """Wait until nothing is left, and show how much is."""
+    with waiting() as show:
+        while True:
+            counted = await asked(core, Stats(name, ADMINISTRATOR), Counted)
+            left = counted.waiting + counted.in_flight + counted.dying
+            if not left:
+                return
+            show(f"{left} left, {counted.in_flight} of them held")
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _done(record: dict[str, Any], sentence: str, *, as_json: bool) -> None:
+    tell(record) if as_json else say(sentence)
+
+
+def _fields(words: list[str] | None) -> dict[str, tuple[str, ...]]:
+    try:
+        return fields.read(words or [])
+    except fields.Unreadable as fault:
+        misuse(str(fault))
+
+
+@app.command("pause")
+def node_pause(name: Name, config: Config = None, *, as_json: Json = False) -> None:
+    """Hand nothing out any more: publishes are taken, and what is held may be acknowledged or given back.
+
+    Example: stanzaq node pause jobs
+    """
+    _set(name, NodeState.PAUSED, config, as_json=as_json)
+
+
+@app.command("resume")
+def node_resume(name: Name, config: Config = None, *, as_json: Json = False) -> None:
+    """Go on after a pause or a drain, at once.
+
+    Example: stanzaq node resume jobs
+    """
+    _set(name, NodeState.RUNNING, config, as_json=as_json)
+
+
+@app.command("drain")
+def node_drain(
+    name: Name,
+    config: Config = None,
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is empty.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Take no more publishes and hand out what is there, until the node is resumed.
+
+    Example: stanzaq node drain jobs --wait
+    """
+    _set(name, NodeState.DRAINING, config, as_json=as_json and not wait)
+    if wait:
+        run(config, lambda core: _emptied(core, name))
+        _done({"node": name, "state": NodeState.DRAINING.value, "left": 0}, f"{name} is empty", as_json=as_json)
+
+
+def _set(name: str, state: NodeState, config: Path | None, *, as_json: bool) -> None:
+    change = {"stanzaq#state": (state.value,)}
+    run(config, lambda core: asked(core, Configure(name, ADMINISTRATOR, change), Done))
+    _done({"node": name, "state": state.value}, f"{name} is {state.value}", as_json=as_json)
+
+
+@app.command("purge")
+def node_purge(name: Name, config: Config = None, *, yes: Yes = False, as_json: Json = False) -> None:
+    """Drop all items that wait; what is held is left to its holders.
+
+    Example: stanzaq node purge jobs --yes
+    """
+    confirm(f"Drop all that waits in {name}?", yes=yes)
+    purged = run(config, lambda core: asked(core, Purge(name, ADMINISTRATOR), Purged))
+    _done({"node": name, "purged": purged.count}, f"dropped {purged.count}", as_json=as_json)
+
+
+@app.command("delete")
+def node_delete(name: Name, config: Config = None, *, yes: Yes = False, as_json: Json = False) -> None:
+    """Remove a node with all that is in it.
+
+    Example: stanzaq node delete jobs --yes
+    """
+    confirm(f"Delete {name} with all that is in it?", yes=yes)
+    run(config, lambda core: asked(core, Delete(name, ADMINISTRATOR), Done))
+    _done({"node": name}, f"deleted {name}", as_json=as_json)
+
+
+@app.command("move")
+def node_move(  # noqa: PLR0913  (an argument is an option of the command line)
+    name: Name,
+    to: Annotated[str, typer.Argument(help="The node that they go to.", autocompletion=nodes_beginning)],
+    items: Annotated[list[str] | None, typer.Option("--item", help="Only this item; may be said often.")] = None,
+    rate: Annotated[float, typer.Option(min=0.1, help="Most items a second.")] = 1000.0,
+    config: Config = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Send what waits in a node to another one; what is held stays.
+
+    Example: stanzaq node move jobs jobs-slow --rate 100
+    """
+    move(Transfer(name, ADMINISTRATOR, to, tuple(items or ()), "", 1), rate, config, as_json=as_json)

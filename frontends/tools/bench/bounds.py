@@ -1,0 +1,290 @@
+"""`stanzaq bench bounds`: how long one script holds Redis with every bound at its worst, next to a native command of known cost.
+
+Redis's own measure is taken (SLOWLOG). The native command runs again and again beside the play, on the same server, so what
+else the machine does hits both; and a process of its own asks PING all the while, as any other client would.
+"""
+
+import asyncio
+import random
+import statistics
+import subprocess
+import sys
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import redis.asyncio as aioredis
+from rich.console import Console
+
+from broker.redis_core.core import RedisCore
+from broker.redis_core.redis_client.client import Server
+from broker.scripts.location import lua_directory
+from frontends.tools.bench.core import Sink, settings
+from frontends.tools.bench.growth import COSTS, IDLE, ROUNDS, Cost, Idle
+from frontends.tools.bench.report import Row, at_most, show
+from frontends.tools.bench.scene import Play, Scene
+from frontends.tools.bench.worst import CASES, Case
+from frontends.tools.servers.redis import RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+
+SCRIPT: Final = 10.0
+"""The longest script may take so many times as long as the native command: that is 50 ms on two quiet cores (guarantee 6)."""
+
+PING: Final = 20.0
+"""And an answer to PING so many times as long: 100 ms."""
+
+_NUMBERS: Final = 20_000
+"""SORT of so many numbers, 5 ms on two quiet cores of 2026: the native command. Its mean, for a long script meets all that is
+met by many short commands."""
+
+_PAUSE: Final = 0.02
+_SLOWER_US: Final = 20
+_SAMPLES: Final = 10
+
+_SETTLED_SECONDS: Final = 3.0
+_IDLE_SECONDS: Final = 30.0
+
+IDLE_COMMANDS: Final = 20.0
+"""So many commands a second an idle frontend may send."""
+
+INDEPENDENT: Final = 1.5
+"""So many times as much may a step take beside much as beside little."""
+
+QUICK: Final = 0.08
+"""A short run plays so much of the worst."""
+
+# Asks PING all the time; with each line it is given it tells the longest answer since the last one, in ms.
+_PINGER: Final = """
+import select, socket, sys, time
+link = socket.socket(socket.AF_UNIX)
+link.connect(sys.argv[1])
+longest = 0.0
+while True:
+    began = time.perf_counter()
+    link.sendall(b"PING\\r\\n")
+    link.recv(64)
+    longest = max(longest, time.perf_counter() - began)
+    if select.select([sys.stdin], [], [], 0.002)[0]:
+        if not sys.stdin.readline():
+            break
+        print(longest * 1000, flush=True)
+        longest = 0.0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a play cost: the longest script and the longest wait for a PING in ms, and the native command meanwhile."""
+
+    script_ms: float
+    ping_ms: float
+    native_ms: float
+
+    @property
+    def script(self) -> float:
+        """The longest script as a multiple of the native command."""
+        return self.script_ms / self.native_ms
+
+    @property
+    def ping(self) -> float:
+        """The longest wait for a PING as a multiple of the native command."""
+        return self.ping_ms / self.native_ms
+
+
+@contextmanager
+def gauged(server: RedisServer) -> "Iterator[Gauge]":
+    """Measure plays on a server."""
+    gauge = Gauge(server)
+    try:
+        yield gauge
+    finally:
+        gauge.close()
+
+
+class Gauge:
+    """Measures plays on one server."""
+
+    def __init__(self, server: RedisServer) -> None:
+        """Watch this server."""
+        self._server = server
+        self._pinger = subprocess.Popen(  # noqa: S603  (our own interpreter)
+            [sys.executable, "-c", _PINGER, str(server.socket)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def close(self) -> None:
+        """Watch no more."""
+        assert self._pinger.stdin
+        assert self._pinger.stdout
+        self._pinger.stdin.close()
+        self._pinger.stdout.close()
+        self._pinger.wait()
+
+    def _longest_ping(self) -> float:
+        assert self._pinger.stdin
+        assert self._pinger.stdout
+        self._pinger.stdin.write("\n")
+        self._pinger.stdin.flush()
+        return float(self._pinger.stdout.readline())
+
+    async def measure(self, case: Case, share: float) -> Measure:
+        """Play a case on an empty server."""
+        async with self._scene(share) as (scene, client):
+            return await self._measured(await case.prepare(scene), client)
+
+    async def compare(self, cost: Cost, share: float) -> tuple[float, float]:
+        """Give what a step takes of Redis beside little and beside much, in µs: the best of some rounds that alternate."""
+        async with self._scene(share) as (scene, client):
+            steps = [await cost.prepare(scene, much) for much in (False, True)]
+            best = [float("inf")] * 2
+            for _ in range(ROUNDS):
+                for which, step in enumerate(steps):
+                    before = await _quiet(client)
+                    await step()
+                    best[which] = min(best[which], (await _quiet(client)).micros - before.micros)
+            if min(best) <= 0:
+                msg = "nothing was measured: a step has called no operation as a function"
+                raise RuntimeError(msg)
+            return best[0], best[1]
+
+    async def idle(self, idle: Idle, share: float, seconds: float) -> float:
+        """Give how many commands a frontend with nothing to do sends each second, those inside scripts counted."""
+        async with self._scene(share) as (scene, client):
+            await idle.prepare(scene)
+            # What was told of all this is done, and measured once.
+            await asyncio.sleep(_SETTLED_SECONDS)
+            await scene.core.measure()
+            before = await _commands(client)
+            await asyncio.sleep(seconds)
+            await scene.core.measure()
+            # INFO itself is one of them.
+            return (await _commands(client) - before - 1) / seconds
+
+    @asynccontextmanager
+    async def _scene(self, share: float) -> "AsyncIterator[tuple[Scene, aioredis.Redis]]":
+        server = Server.connect(self._server.url, lua_directory(), 60)
+        async with aioredis.Redis.from_url(self._server.url) as client:
+            await client.flushall()
+            await client.config_set("slowlog-max-len", 100_000)
+            await client.rpush("numbers", *_shuffled())
+            sink = Sink()
+            core = RedisCore(settings(self._server.url).model_copy(update={"node_quota": 10_000}), sink)
+            await core.start()
+            try:
+                yield Scene(core, sink, server, client, share), client
+            finally:
+                await core.drain(5)
+                await core.stop()
+                await server.close()
+
+    async def _measured(self, play: Play, client: "aioredis.Redis") -> Measure:
+        await client.config_set("slowlog-log-slower-than", _SLOWER_US)
+        await client.slowlog_reset()
+        await asyncio.to_thread(self._longest_ping)
+        done = asyncio.Event()
+        beside = asyncio.create_task(_beside(client, done))
+        await play()
+        # What a script has left over goes on, when nobody asks.
+        await asyncio.sleep(5 * _PAUSE)
+        ping = await asyncio.to_thread(self._longest_ping)
+        done.set()
+        await beside
+        for _ in range(_SAMPLES):
+            await client.sort("numbers", start=0, num=1)
+        await client.config_set("slowlog-log-slower-than", -1)
+        entries = await client.slowlog_get(100_000)
+        longest = longest_call(entries)
+        native = statistics.mean(each["duration"] for each in entries if each["command"].startswith(b"SORT"))
+        return Measure(longest / 1000, ping, native / 1000)
+
+
+def longest_call(entries: "Sequence[Mapping[str, Any]]") -> int:
+    """Give the µs of the longest call of an operation in the slow log; none at all is no measure."""
+    calls = [int(each["duration"]) for each in entries if each["command"].startswith(b"FCALL ")]
+    if not calls:
+        msg = f"nothing was measured: of {len(entries)} entries of the slow log none is a call of a function"
+        raise RuntimeError(msg)
+    return max(calls)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scripts:
+    """How many scripts have run, and how long, in µs."""
+
+    calls: int
+    micros: int
+
+
+async def _scripts(client: "aioredis.Redis") -> _Scripts:
+    found = (await client.info("commandstats")).get("cmdstat_fcall", {"calls": 0, "usec": 0})
+    return _Scripts(found["calls"], found["usec"])
+
+
+async def _quiet(client: "aioredis.Redis") -> _Scripts:
+    """Wait until no script follows from what was asked."""
+    before = await _scripts(client)
+    while True:
+        await asyncio.sleep(2 * _PAUSE)
+        now = await _scripts(client)
+        if now.calls == before.calls:
+            return now
+        before = now
+
+
+async def _commands(client: "aioredis.Redis") -> int:
+    """Count commands, those inside scripts too, but for the PINGs of whoever watches."""
+    found = (await client.info("commandstats")).items()
+    return sum(each["calls"] for name, each in found if name != "cmdstat_ping")
+
+
+def _shuffled() -> list[int]:
+    """Give numbers in an order that is always the same and sorted nowhere."""
+    numbers = list(range(_NUMBERS))
+    random.Random(_NUMBERS).shuffle(numbers)  # noqa: S311  (nothing secret)
+    return numbers
+
+
+async def _beside(client: "aioredis.Redis", done: asyncio.Event) -> None:
+    # Not cancelled: a reply that nobody awaits would be the next command's.
+    while not done.is_set():
+        await client.sort("numbers", start=0, num=1)
+        await asyncio.sleep(_PAUSE)
+
+
+def _rows(case: Case, found: Measure) -> list[Row]:
+    """Show the longest script and the longest wait for a PING in ms; the ratio is to the native command."""
+    rows = []
+    for name, value, ratio, bound in (
+        (case.name, found.script_ms, found.script, SCRIPT),
+        (f"{case.name}_ping", found.ping_ms, found.ping, PING),
+    ):
+        rows.append(
+            Row(
+                name, "ms", round(value, 2), round(found.native_ms, 2), round(ratio, 2), f"<= {bound:g}", ratio <= bound
+            )
+        )
+    return rows
+
+
+def main(*, as_json: bool, quick: bool) -> int:
+    """Play all cases on an embedded Redis; 1 when a bound is passed."""
+    rows: list[Row] = []
+    console = Console(stderr=True)
+    share, seconds = (QUICK, 1.0) if quick else (1, _IDLE_SECONDS)
+    with RedisServer() as server, gauged(server) as gauge, console.status("measuring") as status:
+        for case in CASES:
+            status.update(f"measuring {case.name}")
+            rows += _rows(case, asyncio.run(gauge.measure(case, share)))
+        for cost in COSTS:
+            status.update(f"measuring {cost.name}")
+            little, much = asyncio.run(gauge.compare(cost, share))
+            rows.append(at_most(cost.name, "µs", much, INDEPENDENT, little))
+        for idle in IDLE:
+            status.update(f"measuring {idle.name}")
+            sent = asyncio.run(gauge.idle(idle, share, seconds))
+            rows.append(at_most(idle.name, "commands/s", sent, IDLE_COMMANDS))
+    return show(rows, as_json=as_json)

@@ -1,0 +1,205 @@
+"""What `stanzaq bench bounds` wants to cost the same beside much as beside little, and next to nothing while idle."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from broker import codec, keys
+from broker.model.commands import Declare, Publish, Retract, Subscribe
+from broker.model.items import Envelope
+from broker.model.names import Jid
+from broker.model.tree import Kind, Scope
+from broker.redis_core.operations.operation import subid
+from frontends.tools.bench.scene import OWNER, Scene
+
+ROUNDS: Final = 10
+ITEMS: Final = 10
+"""Items of a step."""
+
+COLLECTIONS: Final = 400
+SELECTORS: Final = 100
+SUBSCRIBERS: Final = 2_000
+NODES: Final = 1_000
+_AT_ONCE: Final = 50
+
+Step = Callable[[], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What is not to grow with how much there is beside it: `prepare` gives a step of Redis's, beside little or much."""
+
+    name: str
+    prepare: Callable[[Scene, bool], Awaitable[Step]]
+
+
+async def _waiting_leases(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
+    """Look for something new for fifty leases, that hold one item or a hundred each."""
+    node = await scene.node(f"leases{much}")
+    jids = await node.subscribed(50, 100, lease=True)
+    await node.put(50 * (100 if much else 1))
+    token = int(await scene.client.hget(keys.of_partition("meta", node.partition), "token") or 0)
+    rows = [{"subid": subid(jid), "lease": "0", "after": token, "comes": ""} for jid in jids]
+    fixed = {"now": "", "revision": "", "number": 0, "limit": 200, "max_bytes": 1_048_576}
+    return lambda: node.run("fetch", fixed, rows)
+
+
+async def _ordered_bodies(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
+    """Hand out the next item of an ordered node, of few or of many that have large payloads."""
+    node = await scene.node(f"ordered{much}", ordered="true", max_items="1000")
+    await node.subscribed(1, 1)
+    held = await node.put(1)
+    await node.put(120 if much else ROUNDS + 2, 65_536)
+
+    async def step() -> None:
+        held[:] = await node.acknowledge(held)
+
+    return step
+
+
+async def put_below(scene: Scene, leaf: str, collections: int, credit: int) -> None:
+    """Make so many collections of a leaf, each with a subscriber, as wildcard leases do."""
+
+    async def made(number: int) -> None:
+        top, jid = f"{leaf}-{number}", Jid(f"above{number}@{leaf}.example/1")
+        options = {"pubsub#node_type": ("collection",), "stanzaq#destinations": (leaf,)}
+        await scene.ask(Declare(top, OWNER, options))
+        await scene.ask(Subscribe(top, jid, jid, credit, scope=Scope(Kind.ITEMS, None)))
+
+    for first in range(0, collections, _AT_ONCE):
+        await asyncio.gather(*map(made, range(first, min(first + _AT_ONCE, collections))))
+
+
+def _worked(scene: Scene, leaf: str) -> Step:
+    """Publish items one by one, and acknowledge them."""
+
+    async def step() -> None:
+        for _ in range(ITEMS):
+            await scene.ask(Publish(leaf, OWNER, None, b"x" * 100, 100))
+        for _ in range(ITEMS):
+            async with asyncio.timeout(20):
+                each = await scene.sink.deliveries.get()
+            await scene.ask(Retract(leaf, each.subscriber, each.item_id, each.token))
+
+    return step
+
+
+async def _collections(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
+    """Work items through one collection above their queue, or through 400."""
+    leaf = f"below{much}"
+    await scene.node(leaf)
+    await put_below(scene, leaf, scene.many(COLLECTIONS) if much else 1, 1000)
+    return _worked(scene, leaf)
+
+
+async def _collections_beside(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
+    """Work items of a queue that has a worker of its own, below no collection or below 400 with idle subscribers."""
+    leaf = f"own{much}"
+    node = await scene.node(leaf)
+    await node.subscribed(1, 1000)
+    await put_below(scene, leaf, scene.many(COLLECTIONS) if much else 0, 1000)
+    return _worked(scene, leaf)
+
+
+async def _collections_busy(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
+    """Publish what has to wait, for nobody has credit: below no collection or below 400."""
+    leaf = f"busy{much}"
+    await scene.node(leaf)
+    busy = scene.many(COLLECTIONS) if much else 0
+    await put_below(scene, leaf, busy, 1)
+    for _ in range(busy):
+        await scene.ask(Publish(leaf, OWNER, None, b"x", 1))
+    for _ in range(busy):
+        async with asyncio.timeout(60):
+            await scene.sink.deliveries.get()
+
+    async def step() -> None:
+        for _ in range(ITEMS):
+            await scene.ask(Publish(leaf, OWNER, None, b"x" * 100, 100))
+
+    return step
+
+
+async def put_selectors(scene: Scene, name: str, count: int) -> bytes:
+    """Subscribe so many who select, each by an equality of its own; gives what none of them selects."""
+    await scene.node(name, max_items="100000")
+    for number in range(count):
+        jid = Jid(f"choosy{number}@bounds.example/1")
+        await scene.ask(Subscribe(name, jid, jid, 3, selector=f"color = 'c{number}' AND size > {number}"))
+    return codec.pack(Envelope(b"x", "text/plain", headers={"color": "none", "size": "5"}))
+
+
+async def _selectors(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)
+    """Publish what nobody selects beside one selector, or beside a hundred."""
+    name = f"choosy{much}"
+    body = await put_selectors(scene, name, SELECTORS if much else 1)
+
+    async def step() -> None:
+        for _ in range(ITEMS):
+            await scene.ask(Publish(name, OWNER, None, body, len(body)))
+
+    return step
+
+
+COSTS: Final = tuple(
+    Cost(name, prepare)
+    for name, prepare in {
+        "waiting_leases": _waiting_leases,
+        "ordered_bodies": _ordered_bodies,
+        "collections": _collections,
+        "collections_beside": _collections_beside,
+        "collections_busy": _collections_busy,
+        "selectors": _selectors,
+    }.items()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """What is to cost an idle frontend next to nothing: `prepare` makes it."""
+
+    name: str
+    prepare: Callable[[Scene], Awaitable[Any]]
+
+
+async def _idle_subscribers(scene: Scene) -> None:
+    """Subscribe many to a queue of four partitions."""
+    await scene.node("four", partitions="4")
+    jids = [Jid(f"idle{number}@bounds.example/1") for number in range(scene.many(SUBSCRIBERS))]
+    for first in range(0, len(jids), _AT_ONCE):
+        await asyncio.gather(*(scene.ask(Subscribe("four", jid, jid, 10)) for jid in jids[first : first + _AT_ONCE]))
+
+
+async def _idle_collections(scene: Scene) -> None:
+    await scene.node("below")
+    await put_below(scene, "below", scene.many(COLLECTIONS), 1000)
+
+
+async def _idle_selectors(scene: Scene) -> None:
+    """Let items wait that nobody selects."""
+    body = await put_selectors(scene, "choosy", SELECTORS)
+    for _ in range(scene.many(1_000)):
+        await scene.ask(Publish("choosy", OWNER, None, body, len(body)))
+
+
+async def _idle_together(scene: Scene) -> None:
+    """Have all of these, and many nodes."""
+    await _idle_subscribers(scene)
+    await _idle_collections(scene)
+    await _idle_selectors(scene)
+    nodes = scene.many(NODES)
+    for first in range(0, nodes, _AT_ONCE):
+        some = range(first, min(first + _AT_ONCE, nodes))
+        await asyncio.gather(*(scene.ask(Declare(f"idle{number}", OWNER, {})) for number in some))
+
+
+IDLE: Final = tuple(
+    Idle(name, prepare)
+    for name, prepare in {
+        "idle_subscribers": _idle_subscribers,
+        "idle_collections": _idle_collections,
+        "idle_selectors": _idle_selectors,
+        "idle_together": _idle_together,
+    }.items()
+)

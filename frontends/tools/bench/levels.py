@@ -1,0 +1,77 @@
+"""`stanzaq bench xmpp --qos`: what each level of `urn:xmpp:qos` costs, next to plain messages in the same run.
+
+Stanzas are those that the sender wrote and read; the time of a message is that of the whole way, until a worker has
+acknowledged it, with a window of messages under way. The names and targets of the rows are those that README and CI speak of.
+"""
+
+import asyncio
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+import uvloop
+from rich.console import Console
+
+from frontends.tools.bench.promised import ACKNOWLEDGED, ASSURED, LEVELS, PLAIN, Messages
+from frontends.tools.bench.report import Row, at_most, show, told
+from frontends.tools.demo.frontend import Frontend
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.redis import RedisServer
+
+_ROUNDS: Final = 3
+
+
+def main(*, as_json: bool, quick: bool) -> int:
+    """Run the benchmark; 1 when a target is missed. Raises ServerError when its servers cannot be had."""
+    seconds = 0.2 if quick else 4.0
+    with ExitStack() as stack:
+        status = stack.enter_context(Console(stderr=True).status("starting Redis, ejabberd and a frontend"))
+        ejabberd = stack.enter_context(Ejabberd())
+        redis = stack.enter_context(RedisServer(options={"appendonly": "yes"}))
+        settings = {
+            "REDIS_URL": redis.url,
+            "XMPP_SERVER": f"{ejabberd.host}:{ejabberd.component_port}",
+            "XMPP_DOMAIN": ejabberd.domain,
+            "XMPP_SECRET": ejabberd.secret,
+            "QOS_TRUSTED": ejabberd.anonymous,
+        }
+        stack.enter_context(Frontend(settings))
+        status.update("measuring plain, acknowledged and assured messages, in turns")
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            found = runner.run(_measured(ejabberd, seconds))
+    return show(_rows(found), as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a message costs at a level: stanzas of its sender, and milliseconds."""
+
+    stanzas: float
+    time: float
+
+
+def _rows(found: dict[str, Cost]) -> list[Row]:
+    plain, acknowledged, assured = (found[level] for level in (PLAIN, ACKNOWLEDGED, ASSURED))
+    return [
+        at_most("qos_acknowledged_stanzas", "stanzas", acknowledged.stanzas, 2, plain.stanzas),
+        at_most("qos_assured_stanzas", "stanzas", assured.stanzas, 4, plain.stanzas),
+        told("qos_acknowledged_time", "ms", acknowledged.time, plain.time),
+        told("qos_assured_time", "ms", assured.time, plain.time),
+    ]
+
+
+async def _measured(ejabberd: Ejabberd, seconds: float) -> dict[str, Cost]:
+    """Measure all in turns, so that noise hits them alike; the best round of each counts."""
+    loads = {
+        level: await Messages.open(ejabberd.c2s_port, ejabberd.anonymous, ejabberd.domain, level) for level in LEVELS
+    }
+    done = dict.fromkeys(LEVELS, 0)
+    best = dict.fromkeys(LEVELS, 0.0)
+    for _ in range(_ROUNDS):
+        for level, load in loads.items():
+            count, rate = await load.loop.rate(seconds)
+            done[level] += count
+            best[level] = max(best[level], rate)
+    for load in loads.values():
+        load.close()
+    return {level: Cost(load.stanzas / done[level], 1000 / best[level]) for level, load in loads.items()}

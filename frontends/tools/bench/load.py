@@ -1,0 +1,206 @@
+"""Two loads: whole jobs through a queue of stanzaq's, and publishes through ejabberd's own pubsub. Knows stanzas as bytes.
+
+Both are closed loops with a window: a new one begins when one is done. Must not know targets, rows or processes.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from typing import Final, Self
+
+from frontends.tools.bench.wire import Session, Wire
+from frontends.tools.demo import stanzas
+from frontends.tools.servers.process import ServerError
+from frontends.xmpp import namespaces as ns
+
+WINDOW: Final = 50
+WORKERS: Final = 4
+STANZAS_PER_JOB: Final = 6
+"""What a frontend reads or writes for a job: publish, its result, delivery, retract, notification, its result."""
+
+_DRAIN_SECONDS: Final = 20.0
+PAYLOAD: Final = f"<job xmlns='urn:example:job'>{'x' * 160}</job>"
+"""200 bytes, as in the benchmark of the core."""
+
+_ANSWER: Final = re.compile(rb"<iq ([^>]*)>")
+_DELIVERY: Final = re.compile(rb"<(?:iq ([^>]*)|lock [^>]*\bitem='((\d+)[^']*)' token='(\d+)'[^>]*)>")
+_EVENT: Final = re.compile(rb"<item id='(\d+)'[^>]*>")
+
+_RETRACT: Final = (
+    b"<iq type='set' to='%b' id='r%b'><pubsub xmlns='" + ns.PUBSUB.encode() + b"'><retract node='%b'>"
+    b"<item id='%b' token='%b'/></retract></pubsub></iq>"
+)
+
+
+def publication(service: str, node: str) -> bytes:
+    """Build a publish with places for two numbers: the request's and the item's."""
+    content = stanzas.publish(node, "%d", PAYLOAD).replace('"', "'")
+    return f"<iq type='set' to='{service}' id='p%d'>{content}</iq>".encode()
+
+
+class Loop:
+    """Begins `begin(number)` again and again with a window; whoever sees one done calls `end`."""
+
+    def __init__(self, begin: Callable[[int], None]) -> None:
+        """Prepare; nothing runs yet."""
+        self._begin = begin
+        self._number = 0
+        self._open = 0
+        self._running = False
+        self._done = 0
+        self._idle = asyncio.Event()
+        self.failure = ""
+
+    def end(self) -> None:
+        """Note that one is done."""
+        self._done += 1
+        self._open -= 1
+        if self._running:
+            self.next()
+        elif not self._open:
+            self._idle.set()
+
+    def next(self) -> None:
+        """Begin one."""
+        self._number += 1
+        self._open += 1
+        self._begin(self._number)
+
+    async def rate(self, seconds: float) -> tuple[int, float]:
+        """Run for so long and give how many were done, and how many of them a second; then wait until none is open."""
+        done, began = self._done, time.perf_counter()
+        self._running = True
+        for _ in range(WINDOW):
+            self.next()
+        await asyncio.sleep(seconds)
+        self._running = False
+        measured = (self._done - done) / (time.perf_counter() - began)
+        await self.settle()
+        return self._done - done, measured
+
+    async def settle(self) -> None:
+        """Wait until none is open."""
+        while self._open and not self.failure:
+            self._idle.clear()
+            try:
+                await asyncio.wait_for(self._idle.wait(), _DRAIN_SECONDS)
+            except TimeoutError:
+                self.failure = f"{self._open} were not done after {_DRAIN_SECONDS:.0f} s"
+        if self.failure:
+            raise ServerError(self.failure)
+
+    def check(self, answer: bytes) -> None:
+        """Look at the attributes of an IQ; an error ends the measurement."""
+        if b"type='error'" in answer:
+            self.failure = f"the service answered: {answer.decode()}"
+            self._running = False
+            self._idle.set()
+
+
+class Jobs:
+    """A queue with one publisher and some workers, on connections of their own."""
+
+    answers = _ANSWER
+    """What the publisher listens for, with the attributes as its group."""
+
+    def __init__(self, service: str, node: str) -> None:
+        """Prepare; `open` connects."""
+        self._service = service
+        self._node = node
+        self._publish = publication(service, node)
+        self._names = (service.encode(), node.encode())
+        self._publisher: Wire
+        self._workers: list[Wire] = []
+        self._sent: dict[int, float] = {}
+        self.waits: list[float] = []
+        self.loop = Loop(self._begin)
+
+    @classmethod
+    async def open(cls, port: int, accounts: str, service: str, node: str) -> Self:
+        """Make the node and let everybody log in and subscribe."""
+        jobs = cls(service, node)
+        owner = Session.open(port, accounts)
+        owner.ask(service, stanzas.create(node, {}))
+        jobs._publisher = await Wire.over(owner, cls.answers, lambda found: jobs._answered(found[1]))
+        for _ in range(WORKERS):
+            worker = Session.open(port, accounts)
+            worker.tell(f"<presence to='{service}'/>")
+            worker.ask(service, stanzas.subscribe(node, worker.jid, -(-WINDOW // WORKERS)))
+            jobs._workers.append(await jobs._worker(worker))
+        return jobs
+
+    def close(self) -> None:
+        """Let everybody go."""
+        for wire in (self._publisher, *self._workers):
+            wire.close()
+
+    async def paced(self, per_second: int, seconds: float) -> None:
+        """Begin so many jobs a second, without a window, and wait until all are done."""
+        self.waits.clear()
+        began = time.perf_counter()
+        for number in range(int(per_second * seconds)):
+            await asyncio.sleep(began + number / per_second - time.perf_counter())
+            self.loop.next()
+        await self.loop.settle()
+
+    def _begin(self, number: int) -> None:
+        self._sent[number] = time.perf_counter()
+        self._publisher.write(self._publish % (number, number))
+
+    def _answered(self, answer: bytes) -> None:
+        """Hear what became of a publish."""
+        self.loop.check(answer)
+
+    def _worked(self) -> None:
+        """Hear that a worker is done with an item."""
+        self.loop.end()
+
+    async def _worker(self, session: Session) -> Wire:
+        service, node = self._names
+
+        def take(found: re.Match[bytes]) -> None:
+            answer, item, number, token = found.groups()
+            if item is not None:
+                wire.write(_RETRACT % (service, number, node, item, token))
+                self.waits.append(time.perf_counter() - self._sent.pop(int(number)))
+            # Its notification came before it on the same stream (QX17): with the result the job is done.
+            else:
+                self.loop.check(answer)
+                self._worked()
+
+        wire = await Wire.over(session, _DELIVERY, take)
+        return wire
+
+
+class Pubsub:
+    """The ceiling: a node of ejabberd's pubsub with one publisher and one subscriber."""
+
+    def __init__(self, service: str, node: str) -> None:
+        """Prepare; `open` connects."""
+        self._publish = publication(service, node)
+        self._publisher: Wire
+        self._subscriber: Wire
+        self.loop = Loop(self._begin)
+
+    @classmethod
+    async def open(cls, port: int, accounts: str, service: str, node: str) -> Self:
+        """Make the node and let both log in."""
+        pubsub = cls(service, node)
+        owner, subscriber = Session.open(port, accounts), Session.open(port, accounts)
+        # It stores each item as ours does, but keeps only the last one, as a queue keeps only what is not done: a node that
+        # grows is three times as slow, and would flatter us.
+        owner.ask(service, stanzas.create(node, {"pubsub#max_items": "1"}))
+        subscribe = f"<subscribe node='{node}' jid='{subscriber.jid}'/>"
+        subscriber.ask(service, f"<pubsub xmlns='{ns.PUBSUB}'>{subscribe}</pubsub>")
+        pubsub._publisher = await Wire.over(owner, _ANSWER, lambda found: pubsub.loop.check(found[1]))
+        pubsub._subscriber = await Wire.over(subscriber, _EVENT, lambda _: pubsub.loop.end())
+        return pubsub
+
+    def close(self) -> None:
+        """Let both go."""
+        self._publisher.close()
+        self._subscriber.close()
+
+    def _begin(self, number: int) -> None:
+        self._publisher.write(self._publish % (number, number))

@@ -1,0 +1,259 @@
+"""`stanzaq bench promptness`: how late many queues are visited that are due together, and how soon a dead frontend is replaced.
+
+Two frontends, each a process of its own, on one Redis. The queues are filled by scripts, in the name of a frontend that sends
+nothing.
+"""
+
+import asyncio
+import gc
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+import uvloop
+from rich.console import Console
+
+from broker import keys
+from broker.journal.schema import record
+from broker.model.commands import Declare
+from broker.model.items import Delivery
+from broker.model.names import Jid, Partition
+from broker.redis_core.core import RedisCore
+from broker.redis_core.operations.operation import subid
+from broker.redis_core.redis_client.client import Server
+from broker.scripts.location import lua_directory
+from frontends.compose import GARBAGE
+from frontends.tools.bench.core import Sink, settings
+from frontends.tools.bench.report import Row, at_most, show
+from frontends.tools.servers.redis import RedisServer
+
+QUEUES: Final = 20_000
+FRONTENDS: Final = 2
+_SHORT: Final = 100
+_OWNER: Final = Jid("bench@localhost/1")
+_WORKER: Final = Jid("worker@localhost/bench")
+_TELL: Final = "tell"
+_END: Final = "end"
+_DEAD: Final = "dead"
+_AT_ONCE: Final = 500
+_LEAD_MS: Final = 3_000
+_PATIENCE_SECONDS: Final = 120.0
+
+
+class _Watch(Sink):
+    """A door that notes when it was last handed something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        self.last = 0.0
+
+    def deliver(self, _delivery: Delivery) -> None:
+        """Take a delivery."""
+        self.count += 1
+        self.last = time.time()
+
+
+def _serve(url: str, pipe: Connection) -> None:
+    """Be a frontend until told to end; answers each message with what was delivered, and when the last of it was."""
+
+    async def run() -> None:
+        watch = _Watch()
+        core = RedisCore(settings(url), watch)
+        await core.start()
+        # It looks at everything when it starts.
+        while core._tasks:  # noqa: ASYNC110, SLF001  (nobody says when that is done)
+            await asyncio.sleep(0.1)
+        pipe.send(None)
+        while True:
+            while not pipe.poll():  # noqa: ASYNC110  (a pipe tells nobody)
+                await asyncio.sleep(0.05)
+            if pipe.recv() == _END:
+                break
+            pipe.send((watch.count, watch.last))
+        await core.stop()
+
+    # What it logs is none of the report.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    gc.set_threshold(*GARBAGE)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+
+
+class _Frontends:
+    """Frontends in processes of their own."""
+
+    def __init__(self, url: str, count: int) -> None:
+        """Start them, and wait until they are there."""
+        context = multiprocessing.get_context("spawn")
+        self._pipes: list[Connection] = []
+        self._processes = []
+        for _ in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(url, theirs), daemon=True)
+            process.start()
+            self._pipes.append(ours)
+            self._processes.append(process)
+        for pipe in self._pipes:
+            pipe.recv()
+
+    def delivered(self) -> tuple[int, float]:
+        """Tell how much all of them were handed, and when the last of it."""
+        for pipe in self._pipes:
+            pipe.send(_TELL)
+        told = [pipe.recv() for pipe in self._pipes]
+        return sum(count for count, _last in told), max(last for _count, last in told)
+
+    def stop(self) -> None:
+        """End them."""
+        for pipe in self._pipes:
+            pipe.send(_END)
+        for process in self._processes:
+            process.join(10)
+
+
+class _Queues:
+    """Many queues with one item each, held by a worker."""
+
+    def __init__(self, server: Server, count: int) -> None:
+        """Begin with none."""
+        self._server = server
+        self.count = count
+        self.partitions: list[Partition] = []
+
+    async def fill(self, url: str) -> None:
+        """Make them, and hand out what is in them in the name of a frontend that will never send it."""
+        core = RedisCore(settings(url).model_copy(update={"node_quota": self.count}), Sink())
+        names = [f"queue{number}" for number in range(self.count)]
+        for first in range(0, self.count, _AT_ONCE):
+            some = names[first : first + _AT_ONCE]
+            await asyncio.gather(*(core.ask(Declare(name, _OWNER, {})) for name in some))
+            self.partitions += [record.partition(0) for record in await core._store.read_all(some)]  # noqa: SLF001
+        await core.stop()
+        shared = {
+            "now": "",
+            "revision": "",
+            "frontend": _DEAD,
+            "sent": "",
+            "number": 0,
+            "retry": "5000 20000 3",
+        }
+        empty = dict.fromkeys(("must", "lease", "scope", "named", "several", "selector"), "")
+        worker = {"subid": subid(_WORKER), "jid": _WORKER, "credit": 1, "qos": "unacknowledged", **empty}
+        await self.each("subscribe", {**shared, "max_subscribers": 10}, worker)
+        intake = {
+            "dedupe": "overwrite",
+            "dedupe_ms": 1,
+            "once_ms": 1,
+            "max_items": 10,
+            "node_full": "reject",
+            "if_known": "",
+        }
+        item = {"item": "", "by": _OWNER, "body": b"x" * 200, "key": "", "once": "", "subids": "", "hints": ""}
+        await self.each("publish", {**shared, **intake}, item)
+
+    async def each(self, name: str, fixed: dict[str, Any], row: dict[str, Any]) -> None:
+        """Run a script in each."""
+        header = self._server.header(name)
+        for first in range(0, self.count, _AT_ONCE):
+            calls = [
+                self._server.arguments(name, keys.all_of_partition(header.keys, each), fixed, [row])
+                for each in self.partitions[first : first + _AT_ONCE]
+            ]
+            for reply in await self._server.run_all(calls):
+                if isinstance(reply, Exception):
+                    raise reply
+
+    async def lines(self, of: Callable[[int, Partition], tuple[Any, ...]]) -> list[Any]:
+        """Run a plain command for each."""
+        found = []
+        for first in range(0, self.count, _AT_ONCE):
+            some = list(enumerate(self.partitions))[first : first + _AT_ONCE]
+            found += await self._server.commands([of(number, each) for number, each in some])
+        return found
+
+
+async def _until(done: Callable[[], Awaitable[bool]]) -> None:
+    ends = time.monotonic() + _PATIENCE_SECONDS
+    while not await done():
+        if time.monotonic() > ends:
+            msg = "it was not done in time"
+            raise RuntimeError(msg)
+        await asyncio.sleep(0.5)
+
+
+async def _due(server: Server, url: str, count: int) -> Row:
+    """Let a lock of each queue run out in the same second; gives how late the last one ended, in s."""
+    queues = _Queues(server, count)
+    await queues.fill(url)
+    frontends = _Frontends(url, FRONTENDS)
+    seconds, micros = await server.command("TIME")
+    begins = int(seconds) * 1000 + int(micros) // 1000 + _LEAD_MS + count // 4
+    position = [
+        raw[0][0]
+        for raw in await queues.lines(lambda _number, each: ("XRANGE", keys.of_partition("log", each), "-", "+"))
+    ]
+    ends = [begins + number * 1000 // count for number in range(count)]
+    await queues.lines(
+        lambda number, each: ("ZADD", keys.of_partition("deadlines", each), ends[number], position[number])
+    )
+    await queues.lines(lambda number, each: ("ZADD", keys.of_service("due"), ends[number], str(each)))
+
+    async def done() -> bool:
+        return frontends.delivered()[0] >= count
+
+    await _until(done)
+    frontends.stop()
+    journals = await queues.lines(
+        lambda _number, each: ("XRANGE", keys.of_partition("journal", each), "-", "+", "COUNT", 1)
+    )
+    closed = [int(record(_pairs(entries[0][1]))["closed"]) for entries in journals]
+    return at_most("due_in_one_second", "s late", max(at - end for at, end in zip(closed, ends, strict=True)) / 1000, 1)
+
+
+def _pairs(fields: Any) -> dict[bytes, bytes]:  # noqa: ANN401  (as the protocol of the connection has it)
+    return fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
+
+
+async def _takeover(server: Server, url: str, count: int) -> Row:
+    """Let a frontend die that was to send an item of each queue; gives when the last was sent, in s after its death."""
+    queues = _Queues(server, count)
+    await queues.fill(url)
+    frontends = _Frontends(url, FRONTENDS)
+    seconds, micros = await server.command("TIME")
+    died = int(seconds) + int(micros) / 1e6
+    await server.command("ZADD", keys.of_service("frontends"), int(died * 1000), _DEAD)
+
+    async def done() -> bool:
+        return frontends.delivered()[0] >= count
+
+    await _until(done)
+    _count, last = frontends.delivered()
+    frontends.stop()
+    return at_most("takeover", "s", last - died, 5)
+
+
+async def _measure(url: str, *, quick: bool) -> list[Row]:
+    """Take all rows, telling on the way which."""
+    count = QUEUES // (_SHORT if quick else 1)
+    server = Server.connect(url, lua_directory(), 60)
+    console = Console(stderr=True)
+    rows = []
+    try:
+        for step in (_due, _takeover):
+            with console.status(f"measuring {step.__name__.strip('_')} of {count:,} queues"):
+                rows.append(await step(server, url, count))
+            await server.command("FLUSHALL", "SYNC")
+    finally:
+        await server.close()
+    return rows
+
+
+def main(*, as_json: bool, quick: bool) -> int:
+    """Run the benchmark on an embedded Redis; 1 when a target is missed."""
+    with RedisServer() as server:
+        return show(asyncio.run(_measure(server.url, quick=quick)), as_json=as_json)

@@ -1,0 +1,114 @@
+"""What a play of `stanzaq bench bounds` begins with: a core on a server of its own, and nodes that are filled past it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from broker import keys
+from broker.model.commands import Command, Declare, Subscribe
+from broker.model.leases import lease_jid
+from broker.model.names import Jid, Partition
+from broker.model.qos import Qos
+from broker.model.results import Refused
+from broker.redis_core.core import RedisCore
+from broker.redis_core.redis_client.client import Server
+from frontends.tools.bench.core import BASE, INTAKE, Bench, Sink
+
+if TYPE_CHECKING:
+    import redis.asyncio as aioredis
+
+OWNER: Final = Jid("owner@bounds.example/1")
+
+AT_ONCE: Final = 200
+"""Rows of a batch."""
+
+_WIRE: Final = {"max_items": "pubsub#max_items", "node_full": "pubsub#publish_node_full", "queueing": "pubsub#queueing"}
+
+BEFORE: Final = "before"
+"""The frontend in whose name what comes before a play is written."""
+
+_FIXED: Final = {**BASE, "revision": "", "frontend": BEFORE}
+
+Play = Callable[[], Awaitable[Any]]
+
+
+class Scene:
+    """A core on a server of its own; `share` of the worst is played."""
+
+    def __init__(self, core: RedisCore, sink: Sink, server: Server, client: "aioredis.Redis", share: float) -> None:
+        """Play on this core, which sends to `sink`; what comes before the play is written by `server`, past the core."""
+        self.core = core
+        self.sink = sink
+        self.client = client
+        self.share = share
+        self._server = server
+
+    def many(self, count: int) -> int:
+        """Give how many of so many there are."""
+        return max(1, round(count * self.share))
+
+    async def ask(self, command: Command) -> Any:  # noqa: ANN401  (the result of its kind)
+        """Have a command carried out that must not be refused."""
+        result = await self.core.ask(command)
+        if isinstance(result, Refused):
+            msg = f"{type(command).__name__} was refused: {result.detail}"
+            raise RuntimeError(msg)  # noqa: TRY004  (no wrong type, but what must not happen here)
+        return result
+
+    async def node(self, name: str = "work", **options: str) -> "Node":
+        """Declare a node."""
+        await self.ask(
+            Declare(name, OWNER, {_WIRE.get(key, f"stanzaq#{key}"): (value,) for key, value in options.items()})
+        )
+        async for key in self.client.scan_iter(
+            keys.of_partition("meta", Partition(name, "*", 0)).replace("{", "\\{"), 1000
+        ):
+            return Node(self, Partition.parse(key.decode().partition("{")[2].partition("}")[0]))
+        msg = f"{name} has no partition"
+        raise RuntimeError(msg)
+
+
+class Node(Bench):
+    """One node of a scene, of one partition."""
+
+    def __init__(self, scene: Scene, partition: Partition) -> None:
+        """Fill it past the core."""
+        super().__init__(scene._server, partition.node)  # noqa: SLF001  (of this module)
+        self.partition = partition
+        self.scene = scene
+        self.name = partition.node
+
+    async def subscribed(self, count: int, credit: int, *, lease: bool = False) -> list[Jid]:
+        """Subscribe so many workers."""
+        jids = [
+            lease_jid(Jid(f"w{number}@bounds.example"), f"{number:016x}")
+            if lease
+            else Jid(f"w{number}@bounds.example/1")
+            for number in range(count)
+        ]
+        qos = Qos.PULLED if lease else Qos.UNACKNOWLEDGED
+        commands = (Subscribe(self.name, jid, jid, credit, qos) for jid in jids)
+        await asyncio.gather(*map(self.scene.ask, commands))
+        return jids
+
+    async def put(self, count: int, size: int = 10, key: str = "", hints: str = "") -> list[list[Any]]:
+        """Let so many items come; gives their deliveries."""
+        body, found = b"x" * size, []
+        row = {"item": "", "by": "owner@bounds.example", "body": body, "once": "", "subids": "", "hints": hints}
+        at_once = max(1, min(AT_ONCE, 4_000_000 // size))
+        left = count
+        while left > 0:
+            rows = [{**row, "key": key} for _ in range(min(at_once, left))]
+            reply = await self.run("publish", {**_FIXED, **INTAKE}, rows)
+            left -= len(reply[1])
+            found += reply[2]
+        return found
+
+
+def together(scene: Scene, commands: Sequence[Command]) -> Play:
+    """Make a play of commands that are all asked at once."""
+
+    async def play() -> None:
+        await asyncio.gather(*map(scene.core.ask, commands))
+
+    return play

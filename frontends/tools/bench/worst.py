@@ -1,0 +1,397 @@
+"""The worst cases of `stanzaq bench bounds`: for each script, every bound that it has as far as it goes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from broker import codec, keys
+from broker.model import offsets
+from broker.model.commands import (
+    Bounce,
+    Browse,
+    Commit,
+    Configure,
+    Fetch,
+    Locks,
+    Presence,
+    Publish,
+    Purge,
+    Renew,
+    Retract,
+    Subscribe,
+    Survey,
+    Transfer,
+    Unlock,
+)
+from broker.model.items import Envelope
+from broker.model.names import Jid
+from broker.model.results import Transferred
+from broker.redis_core.operations.operation import subid
+from frontends.tools.bench.scene import AT_ONCE, BEFORE, OWNER, Node, Play, Scene, together
+
+_LARGEST: Final = 262_144
+_PAUSE: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One worst case: `prepare` makes the scene and gives the play that is measured."""
+
+    name: str
+    prepare: Callable[[Scene], Awaitable[Play]]
+
+
+async def _leave(scene: Scene) -> Play:
+    node = await scene.node()
+    jids = await node.subscribed(AT_ONCE, 300)
+    await node.put(scene.many(AT_ONCE * 300))
+    return together(scene, [Presence(jid, available=False) for jid in jids])
+
+
+async def _gone(scene: Scene) -> Play:
+    node = await scene.node()
+    await node.subscribed(AT_ONCE, 300)
+    made = await node.put(scene.many(AT_ONCE * 300))
+    first = {row[0]: row for row in reversed(made)}
+    return together(
+        scene,
+        [Bounce(Jid(jid.decode()), node.partition, row[1].decode(), row[3], gone=True) for jid, row in first.items()],
+    )
+
+
+async def _locks(scene: Scene) -> Play:
+    node = await scene.node()
+    jids = await node.subscribed(scene.many(AT_ONCE), 1000)
+    await node.put(len(jids) * 1000)
+    return together(
+        scene, [Locks(node.name, jids[number % len(jids)]) for number in range(max(20, scene.many(AT_ONCE)))]
+    )
+
+
+async def _fetch(scene: Scene) -> Play:
+    node = await scene.node()
+    jids = await node.subscribed(scene.many(AT_ONCE), 1000, lease=True)
+    await node.put(len(jids) * 1000)
+    return together(scene, [Fetch(node.name, jid, jid, 60_000) for jid in jids])
+
+
+def _publish(size: int) -> Callable[[Scene], Awaitable[Play]]:
+    async def prepare(scene: Scene) -> Play:
+        node = await scene.node(ordered="true", max_items="200", node_full="retract-oldest")
+        await node.put(200, size, key="k")
+        body = b"x" * size
+        return together(
+            scene, [Publish(node.name, OWNER, None, body, size, key="k") for _ in range(scene.many(AT_ONCE))]
+        )
+
+    return prepare
+
+
+async def _republish(scene: Scene) -> Play:
+    """Each row finds its item by its id, with its payload."""
+    node = await scene.node(max_items="1000")
+    big = [Publish(node.name, OWNER, f"i{number}", b"x" * _LARGEST, _LARGEST) for number in range(scene.many(AT_ONCE))]
+    for command in big:
+        await scene.ask(command)
+    small = [Publish(node.name, OWNER, command.item_id, b"x", 1) for command in big]
+    return together(scene, small)
+
+
+async def _delete(scene: Scene) -> Play:
+    """Items that came back, deleted by an owner who may have several subscriptions, below as many collections as there may be."""
+    node = await scene.node()
+    jids = await node.subscribed(1, 150)
+    await node.put(150)
+    await scene.ask(Presence(jids[0], available=False))
+    await _below_many(scene, node)
+    found: list[Any] = await scene.client.xrange(keys.of_partition("log", node.partition)) or []
+    return together(scene, [Retract(node.name, OWNER, f"0-{entry.decode()}") for entry, _fields in found])
+
+
+async def _below_many(scene: Scene, node: Node) -> None:
+    """Have subscribers of fifty collections in a node, whose owners may have several subscriptions."""
+    first = int(subid("pool@x"))
+    pools = " ".join(f"{first + number}:p{number} 1" for number in range(50))
+    await scene.client.hset(keys.of_partition("meta", node.partition), mapping={"multi": "1", "pools": pools})
+
+
+async def _renew(scene: Scene) -> Play:
+    """Renew locks below as many collections as there may be, with several subscriptions."""
+    node = await scene.node()
+    await node.subscribed(1, AT_ONCE)
+    made = await node.put(AT_ONCE)
+    await _below_many(scene, node)
+    return together(scene, [Renew(node.name, Jid(row[0].decode()), row[2].decode(), row[3]) for row in made])
+
+
+async def _renew_refused(scene: Scene) -> Play:
+    """Renew large items that others hold: whoever asks may have published them."""
+    node = await scene.node()
+    await node.subscribed(1, AT_ONCE)
+    made = await node.put(scene.many(AT_ONCE), _LARGEST)
+    return together(scene, [Renew(node.name, Jid("other@bounds.example/1"), row[2].decode()) for row in made])
+
+
+async def _resent(scene: Scene) -> Play:
+    """Wait until a frontend that has died owes nothing any more."""
+    frontends = keys.of_service("frontends")
+    await scene.client.zadd(frontends, {BEFORE: 1})
+
+    async def done() -> bool:
+        return await scene.client.zscore(frontends, BEFORE) is None
+
+    return _until(done)
+
+
+async def _resend(scene: Scene) -> Play:
+    """Take over what a dead frontend was to send: large items."""
+    node = await scene.node()
+    await node.subscribed(1, 1000)
+    await node.put(scene.many(500), _LARGEST)
+    return await _resent(scene)
+
+
+async def _resend_small(scene: Scene) -> Play:
+    node = await scene.node()
+    await node.subscribed(20, 1000)
+    await node.put(scene.many(20_000))
+    return await _resent(scene)
+
+
+async def _readers(scene: Scene, owes: str) -> tuple[Node, list[Jid], str]:
+    """Have a log that many read, each with as many entries that it has not committed as it may have.
+
+    Their credit is less now, so that not all of it is handed out again.
+    """
+    node = await scene.node(queueing="false", retention_items="100000")
+    await node.put(1000)
+    log: list[Any] = await scene.client.xrange(keys.of_partition("log", node.partition)) or []
+    positions = [entry.decode() for entry, _fields in log]
+    places = ["".join(part.zfill(20) for part in position.split("-")) for position in positions]
+    jids = [Jid(f"r{number}@bounds.example/1") for number in range(max(100, scene.many(AT_ONCE)))]
+    commands = (Subscribe(node.name, jid, jid, 1, start="@latest", partitions=(0,)) for jid in jids)
+    await asyncio.gather(*map(scene.ask, commands))
+    for jid in jids:
+        name = subid(jid)
+        await scene.client.zadd(
+            keys.of_partition("outstanding", node.partition), {f"{name} {place}": 0 for place in places}
+        )
+        await scene.client.hset(keys.of_partition("readers", node.partition), name, f"{positions[-1]} 0-0 {owes}:1")
+    await scene.client.hset(keys.of_partition("meta", node.partition), "token", "1")
+    await scene.client.delete(keys.of_partition("reading", node.partition))
+    return node, jids, offsets.written(node.partition, positions[-1])
+
+
+async def _resend_readers(scene: Scene) -> Play:
+    await _readers(scene, BEFORE)
+    return await _resent(scene)
+
+
+async def _commit(scene: Scene) -> Play:
+    """Say that all has come which many readers may have outstanding."""
+    node, jids, last = await _readers(scene, scene.core.frontend)
+    return together(scene, [Commit(node.name, jid, 0, last) for jid in jids])
+
+
+async def _leave_readers(scene: Scene) -> Play:
+    """End subscriptions of readers with as much outstanding as may be."""
+    _node, jids, _last = await _readers(scene, scene.core.frontend)
+    return together(scene, [Presence(jid, available=False) for jid in jids])
+
+
+def _read(entries: int, size: int) -> Callable[[Scene], Awaitable[Play]]:
+    async def prepare(scene: Scene) -> Play:
+        """Begin to read with many at once, each somewhere else."""
+        node = await scene.node(queueing="false", retention_items="100000")
+        await node.put(scene.many(entries), size)
+        log: list[Any] = await scene.client.xrange(keys.of_partition("log", node.partition)) or []
+        starts = [offsets.written(node.partition, entry.decode()) for entry, _fields in log]
+        jids = [Jid(f"r{number}@bounds.example/1") for number in range(AT_ONCE)]
+        return together(
+            scene,
+            [Subscribe(node.name, jid, jid, 20, start=starts[number % len(starts)]) for number, jid in enumerate(jids)],
+        )
+
+    return prepare
+
+
+def _due(size: int, count: int, hints: str) -> Callable[[Scene], Awaitable[Play]]:
+    """Have many items whose delay, or whose time to live, is over at the same moment."""
+
+    async def prepare(scene: Scene) -> Play:
+        node = await scene.node(max_items="100000")
+        names = [keys.of_partition(name, node.partition) for name in ("delayed", "ends")]
+        await node.put(scene.many(count), size, hints=hints)
+        # Their time is hours away when they are put, and comes now.
+        for name in names:
+            members: Any = await scene.client.zrange(name, 0, -1)
+            if members:
+                await scene.client.zadd(name, dict.fromkeys(members, 1))
+
+        async def done() -> bool:
+            return not any([await scene.client.zcard(name) for name in names])
+
+        await scene.client.zadd(keys.of_service("due"), {str(node.partition): 1})
+        return _until(done)
+
+    return prepare
+
+
+def _until(done: Callable[[], Awaitable[bool]]) -> Play:
+    async def play() -> None:
+        for _look in range(1_000):
+            if await done():
+                return
+            await asyncio.sleep(_PAUSE)
+        msg = "it was not done in time"
+        raise RuntimeError(msg)
+
+    return play
+
+
+async def _unlock(scene: Scene) -> Play:
+    """All of them at their last try, so that each becomes a dead letter with a large payload."""
+    node = await scene.node(max_deliveries="1", dead_letter_node="dead")
+    await scene.node("dead", max_items="10000")
+    await node.subscribed(1, AT_ONCE)
+    made = await node.put(scene.many(AT_ONCE), _LARGEST)
+    return together(scene, [Unlock(node.name, Jid(row[0].decode()), row[2].decode(), row[3]) for row in made])
+
+
+async def _expire(scene: Scene) -> Play:
+    node = await scene.node(max_deliveries="1", dead_letter_node="dead", lock_seconds="1")
+    await scene.node("dead", max_items="10000")
+    await node.subscribed(1, AT_ONCE)
+    await node.put(scene.many(AT_ONCE), _LARGEST)
+
+    inflight = keys.of_partition("inflight", node.partition)
+
+    async def done() -> bool:
+        return not await scene.client.hlen(inflight)
+
+    return _until(done)
+
+
+async def _browse(scene: Scene) -> Play:
+    """Look at a page where as much stands elsewhere as is looked through."""
+    node = await scene.node(retention_items="10000", max_items="100000")
+    await node.subscribed(20, 250)
+    await node.put(scene.many(5_000))
+    await node.put(scene.many(5_000), hints="3600000 4 0")
+    for jid in await node.subscribed(1, 1000):
+        await scene.ask(Presence(jid, available=False))
+    meta = keys.of_partition("meta", node.partition)
+    tail: Any = await scene.client.hget(meta, "tail")
+    await scene.client.hset(meta, mapping={"kept": 1, "cursor": tail})
+    return together(scene, [Browse(node.name, OWNER, (), limit=50)])
+
+
+async def _browse_large(scene: Scene) -> Play:
+    node = await scene.node(max_items="100000")
+    await node.put(scene.many(200), _LARGEST)
+    return together(scene, [Browse(node.name, OWNER, (), limit=100)])
+
+
+async def _purge(scene: Scene) -> Play:
+    node = await scene.node(max_items="100000")
+    await node.put(scene.many(300), _LARGEST)
+    return together(scene, [Purge(node.name, OWNER)])
+
+
+async def _purge_log(scene: Scene) -> Play:
+    node = await scene.node(queueing="false", retention_items="100000")
+    await node.put(scene.many(300), _LARGEST)
+    return together(scene, [Purge(node.name, OWNER)])
+
+
+async def _retention(scene: Scene) -> Play:
+    """Configure a log that is to keep little from now on."""
+    node = await scene.node(queueing="false", retention_items="100000")
+    await node.put(scene.many(300), _LARGEST)
+    return together(
+        scene,
+        [
+            Configure(node.name, OWNER, {"stanzaq#retention_items": ("1",)}),
+            Publish(node.name, OWNER, None, b"x", 1),
+        ],
+    )
+
+
+async def _hand_out(scene: Scene) -> Play:
+    node = await scene.node(max_items="100000")
+    await node.put(scene.many(200), _LARGEST)
+    jid = Jid("late@bounds.example/1")
+    return together(scene, [Subscribe(node.name, jid, jid, 1000)])
+
+
+async def _transfer(scene: Scene) -> Play:
+    node = await scene.node(max_items="100000")
+    await scene.node("there", max_items="100000")
+    await node.put(scene.many(200), _LARGEST)
+
+    async def play() -> None:
+        scan: str = ""
+        while True:
+            found = await scene.ask(Transfer(node.name, OWNER, "there", (), "", 200, scan))
+            assert isinstance(found, Transferred)
+            scan = found.scan
+            if not scan:
+                return
+
+    return play
+
+
+async def _survey(scene: Scene) -> Play:
+    node = await scene.node(max_items="100000")
+    await node.put(scene.many(200), _LARGEST)
+    return together(scene, [Survey(node.name, OWNER, (), 200, "")])
+
+
+async def _selectors(scene: Scene) -> Play:
+    """Many who select by more than equality look through what none of them does."""
+    node = await scene.node(max_items="100000")
+    jids = [Jid(f"w{number}@bounds.example/1") for number in range(100)]
+    for number, jid in enumerate(jids):
+        await scene.ask(Subscribe(node.name, jid, jid, 3, selector=f"color LIKE 'c{number}' AND size > {number}"))
+    body = codec.pack(Envelope(b"x", "text/plain", headers={"color": "none", "size": "5"}))
+    return together(scene, [Publish(node.name, OWNER, None, body, len(body)) for _ in range(scene.many(2 * AT_ONCE))])
+
+
+CASES: Final = tuple(
+    Case(name, prepare)
+    for name, prepare in {
+        "leave": _leave,
+        "gone": _gone,
+        "locks": _locks,
+        "fetch": _fetch,
+        "publish_64k": _publish(65_536),
+        "publish_256k": _publish(_LARGEST),
+        "republish": _republish,
+        "delete": _delete,
+        "unlock": _unlock,
+        "expire": _expire,
+        "browse": _browse,
+        "browse_large": _browse_large,
+        "purge": _purge,
+        "purge_log": _purge_log,
+        "retention": _retention,
+        "hand_out": _hand_out,
+        "transfer": _transfer,
+        "survey": _survey,
+        "selectors": _selectors,
+        "renew": _renew,
+        "renew_refused": _renew_refused,
+        "resend": _resend,
+        "resend_small": _resend_small,
+        "resend_readers": _resend_readers,
+        "commit": _commit,
+        "leave_readers": _leave_readers,
+        "read_large": _read(200, _LARGEST),
+        "read_small": _read(20_000, 10),
+        "promote": _due(10, 20_000, "36000000 3 0"),
+        "promote_large": _due(_LARGEST, 300, "36000000 3 0"),
+        "sweep": _due(10, 20_000, "0 3 36000000"),
+        "sweep_large": _due(_LARGEST, 300, "0 3 36000000"),
+    }.items()
+)

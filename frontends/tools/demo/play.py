@@ -1,0 +1,144 @@
+"""Publishers and workers at one queue until every item is done. Knows what they say; must not know which servers serve.
+
+What happens goes into the tally, which is the demo's evidence.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from frontends.tools.demo import stanzas
+from frontends.tools.demo.client import Client
+from frontends.tools.demo.stanzas import Delivered
+from frontends.tools.demo.tally import Summary, Tally
+
+NODE: Final = "demo"
+LOCK_SECONDS: Final = 30
+STALLED_SECONDS: Final = 2.0 * LOCK_SECONDS
+"""Nothing has moved for so long: even a lock that nobody owns any more would have been given away by now."""
+
+_OPTIONS: Final = {
+    "pubsub#publish_model": "open",
+    "stanzaq#lock_seconds": str(LOCK_SECONDS),
+    # A publish whose answer was lost is repeated when its item may be done already: it must not be done again (X1).
+    "stanzaq#dedupe": "ignore",
+}
+_PUBLISHERS: Final = 2
+_TICK_SECONDS: Final = 0.02
+_BROWSED_AT_ONCE: Final = 100
+_COUNTS: Final = ("stanzaq#waiting", "stanzaq#in_flight", "stanzaq#dying")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the queue is found: the service's domain, and the XMPP server with its anonymous accounts."""
+
+    service: str
+    accounts: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How much is to be done, and by how many."""
+
+    items: int
+    workers: int
+    credit: int
+
+
+class Play:
+    """One run; `step` is called often, with the tally, by whoever shows or disturbs it, `done` before the workers leave."""
+
+    def __init__(
+        self, place: Place, wish: Wish, step: Callable[[Tally], None], done: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Prepare a run; must run inside the event loop."""
+        self._place = place
+        self._wish = wish
+        self._step = step
+        self._done = done
+        self._tally = Tally()
+        # Twice what the workers may hold: they never want for work, and no item ages in a queue that only grows.
+        self._room = asyncio.Semaphore(2 * wish.workers * wish.credit)
+
+    async def run(self) -> Summary:
+        """Play it to the end, or until nothing moves any more; then compare with what the service says."""
+        async with self._client(_ignore) as owner:
+            await owner.demand("set", stanzas.create(NODE, _OPTIONS))
+            async with asyncio.TaskGroup() as group:
+                cast = [group.create_task(self._work()) for _ in range(self._wish.workers)]
+                numbers = iter(range(1, self._wish.items + 1))
+                cast += [group.create_task(self._publish(numbers)) for _ in range(_PUBLISHERS)]
+                await self._watch()
+                await self._done()
+                for task in cast:
+                    task.cancel()
+            return self._tally.summary(*await self._compare(owner))
+
+    async def _watch(self) -> None:
+        tally = self._tally
+        while len(tally.acknowledged) < self._wish.items and tally.idle_seconds(time.monotonic()) < STALLED_SECONDS:
+            await asyncio.sleep(_TICK_SECONDS)
+            self._step(tally)
+
+    async def _publish(self, numbers: Iterator[int]) -> None:
+        """Publish as long as there are numbers, with as many publishes unanswered as there is room."""
+        async with self._client(_ignore) as client, asyncio.TaskGroup() as group:
+            for number in numbers:
+                await self._room.acquire()
+                group.create_task(
+                    self._publish_one(client, f"job-{number}", f"<job xmlns='urn:example:job'>{number}</job>")
+                )
+
+    async def _publish_one(self, client: Client, item_id: str, payload: str) -> None:
+        self._tally.sending(item_id, time.monotonic())
+        await client.demand("set", stanzas.publish(NODE, item_id, payload))
+        self._tally.answered(item_id)
+
+    async def _work(self) -> None:
+        """Take items and acknowledge them at once: the work itself is nothing."""
+        async with asyncio.TaskGroup() as group:
+
+            def receive(message: Element) -> None:
+                item = stanzas.delivered(message)
+                if item is not None and self._tally.delivered(item, time.monotonic()):
+                    group.create_task(self._acknowledge(client, item))
+
+            async with self._client(receive) as client:
+                await client.demand("set", stanzas.subscribe(NODE, client.boundjid.full, self._wish.credit))
+                await asyncio.Event().wait()
+
+    async def _acknowledge(self, client: Client, item: Delivered) -> None:
+        reply = await client.ask("set", stanzas.retract(NODE, item))
+        # A refusal means that the lock is another's by now: its holder will be asked.
+        if not stanzas.condition(reply) and self._tally.acknowledge(item.item_id, time.monotonic()):
+            self._room.release()
+
+    async def _compare(self, owner: Client) -> tuple[int, int]:
+        """Ask the service how many of the missing items it can show, and how many it holds in all."""
+        missing = sorted(self._tally.missing())
+        shown: set[str] = set()
+        for first in range(0, len(missing), _BROWSED_AT_ONCE):
+            reply = await owner.demand("get", stanzas.browse(NODE, missing[first : first + _BROWSED_AT_ONCE]))
+            shown |= stanzas.listed(reply)
+        counts = stanzas.counts(await owner.demand("get", stanzas.info(NODE)))
+        return len(shown.intersection(missing)), sum(counts[name] for name in _COUNTS)
+
+    @asynccontextmanager
+    async def _client(self, receive: Callable[[Element], None]) -> AsyncIterator[Client]:
+        client = Client(self._place.accounts, self._place.service, receive)
+        await client.enter(self._place.host, self._place.port)
+        try:
+            yield client
+        finally:
+            await client.leave()
+
+
+def _ignore(_: Element) -> None:
+    pass

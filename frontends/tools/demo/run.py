@@ -1,0 +1,137 @@
+"""`stanzaq demo`: brings up the servers, lets the clients play, shows how it went. Must not know what the clients say."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Final
+
+import uvloop
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from frontends.tools.demo.client import Unanswered
+from frontends.tools.demo.frontend import Frontend
+from frontends.tools.demo.play import Place, Play, Wish
+from frontends.tools.demo.tally import Summary, Tally
+from frontends.tools.servers.ejabberd import Ejabberd
+from frontends.tools.servers.process import ServerError
+from frontends.tools.servers.redis import RedisServer
+
+_INTERRUPTED: Final = 130
+"""What a shell makes of SIGINT."""
+
+
+def main(  # noqa: PLR0913
+    items: int,
+    workers: int,
+    credit: int,
+    frontends: int,
+    *,
+    kill: bool,
+    as_json: bool,
+    afterwards: Callable[[str], int] = lambda _: 0,
+) -> int:
+    """Run the demo; 1 when anything was lost or left undone. Raises ServerError when its servers cannot be had.
+
+    `afterwards` gets the URL of its Redis when all is done and the workers are still there; an answer but 0 is the answer.
+    """
+    if kill and frontends == 1:
+        msg = "after --kill at least one frontend must be left: --frontends 2"
+        raise ServerError(msg)
+    # What is told on the way is for people; the last line of stdout is for programs.
+    console = Console(stderr=True)
+    wish = Wish(items, workers, credit)
+    try:
+        with ExitStack() as stack:
+            with console.status(f"starting Redis, ejabberd and {frontends} frontends"):
+                place, url, running = stack.enter_context(_servers(frontends))
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                looked = partial(afterwards, url)
+                summary, failed = runner.run(_played(place, wish, running, console, looked, kill=kill))
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    if as_json:
+        print(json.dumps(summary.record()))  # noqa: T201  (its purpose)
+    else:
+        Console().print(_table(summary))
+    return 1 if summary.lost or summary.queued else failed
+
+
+@contextmanager
+def _servers(frontends: int) -> Iterator[tuple[Place, str, list[Frontend]]]:
+    """Run all servers, with the URL of the Redis; they end in the reverse order, or with this process if it is killed."""
+    with ExitStack() as stack:
+        ejabberd = stack.enter_context(Ejabberd())
+        redis = stack.enter_context(RedisServer(options={"appendonly": "yes"}))
+        settings = {
+            "REDIS_URL": redis.url,
+            "XMPP_SERVER": f"{ejabberd.host}:{ejabberd.component_port}",
+            "XMPP_DOMAIN": ejabberd.domain,
+            "XMPP_SECRET": ejabberd.secret,
+        }
+        running = [stack.enter_context(Frontend(settings)) for _ in range(frontends)]
+        yield Place(ejabberd.domain, ejabberd.anonymous, ejabberd.host, ejabberd.c2s_port), redis.url, running
+
+
+async def _played(  # noqa: PLR0913
+    place: Place,
+    wish: Wish,
+    running: Sequence[Frontend],
+    console: Console,
+    afterwards: Callable[[], int],
+    *,
+    kill: bool,
+) -> tuple[Summary, int]:
+    alive = list(running)
+    failed = 0
+
+    async def at_the_end() -> None:
+        nonlocal failed
+        progress.stop()
+        failed = await asyncio.to_thread(afterwards)
+
+    with _progress(console) as progress:
+        bars = [progress.add_task(name, total=wish.items) for name in ("published", "acknowledged")]
+
+        def step(tally: Tally) -> None:
+            for frontend in alive:
+                frontend.must_live()
+            for bar, done in zip(bars, (tally.published, tally.acknowledged), strict=True):
+                progress.update(bar, completed=len(done))
+            if kill and len(alive) == len(running) and len(tally.acknowledged) * 2 >= wish.items:
+                tally.killing(time.monotonic())
+                alive.pop().kill()
+                progress.console.print("one frontend is killed")
+
+        try:
+            return await Play(place, wish, step, at_the_end).run(), failed
+        except* (ServerError, Unanswered) as faults:
+            fault = faults.exceptions[0]
+            while isinstance(fault, BaseExceptionGroup):
+                fault = fault.exceptions[0]
+            raise ServerError(str(fault)) from None
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description:12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    )
+
+
+def _table(summary: Summary) -> Table:
+    table = Table(show_header=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    for name in ("published", "delivered", "acknowledged", "redelivered", "duplicates", "queued", "lost"):
+        table.add_row(name.replace("queued", "left in the queue"), f"{getattr(summary, name):,}")
+    table.add_row("jobs/s", f"{summary.jobs_per_s:,}")
+    table.add_row("latency p50", f"{summary.latency_ms.p50} ms")
+    table.add_row("latency p99", f"{summary.latency_ms.p99} ms")
+    if summary.killed:
+        within = summary.resent_within_s
+        table.add_row("all that the killed one owed", "never came" if within is None else f"came within {within} s")
+    return table

@@ -1,0 +1,115 @@
+"""A private ejabberd. Knows how to start one without its control script; must not know what its clients talk about.
+
+The control script refuses every user but root and its own, and starts epmd on all interfaces: `erl` alone does neither.
+"""
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+from string import Template
+from typing import Final
+
+from frontends.tools.servers import conversation
+from frontends.tools.servers.process import Process, Server, ServerError, free_port
+
+_PROBE: Final = "probe.localhost"
+_LIBRARIES: Final = ("usr/lib/*/ejabberd-*/ebin", "usr/lib/ejabberd-*/ebin", "usr/lib/erlang/lib/ejabberd-*/ebin")
+
+
+def _template() -> str:
+    """Read the configuration: inside an installed wheel, or in the repository and nowhere else."""
+    frontends = Path(__file__).resolve().parents[2]
+    bundled = frontends / "_local" / "ejabberd.yml"
+    if not bundled.is_file() and (frontends.parent / "pyproject.toml").is_file():
+        bundled = frontends.parent / "deploy" / "local" / "ejabberd.yml"
+    return bundled.read_text()
+
+
+def _libraries() -> Path:
+    """Find where the distribution keeps ejabberd and the Erlang libraries packaged with it."""
+    for pattern in _LIBRARIES:
+        for ebin in sorted(Path("/").glob(pattern)):
+            return ebin.parent.parent
+    msg = "ejabberd is missing: apt-get install ejabberd"
+    raise ServerError(msg)
+
+
+def _erl() -> str:
+    found = shutil.which("erl")
+    if found is None:
+        msg = "erl is missing: apt-get install ejabberd"
+        raise ServerError(msg)
+    return found
+
+
+class Ejabberd(Server):
+    """One ejabberd: accounts on `localhost`, anonymous clients on `anon.localhost`, any number of components."""
+
+    _ready_seconds = 60.0
+
+    host: Final = "127.0.0.1"
+    domain: Final = "queue.localhost"
+    accounts: Final = "localhost"
+    anonymous: Final = "anon.localhost"
+    pubsub: Final = "pubsub.localhost"
+
+    def __init__(self, directory: Path | None = None) -> None:
+        """Choose a place (None: a temporary one), two free ports and a secret for the components."""
+        super().__init__(directory, "ejabberd")
+        self.c2s_port = free_port()
+        self.component_port = free_port()
+        self.secret = secrets.token_hex(16)
+
+    def _launch(self) -> Process:
+        spool = self.directory / "spool"
+        spool.mkdir(parents=True, exist_ok=True)
+        configuration = self.directory / "ejabberd.yml"
+        configuration.write_text(
+            Template(_template()).substitute(
+                c2s_port=self.c2s_port, component_port=self.component_port, secret=self.secret
+            )
+        )
+        return Process(
+            [
+                _erl(),
+                "+K",
+                "true",
+                "+sss",
+                "8192",
+                "+P",
+                "250000",
+                "-noinput",
+                "-mnesia",
+                "dir",
+                f'"{spool}"',
+                "-s",
+                "ejabberd",
+            ],
+            directory=spool,
+            log=self.directory / "console.log",
+            environment={
+                "PATH": os.environ.get("PATH", os.defpath),
+                "HOME": str(self.directory),
+                "ERL_LIBS": str(_libraries()),
+                # A dump of a crashed Erlang takes seconds to write and nobody reads it.
+                "ERL_CRASH_DUMP_BYTES": "0",
+                "EJABBERD_CONFIG_PATH": str(configuration),
+                "EJABBERD_LOG_PATH": str(self.directory / "ejabberd.log"),
+            },
+        )
+
+    def register(self, user: str, password: str) -> str:
+        """Make an account and give its bare JID."""
+        answer = conversation.register(self.c2s_port, self.accounts, user, password)
+        if answer:
+            msg = f"ejabberd made no account {user}: {answer}"
+            raise ServerError(msg)
+        return f"{user}@{self.accounts}"
+
+    def _ready(self) -> bool:
+        # A port may be open before the failure of a module ends the start: only a whole handshake tells.
+        # A domain of its own for the probe: no stanza for the real one may be routed to it.
+        return conversation.component_accepted(
+            self.component_port, _PROBE, self.secret
+        ) and conversation.client_welcome(self.c2s_port, self.accounts)
