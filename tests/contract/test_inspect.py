@@ -220,12 +220,13 @@ def test_reads_only(server: RedisServer, name: str) -> None:
 
 
 @pytest.mark.xdist_group("cluster")
+@pytest.mark.parametrize("store", ["cluster"], indirect=True)
 async def test_cluster(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
     """In a cluster a key leads to the master of a node, of a partition and of the frontends, from any master.
 
     Without a key, or where partitions are on other masters, the answer says which key to use.
     """
-    core, _ = await make_core(redis_cluster.url)
+    core, _ = await make_core()
     for node in redis_cluster.nodes:
         make_user(node.url, "inspector")
     assert await core.ask(Declare("jobs", ALICE, {"stanzaq#partitions": ("8",)})) == Declared("jobs")

@@ -192,6 +192,7 @@ async def test_no_memory(server: RedisServer, node: str, packaging: Packaging) -
 
 
 @pytest.mark.xdist_group("cluster")
+@pytest.mark.parametrize("store", ["cluster"], indirect=True)
 async def test_no_memory_on_one_master(make_core: MakeCore, redis_cluster: RedisCluster) -> None:
     """One master of a cluster takes no library: the log says which, its nodes are refused in time, those of others are served."""
     full = next(m for m in redis_cluster.masters() if m is not redis_cluster.owner(slot(keys.of_service("frontends"))))
@@ -200,7 +201,7 @@ async def test_no_memory_on_one_master(make_core: MakeCore, redis_cluster: Redis
         redis_cluster.ask(full, *command)
     try:
         with capture_logs() as logs:
-            core, _ = await make_core(redis_cluster.url, redis_timeout=TIMEOUT)
+            core, _ = await make_core(redis_timeout=TIMEOUT)
             began = time.monotonic()
             refused = await core.ask(Declare(theirs, ALICE, {}))
             assert isinstance(refused, Refused) and refused.problem is Problem.OUT_OF_MEMORY
