@@ -78,6 +78,11 @@ async def rested(core: RedisCore) -> None:
 async def later(core: RedisCore, store: Store, node: str) -> None:
     """Let the time pass after which items are told of again, and let them be told of."""
     core._handovers._paused = dict.fromkeys(core._handovers._paused, 1.0)
+    await told_again(core, store, node)
+
+
+async def told_again(core: RedisCore, store: Store, node: str) -> None:
+    """Let items be told of again, as if they had been told of five seconds earlier."""
     record = await core._store.read(node)
     assert record
     async with store.client() as client:
@@ -163,6 +168,31 @@ async def test_drains_at_once(make_core: MakeCore, store: Store, node: str, monk
     assert (await counted(core, node)).dying == 0
     assert (await counted(core, f"{node}-2")).waiting == len(items) + 1
     assert seen["Admit"] == len(items) and seen["Letters"] <= 20 and seen["Expire"] <= 5
+
+
+async def test_an_outage_costs_one_turn(
+    make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guarantee 4: a node that took nothing for want of an answer is not left alone any more when items are told of again."""
+    core, _ = await make_core()
+    await declared(core, node)
+    await declared(core, f"{node}-2")
+    await published(core, node, "a")
+    monkeypatch.setattr(handovers, "PAUSE_SECONDS", 0.5)
+    ask = core._handovers._ask
+
+    async def swallowed(command: Any) -> Any:
+        if not isinstance(command, Admit):
+            return await ask(command)
+        await asyncio.sleep(0.6)
+        return FAILED
+
+    monkeypatch.setattr(core._handovers, "_ask", swallowed)
+    assert await sent(core, node, f"{node}-2") == 1
+    await rested(core)
+    monkeypatch.setattr(core._handovers, "_ask", ask)
+    await told_again(core, store, node)
+    assert (await counted(core, f"{node}-2")).waiting == 1
 
 
 async def test_read_within_a_bound(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,8 +137,8 @@ class Handovers:
         if target is None:
             log.warning("dead letters kept back: their node is another's, or one too many", node=source.name)
             return 0
-        until = self._paused.get(target.name, 0.0)
-        if time.monotonic() < until:
+        began, until = time.monotonic(), self._paused.get(target.name, 0.0)
+        if began < until:
             return 0
         if until:
             # Where some partitions are full, no place in line may keep an item from being the one that finds room.
@@ -158,7 +158,7 @@ class Handovers:
             here = [letter for letter in letters if letter.note == asked.note]
             arrived = await self._admit(source, partition, target, count, here)
             if here and not arrived:
-                self._pause(target.name)
+                self._pause(target.name, began)
                 break
             if arrived:
                 self._paused.pop(target.name, None)
@@ -201,10 +201,10 @@ class Handovers:
         outcome = await self._ask(Handed(source.name, source.incarnation, position, partition, arrived))
         return outcome.count if isinstance(outcome, Remaining) else None
 
-    def _pause(self, node: str) -> None:
-        now = time.monotonic()
-        self._paused = {each: until for each, until in self._paused.items() if until > now - 2 * PAUSE_SECONDS}
-        self._paused[node] = now + PAUSE_SECONDS
+    def _pause(self, node: str, began: float) -> None:
+        """Leave a node alone from when it was tried: an answer that took long must not make it miss its next turn."""
+        self._paused = {each: until for each, until in self._paused.items() if until > began - 2 * PAUSE_SECONDS}
+        self._paused[node] = began + PAUSE_SECONDS
 
     async def _target(self, source: NodeRecord, way: _Way) -> tuple[NodeRecord | None, int]:
         """Give the node that items are to be brought to, and how many partitions it had when that was first tried."""
