@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -43,10 +44,13 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.model.tree import Kind, Scope
-from broker.redis_core.commands.internal import Expire
+from broker.redis_core.commands.credit import Demand, Holding
+from broker.redis_core.commands.internal import Expire, Outcome
 from broker.redis_core.core import RedisCore
 from broker.redis_core.credit.collections import LOOK_SECONDS
+from broker.redis_core.maintenance import sweeper
 from broker.redis_core.operations.operation import subid
+from broker.tasks import FAILED
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore
 
 ALICE = Jid("alice@x/home")
@@ -413,6 +417,54 @@ async def test_what_gets_lost_comes_back(make_core: MakeCore, tag: str) -> None:
     await free(core, top, 2)
     await other.routes(top).audit()
     await free(core, top, 3)
+
+
+async def test_a_want_comes_again(core: RedisCore, door: Door, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guarantee 3: a coordinator that has not heard what is wanted is told within a second, though nothing else happens there."""
+    monkeypatch.setattr(sweeper, "LOOK_EVERY", 1_000_000)
+    top, (leaf,) = await tree(core, tag, 1)
+    await core.ask(Subscribe(top, W1, W1, 3, scope=ALL))
+    balancer, asked, go_on = core.routes(top).balancer, asyncio.Event(), asyncio.Event()
+    want = balancer.want
+
+    async def lost(_: Demand) -> int | None:
+        monkeypatch.setattr(balancer, "want", want)
+        asked.set()
+        await go_on.wait()
+        return None
+
+    monkeypatch.setattr(balancer, "want", lost)
+    await core.ask(item(leaf, "a"))
+    await asked.wait()
+    # Nothing is asked for it: it is being asked for already.
+    await core.ask(item(leaf, "b"))
+    go_on.set()
+    await door.until(lambda: len(door.deliveries) == 2)
+
+
+async def test_a_want_of_a_partition_comes_again(
+    core: RedisCore, door: Door, tag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guarantee 3: the same holds for a partition of the node, whose coordinator is the first one."""
+    monkeypatch.setattr(sweeper, "LOOK_EVERY", 1_000_000)
+    node = await made(core, f"q{tag}", partitions="2")
+    await core.ask(Subscribe(node, W1, W1, 3))
+    balancer, lost = core.routes(node).balancer, asyncio.Event()
+    tell = balancer.tell
+
+    def refused(holdings: Sequence[Holding] = (), demand: Demand | None = None) -> asyncio.Future[Outcome]:
+        if demand is None:
+            return tell(holdings)
+        monkeypatch.setattr(balancer, "tell", tell)
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        answer.set_result(FAILED)
+        lost.set()
+        return answer
+
+    monkeypatch.setattr(balancer, "tell", refused)
+    await core.ask(item(node, "a", partition=1))
+    await lost.wait()
+    await door.until(lambda: len(door.deliveries) == 1)
 
 
 async def free(core: RedisCore, node: str, credit: int) -> None:

@@ -308,16 +308,30 @@ OWN = ""
 class CreditReports:
     """Carries what scripts say of credit to the coordinators: that of the node, and those of the collections above it."""
 
-    def __init__(self, own: Balancer, gates: Gates, background: Background) -> None:
-        """Begin with nothing asked; `own` carries for the node's coordinator."""
+    def __init__(self, own: Balancer, gates: Gates, background: Background, visit: Callable[[int], None]) -> None:
+        """Begin with nothing asked; `own` carries for the node's coordinator, a `visit` has a partition report anew."""
         self._own = own
         self._gates = gates
         self._background = background
+        self._visit = visit
         self._turns = count()
         # Which coordinators know what each partition wants: one keeps that until it has granted it. With the report since which
         # it is wanted, and when they were asked.
         self._asked: dict[int, tuple[bytes, float, set[str]]] = {}
         self._asking: set[int] = set()
+        # Partitions whose coordinators may not have heard what is wanted: it may be long until a script runs there by itself.
+        self._untold: set[int] = set()
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is owed to a coordinator."""
+        return not self._untold
+
+    def tick(self) -> None:
+        """Have those partitions report anew whose report did not reach a coordinator."""
+        untold, self._untold = self._untold, set()
+        for number in untold:
+            self._visit(number)
 
     def heard(self, partition: Partition, partitions: int, report: CreditReport) -> None:
         """Hear what a script of a partition says."""
@@ -327,6 +341,7 @@ class CreditReports:
             rows[text].append((subid, held, last, state))
         if not report.wanted:
             self._asked.pop(partition.number, None)
+            self._untold.discard(partition.number)
         known = self._known(partition.number, report.since) if report.wanted else set()
         # A coordinator that has granted something may know no more what is wanted.
         known.difference_update(text.decode() for text in rows)
@@ -339,7 +354,7 @@ class CreditReports:
         demand = Demand(partition.number, report.version, report.wanted, whom) if whom else None
         if demand and not report.pools:
             known.add(OWN)
-            self._own.tell(own, demand).add_done_callback(partial(self._wanted, known))
+            self._own.tell(own, demand).add_done_callback(partial(self._wanted, partition.number, known))
         elif own and coordinated:
             self._own.tell(own, sated(partition.number, report))
         if report.pools:
@@ -353,10 +368,10 @@ class CreditReports:
             self._asked[number] = since, time.monotonic(), known
         return known
 
-    @staticmethod
-    def _wanted(known: set[str], told: asyncio.Future[Outcome]) -> None:
+    def _wanted(self, number: int, known: set[str], told: asyncio.Future[Outcome]) -> None:
         if told.cancelled() or told.exception() or isinstance(told.result(), Refused):
             known.discard(OWN)
+            self._untold.add(number)
 
     def _ask(self, partition: Partition, report: CreditReport, known: set[str], own: list[str]) -> None:
         """Ask one coordinator after another for credit, each time beginning with another, until there is enough."""
@@ -384,6 +399,7 @@ class CreditReports:
                     granted = await self._gates(collection(text.encode())).pool.want(text, partition, demand)
                 if granted is None:
                     known.discard(text)
+                    self._untold.add(partition.number)
                 wanted -= granted or 0
                 if wanted <= 0:
                     return

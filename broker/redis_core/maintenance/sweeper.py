@@ -119,7 +119,7 @@ class Sweeper:
             return
         self._mark()
         for routes in self._core.every():
-            routes.balancer.tick()
+            routes.tick()
         self._turns += 1
         if self._turns % LOOK_EVERY == 0:
             await self._look_in_passing()

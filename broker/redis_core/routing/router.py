@@ -78,7 +78,7 @@ class NodeRouter:
         self._partitioned = PartitionedSubscriptions(self.ask, self._others)
         self.balancer = Balancer(known.node, self.ask)
         self.pool = CollectionCredit(known, tree, gates, tasks.background)
-        self._reports = CreditReports(self.balancer, gates, tasks.background)
+        self._reports = CreditReports(self.balancer, gates, tasks.background, self._visit)
         self._turns = count()
         self._collected = False
         self._pipelines: dict[int, PartitionPipeline] = {}
@@ -170,7 +170,15 @@ class NodeRouter:
     @property
     def idle(self) -> bool:
         """Nothing under way, nothing owed: it may be dropped."""
-        return self._reading is None and all(pipeline.idle for pipeline in self._pipelines.values())
+        return self._reading is None and self._reports.idle and all(each.idle for each in self._pipelines.values())
+
+    def tick(self) -> None:
+        """Tell coordinators again what they could not be told."""
+        self.balancer.tick()
+        self._reports.tick()
+
+    def _visit(self, number: int) -> None:
+        self.pipeline(number).mark()
 
     def _queue(self, command: Any, reply: Reply) -> None:
         self._queued.append((command, reply))
