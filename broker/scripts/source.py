@@ -15,6 +15,9 @@ from pathlib import Path
 
 from broker.model.problems import ScriptDefect
 
+_NO_OPERATIONS = {"lib", "inspect"}
+"""Rooms of `lua/` that have modules, and the library that people call by redis-cli."""
+
 _FIELD = re.compile(r"^-- (KEYS|ARGV|RETURNS|CALL):(.*)$", re.MULTILINE)
 _SHEBANG = re.compile(r"\A#!lua(?: flags=([\w,-]+))?\n")
 _OPENING = re.compile(r"^(local )?function ([\w.]+)", re.MULTILINE)
@@ -117,7 +120,7 @@ def _piece(module: str, text: str, own: Iterable[str]) -> Piece:
 @cache
 def modules(folder: Path) -> Mapping[str, Module]:
     """Read all modules, each after those that it uses; raises ScriptDefect when they use each other in a circle."""
-    texts = {path.stem: path.read_text("utf-8") for path in sorted((folder / "lib").glob("*.lua"))}
+    texts = {name: path.read_text("utf-8") for name, path in module_files(folder).items()}
     found = {name: _module(name, text, texts.keys()) for name, text in texts.items()}
     placed: dict[str, Module] = {}
 
@@ -170,7 +173,7 @@ def _anew(name: str, said: str) -> Mapping[str, str]:
 @cache
 def operation(folder: Path, name: str) -> Operation:
     """Read and examine one operation; raises ScriptDefect when its header lacks a line."""
-    return examined(folder, name, (folder / f"{name}.lua").read_text("utf-8"))
+    return examined(folder, name, operation_files(folder)[name].read_text("utf-8"))
 
 
 def examined(folder: Path, name: str, source: str) -> Operation:
@@ -228,4 +231,27 @@ def _reached(first: Piece, pieces: Mapping[str, Piece]) -> frozenset[str]:
 
 def operations(folder: Path) -> tuple[str, ...]:
     """Name all operations, in alphabetical order."""
-    return tuple(sorted(path.stem for path in folder.glob("*.lua")))
+    return tuple(operation_files(folder))
+
+
+@cache
+def operation_files(folder: Path) -> Mapping[str, Path]:
+    """Find the file of each operation, in whichever room it stands."""
+    return _by_name(path for path in folder.rglob("*.lua") if path.relative_to(folder).parts[0] not in _NO_OPERATIONS)
+
+
+@cache
+def module_files(folder: Path) -> Mapping[str, Path]:
+    """Find the file of each module, in whichever room it stands."""
+    return _by_name((folder / "lib").rglob("*.lua"))
+
+
+def _by_name(paths: Iterable[Path]) -> Mapping[str, Path]:
+    """Order files by name; raises ScriptDefect when two rooms have one of the same name."""
+    found: dict[str, Path] = {}
+    for path in sorted(paths, key=lambda each: each.stem):
+        if path.stem in found:
+            msg = f"two files have one name: {found[path.stem]} and {path}"
+            raise ScriptDefect(msg)
+        found[path.stem] = path
+    return found

@@ -22,7 +22,7 @@ from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.libraries import KEPT_MS, Libraries
 from broker.scripts.location import lua_directory
 from broker.scripts.packaging import library, script
-from broker.scripts.source import operations
+from broker.scripts.source import operation_files, operations
 from broker.settings import Packaging, Settings
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
@@ -257,7 +257,8 @@ async def test_does_not_compile(
     """A syntax error, in development: the frontend says where Redis finds it, and is not ready."""
     broken = tmp_path / "lua"
     shutil.copytree(FOLDER, broken)
-    (broken / "nodes.lua").write_text((broken / "nodes.lua").read_text() + "\nreturn return\n")
+    path = operation_files(broken)["nodes"]
+    path.write_text(path.read_text() + "\nreturn return\n")
     monkeypatch.setattr(core_module, "lua_directory", lambda: broken)
     core, start, reason = await not_ready(server.url)
     assert reason.startswith(f"Redis at {server.socket} does not take the operations: Error compiling function: ")

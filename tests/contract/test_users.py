@@ -34,6 +34,7 @@ from broker.model.results import (
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.diagnostics import Level, examine
 from broker.scripts.location import lua_directory
+from broker.scripts.source import module_files, operation_files
 from broker.settings import CommandSettings
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.redis import RedisServer
@@ -87,7 +88,7 @@ def told_to_redis(*paths: Path) -> set[str]:
 
 def test_frontends(redis7: RedisServer) -> None:
     """The user of frontends may run the commands that stand in scripts and in the core, and not one more."""
-    scripts = [path for folder in (lua_directory(), lua_directory() / "lib") for path in folder.glob("*.lua")]
+    scripts = [*operation_files(lua_directory()).values(), *module_files(lua_directory()).values()]
     modules = set((BROKER / "redis_core").rglob("*.py"))
     client = BROKER / "redis_core" / "redis_client"
     elsewhere = {client / f"{name}.py" for name in ("diagnostics", "cluster", "cluster_router", "sentinel")}

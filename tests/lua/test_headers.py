@@ -11,7 +11,7 @@ from broker.journal.schema import STORED, Kind
 from broker.model.problems import Problem
 from broker.redis_core.operations import OF
 from broker.scripts.packaging import library
-from broker.scripts.source import Module, Operation, fields, modules
+from broker.scripts.source import Module, Operation, fields, module_files, modules, operation_files
 from tests.lua.driver import FOLDER, NOTICES, PARTITIONED, SCRIPTS
 
 HERE = Path(__file__).parent
@@ -33,7 +33,7 @@ def code(text: str) -> str:
 
 def body(name: str) -> str:
     """Give an operation's own text."""
-    return (FOLDER / f"{name}.lua").read_text("utf-8")
+    return operation_files(FOLDER)[name].read_text("utf-8")
 
 
 def text(found: Operation) -> str:
@@ -109,8 +109,7 @@ def test_has_a_sentence_and_a_test(found: Operation) -> None:
 @each_module
 def test_modules(module: Module) -> None:
     """A module is one table of constants and functions, and says what it does; nothing in it is read when it is built."""
-    path = FOLDER / "lib" / f"{module.name}.lua"
-    assert path.read_text("utf-8").startswith("-- ")
+    assert module_files(FOLDER)[module.name].read_text("utf-8").startswith("-- ")
     # What else stands outside of functions are constants, too.
     assert all(re.match(r"local [A-Z, ]+ = ", line) for line in module.rest.splitlines())
     assert not used(module.constants + module.rest, "arg") | used(module.constants + module.rest, "key")
@@ -144,7 +143,7 @@ def test_what_is_needed_anew() -> None:
     """A module whose values for a call are named says in its header what they are."""
     named = set(re.findall(r"(?<![\w.])call\.(\w+)", library(FOLDER).text))
     assert named == {name for module in MODULES.values() for name in module.call}
-    for path in (FOLDER / "lib").glob("*.lua"):
+    for path in module_files(FOLDER).values():
         assert set(fields(path.read_text("utf-8"))) <= {"CALL"}
 
 
@@ -169,7 +168,7 @@ def test_every_command_has_its_script() -> None:
 
 def test_journal() -> None:
     """Design §5: the records that Lua writes are those of `broker/journal/schema.py`."""
-    text = (FOLDER / "lib" / "journal.lua").read_text("utf-8")
+    text = module_files(FOLDER)["journal"].read_text("utf-8")
     calls = re.findall(r"'\*',(.*?reason\))", text, re.DOTALL)
     assert [tuple(re.findall(r"'(\w+)',", call)) for call in calls] == [STORED] * text.count("'XADD'")
     closings = "".join(code(path.read_text("utf-8")) for path in FOLDER.rglob("*.lua"))

@@ -7,7 +7,7 @@ import pytest
 
 from broker.model.problems import ScriptDefect
 from broker.scripts.packaging import inspection, library, script
-from broker.scripts.source import modules, operation, operations
+from broker.scripts.source import modules, operation, operation_files, operations
 
 HEADER = "#!lua flags=no-writes\n-- Do a thing\n-- in two lines.\n-- ARGV: now | x y\n-- RETURNS: ok | ok gone\n"
 
@@ -101,6 +101,19 @@ def test_no_table(tmp_path: Path) -> None:
     """A module that does not define the table of its name, in a line, is told."""
     with pytest.raises(ScriptDefect, match=r"a\.lua.*local a = "):
         modules(folder(tmp_path, lib_a="local b = {}\n"))
+
+
+def test_one_name_in_two_rooms(tmp_path: Path) -> None:
+    """Operations and modules are called by their files' names alone, so no two rooms may have one of the same name."""
+    place = folder(tmp_path, op=HEADER, lib_numbers=NUMBERS)
+    for room in (place / "items", place / "lib" / "items"):
+        room.mkdir()
+    (place / "lib" / "items" / "sums.lua").write_text(SUMS)
+    assert (operations(place), list(modules(place))) == (("op",), ["numbers", "sums"])
+    (place / "items" / "op.lua").write_text(HEADER)
+    operation_files.cache_clear()
+    with pytest.raises(ScriptDefect, match=r"two files have one name: .*op\.lua and .*op\.lua"):
+        operations(place)
 
 
 def test_circle(tmp_path: Path) -> None:
