@@ -14,7 +14,7 @@ from broker.analytics.span import Span, moment
 
 _DAY_S: Final = 86_400.0
 _JOURNAL_S: Final = 7 * _DAY_S
-"""Records older than a week leave the journal (lua/lib/journal.lua)."""
+"""Records older than a week leave the journal (lua/lib/items/journal.lua)."""
 
 
 def report(facts: Facts, source: str, target_s: float) -> figures.Report:

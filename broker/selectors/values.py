@@ -2,7 +2,7 @@
 
 Values are texts, numbers and truth values; an item lacks what is None or of another type. A text meets a number as the number
 that it reads as, and a truth value as `true` or `false`, for headers are texts. Texts compare by their characters' numbers,
-which is the order of UTF-8. What cannot be compared is UNKNOWN. lua/lib/selectors.lua says the same of what Redis has.
+which is the order of UTF-8. What cannot be compared is UNKNOWN. lua/lib/selection/compare.lua says the same of what Redis has.
 """
 
 import operator

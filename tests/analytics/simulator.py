@@ -91,7 +91,7 @@ class Attempt:
     reason: str
 
     def stored(self) -> dict[str, str]:
-        """Write it as the script does (lua/lib/journal.lua)."""
+        """Write it as the script does (lua/lib/items/journal.lua)."""
         who = self.subscriber
         lock = (
             f"{self.frontend} {self.token} {self.token} {self.attempt} 4503599627370495 {self.position} {self.delivered}"

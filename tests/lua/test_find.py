@@ -1,4 +1,4 @@
-"""lua/find.lua: whether an item is in a partition, and whether who asks holds it."""
+"""lua/items/find.lua: whether an item is in a partition, and whether who asks holds it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""lua/grant_credit.lua: the coordinator's ledger, and whose turn it is."""
+"""lua/credit/grant_credit.lua: the coordinator's ledger, and whose turn it is."""
 
 from typing import Any
 

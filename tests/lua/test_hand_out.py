@@ -1,4 +1,4 @@
-"""lua/hand_out.lua: items go out with credit that a coordinator has granted."""
+"""lua/credit/hand_out.lua: items go out with credit that a coordinator has granted."""
 
 from broker.redis_core.commands.credit import SHUT, UNUSED
 from broker.redis_core.operations.operation import subid

@@ -1,4 +1,4 @@
-"""lua/list_holdings.lua: what a partition says when a coordinator's ledger is held against it."""
+"""lua/credit/list_holdings.lua: what a partition says when a coordinator's ledger is held against it."""
 
 from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue

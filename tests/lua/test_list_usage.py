@@ -1,4 +1,4 @@
-"""lua/list_usage.lua: what a coordinator believes."""
+"""lua/credit/list_usage.lua: what a coordinator believes."""
 
 from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue

@@ -1,4 +1,4 @@
-"""lua/register.lua: a partition knows a subscription whose credit another coordinates."""
+"""lua/credit/register.lua: a partition knows a subscription whose credit another coordinates."""
 
 from broker.redis_core.operations.operation import subid
 from tests.lua.driver import Queue

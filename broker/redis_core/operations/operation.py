@@ -132,7 +132,10 @@ MOST_OF_ONE = 32
 
 @lru_cache(maxsize=1_000)
 def family(jid: str) -> tuple[str, ...]:
-    """Name the subscriptions that a JID may have where it may have several, the first one first (lua/lib/names.lua)."""
+    """Name the subscriptions that a JID may have where it may have several, the first one first.
+
+    lua/lib/subscriptions/names.lua says the same.
+    """
     first = int(subid(jid))
     bits = first % MOST_OF_ONE
     return tuple(str(first - bits + (bits + number) % MOST_OF_ONE) for number in range(MOST_OF_ONE))
@@ -150,7 +153,7 @@ def kin(whose: str) -> int:
 
 
 def pool(collection: Partition) -> str:
-    """Name the pool of a collection, given its own partition, as scripts know it (lua/lib/pools.lua)."""
+    """Name the pool of a collection, given its own partition, as scripts know it (lua/lib/credit/pools.lua)."""
     life = f"{collection.node}@{collection.incarnation}"
     return f"{subid(life)}:{keys.escaped(life)}"
 

@@ -42,7 +42,7 @@ LEASE_OVER = "pubsub#expire lies in the past"
 _AS_IT_IS = "="
 
 MOST_SELECTORS = 100
-"""As many as lua/lib/selectors.lua has room for."""
+"""As many as lua/lib/selection/selectors.lua has room for."""
 
 _OF_SELECTORS = {
     b"options-invalid": UNSELECTED,
