@@ -1,10 +1,10 @@
 """Reads the operations and modules of `lua/`: what each uses, and from that its keys and what it writes.
 
 A module of `lua/lib` is one local table of constants and functions. It keeps nothing of a call: a line `CALL` of its header says
-what it needs anew for each call: `spent = 0` of the module `budget` is `call.budget_spent`. An operation is a file of
+what it needs anew for each call: `spent = 0` of the module `budget` is `call.budget_spent`. An operation is any other file of
 `lua/`. Its header says the fixed arguments, the columns of each row and the code words that it answers. What it uses is found
-here, function by function, so nobody lists it: keys are the `key.NAME` of all functions that it may come to. Pure but for reading
-files. Must not know Redis, nor how an operation is packaged for it.
+here, function by function, so nobody lists it: keys are the `key.NAME` of all functions that it may come to. Folders are for
+readers: a file is called by its name alone. Pure but for reading files. Must not know Redis, nor how an operation is packaged.
 """
 
 import re

@@ -50,13 +50,15 @@ def test_both_sides_are_listed_whole() -> None:
     assert hidden == {name for name in contract["forbidden_modules"] if name.startswith("broker.")}
 
 
-def test_rooms_of_the_core_are_in_the_docs() -> None:
-    """docs/architecture.md lists every room of the core, and none that is not there."""
+@pytest.mark.parametrize("place", ["broker/redis_core", "lua"])
+def test_rooms_are_in_the_docs(place: str) -> None:
+    """docs/architecture.md lists every room of the core and of its operations, and none that is not there."""
     text = (ROOT / "docs" / "architecture.md").read_text()
-    table = text.partition("| room in `broker/redis_core` |")[2].partition("\n\n")[0]
+    table = text.partition(f"| room in `{place}` |")[2].partition("\n\n")[0]
     rows = [line.split("|")[1] for line in table.splitlines()[2:]]
     listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert listed == _children("broker/redis_core")
+    of_lua = {path.parent.name for path in (ROOT / "lua").rglob("*.lua")}
+    assert listed == (of_lua if place == "lua" else _children(place))
 
 
 @pytest.mark.parametrize("name", ["dependencies", "optional-dependencies"])
