@@ -9,7 +9,8 @@ from redis.exceptions import ResponseError
 
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.redis_client.cluster import Cluster
-from broker.redis_core.redis_client.node import Line, RedisNode, Unsent
+from broker.redis_core.redis_client.connections import Line
+from broker.redis_core.redis_client.node import RedisNode, Unsent
 from broker.redis_url import Address
 
 A, B, C = (Address(host, 1) for host in "abc")

@@ -8,7 +8,8 @@ import pytest
 from redis.exceptions import ResponseError
 
 from broker.model.problems import CoreUnavailable
-from broker.redis_core.redis_client.node import Line, RedisNode, Unsent
+from broker.redis_core.redis_client.connections import Line
+from broker.redis_core.redis_client.node import RedisNode, Unsent
 from broker.redis_core.redis_client.sentinel import Sentinels
 from broker.redis_url import Address
 

@@ -13,7 +13,8 @@ from typing import Any, Protocol, Self
 from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
 from broker.redis_core.redis_client.cluster import Cluster
 from broker.redis_core.redis_client.cluster_router import ClusterRouter
-from broker.redis_core.redis_client.node import CALL, PATIENCE, Line, RedisNode, Value, fault
+from broker.redis_core.redis_client.connections import Line, Value
+from broker.redis_core.redis_client.node import CALL, PATIENCE, RedisNode, fault
 from broker.redis_core.redis_client.packages import Packages
 from broker.redis_core.redis_client.sentinel import Sentinels
 from broker.redis_url import Kind, read_url

@@ -14,8 +14,9 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import AskError, ClusterDownError, MovedError, ReadOnlyError, ResponseError, TryAgainError
 
 from broker.model.problems import CoreUnavailable
+from broker.redis_core.redis_client.connections import Line
 from broker.redis_core.redis_client.failure_log import FailureLog
-from broker.redis_core.redis_client.node import CALL, Line, RedisNode, Unloaded, Unsent, fault
+from broker.redis_core.redis_client.node import CALL, RedisNode, Unloaded, Unsent, fault
 from broker.redis_url import Address
 from broker.tasks import start
 

@@ -5,19 +5,13 @@ processes, nor what any command means.
 """
 
 import asyncio
-import math
 import re
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import hiredis
 import structlog
-from redis.asyncio import BlockingConnectionPool
-from redis.asyncio.connection import AbstractConnection
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
@@ -29,19 +23,15 @@ from redis.exceptions import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
-from redis.maint_notifications import MaintNotificationsConfig
 
 from broker.model.problems import CoreUnavailable, Forbidden, Problem, ScriptDefect
+from broker.redis_core.redis_client.connections import Connections, Greet, Line
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.redis_core.redis_client.packages import Loads, Package, Packages, is_forbidden, is_there, is_unknown
 from broker.redis_url import Address
 from broker.tasks import start
 
 log = structlog.get_logger()
-
-Value = str | int | bytes
-Line = Sequence[Value]
-"""A command as it is sent, word by word."""
 
 _Asked = tuple[Sequence[Line], asyncio.Future[list[Any]]]
 """What one caller asks for, and where its replies are awaited."""
@@ -52,15 +42,12 @@ CALL: Final = "CALL"
 ALONE: Final = "Redis"
 """What the only process is called where several would be told apart by their addresses."""
 
-_CONNECTIONS: Final = 64
 _LOADS: Final = 3
 """So often the operations of one round trip are loaded anew: somebody might have Redis forget them again and again."""
 
 PATIENCE: Final = 2
 """For so many times the time-out of an answer is it waited that commands are sent and answered: there may be no connection yet,
 or operations to load."""
-
-_UNKNOWN: Final = -1
 
 _FEW: Final = 8
 _TOGETHER: Final = 100
@@ -94,45 +81,6 @@ class Unsent(CoreUnavailable):
 
 class Unloaded(Unsent):
     """A Redis does not take the operations: an operator has to see to that, so asking again at once is of no use."""
-
-
-class _Connection:
-    """A connection that writes commands by hiredis: redis-py does so for its blocking connections only, else in Python.
-
-    `loads` is how often the operations of its master had been loaded when they were last known to be there.
-    """
-
-    loads = _UNKNOWN
-    socket_timeout: float | None
-    _writer: asyncio.StreamWriter | None
-
-    async def on_connect_check_health(self, check_health: bool = True) -> None:  # noqa: FBT001, FBT002  (redis-py's)
-        # A connection that was closed may lead to a Redis that was started anew, or to another.
-        self.loads = _UNKNOWN
-        await super().on_connect_check_health(check_health=check_health)  # type: ignore[misc]
-
-    async def disconnect(self, *args: Any, **how: Any) -> None:
-        # What was not written is for nobody any more: else it would stay in memory until a Redis that stands reads it.
-        if self._writer is not None:
-            self._writer.transport.abort()
-        await super().disconnect(*args, **how)  # type: ignore[misc]
-
-    async def send_packed_command(self, command: Any, **_how: Any) -> None:
-        # redis-py starts a task for each command, only to wait no longer than the time-out.
-        assert self._writer is not None
-        try:
-            async with asyncio.timeout(self.socket_timeout):
-                self._writer.writelines(command)
-                await self._writer.drain()
-        except BaseException:
-            # What was written in part is of no use to the next.
-            await self.disconnect(nowait=True)
-            raise
-
-    def pack_command(self, *parts: Value) -> list[bytes]:
-        # redis-py names some of its own commands in two words.
-        words: tuple[Any, ...] = (*str(parts[0]).split(), *parts[1:])
-        return [hiredis.pack_command(words)]
 
 
 def fault(error: Exception, place: str = "") -> Exception:
@@ -216,31 +164,15 @@ class RedisNode:
         timeout: float,
         packages: Packages | None,
         address: Address | None = None,
-        greet: Callable[[AbstractConnection], Awaitable[None]] | None = None,
+        greet: Greet | None = None,
     ) -> None:
         """Connect as `options` say, answers due within `timeout` seconds; of `packages` one is loaded where it is unknown.
 
         `greet` is called with each new connection, which it opens with `on_connect` or refuses with a RedisError.
         """
         place = {} if address is None else address._asdict()
-        # One that waits for a free connection: a burst to more nodes than there are connections is no fault of Redis.
-        self._pool = BlockingConnectionPool(
-            max_connections=_CONNECTIONS,
-            timeout=timeout,
-            socket_timeout=timeout,
-            socket_connect_timeout=timeout,
-            retry=Retry(NoBackoff(), 0),
-            retry_on_error=[],
-            health_check_interval=0,
-            redis_connect_func=greet,
-            # Which library asks is nothing that a user of Redis should need a command for.
-            driver_info=None,
-            # With them the pool hands out connections that Redis has closed, and each costs somebody an error (redis-py 8.1).
-            maint_notifications_config=MaintNotificationsConfig(enabled=False),
-            **{**options, **place},
-        )
-        self._pool.connection_class = type("Connection", (_Connection, self._pool.connection_class), {})
         at = {**options, **place}
+        self._connections = Connections(at, timeout, greet)
         self._place = str(at.get("path") or Address(at.get("host", "localhost"), at.get("port", 6379)))
         self._retired = False
         self._gathered: list[_Asked] = []
@@ -340,7 +272,7 @@ class RedisNode:
     async def _exchange(self, lines: Sequence[Line]) -> list[Any]:
         ends = asyncio.get_running_loop().time() + PATIENCE * self._timeout
         try:
-            connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+            connection = await self._connections.take()
         except (RedisError, OSError, TimeoutError) as error:
             raise _unsent(error, self._place) from error
         try:
@@ -350,7 +282,7 @@ class RedisNode:
             if asyncio.get_running_loop().time() > ends:
                 # Whoever asked has given up: nothing of it is to run any more.
                 raise _unsent(TimeoutError(), self._place)
-            replies = await _replies(connection, self._worded(lines))
+            replies = await connection.replies(self._worded(lines))
         except BusyLoadingError as error:
             if len(lines) == 1:
                 raise _unsent(error, self._place) from error
@@ -360,7 +292,7 @@ class RedisNode:
         finally:
             if self._retired:
                 await connection.disconnect()
-            await self._pool.release(connection)
+            self._connections.give_back(connection)
         if loads == self._loads and any(map(is_unknown, _errors(replies))):
             # Every connection looks before it is used again.
             self._loads += 1
@@ -419,7 +351,7 @@ class RedisNode:
         try:
             missing = await _missing(package, connection)
             # Not in a transaction: others have their turn between two scripts.
-            replies = await _replies(connection, [*missing.operations, *missing.for_people])
+            replies = await connection.replies([*missing.operations, *missing.for_people])
         finally:
             self._loading.release()
         needed = len(missing.operations)
@@ -440,13 +372,13 @@ class RedisNode:
     async def retire(self) -> None:
         """Close the connections, those in use when their reply has come."""
         self._retired = True
-        await self._pool.disconnect(inuse_connections=False)
+        await self._connections.close(free_alone=True)
 
     async def close(self) -> None:
         """Close all connections, once what is under way has come to its end."""
         self._retired = True
         await asyncio.gather(*self._carrying, return_exceptions=True)
-        await self._pool.aclose()
+        await self._connections.close()
 
 
 def _size(line: Line) -> int:
@@ -455,33 +387,12 @@ def _size(line: Line) -> int:
     return sum([len(word) for word in arguments if isinstance(word, bytes)]) + 32 * len(line)
 
 
-async def _replies(connection: Any, lines: Sequence[Line]) -> list[Any]:
-    """Send commands and read what each is answered, which is due within the time-out after the one before.
-
-    One timer for all: redis-py's own, one for each answer, costs more than reading it.
-    """
-    await connection.send_packed_command(connection.pack_commands(lines), check_health=False)
-    time, patience = asyncio.get_running_loop().time, connection.socket_timeout
-    replies: list[Any] = []
-    async with asyncio.timeout(patience) as timer:
-        set_at = time()
-        for _line in lines:
-            try:
-                replies.append(await connection.read_response(timeout=math.inf))
-            except ResponseError as error:
-                replies.append(error)
-            if patience is not None and (now := time()) - set_at > patience / 10:
-                set_at = now
-                timer.reschedule(now + patience)
-    return replies
-
-
 def _errors(replies: Sequence[Any]) -> list[Exception]:
     return [reply for reply in replies if isinstance(reply, Exception)]
 
 
 async def _missing(package: Package, connection: Any) -> Loads:
-    return package.loads(await _replies(connection, package.question))
+    return package.loads(await connection.replies(package.question))
 
 
 def _parted(replies: list[Any], parts: Sequence[Sequence[Line]]) -> list[list[Any]]:

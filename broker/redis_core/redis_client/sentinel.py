@@ -6,7 +6,7 @@ and in words (SENTINEL MASTERS) in which who comes back during his failover is m
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from redis.asyncio.connection import AbstractConnection
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS
@@ -15,8 +15,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.first_answer import FirstAnswer
 from broker.redis_core.redis_client.cluster_router import Found
-from broker.redis_core.redis_client.node import Line, RedisNode
+from broker.redis_core.redis_client.node import RedisNode
 from broker.redis_url import Address
+
+if TYPE_CHECKING:
+    from broker.redis_core.redis_client.connections import Line
 
 
 class Sentinels:

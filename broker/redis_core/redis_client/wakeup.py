@@ -8,7 +8,7 @@ from typing import Final
 
 from broker import keys
 from broker.redis_core.redis_client.client import Server
-from broker.redis_core.redis_client.node import Line
+from broker.redis_core.redis_client.connections import Line
 
 _WAIT_SECONDS: Final = 5.0
 

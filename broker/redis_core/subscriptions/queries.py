@@ -22,7 +22,7 @@ from broker.redis_core.records.jid_indexes import Entry
 from broker.redis_core.records.pending_requests import PendingList
 from broker.redis_core.records.store import NodeStore, SubscriptionRef
 from broker.redis_core.redis_client.client import Server
-from broker.redis_core.redis_client.node import Line
+from broker.redis_core.redis_client.connections import Line
 
 SHOWN: Final = 1_000
 """Subscribers of one node that an owner is shown at once."""

@@ -1,0 +1,161 @@
+"""The connections to one Redis process: at most so many, opened when first used, whoever finds none free waits for one.
+
+redis-py opens them, speaks for them and closes them; its own pool costs more than sending a command. Must not know what is sent.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+import hiredis
+from redis.asyncio import ConnectionPool
+from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
+from redis.maint_notifications import MaintNotificationsConfig
+
+Value = str | int | bytes
+Line = Sequence[Value]
+"""A command as it is sent, word by word."""
+
+UNKNOWN: Final = -1
+
+MOST: Final = 64
+
+Greet = Callable[[AbstractConnection], Awaitable[None]]
+
+
+class Connection:
+    """A connection that writes commands by hiredis: redis-py does so for its blocking connections only, else in Python.
+
+    `loads` is how often the operations of its master had been loaded when they were last known to be there.
+    """
+
+    loads = UNKNOWN
+    socket_timeout: float | None
+    is_connected: bool
+    connect: Callable[[], Awaitable[None]]
+    can_read: Callable[[], Awaitable[bool]]
+    read_response: Callable[..., Awaitable[Any]]
+    _writer: asyncio.StreamWriter | None
+
+    async def on_connect_check_health(self, check_health: bool = True) -> None:  # noqa: FBT001, FBT002  (redis-py's)
+        """Begin with operations that are not known to be there: it may lead to a Redis that was started anew, or to another."""
+        self.loads = UNKNOWN
+        await super().on_connect_check_health(check_health=check_health)  # type: ignore[misc]
+
+    async def disconnect(self, *args: Any, **how: Any) -> None:
+        """Close it; what was not written is for nobody: else it would stay in memory until a Redis that stands reads it."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+        await super().disconnect(*args, **how)  # type: ignore[misc]
+
+    async def send_packed_command(self, command: Any, **_how: Any) -> None:
+        """Send a command of redis-py's own, which would start a task for each, only to wait no longer than the time-out."""
+        async with asyncio.timeout(self.socket_timeout):
+            await self._write(command)
+
+    def pack_command(self, *parts: Value) -> list[bytes]:
+        """Word a command for the wire; redis-py names some of its own in two words."""
+        words: tuple[Any, ...] = (*str(parts[0]).split(), *parts[1:])
+        return [hiredis.pack_command(words)]
+
+    async def replies(self, lines: Sequence[Line]) -> list[Any]:
+        """Send commands and read what each is answered, which is due within the time-out after the one before.
+
+        One timer for all: redis-py's own, one for each answer, costs more than reading it.
+        """
+        time, patience = asyncio.get_running_loop().time, self.socket_timeout
+        replies: list[Any] = []
+        async with asyncio.timeout(patience) as timer:
+            set_at = time()
+            await self._write([self.pack_command(*line)[0] for line in lines])
+            for _line in lines:
+                if patience is not None and (now := time()) - set_at > patience / 10:
+                    set_at = now
+                    timer.reschedule(now + patience)
+                try:
+                    replies.append(await self.read_response(timeout=math.inf))
+                except ResponseError as error:
+                    replies.append(error)
+        return replies
+
+    async def _write(self, packed: Sequence[bytes]) -> None:
+        assert self._writer is not None
+        try:
+            self._writer.writelines(packed)
+            await self._writer.drain()
+        except BaseException:
+            # What was written in part is of no use to the next.
+            await self.disconnect(nowait=True)
+            raise
+
+
+class Connections:
+    """The connections to one Redis; safe to share between tasks of one loop."""
+
+    def __init__(self, options: Mapping[str, Any], timeout: float, greet: Greet | None) -> None:
+        """Connect as `options` say, within `timeout` seconds; `greet` opens or refuses each new connection."""
+        made = ConnectionPool(
+            socket_timeout=timeout,
+            socket_connect_timeout=timeout,
+            retry=Retry(NoBackoff(), 0),
+            retry_on_error=[],
+            health_check_interval=0,
+            redis_connect_func=greet,
+            # Which library asks is nothing that a user of Redis should need a command for.
+            driver_info=None,
+            # With them the pool hands out connections that Redis has closed, and each costs somebody an error (redis-py 8.1).
+            maint_notifications_config=MaintNotificationsConfig(enabled=False),
+            **options,
+        )
+        made.connection_class = type("RedisConnection", (Connection, made.connection_class), {})
+        self._make: Callable[[], Connection] = made.make_connection
+        self._timeout = timeout
+        self._room = asyncio.Semaphore(MOST)
+        self._all: list[Connection] = []
+        self._free: list[Connection] = []
+
+    async def take(self) -> Connection:
+        """Give a connection that is open and has nothing unread, the one that was used last; raises redis-py's errors.
+
+        Whoever finds all in use waits: a burst to more nodes than there are connections is no fault of Redis.
+        """
+        try:
+            if self._room.locked():
+                async with asyncio.timeout(self._timeout):
+                    await self._room.acquire()
+            else:
+                await self._room.acquire()
+        except TimeoutError as error:
+            msg = f"all {MOST} connections are in use"
+            raise RedisConnectionError(msg) from error
+        connection = self._free.pop() if self._free else self._one_more()
+        try:
+            if connection.is_connected and await connection.can_read():
+                # Redis has closed it.
+                await connection.disconnect()
+            if not connection.is_connected:
+                await connection.connect()
+        except BaseException:
+            self.give_back(connection)
+            raise
+        return connection
+
+    def give_back(self, connection: Connection) -> None:
+        """Let others have a connection again."""
+        self._free.append(connection)
+        self._room.release()
+
+    async def close(self, *, free_alone: bool = False) -> None:
+        """Close all connections, or those that nobody uses."""
+        for connection in list(self._free if free_alone else self._all):
+            await connection.disconnect()
+
+    def _one_more(self) -> Connection:
+        connection = self._make()
+        self._all.append(connection)
+        return connection
