@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from broker.model.commands import Bounce, Command, Confirm, Hold, Publish, Redeem
+from broker.model.commands import Command, Hold, Publish, Redeem
 from broker.model.core import COMMAND_BYTES, WAITING_BYTES, Outlet, Reply
 from broker.model.items import ApprovalAsked, Delivery, Notice, OwnershipLost, SubscriptionChanged
 from broker.model.leases import is_lease
@@ -40,6 +40,7 @@ from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.libraries import Libraries
 from broker.redis_core.redis_client.memory import Memory
 from broker.redis_core.redis_client.wakeup import Wakeup
+from broker.redis_core.registry.rows import ROWS, counter
 from broker.redis_core.routing.router import NodeRouter
 from broker.scripts.location import lua_directory
 from broker.settings import Settings
@@ -91,6 +92,7 @@ class RedisCore:
         self._tree = Tree(self._server, self._store)
         calls = HandlerPorts(self._begin, self._ask, self.ask, self._changed, self._forget, self._register_all)
         self._handlers = Handlers(self._server, self._store, self._tree, settings, self, calls, self._tell)
+        self._work = {kind: row.handler(self._handlers) for kind, row in ROWS.items() if row.handler}
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
         self.histories = self._handlers.histories
         self._handovers = Handovers(self._store, self._handlers.nodes, self._ask, self.background, self.metrics.count)
@@ -115,7 +117,7 @@ class RedisCore:
         item_bytes = _item_bytes(command)
         size = COMMAND_BYTES + item_bytes
         if self._waiting_bytes + size > WAITING_BYTES + (0 if item_bytes else _SPARE_BYTES):
-            self.metrics.tally(command, _TOO_MUCH)
+            self.metrics.count("refused")
             reply(_TOO_MUCH)
             return
         self._waiting_bytes += size
@@ -123,7 +125,8 @@ class RedisCore:
         def answer(result: Result) -> None:
             self._waiting_bytes -= size
             self.metrics.turn.observe(time.monotonic() - began)
-            self.metrics.tally(command, result)
+            if name := counter(command, result):
+                self.metrics.count(name)
             reply(result)
 
         owed = Answer(answer)
@@ -134,12 +137,11 @@ class RedisCore:
             owed(FAILED)
 
     def _submit(self, asked: Any, answer: Answer) -> None:
-        if work := self._handlers.of.get(type(asked)):
+        if work := self._work.get(type(asked)):
             # What it has begun has its place among its sender's commands already.
             self._tasks.answer(work(asked), answer)
         else:
-            node = asked.partition.node if isinstance(asked, Bounce | Confirm) else asked.node
-            self.routes(node).submit(asked, answer)
+            self.routes(asked.node).submit(asked, answer)
 
     async def ask(self, command: Command) -> Result:
         """Submit a command and wait for its outcome."""

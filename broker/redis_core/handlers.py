@@ -1,4 +1,4 @@
-"""Handlers of the commands that need more than one script, by the type of the command.
+"""Handlers of the commands that need more than one script.
 
 Makes these parts and joins them. Must not know when a command comes, nor who waits for its outcome.
 """
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from broker.model import commands
-from broker.model.commands import Command, Subscribe
+from broker.model.commands import Browse, Command, Delete, Options, Subscribe, Unsubscribe
 from broker.model.items import Notice
 from broker.model.leases import own_view
 from broker.model.names import bare
@@ -39,8 +38,6 @@ from broker.redis_core.subscriptions.queries import SubscriptionQueries
 from broker.redis_core.subscriptions.service import SubscriptionService
 from broker.settings import NodeCreation, Settings
 
-Work = Callable[[Any], Coroutine[Any, Any, Result]]
-
 
 @dataclass(frozen=True, slots=True)
 class HandlerPorts:
@@ -59,7 +56,20 @@ class HandlerPorts:
 
 
 class Handlers:
-    """The parts, and who does what."""
+    """The parts; a row of the registry names the one that carries out its command."""
+
+    approvals: Approvals
+    assured: ExactlyOnce
+    fetching: LongPoll
+    histories: Histories
+    inspection: Inspection
+    instances: Instances
+    listing: NodeListing
+    lists: SubscriptionQueries
+    nodes: NodeService
+    owners: Ownership
+    subscriptions: SubscriptionService
+    transfers: ItemMoves
 
     def __init__(  # noqa: PLR0913, PLR0917  (what they work with)
         self,
@@ -77,14 +87,14 @@ class Handlers:
         members, pending = GroupMembers(server), PendingList(server, store)
         self._calls = calls
         self.owners = Ownership(core, members, store, calls.ask, calls.forget)
-        lists = SubscriptionQueries(server, store, members, pending, admins=admins, ask=calls.ask)
-        self.subscriptions = SubscriptionService(store, lists.occupied, calls.ask, self.owners, notify)
+        self.lists = SubscriptionQueries(server, store, members, pending, admins=admins, ask=calls.ask)
+        self.subscriptions = SubscriptionService(store, self.lists.occupied, calls.ask, self.owners, notify)
         # Whoever loses its subscription by others' doing hears which locks end with it.
         remove = partial(self.subscriptions.remove, told=True)
         self.approvals = Approvals(
             store,
             pending,
-            lists,
+            self.lists,
             admins=admins,
             subscribe=lambda command: self._subscription(command)(),
             remove=remove,
@@ -104,59 +114,34 @@ class Handlers:
         self.approvals.nodes = self.nodes
         self.assured = ExactlyOnce(server, settings, calls.submit, self.nodes.admits)
         self.fetching = LongPoll(calls.ask)
-        listing = NodeListing(server, store, tree, admins)
-        inspection = Inspection(store, rules, calls.ask)
+        self.listing = NodeListing(server, store, tree, admins)
+        self.inspection = Inspection(store, rules, calls.ask)
         self.histories = Histories(server, store, rules, calls.ask)
-        instances = Instances(server, rules)
-        self.transfers = ItemMoves(store, rules, calls.ask, inspection)
-        self.of: dict[type, Work] = {
-            commands.Hold: self.assured.hold,
-            commands.Deliver: self.assured.deliver,
-            commands.Reserve: self.assured.reserve,
-            commands.Redeem: self.assured.redeem,
-            commands.Subscribe: self._subscribe,
-            commands.Fetch: self.fetching.fetch,
-            commands.Unsubscribe: lambda command: self.approvals.unsubscribe(
-                command, partial(self.subscriptions.unsubscribe, command, calls.begin(command))
-            ),
-            commands.Options: lambda command: self.owners.options(command, calls.begin(command)),
-            commands.Keep: self.owners.keep,
-            commands.Presence: self.subscriptions.presence,
-            commands.Subscriptions: lists.subscriptions,
-            commands.Affiliations: lists.affiliations,
-            commands.ListSubscribers: lists.subscribers,
-            commands.ManageSubscribers: self.approvals.manage,
-            commands.Approve: self.approvals.approve,
-            commands.ListPending: self.approvals.pending,
-            commands.SendPending: self.approvals.send,
-            commands.Affiliate: self.nodes.affiliate,
-            commands.Declare: self.nodes.declare,
-            commands.Configure: self.nodes.configure,
-            commands.Describe: self.nodes.describe,
-            commands.Delete: self.nodes.delete,
-            commands.Purge: self.nodes.purge,
-            commands.Associate: self.nodes.placement.associate,
-            commands.Dissociate: self.nodes.placement.dissociate,
-            commands.Children: listing.children,
-            commands.Nodes: listing.page,
-            commands.Browse: lambda command: browse(command, calls.begin(command), calls.ask),
-            commands.Release: self.nodes.release,
-            commands.Survey: inspection.survey,
-            commands.Overview: inspection.overview,
-            commands.ShowHistory: self.histories.show,
-            commands.Transfer: self.transfers.transfer,
-            commands.Frontends: instances.list,
-            commands.Disconnect: instances.disconnect,
-        }
+        self.instances = Instances(server, rules)
+        self.transfers = ItemMoves(store, rules, calls.ask, self.inspection)
 
     async def lapse(self, over: Subscription) -> None:
         """End a subscription whose lease is over, and a collection that was made for it."""
         if own_view(over.node, over.jid):
-            await self.nodes.delete(commands.Delete(over.node, bare(over.jid)))
+            await self.nodes.delete(Delete(over.node, bare(over.jid)))
         else:
             await self.subscriptions.lapse(over)
 
-    def _subscribe(self, command: Subscribe) -> Coroutine[Any, Any, Result]:
+    def browse(self, command: Browse) -> Coroutine[Any, Any, Result]:
+        """Look at a page of items."""
+        return browse(command, self._calls.begin(command), self._calls.ask)
+
+    def options(self, command: Options) -> Coroutine[Any, Any, Result]:
+        """Tell the options of a subscription, and what it owns."""
+        return self.owners.options(command, self._calls.begin(command))
+
+    def unsubscribe(self, command: Unsubscribe) -> Coroutine[Any, Any, Result]:
+        """End a subscription, or take one back that waits for approval."""
+        begun = self._calls.begin(command)
+        return self.approvals.unsubscribe(command, partial(self.subscriptions.unsubscribe, command, begun))
+
+    def subscribe(self, command: Subscribe) -> Coroutine[Any, Any, Result]:
+        """Make a subscription, or let it wait for approval."""
         begun = self._subscription(command)
         # Nobody is there to be told of an approval: a lease is refused until its owner is admitted.
         return begun() if command.qos is Qos.PULLED else self.approvals.subscribe(command, begun)

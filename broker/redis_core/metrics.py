@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from broker.model.commands import Bounce, Command, Redeem
-from broker.model.results import Counted, Done, Published, Refused, Result, Retracted, Unaffiliated, Unlocked
+from broker.model.results import Counted
 from broker.redis_core.info import read_info
 
 _COUNTERS = {
@@ -69,23 +68,6 @@ class Metrics:
     def count(self, what: str, amount: int = 1) -> None:
         """Add to a counter."""
         self._counters[what].inc(amount)
-
-    def tally(self, command: Command, result: Result) -> None:
-        """Count how a command turned out."""
-        match result:
-            case Refused() | Unaffiliated():
-                self.count("refused")
-            case Published(duplicate=False) if isinstance(command, Redeem):
-                # Counted as the publish that it led to.
-                pass
-            case Published(duplicate=duplicate):
-                self.count("duplicates" if duplicate else "published")
-            case Retracted(replayed=False):
-                self.count("acknowledged")
-            case Unlocked(replayed=False):
-                self.count("released")
-            case Done() if isinstance(command, Bounce):
-                self.count("bounced")
 
     def gauge(self, node: str, counted: Counted) -> None:
         """Set the gauges of a node."""

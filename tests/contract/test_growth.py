@@ -31,7 +31,7 @@ from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Counted, Done, Published, Refused, Renewed, Retracted, Unlocked
 from broker.redis_core.commands.internal import Find, fulfil
 from broker.redis_core.core import RedisCore
-from broker.redis_core.partitions.partitioner import home
+from broker.redis_core.registry.partitioner import home
 from broker.tasks import start
 from tests.contract.conftest import EVERYWHERE, Asked, Door, MakeCore
 

@@ -45,7 +45,7 @@ from broker.model.results import (
 from broker.redis_core.commands.credit import HandOut
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import subid
-from broker.redis_core.partitions.partitioner import hashed
+from broker.redis_core.registry.partitioner import hashed
 from tests.contract.conftest import Door, MakeCore, Store
 from tests.contract.stray import lost_grants
 

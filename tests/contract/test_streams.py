@@ -41,7 +41,7 @@ from broker.model.results import (
     Unsubscribed,
 )
 from broker.redis_core.core import RedisCore
-from broker.redis_core.partitions.partitioner import hashed
+from broker.redis_core.registry.partitioner import hashed
 from tests.contract.conftest import Door, MakeCore
 
 ALICE, BOB = Jid("alice@x/home"), Jid("bob@x/desk")

@@ -9,7 +9,7 @@ import pytest
 from broker import keys
 from broker.journal.schema import STORED, Kind
 from broker.model.problems import Problem
-from broker.redis_core.operations import OF
+from broker.redis_core.registry.rows import ROWS
 from broker.scripts.packaging import library
 from broker.scripts.source import Module, Operation, fields, module_files, modules, operation_files
 from tests.lua.driver import FOLDER, NOTICES, PARTITIONED, SCRIPTS
@@ -161,7 +161,7 @@ def test_one_place_gives_numbers() -> None:
 
 def test_every_command_has_its_script() -> None:
     """Every call of the core runs a script that is there, and every script of a partition has a caller."""
-    called = {call.script for call in OF.values()}
+    called = {row.script.script for row in ROWS.values() if row.script}
     assert called <= SCRIPTS.keys()
     assert called == PARTITIONED
 

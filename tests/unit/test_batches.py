@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from broker.model.commands import Publish, Purge, Renew, Retract
 from broker.model.names import Jid
 from broker.redis_core.commands.internal import Expire
-from broker.redis_core.operations import OF
 from broker.redis_core.partitions.batching import BYTES, LIMIT, Batch, batched, postponed
 from broker.tasks import Ticket
 
@@ -57,7 +56,7 @@ def test_order_of_a_sender(given_commands: list[Any]) -> None:
         mine = [order.index(id(one)) for one in given_commands if getattr(one, "sender", "") == sender]
         assert all(first < second for first, second in pairwise(mine))
     assert all({type(ticket.command) for ticket in batch.tickets} == {batch.kind} for batch in batches)
-    assert all(len(batch.tickets) == 1 for batch in batches if OF[batch.kind].row is None)
+    assert all(len(batch.tickets) == 1 for batch in batches if batch.call.row is None)
 
 
 def test_gathers() -> None:

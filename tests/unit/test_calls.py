@@ -2,7 +2,7 @@
 
 # ruff: noqa: ANN401  (calls take commands of every kind)
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -29,7 +29,6 @@ from broker.redis_core.commands.credit import (
     Register,
     Reregister,
 )
-from broker.redis_core.commands.former import PublishIfKnown
 from broker.redis_core.commands.internal import (
     EPOCH_NEXT,
     Attach,
@@ -41,11 +40,12 @@ from broker.redis_core.commands.internal import (
     Follow,
     KeepOne,
     Leave,
+    PublishIfKnown,
     Resend,
     Subscribers,
 )
-from broker.redis_core.operations import OF
 from broker.redis_core.operations.operation import Reply, refused, subid
+from broker.redis_core.registry.rows import ROWS, call_of
 from broker.scripts.location import lua_directory
 from broker.scripts.source import operation
 
@@ -102,21 +102,14 @@ SHARED = {"now", "revision", "frontend", "sent", "number", "once_ms", "retry", "
 
 
 def test_samples_are_all() -> None:
-    """Every call has a sample here, and every command of the model has a call or is a node's or a JID's affair."""
-    assert {type(sample) for sample in SAMPLES} == OF.keys()
-    elsewhere = set(get_args(commands.Command)) - OF.keys()
-    assert {kind.__name__ for kind in elsewhere} == {
-        "Presence", "Declare", "Configure", "Describe", "Affiliate", "Delete", "Nodes", "Hold", "Deliver", "Keep",
-        "Partitions", "Subscriptions", "Affiliations", "ListSubscribers", "ManageSubscribers", "Approve", "ListPending",
-        "SendPending", "Survey", "Transfer", "Overview", "ShowHistory", "Frontends", "Disconnect",
-        "Associate", "Dissociate", "Children", "Reserve", "Redeem", "Fetch",
-    }  # fmt: skip
+    """Every script of a row has a sample here."""
+    assert {type(sample) for sample in SAMPLES} == {kind for kind, row in ROWS.items() if row.script}
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)
 def test_arguments(sample: Any) -> None:
     """Fixed arguments and columns are those of the header, no more and no fewer, and of types that Redis takes."""
-    call = OF[type(sample)]
+    call = call_of(type(sample))
     found = operation(lua_directory(), call.script)
     fixed = call.fixed(sample, RECORD)
     # Items that come from other nodes have windows of their own, and not the service's.
@@ -130,7 +123,7 @@ def test_arguments(sample: Any) -> None:
 
 def test_publish_model_subscribers() -> None:
     """P7: only who may publish anyhow is not asked to be subscribed."""
-    call = OF[Publish].row
+    call = call_of(Publish).row
     assert call
     record = NodeRecord("n", "i1", 1, NodeConfig(publish_model=PublishModel.SUBSCRIBERS), RECORD.affiliations)
     assert call(Publish("n", ME, "i", b"", 0), record)["subids"] == ""
@@ -140,7 +133,7 @@ def test_publish_model_subscribers() -> None:
 
 def test_results() -> None:
     """Rows become results; a code word is its problem; a word that is no problem's is a defect of ours."""
-    publish, retract = OF[Publish].result, OF[Retract].result
+    publish, retract = call_of(Publish).result, call_of(Retract).result
     assert publish(None, [b"ok", b"i"], RECORD) == Published("i")
     assert publish(None, [b"duplicate", b"i"], RECORD) == Published("i", duplicate=True)
     assert retract(None, [b"ok", b""], RECORD) == Retracted(None)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.model.commands import Publish, Retract, Stats
+from broker.model.commands import Publish, Renew, Retract, Stats, Unlock
 from broker.model.names import Jid
-from broker.redis_core.partitions.partitioner import Place, home, may_be_elsewhere, place
+from broker.redis_core.registry.partitioner import Place, home
+from broker.redis_core.registry.rows import ROWS, place
 
 ME = Jid("a@x/1")
 counts = st.integers(1, 1024)
@@ -42,10 +43,9 @@ def test_made(item: str, number: int) -> None:
     assert place(Retract("n", ME, "9-1-0"), 8) in range(8)
 
 
-def test_may_be_elsewhere() -> None:
-    """E14: what ends or renews a lock is looked for by whatever id, unless it says where the item is."""
-    assert may_be_elsewhere(Retract("n", ME, "0-1-0")) and not may_be_elsewhere(Retract("n", ME, "0-1-0", partition=0))
-    assert not may_be_elsewhere(publish("a"))
+def test_searched() -> None:
+    """E14: what ends or renews a lock is looked for in other partitions than its place, for its item may be anywhere."""
+    assert {kind for kind, row in ROWS.items() if row.searched} == {Retract, Unlock, Renew}
 
 
 @pytest.mark.parametrize(("command", "where"), [(publish(), Place.ANY), (Stats("n", ME), Place.ALL)])

@@ -1,6 +1,6 @@
 """Who may do what with a node (P3, P5, P6, P7), as a table."""
 
-from typing import get_args
+from typing import Any
 
 import pytest
 
@@ -15,12 +15,10 @@ from broker.model.commands import (
     Confirm,
     Delete,
     Describe,
-    Fetch,
     ListSubscribers,
     Locks,
     ManageSubscribers,
     Options,
-    Partitions,
     Publish,
     Purge,
     Read,
@@ -37,11 +35,12 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, NodeConfig, PublishModel
 from broker.model.problems import Problem
 from broker.model.qos import Qos, Stage
-from broker.redis_core.commands.internal import Extent, Follow, Internal, PartitionCommand
-from broker.redis_core.records.authorization import Judged, refusal, visible
+from broker.redis_core.commands.internal import Extent, Follow
+from broker.redis_core.registry.authorization import visible
+from broker.redis_core.registry.rows import refusal
 
 ME, OTHER = Jid("me@x/1"), Jid("other@x/1")
-COMMANDS: dict[str, Judged] = {
+COMMANDS: dict[str, Any] = {
     "publish": Publish("n", ME, None, b"", 5),
     "subscribe": Subscribe("n", ME, ME, 1),
     "adjust": Adjust("n", ME, ME, "", 1),
@@ -195,10 +194,3 @@ def test_bounce_of_an_earlier_life() -> None:
     ):
         refused = refusal(stale, record)
         assert refused and refused.problem is Problem.LOCK_LOST
-
-
-def test_whatever_somebody_gives_to_a_partition_is_judged() -> None:
-    """P3: no command of a pipeline is let pass because nobody thought of it; the type checker holds that each is decided."""
-    asked = set(get_args(PartitionCommand)) - set(get_args(Internal))
-    # Both are asked of each partition by commands of the core, which are judged.
-    assert asked - {Fetch, Partitions} <= set(get_args(Judged))

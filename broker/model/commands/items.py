@@ -153,6 +153,11 @@ class Bounce:
     gone: bool
     stage: Stage = Stage.UNACKNOWLEDGED
 
+    @property
+    def node(self) -> str:
+        """The node that the delivery came from."""
+        return self.partition.node
+
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
@@ -163,6 +168,11 @@ class Confirm:
     position: str
     token: int
     stage: Stage
+
+    @property
+    def node(self) -> str:
+        """The node that the delivery came from."""
+        return self.partition.node
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from broker.model import commands
-from broker.model.commands import Fetch
+from broker.model.commands import Fetch, Publish
 from broker.model.items import Owned
 from broker.model.names import Jid
 from broker.model.problems import Problem
@@ -84,6 +84,11 @@ class Leave:
     born: str = ""
     incarnation: str = ""
     told: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PublishIfKnown(Publish):
+    """Publish to a partition where an item went before its node grew; nothing comes in there that it does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +256,13 @@ class Found:
     there: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A partition does not know the item; with `over` it knows none any more that has another partition now."""
+
+    over: bool
+
+
 PartitionCommand = (
     Internal
     | Join
@@ -258,6 +270,7 @@ PartitionCommand = (
     | Extent
     | Fetch
     | FetchPart
+    | PublishIfKnown
     | Attach
     | SurveyPart
     | TransferPart

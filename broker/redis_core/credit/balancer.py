@@ -23,8 +23,8 @@ from broker.redis_core.commands.credit import (
     Usage,
 )
 from broker.redis_core.commands.internal import Outcome
-from broker.redis_core.partitions.partitioner import COORDINATOR
 from broker.redis_core.ports import AskPartition
+from broker.redis_core.registry.partitioner import COORDINATOR
 
 GONE = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
 """Refusals of a partition that is no more."""

@@ -34,10 +34,10 @@ from broker.redis_core.commands.credit import (
 from broker.redis_core.commands.internal import Leave, Left, Outcome, Scanned, Subscribers, fulfil
 from broker.redis_core.credit.balancer import Balancer
 from broker.redis_core.operations.operation import above, below, collection, pool
-from broker.redis_core.partitions.partitioner import COORDINATOR
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
+from broker.redis_core.registry.partitioner import COORDINATOR
 from broker.tasks import start
 
 ASKED_SECONDS = 10.0

@@ -24,8 +24,8 @@ from broker.model.results import Published, Refused
 from broker.redis_core.commands.admin_parts import Admit, Arrived, Handed, Letter, Letters, Remaining
 from broker.redis_core.commands.internal import Expire
 from broker.redis_core.nodes.service import NodeService
-from broker.redis_core.partitions.partitioner import arrival
 from broker.redis_core.records.store import NodeStore
+from broker.redis_core.registry.partitioner import arrival
 
 log = structlog.get_logger()
 

@@ -7,7 +7,7 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Final
 
-from broker.model.commands import Overview, Stats, Survey
+from broker.model.commands import Overview, Survey
 from broker.model.names import bare
 from broker.model.nodes import Affiliation
 from broker.model.problems import Problem
@@ -16,7 +16,7 @@ from broker.redis_core.commands.admin_parts import SurveyedPart, SurveyPart
 from broker.redis_core.commands.internal import GONE, Ask
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.validation import Rules
-from broker.redis_core.routing.merge import gathered
+from broker.redis_core.registry.merge import added_up
 
 if TYPE_CHECKING:
     from broker.model.items import Seen
@@ -102,9 +102,7 @@ class Inspection:
         nodes = []
         for record in records:
             outcomes = [counts[each] for each in record.partitions if each in counts] or [NOTHING]
-            counted = gathered(Stats(record.name, command.sender), outcomes)
-            assert isinstance(counted, Counted)
-            nodes.append(Summary(record, counted, standings.get(record.name, Affiliation.OWNER)))
+            nodes.append(Summary(record, added_up(outcomes), standings.get(record.name, Affiliation.OWNER)))
         return Overviewed(tuple(nodes), total)
 
 

@@ -22,9 +22,9 @@ from broker.redis_core.commands.internal import GONE, Ask, Attach, Detach, KeepO
 from broker.redis_core.groups.rebalancing import Move, handing_over, moves
 from broker.redis_core.operations.operation import subid, subids
 from broker.redis_core.operations.subscriptions import UNSELECTED
-from broker.redis_core.records.authorization import refusal
 from broker.redis_core.records.group_members import GroupMembers, Member, PartitionOwnership
 from broker.redis_core.records.store import NodeStore
+from broker.redis_core.registry.rows import refusal
 from broker.redis_core.subscriptions import log_readers
 from broker.tasks import start
 

@@ -12,9 +12,8 @@ from zlib import crc32
 
 import structlog
 
-from broker.model.commands import Stats
 from broker.model.items import Notice
-from broker.model.names import Jid, Partition
+from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
 from broker.model.results import Counted, Refused
 from broker.redis_core.commands.internal import Ask, Expire, Outcome, Resend, Scanned
@@ -23,10 +22,10 @@ from broker.redis_core.groups.ownership import Ownership
 from broker.redis_core.maintenance.heartbeat import DUE_AT_ONCE, Heartbeat, HeartbeatResult
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.nodes.history import Histories
-from broker.redis_core.partitions.partitioner import COORDINATOR
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.records.store import LISTED, NodeStore
-from broker.redis_core.routing.merge import gathered
+from broker.redis_core.registry.merge import added_up
+from broker.redis_core.registry.partitioner import COORDINATOR
 from broker.redis_core.routing.router import NodeRouter
 from broker.redis_core.subscriptions.approvals import Approvals
 
@@ -285,10 +284,9 @@ class Sweeper:
             measured: dict[str, Counted] = {}
             for record in records:
                 outcomes = [counts[each] for each in record.partitions if each in counts]
-                counted = gathered(Stats(record.name, Jid("")), outcomes) if outcomes else None
-                if isinstance(counted, Counted):
-                    metrics.gauge(record.name, counted)
-                    measured[record.name] = counted
+                if outcomes:
+                    measured[record.name] = added_up(outcomes)
+                    metrics.gauge(record.name, measured[record.name])
             if measured:
                 await self._core.histories.note(upto, measured)
         metrics.age()

@@ -13,10 +13,10 @@ from broker.model.commands import ShowHistory, Stats
 from broker.model.problems import CoreUnavailable
 from broker.model.results import Counted, History, Refused, Result, Sample
 from broker.redis_core.commands.internal import GONE, Ask
-from broker.redis_core.records.authorization import refusal
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.validation import Rules
 from broker.redis_core.redis_client.client import Server
+from broker.redis_core.registry.rows import refusal
 
 MINUTE_MS: Final = 60_000
 MINUTES: Final = 60

@@ -15,10 +15,10 @@ from broker.model.problems import Problem
 from broker.model.results import Listing, Refused
 from broker.model.tree import NodeType
 from broker.redis_core.commands.internal import GONE
-from broker.redis_core.records.authorization import visible
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.redis_client.client import Server, Value
+from broker.redis_core.registry.authorization import visible
 
 LOOKED_AT: Final = 2_000
 """Names that one page looks through, as long as it has something to show by then: a page without names would be the last."""

@@ -22,10 +22,10 @@ from broker.model.tree import wished
 from broker.redis_core.commands.internal import GONE, Expire, Extent
 from broker.redis_core.nodes.tree_events import TreeEvents
 from broker.redis_core.nodes.tree_moves import TreeMoves
-from broker.redis_core.records.authorization import refusal
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree, moved
 from broker.redis_core.records.validation import Rules, Terms, converted, unfit
+from broker.redis_core.registry.rows import refusal
 
 _RETRIES = 5
 _PURGE_CHUNKS = 10_000
@@ -45,6 +45,8 @@ class Pending(Protocol):
 
 class NodeService:
     """Carries out the commands that concern nodes."""
+
+    placement: TreeMoves
 
     def __init__(  # noqa: PLR0913  (what it works with)
         self,

@@ -11,8 +11,7 @@ from broker.model.options import AccessModel, PublishModel
 from broker.model.positions import Place
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Done, Published, Refused, Renewed, Result, Retracted, Unlocked
-from broker.redis_core.commands.former import Unknown
-from broker.redis_core.commands.internal import Find, Found
+from broker.redis_core.commands.internal import Find, Found, Unknown
 from broker.redis_core.operations.operation import Call, Reply, Values, refused, subids, subscription, token_text
 
 WHICH = {

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.redis_core.operations import OF
+from broker.redis_core.operations.operation import Call
+from broker.redis_core.registry.rows import call_of
 from broker.tasks import Ticket
 
 LIMIT = 200
@@ -24,6 +25,7 @@ class Batch:
     """Commands that go in one script call."""
 
     kind: type
+    call: Call
     tickets: list[Ticket] = field(default_factory=list)
     bytes: int = 0
 
@@ -63,11 +65,10 @@ def batched(tickets: Iterable[Ticket]) -> list[Batch]:
         kind = type(command)
         sender, size = sender_of(command), len(getattr(command, "envelope", b""))
         at = open_of.get(kind, -1)
-        shared = OF[kind].row is not None
-        if not shared or at < latest_of.get(sender, -1) or at < 0 or not batches[at].takes(size):
+        if at < 0 or at < latest_of.get(sender, -1) or not batches[at].takes(size):
             at = len(batches)
-            batches.append(Batch(kind))
-            if shared:
+            batches.append(Batch(kind, call_of(kind)))
+            if batches[at].call.row is not None:
                 open_of[kind] = at
         batches[at].add(ticket, size)
         if sender:

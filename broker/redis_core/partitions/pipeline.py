@@ -10,30 +10,26 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from broker import keys
-from broker.model.commands import Release
 from broker.model.items import LockEnded, NodeEvent
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
 from broker.model.results import Refused
-from broker.redis_core.commands.admin_parts import Admit, TransferPart
-from broker.redis_core.commands.former import IF_KNOWN
-from broker.redis_core.commands.internal import GONE, Expire, FetchPart, Internal, Outcome, Resend, Scanned, ignored
-from broker.redis_core.operations import OF
+from broker.redis_core.commands.internal import GONE, Expire, FetchPart, Outcome, Resend, Scanned, ignored
 from broker.redis_core.operations.operation import Reply, collection, delivery, ownership_lost, subscription
 from broker.redis_core.partitions.batching import Batch, batched, postponed
-from broker.redis_core.partitions.partitioner import Place, place
 from broker.redis_core.partitions.send_marks import SendMarks
 from broker.redis_core.ports import CorePort, CreditReportPort
-from broker.redis_core.records.authorization import refusal
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Arguments, Server
+from broker.redis_core.registry.partitioner import Place
+from broker.redis_core.registry.rows import ROWS, call_of, place, refusal
 from broker.tasks import FAILED, STOPPED, Ticket, start
 
 if TYPE_CHECKING:
@@ -41,15 +37,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_COLLECTS = Refused(Problem.PUBLISH_UNSUPPORTED, "a collection takes no items")
 _CHANGING = Refused(Problem.UNAVAILABLE, "the node is being changed")
 _RETRIES = 5
 _RESIGNED = "-"
-
-_INTERNAL = get_args(Internal)
-
-_HANDING_OUT = (Expire, Release, TransferPart)
-"""Commands that go alone and hand items out."""
 
 
 class PartitionPipeline:
@@ -140,7 +130,9 @@ class PartitionPipeline:
                     self._doubtful = False
                     # Before anything else is handed out. One that cannot send was handed nothing: who comes for items finds them.
                     if self._core.sends:
-                        self._batches.appendleft(Batch(Resend, [Ticket(*self._searching(self._marks.received))]))
+                        self._batches.appendleft(
+                            Batch(Resend, call_of(Resend), [Ticket(*self._searching(self._marks.received))])
+                        )
                 # One call a round trip: scripts that Redis has read already run one after another without a turn for others.
                 await self._carry_out(self._batches.popleft())
         finally:
@@ -199,24 +191,24 @@ class PartitionPipeline:
             for ticket, reason in refused:
                 ticket(reason)
             if record is None:
-                return Batch(batch.kind)
+                return Batch(batch.kind, batch.call)
             if record.former:
                 tickets = self._placed(record, tickets)
             if not tickets:
-                return Batch(batch.kind)
-            batch = Batch(batch.kind, tickets)
+                return Batch(batch.kind, batch.call)
+            batch = Batch(batch.kind, batch.call, tickets)
             reply = (await self._server.run_all([self._arguments(record, batch)]))[0]
         except CoreUnavailable as error:
             self._lost()
             # Whoever came during the call has waited for Redis too, and would else wait for it twice as long as is set.
             self._answer([*tickets, *self._gathered()], Refused(error.problem, error.detail))
-            return Batch(batch.kind)
+            return Batch(batch.kind, batch.call)
         again = self._settle(record, batch, reply)
         hindrance = await self._renewed(record) if again else None
         if hindrance is not None or last:
             self._answer(again, hindrance or _CHANGING)
             again = []
-        return Batch(batch.kind, again)
+        return Batch(batch.kind, batch.call, again)
 
     def _met(self, record: NodeRecord | None) -> NodeRecord | None:
         """Begin anew when the node is another of the same name."""
@@ -253,12 +245,10 @@ class PartitionPipeline:
         allowed, refused = [], []
         for ticket in tickets:
             command = ticket.command
-            reason = None if isinstance(command, _INTERNAL) else refusal(command, record)
+            reason = refusal(command, record)
             if getattr(command, "incarnation", "") not in {"", record.incarnation}:
                 # Of another life of the node.
                 reason = GONE
-            if isinstance(command, Admit) and record.config.collects:
-                reason = _COLLECTS
             if reason is None:
                 allowed.append(ticket)
             else:
@@ -269,14 +259,16 @@ class PartitionPipeline:
         """Send on what has another partition since the node grew: nothing new may come in where it is not looked for."""
         here = {self.number, Place.ANY}
         count = record.config.partitions
-        staying = [type(each.command) not in IF_KNOWN or place(each.command, count) in here for each in tickets]
+        staying = [
+            ROWS[type(each.command)].before_growth is None or place(each.command, count) in here for each in tickets
+        ]
         for ticket, stays in zip(tickets, staying, strict=True):
             if not stays:
                 ticket.pass_on(self._submit)
         return [ticket for ticket, stays in zip(tickets, staying, strict=True) if stays]
 
     def _arguments(self, record: NodeRecord, batch: Batch) -> Arguments:
-        call = OF[batch.kind]
+        call = batch.call
         header = self._server.header(call.script)
         first = batch.tickets[0].command
         shared: dict[str, Any] = {
@@ -323,7 +315,7 @@ class PartitionPipeline:
             return []
         if reply[0] != b"ok":
             return batch.tickets
-        call = OF[batch.kind]
+        call = batch.call
         read = Reply.read(reply)
         parts = [read] if call.row is None else read.rows
         # A script answers its rows in order and may stop after the first (lua/lib/budget.lua).
@@ -338,7 +330,7 @@ class PartitionPipeline:
             self._core.changed(self._partition)
         self._hand_out(record, read)
         # A door that has much to write is left alone: the heartbeat visits again, since what was handed out is not marked yet.
-        if read.more and (call.row is not None or batch.kind in _HANDING_OUT) and not self._core.congested():
+        if read.more and (call.row is not None or ROWS[batch.kind].hands_out) and not self._core.congested():
             self.submit(Expire(self.node, self.number), ignored)
         return []
 

@@ -6,16 +6,15 @@ about waits behind it, and so keeps its order. Must not know what any command do
 """
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
 from broker.model.nodes import NodeRecord
-from broker.redis_core.commands.former import Unknown, if_known
-from broker.redis_core.commands.internal import Outcome
-from broker.redis_core.partitions.partitioner import former_places
+from broker.redis_core.commands.internal import Outcome, Unknown
 from broker.redis_core.partitions.pipeline import PartitionPipeline
+from broker.redis_core.registry.rows import ROWS, place
 
 Reply = Callable[[Any], None]
 
@@ -53,7 +52,7 @@ class FormerPartitions:
     def bring(self, command: Any, reply: Reply, number: int) -> None:
         """Give a command to its partition, after those that may know its item from before."""
         former = self._growth[1]
-        left = former_places(command, former, number) if former else []
+        left = _former_places(command, former, number) if former else []
         left = [each for each in left if (type(command), each) not in self._over]
         if not left and number not in self._turns:
             self._pipeline(number).submit(command, reply)
@@ -64,7 +63,7 @@ class FormerPartitions:
             self._ask(turn, number, left)
 
     def _ask(self, turn: Turn, number: int, left: list[int]) -> None:
-        self._pipeline(left[0]).submit(if_known(turn.command), partial(self._asked, turn, number, left))
+        self._pipeline(left[0]).submit(_if_known(turn.command), partial(self._asked, turn, number, left))
 
     def _asked(self, turn: Turn, number: int, left: list[int], outcome: Outcome | Unknown) -> None:
         if not isinstance(outcome, Unknown):
@@ -93,3 +92,18 @@ class FormerPartitions:
                 self._submit(turn.command, turn.reply)
         if not turns:
             del self._turns[number]
+
+
+def _former_places(command: Any, former: Sequence[int], number: int) -> list[int]:
+    """Give the other partitions than `number` where an item went while its node had `former` numbers of them, the last first."""
+    if ROWS[type(command)].before_growth is None or not command.item_id:
+        return []
+    places = dict.fromkeys(place(command, count) for count in reversed(former))
+    return [each for each in places if isinstance(each, int) and each != number]
+
+
+def _if_known(command: Any) -> Any:
+    """Word a command for a former partition of its item."""
+    worded = ROWS[type(command)].before_growth
+    assert worded is not None
+    return worded(*(getattr(command, each.name) for each in fields(command)))

@@ -16,8 +16,8 @@ from broker.model.results import Done, Refused, Subscribed
 from broker.redis_core.commands.credit import SHUT, GrantCredit, Holding, Register, Registered, Reregister
 from broker.redis_core.commands.internal import Begun, Leave, Left, Outcome
 from broker.redis_core.operations.operation import kin, subid
-from broker.redis_core.partitions.partitioner import COORDINATOR
 from broker.redis_core.ports import AskPartition
+from broker.redis_core.registry.partitioner import COORDINATOR
 from broker.redis_core.subscriptions import log_readers
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 import structlog
 
-from broker.model.commands import Adjust, Fetch, Partitions, Renew, Retract, Subscribe, Unlock, Unsubscribe
+from broker.model.commands import Adjust, Fetch, Renew, Retract, Subscribe, Unlock, Unsubscribe
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Fetched, Refused
@@ -33,13 +33,14 @@ from broker.redis_core.credit.balancer import Balancer
 from broker.redis_core.credit.collections import CollectionCredit, CreditReports, Gates, awaited
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.operations.subscriptions import UNSELECTED
-from broker.redis_core.partitions.partitioner import COORDINATOR, Place, may_be_elsewhere, place
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.ports import CreditReportPort
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
+from broker.redis_core.registry.merge import fetched
+from broker.redis_core.registry.partitioner import COORDINATOR, Place
+from broker.redis_core.registry.rows import ROWS, gathered, place
 from broker.redis_core.routing.former_partitions import FormerPartitions
-from broker.redis_core.routing.merge import fetched, gathered
 from broker.redis_core.routing.partitioned_subscriptions import PartitionedSubscriptions
 from broker.redis_core.subscriptions import log_readers
 from broker.tasks import FAILED, Reply, Tasks, start, then
@@ -215,38 +216,45 @@ class NodeRouter:
         if record is not self._learnt:
             self._learnt = record
             self._former_partitions.learn(record)
-        if isinstance(command, Partitions):
-            self._everywhere(command, reply, partitions)
-        elif isinstance(command, Subscribe) and record is not None and log_readers.reads(command, record):
-            if command.selector:
-                reply(Refused(Problem.OPTIONS_INVALID, UNSELECTED))
-            else:
-                self._tasks.answer(self._followed(command), reply)
-        elif isinstance(command, Fetch):
-            self._tasks.answer(self._fetched(command), reply)
-        else:
-            where = place(command, partitions)
-            if where is not Place.NOWHERE:
-                self._place(command, reply, partitions, where)
-            elif cached:
-                self.known.forget()
-                self._queue(command, reply)
-            else:
-                reply(_NOWHERE)
-
-    def _place(self, command: Any, reply: Reply, partitions: int, where: int | Place) -> None:
+        where = place(command, partitions)
         if isinstance(where, int):
-            if may_be_elsewhere(command):
+            if ROWS[type(command)].searched and command.partition is None:
                 reply = then(reply, self._unless_elsewhere, command, where)
             self._former_partitions.bring(command, reply, where)
-        elif where is Place.ANY:
-            self.pipeline(next(self._turns) % partitions).submit(command, reply)
-        elif isinstance(command, Subscribe | Adjust | Reregister):
-            self._seat(command, reply, partitions)
-        elif isinstance(command, Unsubscribe | Leave) and (partitions > 1 or self._collects):
-            self._tasks.answer(self._left(command, partitions), reply)
+        elif where is Place.NOWHERE and cached:
+            self.known.forget()
+            self._queue(command, reply)
         else:
-            self._everywhere(command, reply, partitions)
+            self._spread(command, reply, partitions, where)
+
+    def _spread(self, command: Any, reply: Reply, partitions: int, where: Place) -> None:
+        """Give a command that concerns no one partition to those that it concerns."""
+        match where:
+            case Place.ANY:
+                self.pipeline(next(self._turns) % partitions).submit(command, reply)
+            case Place.ALL:
+                self._everywhere(command, reply, partitions)
+            case Place.SUBSCRIPTION:
+                self._subscribe(command, reply, partitions)
+            case Place.DEPARTURE if partitions > 1 or self._collects:
+                self._tasks.answer(self._left(command, partitions), reply)
+            case Place.DEPARTURE:
+                self._everywhere(command, reply, partitions)
+            case Place.LEASE:
+                self._tasks.answer(self._fetched(command), reply)
+            case Place.NOWHERE:
+                reply(_NOWHERE)
+            case _:
+                assert_never(where)
+
+    def _subscribe(self, command: Subscribe | Adjust | Reregister, reply: Reply, partitions: int) -> None:
+        record = self.known.record
+        if not (isinstance(command, Subscribe) and record is not None and log_readers.reads(command, record)):
+            self._seat(command, reply, partitions)
+        elif command.selector:
+            reply(Refused(Problem.OPTIONS_INVALID, UNSELECTED))
+        else:
+            self._tasks.answer(self._followed(command), reply)
 
     def _seat(self, command: Subscribe | Adjust | Reregister, reply: Reply, partitions: int) -> None:
         if partitions > 1 or self._collects:
@@ -263,8 +271,8 @@ class NodeRouter:
 
     def _everywhere(self, command: Any, reply: Reply, partitions: int, had: Sequence[Outcome] = ()) -> None:
         """Give each partition a command and answer with what their outcomes come to; `had` are those of the first ones."""
-        asked = log_readers.extents(command, partitions) if isinstance(command, Partitions) else [command] * partitions
-        left = dict(enumerate(asked[len(had) :], len(had)))
+        part = ROWS[type(command)].part
+        left = {number: part(command, number) if part else command for number in range(len(had), partitions)}
         self._ask_each(left, then(reply, self._everywhere_told, command, had))
 
     def _everywhere_told(
@@ -274,10 +282,9 @@ class NodeRouter:
         if len(known) < self._count:
             # The node has grown, which the scripts have told.
             self._everywhere(command, reply, self._count, known)
-        elif isinstance(command, Partitions):
-            reply(log_readers.extended(known))
         else:
-            reply(gathered(command, known) if len(known) > 1 else known[0])
+            alone = len(known) == 1 and ROWS[type(command)].part is None
+            reply(known[0] if alone else gathered(command, known))
 
     def _ask_each(self, commands: Mapping[int, Any], reply: Callable[[Mapping[int, Outcome]], None]) -> None:
         """Give partitions, by their numbers, each its command, and answer with all outcomes in the same order."""

@@ -18,9 +18,9 @@ from broker.model.results import Done, Listing, Managed, Refused, Result, Subscr
 from broker.model.subscriptions import Change, State, Subscription
 from broker.redis_core.commands.internal import GONE
 from broker.redis_core.operations.operation import subid
-from broker.redis_core.records.authorization import refusal
 from broker.redis_core.records.pending_requests import PendingList
 from broker.redis_core.records.store import NodeStore
+from broker.redis_core.registry.rows import refusal
 from broker.redis_core.subscriptions.queries import SubscriptionQueries
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ subscription, so that whoever asks any partition hears of it.
 """
 
 from broker.model import offsets
-from broker.model.commands import Partitions, Subscribe
+from broker.model.commands import Subscribe
 from broker.model.nodes import NodeRecord
 from broker.model.options import STREAM_CREDIT
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Extents, Refused, Replay, Subscribed
-from broker.redis_core.commands.internal import Extent, Follow, Outcome
-from broker.redis_core.partitions.partitioner import hashed
+from broker.model.results import Subscribed
+from broker.redis_core.commands.internal import Follow, Outcome
+from broker.redis_core.registry.partitioner import hashed
 
 
 def reads(command: Subscribe, record: NodeRecord) -> bool:
@@ -50,14 +50,3 @@ def followed(outcomes: list[Outcome]) -> Outcome:
     streams = tuple(stream for outcome in granted for stream in outcome.streams)
     until_ms = max(outcome.until_ms for outcome in granted)
     return Subscribed(first.jid, first.subid, first.credit, reads=True, streams=streams, until_ms=until_ms)
-
-
-def extents(command: Partitions, count: int) -> list[Extent]:
-    """Ask each partition how far its log reaches."""
-    return [Extent(command.node, command.sender, number) for number in range(count)]
-
-
-def extended(outcomes: list[Outcome]) -> Outcome:
-    """Make one outcome of how far each reaches."""
-    refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
-    return refused or Extents(tuple(outcome for outcome in outcomes if isinstance(outcome, Replay)))

@@ -16,13 +16,13 @@ from broker.model.results import AffiliationList, Refused, Result, SubscriptionL
 from broker.model.subscriptions import State, Subscription
 from broker.redis_core.commands.internal import GONE, Ask, Scanned, Subscribers
 from broker.redis_core.operations.operation import family, reach, subid
-from broker.redis_core.records.authorization import refusal
 from broker.redis_core.records.group_members import GroupMembers
 from broker.redis_core.records.jid_indexes import Entry
 from broker.redis_core.records.pending_requests import PendingList
 from broker.redis_core.records.store import NodeStore, SubscriptionRef
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.connections import Line
+from broker.redis_core.registry.rows import refusal
 
 SHOWN: Final = 1_000
 """Subscribers of one node that an owner is shown at once."""

@@ -4,38 +4,21 @@ The record may be a cached one: the script that follows is told its revision and
 """
 
 from collections.abc import Mapping
-from typing import assert_never
+from typing import Any
 
 from broker.model import offsets
 from broker.model.commands import (
     Adjust,
-    Affiliate,
-    Approve,
     Bind,
     Bounce,
     Browse,
     Commit,
-    Configure,
     Confirm,
-    Delete,
     Describe,
-    Keep,
-    ListSubscribers,
-    Locks,
-    ManageSubscribers,
     Options,
     Publish,
-    Purge,
     Read,
-    Release,
-    Renew,
-    Retract,
-    SendPending,
-    ShowHistory,
-    Stats,
     Subscribe,
-    Unbind,
-    Unlock,
     Unsubscribe,
 )
 from broker.model.hints import NO_HINTS
@@ -45,9 +28,8 @@ from broker.model.options import AccessModel, NodeState, PublishModel
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.results import Refused
-from broker.redis_core.commands.admin_parts import SurveyPart, TransferPart
 from broker.redis_core.commands.credit import Join
-from broker.redis_core.commands.internal import Attach, Extent, FetchPart, Follow
+from broker.redis_core.commands.internal import Attach, FetchPart, Follow
 from broker.redis_core.operations.subscriptions import subid_refusal
 from broker.selectors.text import Unreadable, read
 
@@ -55,7 +37,7 @@ _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONL
 _READERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.MEMBER)
 _CLOSED = Refused(Problem.CLOSED_NODE, "the node admits only those on its list")
 _UNAPPROVED = Refused(Problem.APPROVAL_REQUIRED, "the node's owners have to approve your subscription first")
-_OUTCAST = Refused(Problem.FORBIDDEN, "the node's owners have barred you from it")
+OUTCAST = Refused(Problem.FORBIDDEN, "the node's owners have barred you from it")
 _LEASED = Refused(Problem.FORBIDDEN, "the lease is another's")
 _OWNERS_ONLY = Refused(Problem.FORBIDDEN, "only the node's owners may do this")
 
@@ -64,117 +46,97 @@ _NO_WORK = Refused(Problem.UNSUPPORTED, "the node is a log: nothing of it is wor
 _NEVER_HANDED_OUT = Refused(
     Problem.UNSUPPORTED, "the node is a log: its entries have no delay, priority or time to live"
 )
-_OF_LEAVES = {
-    Publish: Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf"),
-    Browse: Refused(Problem.ITEMS_UNSUPPORTED, "a collection holds no items: ask its leaves for theirs"),
-    Purge: Refused(Problem.PERSISTENCE_UNSUPPORTED, "a collection holds no items: purge its leaves"),
-    # XEP-0060 §7.2.3.5.
-    Retract: Refused(Problem.PERSISTENCE_UNSUPPORTED, "a collection holds no items: name the leaf"),
-    **dict.fromkeys(
-        (Unlock, Renew, Locks, Attach, Bind, Commit, Read, Follow),
-        Refused(Problem.UNSUPPORTED, "a collection holds no items: name the leaf"),
-    ),
-}
-"""What is refused to a collection: it contains nodes (H2)."""
+NO_ITEMS = Refused(Problem.UNSUPPORTED, "a collection holds no items: name the leaf")
+NO_PUBLISH = Refused(Problem.PUBLISH_UNSUPPORTED, "a collection holds no items: publish to a leaf")
+NO_BROWSE = Refused(Problem.ITEMS_UNSUPPORTED, "a collection holds no items: ask its leaves for theirs")
+NO_PURGE = Refused(Problem.PERSISTENCE_UNSUPPORTED, "a collection holds no items: purge its leaves")
+# XEP-0060 §7.2.3.5.
+NO_RETRACT = Refused(Problem.PERSISTENCE_UNSUPPORTED, "a collection holds no items: name the leaf")
+NO_ADMIT = Refused(Problem.PUBLISH_UNSUPPORTED, "a collection takes no items")
+NOT_SAID = Refused(Problem.FORBIDDEN, "nobody may do this to a node")
+"""What is refused where nobody has said who may."""
 
 
-Judged = (
-    Adjust
-    | Affiliate
-    | Approve
-    | Attach
-    | Bind
-    | Bounce
-    | Browse
-    | Commit
-    | Configure
-    | Confirm
-    | Delete
-    | Describe
-    | Extent
-    | FetchPart
-    | Follow
-    | Join
-    | Keep
-    | ListSubscribers
-    | Locks
-    | ManageSubscribers
-    | Options
-    | Publish
-    | Purge
-    | Read
-    | Release
-    | Renew
-    | Retract
-    | SendPending
-    | ShowHistory
-    | Stats
-    | Subscribe
-    | SurveyPart
-    | TransferPart
-    | Unbind
-    | Unlock
-    | Unsubscribe
-)
-"""The commands that somebody gives about one node. One that is not among them cannot be let pass by mistake."""
+def nobody(_command: Any, _record: NodeRecord, _standing: Affiliation) -> Refused:
+    """Refuse what no row lets anybody do."""
+    return NOT_SAID
 
 
-def refusal(command: Judged, record: NodeRecord) -> Refused | None:  # noqa: C901, PLR0911, PLR0912  (a table of cases)
-    """Refuse a command that its sender's standing does not allow; None lets it pass on to its script."""
-    standing = record.affiliation(bare(command.sender))
-    if standing is Affiliation.OUTCAST:
-        return _OUTCAST
-    if record.config.collects and type(command) in _OF_LEAVES:
-        return _OF_LEAVES[type(command)]
-    match command:
-        case Publish():
-            return _publishing(command, record, standing)
-        case Subscribe() | Attach() | Adjust() | Options() | Unsubscribe():
-            if bare(command.jid) != bare(command.sender):
-                # A subscribe has an error of its own (XEP-0060 §6.1.3.1; §6.2.3.3, §6.3.4.1).
-                problem = Problem.JID_MISMATCH if isinstance(command, Subscribe | Attach) else Problem.FORBIDDEN
-                return Refused(problem, "you may act for your own JID only")
-            if isinstance(command, Subscribe | Adjust) and (wrong := _selecting(command)):
-                return wrong
-            if isinstance(command, Subscribe | Attach):
-                return _complete(_reading(record, standing), _working(command, record))
-            return subid_refusal(command)
-        case FetchPart():
-            mine = bare(command.jid) == bare(command.sender)
-            return None if mine or standing is Affiliation.OWNER else _LEASED
-        case Browse() | Extent() | ShowHistory():
-            return _reading(record, standing) or (subid_refusal(command) if isinstance(command, Browse) else None)
-        case Join():
-            return _reading(record, standing) or (None if record.config.queueing else _NO_WORK)
-        case Follow():
-            return _complete(_reading(record, standing), _sharing(record) or _streaming(command, record))
-        case Bind():
-            return _reading(record, standing) or _binding(command, record)
-        case Read() | Commit():
-            return _reading(record, standing) or _streaming(command, record)
-        case (
-            Configure()
-            | Affiliate()
-            | Purge()
-            | Delete()
-            | Release()
-            | SurveyPart()
-            | TransferPart()
-            | Describe(as_owner=True)
-            | ListSubscribers()
-            | ManageSubscribers()
-            | Approve()
-            | SendPending()
-        ):
-            return None if standing is Affiliation.OWNER else _OWNERS_ONLY
-        case Bounce() | Confirm():
-            alive = command.partition.incarnation == record.incarnation
-            return None if alive else Refused(Problem.LOCK_LOST, "the delivery was of an earlier node of this name")
-        case Retract() | Unlock() | Renew() | Locks() | Keep() | Stats() | Unbind() | Describe():
-            # Each concerns what is the sender's own, or what everybody may know.
-            return None
-        case _:
-            assert_never(command)
+def anybody(_command: Any, _record: NodeRecord, _standing: Affiliation) -> None:
+    """Let everybody pass on who is no outcast: it concerns what is the sender's own, or what everybody may know."""
+
+
+def owners(_command: Any, _record: NodeRecord, standing: Affiliation) -> Refused | None:
+    """Let owners pass on."""
+    return None if standing is Affiliation.OWNER else _OWNERS_ONLY
+
+
+def describing(command: Describe, record: NodeRecord, standing: Affiliation) -> Refused | None:
+    """Judge who reads what a node is."""
+    return owners(command, record, standing) if command.as_owner else None
+
+
+def own(command: Options | Unsubscribe, _record: NodeRecord, _standing: Affiliation) -> Refused | None:
+    """Let a sender act for its own JID."""
+    return _own(command) or subid_refusal(command)
+
+
+def adjusting(command: Adjust, _record: NodeRecord, _standing: Affiliation) -> Refused | None:
+    """Judge a change of a subscription."""
+    return _own(command) or _selecting(command) or subid_refusal(command)
+
+
+def subscribing(command: Subscribe, record: NodeRecord, standing: Affiliation) -> Refused | None:
+    """Judge a subscription."""
+    wrong = _own(command, Problem.JID_MISMATCH) or _selecting(command)
+    return wrong or _complete(_reading(record, standing), _working(command, record))
+
+
+def attaching(command: Attach, record: NodeRecord, standing: Affiliation) -> Refused | None:
+    """Judge an owner of a partition like a subscription."""
+    return _own(command, Problem.JID_MISMATCH) or _complete(_reading(record, standing), _working(command, record))
+
+
+def fetching(command: FetchPart, _record: NodeRecord, standing: Affiliation) -> Refused | None:
+    """Let a lease's own JID, and the node's owners, see what it holds."""
+    mine = bare(command.jid) == bare(command.sender)
+    return None if mine or standing is Affiliation.OWNER else _LEASED
+
+
+def reading(_command: Any, record: NodeRecord, standing: Affiliation) -> Refused | None:
+    """Let those read who may."""
+    return _reading(record, standing)
+
+
+def browsing(command: Browse, record: NodeRecord, standing: Affiliation) -> Refused | None:
+    """Judge who looks at items."""
+    return _reading(record, standing) or subid_refusal(command)
+
+
+def joining(_command: Join, record: NodeRecord, standing: Affiliation) -> Refused | None:
+    """Judge who comes through a collection."""
+    return _reading(record, standing) or (None if record.config.queueing else _NO_WORK)
+
+
+def following(command: Follow, record: NodeRecord, standing: Affiliation) -> Refused | None:
+    """Judge who reads a partition as a stream."""
+    return _complete(_reading(record, standing), _sharing(record) or _streaming(command, record))
+
+
+def streaming(command: Read | Commit, record: NodeRecord, standing: Affiliation) -> Refused | None:
+    """Judge who reads a part of a log, or says how far it has come."""
+    return _reading(record, standing) or _streaming(command, record)
+
+
+def binding(command: Bind, record: NodeRecord, standing: Affiliation) -> Refused | None:
+    """Judge who reads a partition for a group."""
+    return _reading(record, standing) or _binding(command, record)
+
+
+def delivered(command: Bounce | Confirm, record: NodeRecord, _standing: Affiliation) -> Refused | None:
+    """Judge who answers a delivery: it may be of an earlier life of the node."""
+    alive = command.partition.incarnation == record.incarnation
+    return None if alive else Refused(Problem.LOCK_LOST, "the delivery was of an earlier node of this name")
 
 
 def visible(standing: str, access_model: str) -> bool:
@@ -187,7 +149,8 @@ def visible(standing: str, access_model: str) -> bool:
     return standing != Affiliation.OUTCAST.value
 
 
-def _publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> Refused | None:
+    """Judge who publishes, and what."""
     if record.config.publish_model is PublishModel.PUBLISHERS and standing not in _PUBLISHERS:
         return Refused(Problem.FORBIDDEN, "only the node's publishers may publish to it")
     if record.config.state is NodeState.DRAINING:
@@ -200,6 +163,13 @@ def _publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> 
     if command.hints != NO_HINTS and not record.config.queueing:
         return _NEVER_HANDED_OUT
     return None if command.options is None else _preconditions(command.options, record)
+
+
+def _own(
+    command: Subscribe | Attach | Adjust | Options | Unsubscribe, problem: Problem = Problem.FORBIDDEN
+) -> Refused | None:
+    """Refuse to act for others; a subscribe has an error of its own (XEP-0060 §6.1.3.1; §6.2.3.3, §6.3.4.1)."""
+    return None if bare(command.jid) == bare(command.sender) else Refused(problem, "you may act for your own JID only")
 
 
 def _preconditions(options: Mapping[str, tuple[str, ...]], record: NodeRecord) -> Refused | None:

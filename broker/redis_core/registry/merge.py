@@ -1,20 +1,14 @@
 """How the outcomes of one command in several partitions become one. Pure; must not know how they were had."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from broker.model.commands import Browse, Locks, Purge, Release, Stats, Unsubscribe
-from broker.model.results import Browsed, Counted, Fetched, Held, Purged, Refused, Released
-from broker.redis_core.commands.internal import Leave, Left, Outcome
+from broker.model.commands import Browse
+from broker.model.results import Browsed, Counted, Extents, Fetched, Held, Purged, Released, Replay
+from broker.redis_core.commands.internal import Left
 
 LOCKS_SHOWN: Final = 1_000
-
-
-def gathered(command: Any, outcomes: Sequence[Outcome]) -> Outcome:
-    """Make one outcome of those of all partitions, in their order; a refusal in any of them is the answer."""
-    refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
-    return refused or _MERGED[type(command)](command, outcomes)
 
 
 def fetched(first: Fetched, others: Sequence[Fetched]) -> Fetched:
@@ -30,7 +24,14 @@ def fetched(first: Fetched, others: Sequence[Fetched]) -> Fetched:
     )
 
 
-def _counted(_command: Stats, outcomes: Sequence[Counted]) -> Counted:
+def counted(_command: Any, outcomes: Sequence[Counted]) -> Counted:
+    """Add up what partitions hold."""
+    return added_up(outcomes)
+
+
+def added_up(outcomes: Sequence[Counted]) -> Counted:
+    """Add up what partitions hold."""
+
     def total(name: str) -> int:
         return sum(getattr(outcome, name) for outcome in outcomes)
 
@@ -52,21 +53,25 @@ def _counted(_command: Stats, outcomes: Sequence[Counted]) -> Counted:
     )
 
 
-def _purged(_command: Purge, outcomes: Sequence[Purged]) -> Purged:
+def purged(_command: Any, outcomes: Sequence[Purged]) -> Purged:
+    """Add up what was dropped."""
     return Purged(sum(outcome.count for outcome in outcomes), more=any(outcome.more for outcome in outcomes))
 
 
-def _released(_command: Release, outcomes: Sequence[Released]) -> Released:
+def released(_command: Any, outcomes: Sequence[Released]) -> Released:
+    """Add up what was released."""
     return Released(sum(outcome.count for outcome in outcomes), sum(outcome.left for outcome in outcomes))
 
 
-def _held(_command: Locks, outcomes: Sequence[Held]) -> Held:
+def held(_command: Any, outcomes: Sequence[Held]) -> Held:
+    """Join what is locked in several partitions: what ends first comes first."""
     told = (replace(lock, partition=number) for number, outcome in enumerate(outcomes) for lock in outcome.locks)
     locks = sorted(told, key=lambda lock: lock.deadline_ms)
     return Held(tuple(locks[:LOCKS_SHOWN]))
 
 
-def _browsed(command: Browse, outcomes: Sequence[Browsed]) -> Browsed:
+def browsed(command: Browse, outcomes: Sequence[Browsed]) -> Browsed:
+    """Join what partitions show, up to where all of them have looked."""
     back = command.backwards
     items = sorted((item for outcome in outcomes for item in outcome.items), key=lambda item: item.place, reverse=back)
     count = sum(outcome.count for outcome in outcomes)
@@ -82,18 +87,13 @@ def _browsed(command: Browse, outcomes: Sequence[Browsed]) -> Browsed:
     return Browsed(tuple(shown[::-1] if back else shown), reached is not None, count, reached)
 
 
-def _left(_command: Any, outcomes: Sequence[Left]) -> Left:
+def left(_command: Any, outcomes: Sequence[Left]) -> Left:
+    """Join what has ended."""
     ended = dict.fromkeys(name for outcome in outcomes for name in outcome.ended)
     held = sum(outcome.held for outcome in outcomes)
     return Left(tuple(ended), held, any(outcome.others for outcome in outcomes))
 
 
-_MERGED: Final[dict[type, Callable[[Any, Any], Outcome]]] = {
-    Stats: _counted,
-    Purge: _purged,
-    Release: _released,
-    Locks: _held,
-    Browse: _browsed,
-    Unsubscribe: _left,
-    Leave: _left,
-}
+def extents(_command: Any, outcomes: Sequence[Replay]) -> Extents:
+    """Tell how far each partition's log reaches."""
+    return Extents(tuple(outcomes))

@@ -1,0 +1,1 @@
+"""What is known of each command: one row, and the functions that rows name."""

@@ -1,0 +1,308 @@
+"""One row a command: what carries it out, to which partitions it goes, who may give it, and how several answers become one.
+
+A command is a class and a row here. What a row does not say is refused or raises: nobody may give it, and it has no partition.
+Pure; the column of handlers names what stands above, which the type checker alone looks at.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.model.commands import admin, items, log, nodes, subscriptions
+from broker.model.names import bare
+from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.results import Done, Published, Refused, Result, Retracted, Unaffiliated, Unlocked
+from broker.redis_core.commands import admin_parts, credit, internal
+from broker.redis_core.commands.internal import Outcome
+from broker.redis_core.operations import admin as admin_scripts
+from broker.redis_core.operations import credit as credit_scripts
+from broker.redis_core.operations import items as item_scripts
+from broker.redis_core.operations import log as log_scripts
+from broker.redis_core.operations import maintenance as maintenance_scripts
+from broker.redis_core.operations import ownership as ownership_scripts
+from broker.redis_core.operations import subscriptions as subscription_scripts
+from broker.redis_core.operations.operation import Call
+from broker.redis_core.registry import authorization as may
+from broker.redis_core.registry import merge
+from broker.redis_core.registry.partitioner import (
+    COORDINATOR,
+    Place,
+    named,
+    of_delivery,
+    of_item,
+    of_publish,
+    unplaced,
+)
+
+if TYPE_CHECKING:
+    from broker.redis_core.handlers import Handlers
+
+Handler = Callable[[Any], Coroutine[Any, Any, Result]]
+"""Carries out a command that needs more than one script."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What is known of one command."""
+
+    script: Call | None = None
+    """How one partition's script carries it out; one whose call has a `row` shares script calls with others of its kind."""
+
+    handler: "Callable[[Handlers], Handler] | None" = None
+    """Who carries it out when a door gives it, if that takes more than its script."""
+
+    judge: Callable[[Any, NodeRecord, Affiliation], Refused | None] = may.nobody
+    """Who may give it, by the node's record and the sender's standing. Where it is nobody, a handler judges by something else."""
+
+    internal: bool = False
+    """The core gives it on its own account: nobody is judged."""
+
+    leaf_only: Refused | None = None
+    """What is answered for a collection, which contains nodes (H2)."""
+
+    place: Callable[[Any, int], int | Place] | Place | int = unplaced
+    """Its partition, of so many."""
+
+    searched: bool = False
+    """Unless it names a partition, its item may be in another than its place."""
+
+    before_growth: Callable[..., Any] | None = None
+    """How it asks a partition where its item went while the node had fewer; it has the same fields."""
+
+    part: Callable[[Any, int], Any] | None = None
+    """How each partition is asked, by its number, where it is not by the command itself."""
+
+    merge: Callable[[Any, Any], Outcome] | None = None
+    """How the outcomes of all partitions become one."""
+
+    hands_out: bool = False
+    """It goes alone and hands items out: when more could go, the partition is visited again."""
+
+    metric: Callable[[Any], str | None] | None = None
+    """Which counter its outcome adds to."""
+
+
+def _published(result: Result) -> str | None:
+    return ("duplicates" if result.duplicate else "published") if isinstance(result, Published) else None
+
+
+def _redeemed(result: Result) -> str | None:
+    # What is no repeat counts as the publish that it led to.
+    return "duplicates" if isinstance(result, Published) and result.duplicate else None
+
+
+def _acknowledged(result: Result) -> str | None:
+    return "acknowledged" if isinstance(result, Retracted) and not result.replayed else None
+
+
+def _unlocked(result: Result) -> str | None:
+    return "released" if isinstance(result, Unlocked) and not result.replayed else None
+
+
+def _bounced(result: Result) -> str | None:
+    return "bounced" if isinstance(result, Done) else None
+
+
+ROWS: Final[Mapping[type, Row]] = {
+    # Items.
+    items.Publish: Row(
+        script=item_scripts.publish,
+        judge=may.publishing,
+        leaf_only=may.NO_PUBLISH,
+        place=of_publish,
+        before_growth=internal.PublishIfKnown,
+        metric=_published,
+    ),
+    items.Retract: Row(
+        script=item_scripts.retract,
+        judge=may.anybody,
+        leaf_only=may.NO_RETRACT,
+        place=of_item,
+        searched=True,
+        metric=_acknowledged,
+    ),
+    items.Unlock: Row(
+        script=item_scripts.unlock,
+        judge=may.anybody,
+        leaf_only=may.NO_ITEMS,
+        place=of_item,
+        searched=True,
+        metric=_unlocked,
+    ),
+    items.Renew: Row(
+        script=item_scripts.renew, judge=may.anybody, leaf_only=may.NO_ITEMS, place=of_item, searched=True
+    ),
+    items.Locks: Row(
+        script=subscription_scripts.locks,
+        judge=may.anybody,
+        leaf_only=may.NO_ITEMS,
+        place=Place.ALL,
+        merge=merge.held,
+    ),
+    items.Browse: Row(
+        script=item_scripts.browse,
+        handler=lambda do: do.browse,
+        judge=may.browsing,
+        leaf_only=may.NO_BROWSE,
+        place=Place.ALL,
+        merge=merge.browsed,
+    ),
+    items.Bounce: Row(script=item_scripts.bounce, judge=may.delivered, place=of_delivery, metric=_bounced),
+    items.Confirm: Row(script=item_scripts.confirm, judge=may.delivered, place=of_delivery),
+    items.Fetch: Row(handler=lambda do: do.fetching.fetch, place=Place.LEASE),
+    items.Hold: Row(handler=lambda do: do.assured.hold),
+    items.Deliver: Row(handler=lambda do: do.assured.deliver),
+    items.Reserve: Row(handler=lambda do: do.assured.reserve),
+    items.Redeem: Row(handler=lambda do: do.assured.redeem, metric=_redeemed),
+    # Subscriptions.
+    subscriptions.Subscribe: Row(
+        script=subscription_scripts.subscribe,
+        handler=lambda do: do.subscribe,
+        judge=may.subscribing,
+        place=Place.SUBSCRIPTION,
+    ),
+    subscriptions.Adjust: Row(script=subscription_scripts.adjust, judge=may.adjusting, place=Place.SUBSCRIPTION),
+    subscriptions.Options: Row(
+        script=subscription_scripts.options, handler=lambda do: do.options, judge=may.own, place=COORDINATOR
+    ),
+    subscriptions.Unsubscribe: Row(
+        script=subscription_scripts.unsubscribe,
+        handler=lambda do: do.unsubscribe,
+        judge=may.own,
+        place=Place.DEPARTURE,
+        merge=merge.left,
+    ),
+    subscriptions.Keep: Row(handler=lambda do: do.owners.keep, judge=may.anybody),
+    subscriptions.Presence: Row(handler=lambda do: do.subscriptions.presence),
+    subscriptions.Subscriptions: Row(handler=lambda do: do.lists.subscriptions),
+    subscriptions.Affiliations: Row(handler=lambda do: do.lists.affiliations),
+    subscriptions.ListSubscribers: Row(handler=lambda do: do.lists.subscribers, judge=may.owners),
+    subscriptions.ManageSubscribers: Row(handler=lambda do: do.approvals.manage, judge=may.owners),
+    subscriptions.Approve: Row(handler=lambda do: do.approvals.approve, judge=may.owners),
+    subscriptions.ListPending: Row(handler=lambda do: do.approvals.pending),
+    subscriptions.SendPending: Row(handler=lambda do: do.approvals.send, judge=may.owners),
+    subscriptions.Affiliate: Row(handler=lambda do: do.nodes.affiliate, judge=may.owners),
+    # Logs.
+    log.Commit: Row(script=log_scripts.commit, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named),
+    log.Read: Row(script=log_scripts.read, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named),
+    log.Bind: Row(script=log_scripts.bind, judge=may.binding, leaf_only=may.NO_ITEMS, place=named),
+    log.Unbind: Row(script=log_scripts.unbind, judge=may.anybody, place=named),
+    log.Partitions: Row(
+        place=Place.ALL,
+        part=lambda command, number: internal.Extent(command.node, command.sender, number),
+        merge=merge.extents,
+    ),
+    # Nodes.
+    nodes.Declare: Row(handler=lambda do: do.nodes.declare),
+    nodes.Configure: Row(handler=lambda do: do.nodes.configure, judge=may.owners),
+    nodes.Describe: Row(handler=lambda do: do.nodes.describe, judge=may.describing),
+    nodes.Delete: Row(handler=lambda do: do.nodes.delete, judge=may.owners),
+    nodes.Purge: Row(
+        script=maintenance_scripts.purge,
+        handler=lambda do: do.nodes.purge,
+        judge=may.owners,
+        leaf_only=may.NO_PURGE,
+        place=Place.ALL,
+        merge=merge.purged,
+    ),
+    nodes.Stats: Row(script=maintenance_scripts.stats, judge=may.anybody, place=Place.ALL, merge=merge.counted),
+    nodes.Associate: Row(handler=lambda do: do.nodes.placement.associate),
+    nodes.Dissociate: Row(handler=lambda do: do.nodes.placement.dissociate),
+    nodes.Children: Row(handler=lambda do: do.listing.children),
+    nodes.Nodes: Row(handler=lambda do: do.listing.page),
+    # Administration.
+    admin.Release: Row(
+        script=admin_scripts.release,
+        handler=lambda do: do.nodes.release,
+        judge=may.owners,
+        place=Place.ALL,
+        merge=merge.released,
+        hands_out=True,
+    ),
+    admin.Survey: Row(handler=lambda do: do.inspection.survey),
+    admin.Transfer: Row(handler=lambda do: do.transfers.transfer),
+    admin.Overview: Row(handler=lambda do: do.inspection.overview),
+    admin.ShowHistory: Row(handler=lambda do: do.histories.show, judge=may.reading),
+    admin.Frontends: Row(handler=lambda do: do.instances.list),
+    admin.Disconnect: Row(handler=lambda do: do.instances.disconnect),
+    # Parts of these, which are judged like the whole.
+    internal.Attach: Row(script=ownership_scripts.attach, judge=may.attaching, leaf_only=may.NO_ITEMS, place=named),
+    internal.Extent: Row(script=log_scripts.extent, judge=may.reading),
+    internal.FetchPart: Row(script=subscription_scripts.fetch, judge=may.fetching),
+    internal.Follow: Row(script=log_scripts.follow, judge=may.following, leaf_only=may.NO_ITEMS),
+    internal.PublishIfKnown: Row(script=item_scripts.publish_if_known, judge=may.publishing),
+    credit.Join: Row(script=subscription_scripts.join, judge=may.joining),
+    admin_parts.SurveyPart: Row(script=admin_scripts.survey, judge=may.owners, place=named),
+    admin_parts.TransferPart: Row(script=admin_scripts.transfer, judge=may.owners, place=named, hands_out=True),
+    # What the core gives itself.
+    admin_parts.Letters: Row(script=admin_scripts.letters, internal=True, place=named),
+    admin_parts.Admit: Row(script=admin_scripts.admit, internal=True, leaf_only=may.NO_ADMIT, place=named),
+    admin_parts.Handed: Row(script=admin_scripts.handed, internal=True, place=named),
+    admin_parts.Arrived: Row(script=admin_scripts.arrived, internal=True, place=named),
+    internal.Find: Row(script=item_scripts.find, internal=True, place=named),
+    internal.Leave: Row(script=subscription_scripts.leave, internal=True, place=Place.DEPARTURE, merge=merge.left),
+    internal.Detach: Row(script=ownership_scripts.detach, internal=True, place=named),
+    internal.KeepOne: Row(script=ownership_scripts.keep, internal=True, place=named),
+    internal.Expire: Row(script=maintenance_scripts.expire, internal=True, place=named, hands_out=True),
+    internal.Resend: Row(script=maintenance_scripts.resend, internal=True, place=named),
+    internal.Subscribers: Row(script=maintenance_scripts.subscribers, internal=True, place=named),
+    credit.Reregister: Row(script=subscription_scripts.reregister, internal=True, place=Place.SUBSCRIPTION),
+    credit.Register: Row(script=subscription_scripts.register, internal=True),
+    credit.Reach: Row(script=subscription_scripts.reach, internal=True, place=COORDINATOR),
+    credit.GrantCredit: Row(script=credit_scripts.grant_credit, internal=True, place=COORDINATOR),
+    credit.HandOut: Row(script=credit_scripts.hand_out, internal=True),
+    credit.ListHoldings: Row(script=credit_scripts.list_holdings, internal=True),
+    credit.ListUsage: Row(script=credit_scripts.list_usage, internal=True, place=COORDINATOR),
+}
+"""The row of each command."""
+
+UNKNOWN: Final = Row()
+"""What is known of a command without a row: nobody may give it."""
+
+
+def call_of(kind: type) -> Call:
+    """Give how a partition's script carries out a command; raises TypeError where none does."""
+    found = ROWS.get(kind, UNKNOWN).script
+    if found is None:
+        msg = f"{kind.__name__} is no partition's script"
+        raise TypeError(msg)
+    return found
+
+
+def place(command: Any, count: int) -> int | Place:
+    """Give the number of the partition that a command concerns, or what there is instead of one; raises TypeError for others."""
+    where = ROWS.get(type(command), UNKNOWN).place
+    if callable(where):
+        where = where(command, count)
+    return Place.NOWHERE if isinstance(where, int) and where >= count else where
+
+
+def refusal(command: Any, record: NodeRecord) -> Refused | None:
+    """Refuse a command that its sender's standing does not allow; None lets it pass on to its script."""
+    row = ROWS.get(type(command), UNKNOWN)
+    if row.internal:
+        return row.leaf_only if record.config.collects else None
+    standing = record.affiliation(bare(command.sender))
+    if standing is Affiliation.OUTCAST:
+        return may.OUTCAST
+    if row.leaf_only and record.config.collects:
+        return row.leaf_only
+    return row.judge(command, record, standing)
+
+
+def gathered(command: Any, outcomes: Sequence[Outcome]) -> Outcome:
+    """Make one outcome of those of all partitions, in their order; a refusal in any of them is the answer."""
+    refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
+    if refused is not None:
+        return refused
+    join = ROWS[type(command)].merge
+    assert join is not None, "only what has a merge goes to all partitions"
+    return join(command, outcomes)
+
+
+def counter(command: Any, result: Result) -> str | None:
+    """Name the counter that an outcome adds to; None where nobody counts it."""
+    if isinstance(result, Refused | Unaffiliated):
+        return "refused"
+    metric = ROWS.get(type(command), UNKNOWN).metric
+    return metric and metric(result)

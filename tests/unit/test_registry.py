@@ -1,0 +1,78 @@
+"""The registry: each command has one row, and what no row says is refused."""
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, get_args
+
+from broker.model.commands import Command, admin, items, log, nodes, subscriptions
+from broker.model.names import Jid
+from broker.model.nodes import Affiliation, NodeRecord
+from broker.model.options import NodeConfig
+from broker.model.problems import Problem
+from broker.model.results import Refused
+from broker.redis_core.commands.internal import Internal, PartitionCommand
+from broker.redis_core.core import RedisCore
+from broker.redis_core.registry import authorization as may
+from broker.redis_core.registry.partitioner import Place, unplaced
+from broker.redis_core.registry.rows import ROWS, Row, refusal
+from broker.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """A command that has no row."""
+
+    node: str
+    sender: Jid
+
+
+def test_is_total() -> None:
+    """Each command that a door or the core may give has a row, and nothing else has one."""
+    assert ROWS.keys() == {*get_args(Command), *get_args(PartitionCommand)}
+    found = [each for part in (admin, items, log, nodes, subscriptions) for each in vars(part).values()]
+    modelled = [each for each in found if is_dataclass(each) and each.__module__.startswith("broker.model.commands")]
+    assert set(modelled) == set(get_args(Command))
+
+
+def test_each_is_carried_out() -> None:
+    """Each command has a script, a handler, or parts that have; the core finds the handler of each row that has one."""
+    assert all(row.script or row.handler or row.part for row in ROWS.values())
+    core = RedisCore(Settings.model_validate({"xmpp_domain": "q.x", "xmpp_secret": "s"}), None)
+    assert core._work.keys() == {kind for kind, row in ROWS.items() if row.handler}
+
+
+def test_each_is_judged() -> None:
+    """P3: somebody may give each command that goes to a partition; only those of the core's own account are not judged."""
+    assert {kind for kind, row in ROWS.items() if row.internal} == set(get_args(Internal))
+    unjudged = {kind for kind, row in ROWS.items() if row.judge is may.nobody and not row.internal}
+    # Parts are judged one by one, and handlers of what is no one node's affair judge by something else.
+    assert all(ROWS[kind].script is None and (ROWS[kind].handler or ROWS[kind].part) for kind in unjudged)
+
+
+def test_several_answers_become_one() -> None:
+    """What goes to all partitions has a merge."""
+    assert all(row.merge for row in ROWS.values() if row.place in {Place.ALL, Place.DEPARTURE})
+
+
+def test_asked_before_growth() -> None:
+    """What asks a partition where an item went before has the fields of the command."""
+    for kind, row in ROWS.items():
+        if row.before_growth is not None:
+            worded: Any = row.before_growth
+            assert [each.name for each in fields(worded)] == [each.name for each in fields(kind)]
+
+
+def test_default_is_refused() -> None:
+    """A row that says nothing lets nobody pass and has no partition; a command without a row is refused."""
+    assert Row().judge is may.nobody and Row().place is unplaced and Row().script is None
+    owner = NodeRecord("n", "i", 1, NodeConfig(), {Jid("me@x"): Affiliation.OWNER})
+    refused = refusal(Forgotten("n", Jid("me@x/1")), owner)
+    assert refused is not None and refused.problem is Problem.FORBIDDEN
+
+
+async def test_core_refuses_what_has_no_row() -> None:
+    """A command without a row is answered, and nothing of it goes to Redis."""
+    core = RedisCore(Settings.model_validate({"xmpp_domain": "q.x", "xmpp_secret": "s"}), None)
+    node = core.routes("n")
+    node.known.met(NodeRecord("n", "i", 1, NodeConfig(), {}))
+    result = await core.ask(Forgotten("n", Jid("me@x/1")))  # type: ignore[arg-type]
+    assert isinstance(result, Refused) and result.problem is Problem.UNAVAILABLE
