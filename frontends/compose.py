@@ -211,8 +211,8 @@ async def _serve_rest(settings: CommandSettings, watchdog: Watchdog, traces: "Tr
 
 async def _serve_amqp(settings: CommandSettings, watchdog: Watchdog, traces: "Traces | None") -> None:
     # Not everybody has the extra `amqp`.
-    from frontends.amqp.event_hubs.shared_keys import Keys  # noqa: PLC0415
-    from frontends.amqp.protocol.identity import Identity  # noqa: PLC0415
+    from frontends.amqp.auth.identity import Identity  # noqa: PLC0415
+    from frontends.amqp.auth.shared_keys import Keys  # noqa: PLC0415
     from frontends.amqp.server import AmqpServer, tls  # noqa: PLC0415
     from frontends.passwords import Passwords  # noqa: PLC0415
 

@@ -11,19 +11,18 @@ import structlog
 
 from broker.model.problems import MalformedRequest
 from broker.tasks import serve
+from frontends.amqp.auth.identity import Untrusted, certified
 from frontends.amqp.errors import FORCED, INTERNAL, INVALID_FIELD, LIMIT, NOT_IMPLEMENTED, UNAUTHORIZED, Fault, fault
 from frontends.amqp.event_hubs.constants import BATCH
 from frontends.amqp.event_hubs.profile import Profile
-from frontends.amqp.event_hubs.request_links import RequestLink
 from frontends.amqp.links.attach import LinkAttacher, Part
 from frontends.amqp.links.log_consumer import LogConsumer
 from frontends.amqp.links.producer import Producer
 from frontends.amqp.links.queue_consumer import QueueConsumer
-from frontends.amqp.links.request_response import RequestProducer
+from frontends.amqp.links.request_response import RequestReceiver
 from frontends.amqp.protocol import sasl
 from frontends.amqp.protocol.engine import CHANNELS, FRAME_BYTES, Engine, EngineEvent
 from frontends.amqp.protocol.grammar import Frames
-from frontends.amqp.protocol.identity import Untrusted, certified
 from frontends.amqp.protocol.links import Incoming, ProtonLink
 from frontends.amqp.protocol.order import Order
 from frontends.amqp.protocol.types import Malformed
@@ -364,11 +363,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _begun(self) -> int:
-        return sum(
-            part.link.begun
-            for part in self._parts.values()
-            if isinstance(part, Producer | RequestProducer | RequestLink)
-        )
+        return sum(part.link.begun for part in self._parts.values() if isinstance(part, Producer | RequestReceiver))
 
     def _tick(self) -> None:
         if self._engine is None:

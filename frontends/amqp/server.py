@@ -8,9 +8,9 @@ from typing import Final
 
 from broker.model.core import Core
 from broker.tasks import start
+from frontends.amqp.auth.identity import Identity
 from frontends.amqp.connection import Connection
 from frontends.amqp.links.log_tail import LogTails
-from frontends.amqp.protocol.identity import Identity
 from frontends.amqp.server_state import ServerState
 
 _BACKLOG: Final = 1_024

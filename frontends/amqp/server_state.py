@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from broker.model.core import WAITING_BYTES, Core
+from frontends.amqp.auth.identity import Identity
 from frontends.amqp.links.log_tail import LogTails
-from frontends.amqp.protocol.identity import Identity
 
 _HELD_BYTES: Final = WAITING_BYTES // 2
 """Bytes of messages that may wait for Redis in all: with more, who sends is read no more for now, and the core refuses none."""

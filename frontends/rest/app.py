@@ -28,7 +28,7 @@ from frontends.rest.auth.identity import Identity
 from frontends.rest.auth.rate_limit import RateLimit
 from frontends.rest.errors import Fault, fault
 from frontends.rest.http_types import Request, Response
-from frontends.rest.queues.handlers import OPERATIONS
+from frontends.rest.operations import OPERATIONS
 from frontends.rest.routes import Body, Operation, Shown
 
 _log = structlog.get_logger("stanzaq.rest")

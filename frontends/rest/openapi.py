@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from broker.model import destinations
+from broker.model.core import Core
 from broker.model.fields import DIGITS, Option, Text, Whole
 from broker.model.names import NODE_NAME_BYTES, UNPRINTABLE
 from broker.model.nodes import Affiliation
@@ -14,9 +15,9 @@ from broker.model.subscriptions import State
 from broker.model.tree import COLLECTION, NodeType
 from frontends.rest import errors, negotiation
 from frontends.rest.admin import requests as admin_requests
-from frontends.rest.formats import batches, documents
-from frontends.rest.http_types import Response
-from frontends.rest.queues import requests
+from frontends.rest.formats import documents
+from frontends.rest.http_types import Request, Response
+from frontends.rest.queues import batches, requests
 from frontends.rest.routes import PARAMETERS, ROUTES, Body, Operation, Shown
 from frontends.rest.subscriptions import requests as subscription_requests
 
@@ -273,6 +274,11 @@ def document() -> dict[str, Any]:
 def answer() -> Response:
     """Give it as an answer."""
     return Response(HTTPStatus.OK, documents.written(document()), negotiation.JSON)
+
+
+async def show_openapi(_core: Core, _request: Request) -> Response:
+    """Give the description of all this."""
+    return answer()
 
 
 def _parameters(pattern: str) -> dict[str, Any]:

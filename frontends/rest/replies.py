@@ -1,17 +1,16 @@
 """From results to answers. Pure; must not know the core."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 from broker.model.problems import MalformedRequest
-from broker.model.results import Published, Refused, Renewed, Reserved, Subscribed
+from broker.model.results import Published, Refused, Renewed, Reserved
 from frontends.rest import conditions, negotiation, paths
 from frontends.rest.errors import MEDIA, Fault, document, fault, written
 from frontends.rest.formats import atom, documents
 from frontends.rest.formats.times import moment
+from frontends.rest.formats.views import Held, Message, Page
 from frontends.rest.http_types import Response
-from frontends.rest.queues.views import Held, Message, Page
-from frontends.rest.subscriptions.requests import Lease
 
 
 def page(shown: Page, kind: str) -> Response:
@@ -60,19 +59,6 @@ def told(node: str, result: Published) -> dict[str, object]:
     return {"id": result.item_id, "href": paths.message(node, result.item_id), "duplicate": result.duplicate}
 
 
-def subscribed(lease: Lease, destinations: Sequence[str], result: Subscribed) -> Response:
-    """Tell that a subscription has begun, and where."""
-    said = {
-        "id": str(lease),
-        "href": lease.href,
-        "destinations": list(destinations),
-        "prefetch": result.credit,
-        "expires": moment(result.until_ms),
-        "selector": result.selector,
-    }
-    return Response(HTTPStatus.CREATED, documents.written(said), negotiation.JSON, {"Location": lease.href})
-
-
 def lease(shown: Held, kind: str) -> Response:
     """Write what a subscription holds."""
     body = atom.held(shown) if kind == negotiation.ATOM else documents.held(shown)
@@ -105,6 +91,11 @@ def batch(node: str, results: list[Published | Fault]) -> Response:
     ]
     faults = tuple(each for each in results if isinstance(each, Fault))
     return Response(HTTPStatus.OK, documents.written({"results": said}), negotiation.JSON, refusals=faults)
+
+
+def json(said: Mapping[str, object]) -> Response:
+    """Show something as JSON."""
+    return Response(HTTPStatus.OK, documents.written(said), negotiation.JSON)
 
 
 def refused(refusal: Fault) -> Response:

@@ -55,7 +55,7 @@ class Shown(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path; `name` is that of a function of `resources.OPERATIONS`."""
+    """One method of one path; `name` is that of a function of `operations.OPERATIONS`."""
 
     name: str
     summary: str

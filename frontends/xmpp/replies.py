@@ -80,10 +80,9 @@ from broker.model.subscriptions import State
 from broker.model.tree import Kind
 from frontends.xmpp import disco, errors
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.adhoc import admin, moves
+from frontends.xmpp.adhoc import admin, moves, pending
 from frontends.xmpp.messages import notifications, qos
 from frontends.xmpp.pubsub import (
-    approvals,
     log_options,
     node_config,
     paging,
@@ -186,9 +185,9 @@ def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR09
         case ListSubscribers(), SubscriptionList():
             return subscription_lists.shown(question.command, outcome)
         case ListPending(), Listing(nodes):
-            return approvals.choice(question.iq, nodes)
+            return pending.choice(question.iq, nodes)
         case SendPending(), Done():
-            return approvals.sent(question.iq)
+            return pending.sent(question.iq)
         case Overview(), Overviewed():
             return admin.listed(question, question.command, outcome)
         case Configure(), Done() if question.view is View.COMMAND:

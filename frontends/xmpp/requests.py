@@ -83,6 +83,10 @@ def _pubsub(iq: Iq, pubsub: Element, context: commands.AdhocContext) -> Question
     raise MalformedRequest(Problem.UNSUPPORTED, "no such request in XEP-0060")
 
 
+def _owner(iq: Iq, pubsub: Element, context: commands.AdhocContext) -> Question | Answer:
+    return owner_requests.read(iq, pubsub, context.node)
+
+
 def _publish(iq: Iq, pubsub: Element) -> Publish:
     options = None
     if len(pubsub) == 2 and pubsub[1].tag == _PUBLISH_OPTIONS:
@@ -251,7 +255,7 @@ _PROTOCOLS: Final[Mapping[str, Callable[[Iq, Element], Question | Answer]]] = {
 }
 _GUARDED: Final[Mapping[str, Callable[[Iq, Element, commands.AdhocContext], Question | Answer]]] = {
     f"{{{ns.PUBSUB}}}pubsub": _pubsub,
-    f"{{{ns.PUBSUB_OWNER}}}pubsub": owner_requests.read,
+    f"{{{ns.PUBSUB_OWNER}}}pubsub": _owner,
     f"{{{ns.COMMANDS}}}command": offered.read,
     f"{{{ns.DISCO_ITEMS}}}query": disco.read_items,
 }

@@ -7,11 +7,9 @@ from typing import Final
 from broker.model.groups import DEFAULT_GROUP, is_name
 from broker.model.names import NODE_NAME_BYTES
 from broker.model.problems import MalformedRequest, Problem
+from frontends.amqp.auth.shared_keys import path
 from frontends.amqp.links import attach_options
 
-_URL: Final = re.compile(r"[a-z]+://[^/]*/?")
-_WORD: Final = re.compile(r"/(ConsumerGroups|Partitions)/", re.IGNORECASE)
-_WORDS: Final = {"consumergroups": "/ConsumerGroups/", "partitions": "/Partitions/"}
 _TARGET: Final = re.compile(r"(?P<node>.+?)(?:/Partitions/(?P<partition>[^/]*))?")
 _SOURCE: Final = re.compile(r"(?P<node>.+)/ConsumerGroups/(?P<group>[^/]+)/Partitions/(?P<partition>[^/]*)")
 _DEFAULT: Final = "$default"
@@ -25,11 +23,6 @@ class Address:
     node: str
     partition: int | None
     group: str = ""
-
-
-def path(text: str | None) -> str:
-    """Give an address in one form: without the host that some SDKs put before it, and with its words in one case."""
-    return _WORD.sub(lambda word: _WORDS[word[1].lower()], _URL.sub("", text or "", count=1).strip("/"))
 
 
 def target(text: str | None) -> Address:

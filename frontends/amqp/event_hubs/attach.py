@@ -14,6 +14,8 @@ from broker.model.names import NODE_NAME_BYTES, Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Bound, Refused, Replay
+from frontends.amqp.auth import shared_keys
+from frontends.amqp.auth.shared_keys import Grants, Keys, Untrusted
 from frontends.amqp.errors import (
     DELETED,
     INTERNAL,
@@ -29,7 +31,6 @@ from frontends.amqp.event_hubs.constants import EPOCH, HUB, MANAGEMENT, PARTITIO
 from frontends.amqp.event_hubs.events import Writer
 from frontends.amqp.event_hubs.producer import HubProducer
 from frontends.amqp.event_hubs.request_links import RequestLink
-from frontends.amqp.event_hubs.shared_keys import Grants, Keys, Untrusted
 from frontends.amqp.links import attach_options
 from frontends.amqp.links.attach import LinkAttacher, Part, publishable, within
 from frontends.amqp.links.log_consumer import LogConsumer
@@ -71,7 +72,7 @@ class HubLinkAttacher(LinkAttacher):
 
     async def attach(self, link: ProtonLink) -> Part | None:
         """Attach a link; None when it has ended meanwhile. Raises Fault and MalformedRequest."""
-        path = addresses.path(link.address)
+        path = shared_keys.path(link.address)
         if path == TOKENS:
             return self._request_link(link, path, self._authenticate)
         if not self._grants.valid(time.time()):

@@ -9,7 +9,8 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from frontends.amqp.event_hubs import numbers
 from frontends.amqp.event_hubs.constants import NUMBER, OFFSET, SELECTOR_FILTER, TIME
-from frontends.amqp.links.filters import Filter, Start
+from frontends.amqp.links.filters import Start
+from frontends.amqp.protocol.filters import Filter
 
 _SELECTOR: Final = re.compile(r"\s*amqp\.annotation\.([a-z-]{1,40})\s*(>=?)\s*'([^']{0,80})'\s*")
 _WHOLE: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)

@@ -18,17 +18,16 @@ from broker.model.results import Bound, Described, Refused, Replay, Result, Subs
 from broker.model.tree import Kind, Scope
 from frontends.amqp.constants import EPOCH, GAP, GROUP, PARTITION
 from frontends.amqp.errors import LOCKED, NOT_IMPLEMENTED, Fault, fault
-from frontends.amqp.event_hubs.request_links import RequestLink
 from frontends.amqp.links import attach_options, filters
 from frontends.amqp.links.lock_keeper import LEASE_MS
 from frontends.amqp.links.log_consumer import LogConsumer
 from frontends.amqp.links.log_tail import LogTails
 from frontends.amqp.links.producer import MESSAGE_BYTES, Producer
 from frontends.amqp.links.queue_consumer import Lease, QueueConsumer
-from frontends.amqp.links.request_response import QUESTION_BYTES, RequestProducer, ResponseConsumer
+from frontends.amqp.links.request_response import QUESTION_BYTES, RequestProducer, RequestReceiver, ResponseConsumer
 from frontends.amqp.protocol.links import Incoming, Outgoing, ProtonLink, symbol
 
-Part = LogConsumer | QueueConsumer | Producer | ResponseConsumer | RequestProducer | RequestLink
+Part = LogConsumer | QueueConsumer | Producer | ResponseConsumer | RequestReceiver
 """What a link is once it is attached: it is started, woken when something has happened, and stopped."""
 
 _REPLIES: Final = "$reply/"

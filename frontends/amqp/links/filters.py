@@ -6,7 +6,7 @@ given what was not asked for.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Final
+from typing import Final
 
 from broker.model import offsets
 from broker.model.problems import MalformedRequest, Problem
@@ -16,6 +16,7 @@ from broker.selectors.tree import Both, Comparison, Field, Literal, Order, Predi
 from broker.selectors.values import judge
 from frontends.amqp.constants import ANNOTATIONS_FILTER, KEYS, OFFSET, SELECTOR_FILTER, SQL_FILTER, TIMESTAMP
 from frontends.amqp.messages import message
+from frontends.amqp.protocol.filters import Filter
 
 _MOST_MS: Final = 10**15
 
@@ -26,14 +27,6 @@ _TIMES: Final = frozenset({f"d.{TIMESTAMP}", f"m.{TIMESTAMP}"})
 _KEYS: Final = frozenset(f"m.{name}" for name in KEYS)
 
 _MIRRORED: Final = {Order.BELOW: Order.ABOVE, Order.AT_MOST: Order.AT_LEAST}
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """One of a filter set: its descriptor, a symbol or a number, and what it describes."""
-
-    descriptor: str | int
-    value: Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from broker.model.commands import Retract, Unlock
 from broker.model.core import Core
 from broker.model.problems import Problem
 from broker.model.results import Refused, Renewed, Result
-from frontends.amqp.messages.outcomes import LockRef
+from frontends.amqp.messages.lock_ref import LockRef
 
 LEASE_MS: Final = 10_000
 """So long after a frontend has died its workers' items go to others."""

@@ -25,8 +25,9 @@ from broker.tasks import serve
 from frontends.amqp.errors import DETACHED, INTERNAL, STOLEN, Fault, fault
 from frontends.amqp.links.lock_keeper import AWAY, LEASE_MS, PAUSE_SECONDS, LockKeeper, Then
 from frontends.amqp.messages import deliveries
-from frontends.amqp.messages.outcomes import LockRef, Outcome
+from frontends.amqp.messages.lock_ref import LockRef
 from frontends.amqp.protocol.links import Outgoing
+from frontends.amqp.protocol.outcomes import Outcome
 
 _WAIT_SECONDS: Final = 60.0
 _BEAT_SECONDS: Final = 3.0

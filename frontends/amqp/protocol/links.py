@@ -12,8 +12,8 @@ from proton import Condition, Data, Described, Endpoint, Link, Terminus
 from proton import symbol as symbol  # noqa: PLC0414  (what properties are named with)
 
 from frontends.amqp.errors import LIMIT, TOO_BIG, TRANSFER_LIMIT, Fault
-from frontends.amqp.links.filters import Filter
-from frontends.amqp.messages.outcomes import Kind, Outcome
+from frontends.amqp.protocol.filters import Filter
+from frontends.amqp.protocol.outcomes import Kind, Outcome
 
 _SETTLED: Final = 1
 _RECEIVED, _ACCEPTED, _REJECTED, _RELEASED, _MODIFIED = range(0x23, 0x28)

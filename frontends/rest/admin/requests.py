@@ -8,10 +8,9 @@ from typing import Any, Final
 from broker.model.commands import Overview, Release, Survey, Transfer
 from broker.model.names import Jid, is_printable, prepared
 from broker.model.problems import MalformedRequest, Problem
-from frontends.rest import negotiation, paths
+from frontends.rest import fields, negotiation, paths
 from frontends.rest.errors import Fault
 from frontends.rest.http_types import Request
-from frontends.rest.queues import requests
 
 REDRIVEN_MOST: Final = 100
 RELEASED_MOST: Final = 200
@@ -25,7 +24,7 @@ JID_MOST: Final = 3_071
 
 def overview(request: Request) -> Overview:
     """Look at a page of queues."""
-    return Overview(request.sender, requests.first(request), requests.page(request))
+    return Overview(request.sender, fields.first(request), fields.page(request))
 
 
 def survey(request: Request) -> Survey:
@@ -33,7 +32,7 @@ def survey(request: Request) -> Survey:
     wanted, scan = request.query.get("item"), _scan(request.query.get("scan", ""))
     items = () if wanted is None else (paths.item_id(wanted, "item"),)
     # One that is named is looked for everywhere at once.
-    return Survey(request.place.node, request.sender, items, requests.page(request), "" if items else scan)
+    return Survey(request.place.node, request.sender, items, fields.page(request), "" if items else scan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ def _jid(text: str) -> Jid:
 def _said(request: Request, known: set[str]) -> Mapping[str, Any]:
     if not negotiation.is_json(request.headers.get("content-type", "")):
         raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", f"this is said as {negotiation.JSON}")
-    said = requests.parsed(request.body)
+    said = fields.parsed(request.body)
     if not isinstance(said, dict) or set(said) - known:
         raise MalformedRequest(Problem.BAD_REQUEST, f"the body is an object with some of {', '.join(sorted(known))}")
     return said

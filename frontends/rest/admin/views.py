@@ -1,8 +1,6 @@
 """What owners and administrators are shown, as JSON. Pure; must not know the core."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from http import HTTPStatus
+from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -18,17 +16,14 @@ from broker.model.results import (
     Overviewed,
     Purged,
     Released,
-    Subscribed,
     SubscriptionList,
     Summary,
     Surveyed,
     Transferred,
 )
-from frontends.rest import negotiation, paths
-from frontends.rest.formats import documents
+from frontends.rest import paths, replies
 from frontends.rest.formats.times import moment
 from frontends.rest.http_types import Response
-from frontends.rest.subscriptions.requests import Lease
 
 _DEAD: Final = ("reason", "node", "item", "attempts", "holder", "publisher")
 """What a dead letter tells of itself, in the headers `stanzaq-dead-NAME`."""
@@ -40,7 +35,7 @@ def overview(command: Overview, found: Overviewed) -> Response:
     after = command.first + command.limit
     if after < found.total:
         said["next"] = f"{paths.OVERVIEW}?{urlencode({'first': after, 'limit': command.limit})}"
-    return _answer(said)
+    return replies.json(said)
 
 
 def survey(command: Survey, found: Surveyed) -> Response:
@@ -49,7 +44,7 @@ def survey(command: Survey, found: Surveyed) -> Response:
     if found.scan:
         query = urlencode({"scan": found.scan, "limit": command.limit})
         said["next"] = f"{paths.survey(command.node)}?{query}"
-    return _answer(said)
+    return replies.json(said)
 
 
 def subscribers(found: SubscriptionList) -> Response:
@@ -58,7 +53,7 @@ def subscribers(found: SubscriptionList) -> Response:
         {"jid": each.jid, "subid": each.subid, "state": each.state.value, "credit": each.credit, "held": each.held}
         for each in found.subscriptions
     ]
-    return _answer({"subscribers": listed, "more": found.more})
+    return replies.json({"subscribers": listed, "more": found.more})
 
 
 def history(found: History) -> Response:
@@ -67,7 +62,7 @@ def history(found: History) -> Response:
     for each in found.samples:
         said = asdict(each)
         listed.append({"at": moment(said.pop("at_ms")), **said})
-    return _answer({"samples": listed})
+    return replies.json({"samples": listed})
 
 
 def frontends(found: FrontendList) -> Response:
@@ -76,30 +71,13 @@ def frontends(found: FrontendList) -> Response:
         {"name": each.name, "door": each.door, "heard_ms": each.ago_ms, "disconnected_by": each.disconnected_by}
         for each in found.frontends
     ]
-    return _answer({"frontends": listed})
-
-
-@dataclass(frozen=True, slots=True)
-class ShownLease:
-    """A lease with its destinations and as it stands."""
-
-    lease: Lease
-    destinations: tuple[str, ...]
-    options: Subscribed
-
-
-def leases(shown: Sequence[ShownLease], first: int, limit: int, total: int) -> Response:
-    """Show whoever asks its own leases."""
-    said: dict[str, Any] = {"subscriptions": [_leased(each) for each in shown], "total": total}
-    if first + limit < total:
-        said["next"] = f"{paths.SUBSCRIPTIONS}?{urlencode({'first': first + limit, 'limit': limit})}"
-    return _answer(said)
+    return replies.json({"frontends": listed})
 
 
 def redriven(outcome: Transferred, begins: str) -> Response:
     """Tell how many dead letters are on their way, why others stayed, and where to go on: a scan that so `begins`."""
     said: dict[str, Any] = {"moved": outcome.count, "stayed": dict(outcome.passed)}
-    return _answer(said | ({"scan": f"{begins}{outcome.scan}"} if outcome.scan else {}))
+    return replies.json(said | ({"scan": f"{begins}{outcome.scan}"} if outcome.scan else {}))
 
 
 def died_elsewhere(node: str, one: Seen) -> bool:
@@ -109,16 +87,12 @@ def died_elsewhere(node: str, one: Seen) -> bool:
 
 def released(outcome: Released) -> Response:
     """Tell how many locks were ended."""
-    return _answer({"released": outcome.count})
+    return replies.json({"released": outcome.count})
 
 
 def purged(outcome: Purged) -> Response:
     """Tell how many messages were deleted."""
-    return _answer({"purged": outcome.count})
-
-
-def _answer(said: Mapping[str, object]) -> Response:
-    return Response(HTTPStatus.OK, documents.written(said), negotiation.JSON)
+    return replies.json({"purged": outcome.count})
 
 
 def _queue(one: Summary) -> dict[str, Any]:
@@ -140,17 +114,6 @@ def _queue(one: Summary) -> dict[str, Any]:
 
 def _dead_letters(record: NodeRecord) -> str:
     return "" if record.config.collects else record.config.dead_letters_of(record.name) or ""
-
-
-def _leased(one: ShownLease) -> dict[str, Any]:
-    return {
-        "id": str(one.lease),
-        "href": one.lease.href,
-        "destinations": list(one.destinations),
-        "prefetch": one.options.credit,
-        "expires": moment(one.options.until_ms),
-        "selector": one.options.selector,
-    }
 
 
 def _item(node: str, one: Seen) -> dict[str, Any]:

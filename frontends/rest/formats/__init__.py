@@ -1,1 +1,1 @@
-"""What bodies look like: JSON, Atom, batches, payloads and times. Must not know HTTP."""
+"""What is shown, as values, and how JSON and Atom write it. Must not know requests."""

@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from frontends.rest import negotiation, paths
 from frontends.rest.formats.times import moment
-from frontends.rest.queues.views import Child, Held, Lock, Message, Page
+from frontends.rest.formats.views import Child, Held, Lock, Message, Page
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
 STATES: Final = "urn:stanzaq:0:state"

@@ -7,7 +7,7 @@ from typing import Any
 
 from frontends.rest import paths
 from frontends.rest.formats.times import moment
-from frontends.rest.queues.views import Child, Held, Message, Page
+from frontends.rest.formats.views import Child, Held, Message, Page
 
 
 def page(shown: Page) -> bytes:

@@ -4,7 +4,6 @@ Holds nothing between two requests.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -26,15 +25,12 @@ from broker.model.results import (
     Retracted,
 )
 from broker.model.tree import wished
-from frontends.rest import conditions, files, openapi, paths, replies
-from frontends.rest.admin import handlers as admin_handlers
+from frontends.rest import conditions, fields, paths, replies
 from frontends.rest.core_client import result
 from frontends.rest.errors import Fault, fault
-from frontends.rest.formats import batches
+from frontends.rest.formats.views import Child, Message, Page
 from frontends.rest.http_types import Request, Response
-from frontends.rest.queues import requests, views
-from frontends.rest.queues.views import Child, Message, Page
-from frontends.rest.subscriptions import handlers
+from frontends.rest.queues import batches, requests, views
 
 _LOOKS: Final = 2
 """Times that one request looks through names for what is below a part of the tree: the next page goes on from there."""
@@ -60,7 +56,7 @@ async def create_queue(core: Core, request: Request) -> Response:
 async def show_queue(core: Core, request: Request) -> Response:
     """Show what is in a queue and below it."""
     node, sender = request.place.node, request.sender
-    requests.page(request)
+    fields.page(request)
     record = await core.ask(Describe(node, sender, as_owner=False))
     browse = requests.browse(request)
     found, below = await _children(core, request)
@@ -176,42 +172,6 @@ async def show_message(core: Core, request: Request) -> Response:
 async def show_content(core: Core, request: Request) -> Response:
     """Give what a message says, byte for byte."""
     return replies.content(await _message(core, request))
-
-
-async def show_openapi(_core: Core, _request: Request) -> Response:
-    """Give the description of all this."""
-    return openapi.answer()
-
-
-OPERATIONS: Final[Mapping[str, Callable[[Core, Request], Awaitable[Response]]]] = {
-    operation.__name__: operation
-    for operation in (
-        list_queues,
-        create_queue,
-        show_queue,
-        put_queue,
-        configure_queue,
-        delete_queue,
-        send_message,
-        send_batch,
-        redeem_message,
-        delete_message,
-        show_message,
-        show_content,
-        show_openapi,
-        admin_handlers.show_overview,
-        admin_handlers.show_survey,
-        admin_handlers.list_subscribers,
-        admin_handlers.show_history,
-        admin_handlers.list_frontends,
-        admin_handlers.redrive,
-        admin_handlers.release,
-        admin_handlers.purge,
-        files.show_page,
-        files.show_file,
-    )
-} | dict(handlers.OPERATIONS)
-"""By their names in the table of routes."""
 
 
 async def _children(core: Core, request: Request) -> tuple[list[Child], str]:

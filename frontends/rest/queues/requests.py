@@ -1,25 +1,25 @@
 """From a request to commands. Pure; must not know answers or the core."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
+from broker import codec, payloads
 from broker.model import headers, trace
 from broker.model.commands import Browse, Configure, Declare, Nodes, Publish, Redeem
 from broker.model.fields import Whole
 from broker.model.hints import Hints
 from broker.model.names import ITEM_ID_BYTES, is_printable
 from broker.model.nodes import configured
-from broker.model.options import BY_NAME, NodeConfig
+from broker.model.options import BY_NAME, MAX_PAYLOAD_BYTES, NodeConfig
 from broker.model.positions import Place as Position
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.tree import wished
+from frontends.rest import fields as request_fields
 from frontends.rest import negotiation, paths
 from frontends.rest.errors import Fault
-from frontends.rest.formats import payloads
 from frontends.rest.http_types import Request
 
 GROUP_KEY: Final = "group-key"
@@ -30,10 +30,7 @@ ITEM: Final = "item-"
 GUID: Final = "idempotency-key"
 
 _DIGITS: Final = 12
-_FIRST_DIGITS: Final = 9
 
-PAGE: Final = 50
-PAGE_MOST: Final = 500
 NAMES_A_LOOK: Final = 1_000
 
 ENDED: Final = "-"
@@ -64,7 +61,7 @@ def options(request: Request) -> dict[str, tuple[str, ...]]:
             f"options are sent as {negotiation.JSON}",
             ACCEPT_PATCH,
         )
-    said = parsed(request.body)
+    said = request_fields.parsed(request.body)
     if not isinstance(said, dict) or set(said) - {"options"} or not isinstance(said.get("options", {}), dict):
         raise MalformedRequest(Problem.BAD_REQUEST, 'the body is {"options": {NAME: VALUE, …}}')
     return {name: (_value(name, value),) for name, value in said.get("options", {}).items()}
@@ -88,7 +85,7 @@ def configure(request: Request) -> Configure:
 
 def publish(request: Request, item_id: str | None, ticket: str = "") -> Publish:
     """Publish a body as it is."""
-    kind, key = request.headers.get("content-type", ""), text(request.headers, GROUP_KEY)
+    kind, key = request.headers.get("content-type", ""), request_fields.text(request.headers, GROUP_KEY)
     exact = bool(ticket) and GUID in request.headers
     sent = Message(request.body, kind, key, headers=told(request.headers), asks=asks(request.headers), exact=exact)
     return message(request, sent, item_id, ticket)
@@ -104,12 +101,26 @@ def message(request: Request, sent: Message, item_id: str | None, ticket: str) -
             raise MalformedRequest(Problem.PAYLOAD_INVALID, f"the header {name[:80]!a} is not printable")
     said = headers.named(sent.headers.items())
     traced = trace.headers(request.headers.get(trace.PARENT), request.headers.get(trace.STATE))
-    envelope = payloads.packed(sent.body, sent.content_type, {**said, **traced})
+    envelope = packed(sent.body, sent.content_type, {**said, **traced})
     size = len(sent.body) + headers.size(said)
     wishes, digest = hints(sent.asks), _digest(sent, said) if sent.exact else ""
     return Publish(
         request.place.node, request.sender, item_id, envelope, size, ticket, key=sent.key, hints=wishes, digest=digest
     )
+
+
+def packed(body: bytes, content_type: str, headers: Mapping[str, str]) -> bytes:
+    """Make the envelope of a message; raises MalformedRequest when it is too big for any queue, Fault for a type that is none."""
+    if len(body) > MAX_PAYLOAD_BYTES:
+        raise MalformedRequest(
+            Problem.PAYLOAD_TOO_BIG, f"the body has {len(body)} bytes, a message at most {MAX_PAYLOAD_BYTES}"
+        )
+    kind = content_type.strip()
+    if kind and not payloads.is_type(kind):
+        raise Fault(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-invalid", "Content-Type is not TYPE/SUBTYPE with parameters"
+        )
+    return codec.pack(payloads.kept(body, kind, headers))
 
 
 def _digest(sent: Message, said: Mapping[str, str]) -> str:
@@ -144,15 +155,7 @@ def _count(name: str, value: str | int) -> int:
 
 def told(fields: Mapping[str, str]) -> dict[str, str]:
     """Read what the fields of a head say of a message: `Item-NAME`, in lower case as HTTP has names, in UTF-8."""
-    return {name.removeprefix(ITEM): text(fields, name) for name in fields if name.startswith(ITEM)}
-
-
-def text(fields: Mapping[str, str], name: str) -> str:
-    """Read a field that is a text in UTF-8; empty when it is not there."""
-    try:
-        return fields.get(name, "").encode("latin-1").decode()
-    except UnicodeError:
-        raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is in UTF-8") from None
+    return {name.removeprefix(ITEM): request_fields.text(fields, name) for name in fields if name.startswith(ITEM)}
 
 
 def once(request: Request, guid: str) -> Publish:
@@ -167,7 +170,11 @@ def guid(request: Request) -> str:
         given.append(paths.item_id(request.query["guid"], "guid"))
     if GUID in request.headers:
         # A string of RFC 9651, whose quotes many leave out.
-        given.append(paths.item_id(text(request.headers, GUID).removeprefix('"').removesuffix('"'), "Idempotency-Key"))
+        given.append(
+            paths.item_id(
+                request_fields.text(request.headers, GUID).removeprefix('"').removesuffix('"'), "Idempotency-Key"
+            )
+        )
     if len(set(given)) > 1:
         raise MalformedRequest(Problem.BAD_REQUEST, "guid and Idempotency-Key are not the same")
     return given[0] if given else ""
@@ -190,7 +197,7 @@ def browse(request: Request) -> Browse | None:
         begin = Position.parse(after) if after else None
     except ValueError:
         raise MalformedRequest(Problem.BAD_REQUEST, "after: take it from the link to the next page") from None
-    return Browse(request.place.node, request.sender, (), page(request), begin)
+    return Browse(request.place.node, request.sender, (), request_fields.page(request), begin)
 
 
 def names(request: Request) -> Nodes | None:
@@ -204,39 +211,9 @@ def onward(request: Request, name: str) -> Nodes:
     return Nodes(request.sender, NAMES_A_LOOK, name)
 
 
-def page(request: Request) -> int:
-    """Read how many messages a page is to have."""
-    text = request.query.get("limit")
-    if text is None:
-        return PAGE
-    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 0 < int(text) <= PAGE_MOST):
-        raise MalformedRequest(Problem.BAD_REQUEST, f"limit is a whole number from 1 to {PAGE_MOST}")
-    return int(text)
-
-
-def first(request: Request) -> int:
-    """Read with the how-many-th of a list a page is to begin."""
-    text = request.query.get("first", "0")
-    if not (text.isascii() and text.isdigit() and len(text) <= _FIRST_DIGITS):
-        raise MalformedRequest(Problem.BAD_REQUEST, "first is a whole number, from 0 on")
-    return int(text)
-
-
-def parsed(body: bytes) -> Any:  # noqa: ANN401  (JSON)
-    """Read JSON."""
-    try:
-        return json.loads(body.decode(), parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        raise MalformedRequest(Problem.BAD_REQUEST, "the body is not JSON in UTF-8") from None
-
-
-def _refuse(_: str) -> None:
-    raise ValueError
-
-
 def _value(name: str, value: object) -> str:
     """Write an option's value as forms have it: of one that is true or false, a number or a text that, or a text."""
-    option, number = BY_NAME.get(name), whole(value)
+    option, number = BY_NAME.get(name), request_fields.whole(value)
     match value:
         case str():
             return value
@@ -245,10 +222,3 @@ def _value(name: str, value: object) -> str:
     if number is not None and (option is None or isinstance(option.read, Whole)):
         return str(number)
     raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]}: a value is a text, a whole number, or true or false")
-
-
-def whole(value: object) -> int | None:
-    """Give a whole number of JSON, which has but one kind of numbers; None for whatever else."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

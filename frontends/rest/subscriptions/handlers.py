@@ -4,7 +4,7 @@ Must not know a framework. Holds nothing between two requests.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
@@ -43,14 +43,11 @@ from broker.model.results import (
 )
 from broker.model.tree import Kind, Scope
 from broker.tasks import start
-from frontends.rest import negotiation, replies
-from frontends.rest.admin import views as admin_views
+from frontends.rest import fields, negotiation, replies
 from frontends.rest.core_client import result
 from frontends.rest.errors import Fault, fault
 from frontends.rest.http_types import Request, Response
-from frontends.rest.queues import requests, views
-from frontends.rest.subscriptions import requests as subscription_requests
-from frontends.rest.subscriptions import sse
+from frontends.rest.subscriptions import requests, sse, views
 from frontends.rest.subscriptions.requests import Lease, LockRef
 
 SILENT_SECONDS: Final = 5.0
@@ -62,8 +59,8 @@ _LOOKS: Final = 20
 
 async def create_subscription(core: Core, request: Request) -> Response:
     """Begin a lease on a queue, on all queues below a collection, or on several destinations (R12, R13)."""
-    lease_request = subscription_requests.wished(request)
-    name = subscription_requests.named(lease_request.seconds)
+    lease_request = requests.wished(request)
+    name = requests.named(lease_request.seconds)
     collects = [await _collects(core, request, each) for each in lease_request.destinations]
     node = (
         await _view(core, request, lease_request, name)
@@ -90,23 +87,23 @@ async def create_subscription(core: Core, request: Request) -> Response:
             await core.ask(Delete(node, request.sender))
         raise replies.of(outcome)
     assert isinstance(outcome, Subscribed)
-    return replies.subscribed(lease, lease_request.destinations, outcome)
+    return views.subscribed(lease, lease_request.destinations, outcome)
 
 
 async def list_subscriptions(core: Core, request: Request) -> Response:
     """List the asker's own leases, a page of them."""
-    first, limit = requests.first(request), requests.page(request)
+    first, limit = fields.first(request), fields.page(request)
     found = (await result(core, Subscriptions(request.sender, None), SubscriptionList)).subscriptions
-    mine = [subscription_requests.known(request.sender, each.node, each.jid) for each in found if is_lease(each.jid)]
+    mine = [requests.known(request.sender, each.node, each.jid) for each in found if is_lease(each.jid)]
     shown = await asyncio.gather(*(_listed(core, request, each) for each in mine[first : first + limit]))
     # One that ends while it is looked at is not shown.
-    return admin_views.leases([each for each in shown if each], first, limit, len(mine))
+    return views.leases([each for each in shown if each], first, limit, len(mine))
 
 
 async def show_subscription(core: Core, request: Request) -> Response:
     """Show what a lease holds and begin its time anew, or send what it gets as it comes (R15, RX5)."""
-    lease = subscription_requests.of(request)
-    wait = subscription_requests.wait(request)
+    lease = requests.of(request)
+    wait = requests.wait(request)
     fetch = _fetch(lease, request)
     if request.wants == negotiation.EVENTS:
         found = await _fetched(core, lease, fetch)
@@ -117,13 +114,13 @@ async def show_subscription(core: Core, request: Request) -> Response:
 
 async def delete_subscription(core: Core, request: Request) -> Response:
     """End a lease, and give back what it holds (R14)."""
-    lease = subscription_requests.of(request)
+    lease = requests.of(request)
     return _done(_told(lease, await _ended(core, lease, request.sender)), Done, Unsubscribed)
 
 
 async def show_held_message(core: Core, request: Request) -> Response:
     """Show a message that a lease holds under this lock."""
-    lock_ref = subscription_requests.lock_ref(request)
+    lock_ref = requests.lock_ref(request)
     lease = lock_ref.lease
     found = await _fetched(core, lease, _fetch(lease, request))
     for item in found.items:
@@ -138,13 +135,13 @@ async def show_held_message(core: Core, request: Request) -> Response:
 
 async def acknowledge_message(core: Core, request: Request) -> Response:
     """Acknowledge a message (R16)."""
-    lock_ref = subscription_requests.lock_ref(request)
+    lock_ref = requests.lock_ref(request)
     return _done(_late(lock_ref, await core.ask(lock_ref.acknowledge())), Retracted)
 
 
 async def acknowledge_messages(core: Core, request: Request) -> Response:
     """Acknowledge several messages, each with a result of its own."""
-    wanted = [subscription_requests.grasped(request, each) for each in subscription_requests.addresses(request)]
+    wanted = [requests.grasped(request, each) for each in requests.addresses(request)]
     outcomes = await asyncio.gather(*(_acknowledged(core, each) for each in wanted))
     return replies.acknowledged(outcomes)
 
@@ -156,7 +153,7 @@ async def release_message(core: Core, request: Request) -> Response:
 
 async def renew_message(core: Core, request: Request) -> Response:
     """Start the time of a message's lock anew."""
-    lock_ref = subscription_requests.lock_ref(request)
+    lock_ref = requests.lock_ref(request)
     outcome = _late(lock_ref, await core.ask(lock_ref.renew(request)))
     if isinstance(outcome, Refused):
         raise replies.of(outcome)
@@ -167,24 +164,6 @@ async def renew_message(core: Core, request: Request) -> Response:
 async def bury_message(core: Core, request: Request) -> Response:
     """Send a message to the dead letters of its queue."""
     return await _given_back(core, request, dead_letter=True)
-
-
-OPERATIONS: Final[Mapping[str, Callable[[Core, Request], Awaitable[Response]]]] = {
-    operation.__name__: operation
-    for operation in (
-        create_subscription,
-        list_subscriptions,
-        show_subscription,
-        delete_subscription,
-        show_held_message,
-        acknowledge_message,
-        acknowledge_messages,
-        release_message,
-        renew_message,
-        bury_message,
-    )
-}
-"""By their names in the table of routes."""
 
 
 def _fetch(lease: Lease, request: Request) -> Fetch:
@@ -216,17 +195,17 @@ async def _room(core: Core, request: Request, node: str) -> None:
         raise fault(MalformedRequest(Problem.TOO_MANY_SUBSCRIPTIONS, detail))
 
 
-async def _listed(core: Core, request: Request, lease: Lease) -> admin_views.ShownLease | None:
+async def _listed(core: Core, request: Request, lease: Lease) -> views.ShownLease | None:
     """Look at a lease; None when it is over."""
     options = await core.ask(Options(lease.node, request.sender, lease.jid, ""))
     if not isinstance(options, Subscribed):
         return None
     if not lease.has_view:
-        return admin_views.ShownLease(lease, (lease.node,), options)
+        return views.ShownLease(lease, (lease.node,), options)
     view = await core.ask(Describe(lease.node, request.sender, as_owner=True))
     if not isinstance(view, Described):
         return None
-    return admin_views.ShownLease(lease, tuple(view.record.config.destinations.splitlines()), options)
+    return views.ShownLease(lease, tuple(view.record.config.destinations.splitlines()), options)
 
 
 async def _collects(core: Core, request: Request, destination: str) -> bool | None:
@@ -248,7 +227,7 @@ async def _collects(core: Core, request: Request, destination: str) -> bool | No
     return None
 
 
-async def _view(core: Core, request: Request, lease_request: subscription_requests.LeaseRequest, name: str) -> str:
+async def _view(core: Core, request: Request, lease_request: requests.LeaseRequest, name: str) -> str:
     """Make a collection of the destinations for this lease alone, so that they have one prefetch."""
     options = {
         "pubsub#node_type": ("collection",),
@@ -266,7 +245,7 @@ async def _acknowledged(core: Core, lock_ref: LockRef | Fault) -> Fault | None:
 
 
 async def _given_back(core: Core, request: Request, *, dead_letter: bool) -> Response:
-    lock_ref = subscription_requests.lock_ref(request)
+    lock_ref = requests.lock_ref(request)
     return _done(_late(lock_ref, await core.ask(lock_ref.give_back(request, dead_letter=dead_letter))), Unlocked)
 
 

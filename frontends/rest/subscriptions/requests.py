@@ -23,10 +23,9 @@ from broker.model.names import Jid, bare, is_printable, resource
 from broker.model.options import MAX_CREDIT, MAX_LOCK_SECONDS
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import HeldItem
-from frontends.rest import negotiation, paths
+from frontends.rest import fields, negotiation, paths
 from frontends.rest.errors import Fault, fault
 from frontends.rest.http_types import Request
-from frontends.rest.queues import requests
 
 FORM: Final = "application/x-www-form-urlencoded"
 
@@ -183,7 +182,7 @@ def addresses(request: Request) -> list[str]:
     if not negotiation.is_json(request.headers.get("content-type", "")):
         detail = f"the addresses of messages are sent as {negotiation.JSON}"
         raise Fault(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type-unknown", detail, {"Accept-Post": negotiation.JSON})
-    said = requests.parsed(request.body)
+    said = fields.parsed(request.body)
     if not isinstance(said, list) or not 0 < len(said) <= TOGETHER or not all(isinstance(each, str) for each in said):
         raise MalformedRequest(Problem.BAD_REQUEST, f"the body is an array of 1 to {TOGETHER} addresses of messages")
     return said
@@ -238,7 +237,7 @@ def _fields(request: Request, names: set[str]) -> dict[str, Any]:
     if negotiation.bare(kind) == FORM:
         said: object = _form(request.body)
     elif negotiation.is_json(kind):
-        said = requests.parsed(request.body)
+        said = fields.parsed(request.body)
     else:
         detail = f"the body is {negotiation.JSON} or {FORM}"
         raise Fault(
@@ -274,7 +273,7 @@ def _number(text: str) -> int | str:
 
 
 def _whole(said: Mapping[str, Any], name: str, least: int, most: int, default: int) -> int:
-    value = requests.whole(said.get(name, default))
+    value = fields.whole(said.get(name, default))
     if value is None or not least <= value <= most:
         raise MalformedRequest(Problem.BAD_REQUEST, f"{name} is a whole number from {least} to {most}")
     return value

@@ -4,7 +4,7 @@ from typing import Final
 
 from frontends.rest.errors import Fault, written
 from frontends.rest.formats import documents
-from frontends.rest.queues.views import Message
+from frontends.rest.formats.views import Message
 
 NOTHING: Final = b":\n\n"
 """A comment: says that the stream is alive."""

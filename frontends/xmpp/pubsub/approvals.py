@@ -1,4 +1,4 @@
-"""Approvals of subscriptions on the wire: the form that owners get, their answers to it, and `get-pending` (XEP-0060 §8.6, §8.7).
+"""Approvals of subscriptions on the wire: the form that owners get, and their answers to it (XEP-0060 §8.6).
 
 Must not know what follows from an answer.
 """
@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from broker.model.commands import Approve, ListPending, SendPending
+from broker.model.commands import Approve
 from broker.model.names import Jid
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.subscriptions import Subscription
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.adhoc import commands
 from frontends.xmpp.pubsub import attributes
-from frontends.xmpp.stanzas import Iq, Question
 from frontends.xmpp.xml import forms
 from frontends.xmpp.xml.text import escaped
 
@@ -60,38 +58,12 @@ def answered(message: Element, sender: Jid) -> Approve | None:
     if allow is None:
         raise MalformedRequest(Problem.OPTIONS_INVALID, f"{ALLOW} is true or false")
     subid = _one(fields, SUBID) if SUBID in fields else ""
-    return Approve(attributes.node_name(_one(fields, NODE)), sender, jid, subid, allow)
+    return Approve(node(fields), sender, jid, subid, allow)
 
 
-def choice(iq: Iq, nodes: tuple[str, ...]) -> bytes:
-    """Write the answer to the first step of `get-pending`: where something waits."""
-    if not nodes:
-        return commands.completed(iq, ns.PUBSUB_GET_PENDING, "No subscription waits for your approval.")
-    field = forms.Field(NODE, kind="list-single", label="Node", choices=nodes, required=True)
-    form = forms.written("form", ns.PUBSUB_SUBSCRIBE_AUTHORIZATION, (field,))
-    return commands.executing(iq, ns.PUBSUB_GET_PENDING, form)
-
-
-def sent(iq: Iq) -> bytes:
-    """Write the answer to the second: the forms are on their way."""
-    return commands.completed(iq, ns.PUBSUB_GET_PENDING)
-
-
-def _begin(iq: Iq) -> Question:
-    return Question(iq, ListPending(iq.sender))
-
-
-def _submit(iq: Iq, fields: Mapping[str, tuple[str, ...]]) -> Question:
-    return Question(iq, SendPending(attributes.node_name(_one(fields, NODE)), iq.sender))
-
-
-GET_PENDING: Final = commands.Command(
-    ns.PUBSUB_GET_PENDING,
-    "Get what waits for your approval",
-    ns.PUBSUB_SUBSCRIBE_AUTHORIZATION,
-    _begin,
-    _submit,
-)
+def node(fields: Mapping[str, tuple[str, ...]]) -> str:
+    """Read the node that a form names; raises MalformedRequest."""
+    return attributes.node_name(_one(fields, NODE))
 
 
 def _one(fields: Mapping[str, tuple[str, ...]], name: str) -> str:

@@ -12,7 +12,6 @@ from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.tree import NodeType
 from frontends.xmpp import namespaces as ns
-from frontends.xmpp.adhoc.commands import AdhocContext
 from frontends.xmpp.pubsub import attributes, node_config, subscription_lists
 from frontends.xmpp.stanzas import Answer, Iq, Question, View, expect, only, without_foreign
 from frontends.xmpp.xml import forms
@@ -47,14 +46,14 @@ def create(iq: Iq, pubsub: Element) -> Declare:
     return Declare(node, iq.sender, {**said, **node_config.understood(fields or {})})
 
 
-def read(iq: Iq, pubsub: Element, context: AdhocContext) -> Question | Answer:
-    """Translate a request in the owner's namespace."""
+def read(iq: Iq, pubsub: Element, default: NodeConfig) -> Question | Answer:
+    """Translate a request in the owner's namespace; `default`: what a node is whose maker does not say."""
     pubsub = without_foreign(pubsub, ns.PUBSUB_OWNER, ns.RSM)
     if not len(pubsub):
         raise MalformedRequest(Problem.BAD_REQUEST, "the request is empty")
     tag = pubsub[0].tag
     if tag == _DEFAULT:
-        return _default(iq, pubsub, context.node)
+        return _default(iq, pubsub, default)
     if reader := _ACTIONS.get(tag):
         return reader(iq, pubsub)
     raise MalformedRequest(Problem.UNSUPPORTED, "no such request in XEP-0060")

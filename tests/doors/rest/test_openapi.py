@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from frontends.rest import openapi
-from frontends.rest.queues import handlers
+from frontends.rest.operations import OPERATIONS
 from frontends.rest.routes import PARAMETERS, ROUTES, allowed
 from frontends.tools.servers.redis import RedisServer, valkey_binary
 from tests.doors.frontend import ALICE, PASSWORD
@@ -29,7 +29,7 @@ def test_one_truth(frontend: RestFrontend, alice: httpx.Client) -> None:
         for method in {"GET", "PUT", "POST", "PATCH", "DELETE"} - set(methods):
             assert alice.request(method, path).status_code == 405
     operations = [operation for methods in ROUTES.values() for operation in methods.values()]
-    assert {operation.name for operation in operations} == set(handlers.OPERATIONS)
+    assert {operation.name for operation in operations} == set(OPERATIONS)
     assert {name for operation in operations for name in (*operation.query, *operation.headers)} == set(PARAMETERS)
 
 

@@ -10,9 +10,10 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Event
 from frontends.amqp.constants import ANNOTATIONS_FILTER, OFFSET, SQL_FILTER, TIMESTAMP
 from frontends.amqp.links import filters
-from frontends.amqp.links.filters import Filter, Start
+from frontends.amqp.links.filters import Start
 from frontends.amqp.messages import message
 from frontends.amqp.protocol import types
+from frontends.amqp.protocol.filters import Filter
 
 OFFSETS = [offsets.written(Partition("n", f"i{number}"), f"{number}-0") for number in range(500)]
 

@@ -14,8 +14,9 @@ from broker.model.problems import Problem
 from broker.model.results import HeldItem, Refused, Renewed, Result, Retracted
 from frontends.amqp.links.lock_keeper import LockKeeper
 from frontends.amqp.messages import deliveries, message
-from frontends.amqp.messages.outcomes import Kind, LockRef, Outcome
+from frontends.amqp.messages.lock_ref import LockRef
 from frontends.amqp.protocol import types
+from frontends.amqp.protocol.outcomes import Kind, Outcome
 
 WORKER = Jid("me@x/lease-0")
 GRIP = LockRef(WORKER, Partition("jobs", "8e71964d", 3), "i", 7)

@@ -8,10 +8,9 @@ from broker.model.problems import MalformedRequest, Problem
 from frontends.rest import errors, negotiation, paths
 from frontends.rest.auth import rate_limit
 from frontends.rest.errors import Fault
-from frontends.rest.formats import payloads
+from frontends.rest.formats.views import Child
 from frontends.rest.http_types import Request
 from frontends.rest.queues import requests, views
-from frontends.rest.queues.views import Child
 
 ALICE, BOB = Jid("alice@x"), Jid("bob@x")
 
@@ -90,7 +89,7 @@ def test_rates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_type(content_type: str) -> None:
     """What is no media type is refused, so that no door ever has to write it."""
     with pytest.raises(Fault) as refused:
-        payloads.packed(b"x", content_type, {})
+        requests.packed(b"x", content_type, {})
     assert refused.value.status == 415
 
 

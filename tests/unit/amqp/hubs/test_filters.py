@@ -10,7 +10,8 @@ from broker.model.problems import MalformedRequest
 from broker.model.results import Event
 from frontends.amqp.event_hubs import filters, numbers
 from frontends.amqp.event_hubs.constants import SELECTOR_FILTER
-from frontends.amqp.links.filters import Filter, Start
+from frontends.amqp.links.filters import Start
+from frontends.amqp.protocol.filters import Filter
 
 OFFSETS = [
     offsets.written(Partition("n", "i"), f"{ms}-{seq}")

@@ -7,7 +7,7 @@ from urllib.parse import quote_plus
 import pytest
 
 from broker.model.names import Jid
-from frontends.amqp.event_hubs.shared_keys import Grant, Grants, Keys, Untrusted
+from frontends.amqp.auth.shared_keys import Grant, Grants, Keys, Untrusted
 
 KEY = "a-key-of-forty-characters-or-a-few-more+="
 KEYS = Keys(f"one Alice@example.org {KEY}\n\n  two  bob@example.org  {KEY[::-1]}\n")

@@ -9,8 +9,9 @@ from broker.model import offsets
 from broker.model.names import Partition
 from broker.model.problems import MalformedRequest
 from broker.model.results import Replay
+from frontends.amqp.auth.shared_keys import path
 from frontends.amqp.event_hubs import management, numbers
-from frontends.amqp.event_hubs.addresses import Address, path, source, target
+from frontends.amqp.event_hubs.addresses import Address, source, target
 from frontends.amqp.protocol import types
 
 

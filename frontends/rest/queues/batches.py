@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Final, TypeVar
 
 from broker.model.problems import MalformedRequest, Problem
-from frontends.rest import negotiation
+from frontends.rest import fields, negotiation
 from frontends.rest.errors import Fault, fault
 from frontends.rest.http_types import Request
 from frontends.rest.queues import requests
@@ -53,7 +53,7 @@ def _each(read_one: Callable[[int, _Part], Message], parts: Iterable[_Part]) -> 
 
 
 def _array(body: bytes) -> list[Message | Fault]:
-    said = requests.parsed(body)
+    said = fields.parsed(body)
     if not isinstance(said, list):
         raise MalformedRequest(Problem.BAD_REQUEST, "a batch in JSON is an array of messages")
     return _each(_object, said[: MOST + 1])
@@ -69,7 +69,7 @@ def _object(number: int, said: object) -> Message:
         )
     for name, value in said.items():
         if name in requests.HINTS:
-            if requests.whole(value) is None:
+            if fields.whole(value) is None:
                 raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} is a whole number")
         elif name not in {"json", "headers"} and not isinstance(value, str):
             raise MalformedRequest(Problem.BAD_REQUEST, f"{where}: {name} is a text")
@@ -134,8 +134,8 @@ def _part(number: int, piece: bytes) -> Message:
     return Message(
         body,
         headers.get("content-type", "text/plain"),
-        requests.text(headers, requests.GROUP_KEY),
-        requests.text(headers, requests.GUID).strip('"'),
+        fields.text(headers, requests.GROUP_KEY),
+        fields.text(headers, requests.GUID).strip('"'),
         requests.told(headers),
         requests.asks(headers),
         exact=requests.GUID in headers,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.model.names import Jid, prepared
-from frontends.amqp.event_hubs.shared_keys import Keys
+from frontends.amqp.auth.shared_keys import Keys
 from frontends.amqp.protocol import sasl
 from frontends.amqp.protocol.types import Malformed
 from frontends.passwords import Passwords, TooMany

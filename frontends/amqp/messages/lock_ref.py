@@ -1,33 +1,14 @@
-"""What a worker says of an item that it was handed (part 3 §3.4), and what that asks of the core. Pure; must not know proton."""
+"""The lock of an item that a worker was handed, and what its outcome asks of the core. Pure; must not know proton."""
 
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final
 
 from broker.model.commands import Renew, Retract, Unlock
 from broker.model.names import Jid, Partition
 from broker.model.results import HeldItem
+from frontends.amqp.protocol.outcomes import Kind, Outcome
 
 _REASON_CHARS: Final = 200
-
-
-class Kind(Enum):
-    """The terminal states."""
-
-    ACCEPTED = auto()
-    REJECTED = auto()
-    RELEASED = auto()
-    MODIFIED = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One of them; what is modified may have `failed`, and may be for others alone (`elsewhere`)."""
-
-    kind: Kind
-    reason: str = ""
-    failed: bool = False
-    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

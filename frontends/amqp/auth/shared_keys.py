@@ -14,14 +14,21 @@ from typing import Final
 from urllib.parse import unquote_plus
 
 from broker.model.names import Jid, prepared
-from frontends.amqp.event_hubs import addresses
 
+_URL: Final = re.compile(r"[a-z]+://[^/]*/?")
+_WORD: Final = re.compile(r"/(ConsumerGroups|Partitions)/", re.IGNORECASE)
+_WORDS: Final = {"consumergroups": "/ConsumerGroups/", "partitions": "/Partitions/"}
 _SCHEME: Final = "SharedAccessSignature "
 _FIELDS: Final = frozenset({"sr", "sig", "se", "skn"})
 _MOMENT: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _TOKEN_CHARS: Final = 4_096
 _GRANTS_MOST: Final = 100
 """Paths that one connection may open: SDKs use one connection for one."""
+
+
+def path(text: str | None) -> str:
+    """Give an address in one form: without the host that some SDKs put before it, and with its words in one case."""
+    return _WORD.sub(lambda word: _WORDS[word[1].lower()], _URL.sub("", text or "", count=1).strip("/"))
 
 
 class Untrusted(Exception):  # noqa: N818  (what a token is)
@@ -66,7 +73,7 @@ class Keys:
         if not _MOMENT.fullmatch(said["se"]) or int(said["se"]) <= now:
             msg = "the token is over"
             raise Untrusted(msg)
-        return Grant(jid, addresses.path(unquote_plus(said["sr"])), float(said["se"]))
+        return Grant(jid, path(unquote_plus(said["sr"])), float(said["se"]))
 
 
 @dataclass(slots=True)

@@ -1,0 +1,23 @@
+"""What a peer says of a delivery (part 3 §3.4). Values only."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+
+class Kind(Enum):
+    """The terminal states."""
+
+    ACCEPTED = auto()
+    REJECTED = auto()
+    RELEASED = auto()
+    MODIFIED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One of them; what is modified may have `failed`, and may be for others alone (`elsewhere`)."""
+
+    kind: Kind
+    reason: str = ""
+    failed: bool = False
+    elsewhere: bool = False

@@ -1,0 +1,58 @@
+"""Fields of a request, each read in one way; a fault names its field. Pure; must not know queues."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.model.problems import MalformedRequest, Problem
+from frontends.rest.http_types import Request
+
+PAGE: Final = 50
+PAGE_MOST: Final = 500
+
+_FIRST_DIGITS: Final = 9
+
+
+def text(fields: Mapping[str, str], name: str) -> str:
+    """Read a field that is a text in UTF-8; empty when it is not there."""
+    try:
+        return fields.get(name, "").encode("latin-1").decode()
+    except UnicodeError:
+        raise MalformedRequest(Problem.BAD_REQUEST, f"{name[:80]} is in UTF-8") from None
+
+
+def page(request: Request) -> int:
+    """Read how many messages a page is to have."""
+    text = request.query.get("limit")
+    if text is None:
+        return PAGE
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 0 < int(text) <= PAGE_MOST):
+        raise MalformedRequest(Problem.BAD_REQUEST, f"limit is a whole number from 1 to {PAGE_MOST}")
+    return int(text)
+
+
+def first(request: Request) -> int:
+    """Read with the how-many-th of a list a page is to begin."""
+    text = request.query.get("first", "0")
+    if not (text.isascii() and text.isdigit() and len(text) <= _FIRST_DIGITS):
+        raise MalformedRequest(Problem.BAD_REQUEST, "first is a whole number, from 0 on")
+    return int(text)
+
+
+def parsed(body: bytes) -> Any:  # noqa: ANN401  (JSON)
+    """Read JSON."""
+    try:
+        return json.loads(body.decode(), parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise MalformedRequest(Problem.BAD_REQUEST, "the body is not JSON in UTF-8") from None
+
+
+def _refuse(_: str) -> None:
+    raise ValueError
+
+
+def whole(value: object) -> int | None:
+    """Give a whole number of JSON, which has but one kind of numbers; None for whatever else."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

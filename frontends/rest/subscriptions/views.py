@@ -1,0 +1,83 @@
+"""From results of the core to what is shown of subscriptions and what they hold. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from broker import codec, payloads
+from broker.model.results import Fetched, HeldItem, Subscribed
+from frontends.rest import negotiation, paths, replies
+from frontends.rest.formats import documents
+from frontends.rest.formats.times import moment
+from frontends.rest.formats.views import Held, Lock, Message
+from frontends.rest.http_types import Response
+from frontends.rest.subscriptions.requests import Lease
+
+ACTIONS: Final = ("release", "renew", "dead-letter")
+
+
+def held(lease: Lease, item: HeldItem) -> Message:
+    """Give a message as a subscription holds it; raises CorruptRecord."""
+    envelope = codec.unpack(item.envelope)
+    path, query = lease.message(item)
+    actions = {action: f"{path}/{action}{query}" for action in ACTIONS}
+    return Message(
+        item.partition.node,
+        item.item_id,
+        "locked",
+        item.publisher,
+        item.published_ms,
+        payloads.kind(envelope),
+        envelope.body,
+        payloads.said(envelope),
+        payloads.element(envelope),
+        Lock(path + query, actions, item.attempt, item.deadline_ms),
+    )
+
+
+def lease(of: Lease, found: Fetched) -> Held:
+    """Give what a subscription holds."""
+    return Held(of.href, of.node, found.until_ms, [held(of, item) for item in found.items], found.more)
+
+
+def subscribed(lease: Lease, destinations: Sequence[str], result: Subscribed) -> Response:
+    """Tell that a subscription has begun, and where."""
+    said = {
+        "id": str(lease),
+        "href": lease.href,
+        "destinations": list(destinations),
+        "prefetch": result.credit,
+        "expires": moment(result.until_ms),
+        "selector": result.selector,
+    }
+    return Response(HTTPStatus.CREATED, documents.written(said), negotiation.JSON, {"Location": lease.href})
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLease:
+    """A lease with its destinations and as it stands."""
+
+    lease: Lease
+    destinations: tuple[str, ...]
+    options: Subscribed
+
+
+def leases(shown: Sequence[ShownLease], first: int, limit: int, total: int) -> Response:
+    """Show whoever asks its own leases."""
+    said: dict[str, Any] = {"subscriptions": [_leased(each) for each in shown], "total": total}
+    if first + limit < total:
+        said["next"] = f"{paths.SUBSCRIPTIONS}?{urlencode({'first': first + limit, 'limit': limit})}"
+    return replies.json(said)
+
+
+def _leased(one: ShownLease) -> dict[str, Any]:
+    return {
+        "id": str(one.lease),
+        "href": one.lease.href,
+        "destinations": list(one.destinations),
+        "prefetch": one.options.credit,
+        "expires": moment(one.options.until_ms),
+        "selector": one.options.selector,
+    }
