@@ -4,7 +4,16 @@
 replay is recognised (Q27); the empty string names none. `partition` is where the item is, else it is looked for.
 """
 
-from broker.model.commands.admin import Disconnect, Frontends, Overview, Release, ShowHistory, Survey, Transfer
+from broker.model.commands.admin import (
+    AdminCommand,
+    Disconnect,
+    Frontends,
+    Overview,
+    Release,
+    ShowHistory,
+    Survey,
+    Transfer,
+)
 from broker.model.commands.items import (
     Bounce,
     Browse,
@@ -12,6 +21,7 @@ from broker.model.commands.items import (
     Deliver,
     Fetch,
     Hold,
+    ItemCommand,
     Locks,
     Publish,
     Redeem,
@@ -20,7 +30,7 @@ from broker.model.commands.items import (
     Retract,
     Unlock,
 )
-from broker.model.commands.log import Bind, Commit, Partitions, Read, Reading, Unbind
+from broker.model.commands.log import Bind, Commit, LogCommand, Partitions, Read, Reading, Unbind
 from broker.model.commands.nodes import (
     Associate,
     Children,
@@ -29,6 +39,7 @@ from broker.model.commands.nodes import (
     Delete,
     Describe,
     Dissociate,
+    NodeCommand,
     Nodes,
     Purge,
     Stats,
@@ -46,6 +57,7 @@ from broker.model.commands.subscriptions import (
     Presence,
     SendPending,
     Subscribe,
+    SubscriptionCommand,
     Subscriptions,
     Unsubscribe,
 )
@@ -104,51 +116,4 @@ __all__ = [
     "Unsubscribe",
 ]
 
-Command = (
-    Publish
-    | Hold
-    | Deliver
-    | Reserve
-    | Redeem
-    | Retract
-    | Unlock
-    | Renew
-    | Locks
-    | Fetch
-    | Subscribe
-    | Reading
-    | Partitions
-    | Keep
-    | Adjust
-    | Options
-    | Unsubscribe
-    | Subscriptions
-    | Affiliations
-    | ListSubscribers
-    | ManageSubscribers
-    | Approve
-    | ListPending
-    | SendPending
-    | Presence
-    | Bounce
-    | Confirm
-    | Browse
-    | Declare
-    | Configure
-    | Describe
-    | Affiliate
-    | Associate
-    | Dissociate
-    | Children
-    | Purge
-    | Delete
-    | Stats
-    | Nodes
-    | Survey
-    | Transfer
-    | Release
-    | Overview
-    | ShowHistory
-    | Frontends
-    | Disconnect
-)
+Command = ItemCommand | SubscriptionCommand | LogCommand | NodeCommand | AdminCommand

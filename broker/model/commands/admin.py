@@ -80,3 +80,7 @@ class Disconnect:
 
     sender: Jid
     frontend: str
+
+
+AdminCommand = Survey | Transfer | Release | Overview | ShowHistory | Frontends | Disconnect
+"""What administrators and owners ask."""

@@ -191,3 +191,9 @@ class Browse:
     before: Place | None = None
     backwards: bool = False
     subid: str | None = None
+
+
+ItemCommand = (
+    Publish | Hold | Deliver | Reserve | Redeem | Retract | Unlock | Renew | Locks | Fetch | Bounce | Confirm | Browse
+)
+"""What is asked about items."""

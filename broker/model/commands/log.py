@@ -69,3 +69,6 @@ class Partitions:
 
 Reading = Commit | Read | Bind | Unbind
 """What is asked of one partition."""
+
+LogCommand = Reading | Partitions
+"""What is asked about logs."""

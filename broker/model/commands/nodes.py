@@ -98,3 +98,7 @@ class Nodes:
     before: str = ""
     backwards: bool = False
     index: int = 0
+
+
+NodeCommand = Declare | Configure | Describe | Associate | Dissociate | Children | Purge | Delete | Stats | Nodes
+"""What is asked about nodes."""

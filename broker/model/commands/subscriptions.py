@@ -155,3 +155,22 @@ class Affiliate:
     node: str
     sender: Jid
     changes: Mapping[Jid, str]
+
+
+SubscriptionCommand = (
+    Subscribe
+    | Keep
+    | Adjust
+    | Options
+    | Unsubscribe
+    | Subscriptions
+    | Affiliations
+    | ListSubscribers
+    | ManageSubscribers
+    | Approve
+    | ListPending
+    | SendPending
+    | Presence
+    | Affiliate
+)
+"""What is asked about subscriptions."""

@@ -1,6 +1,7 @@
 """How a command turned out: outcomes are values, a refusal is one of them. Must not know how an outcome is worded on a wire."""
 
 from broker.model.results.admin import (
+    AdminResult,
     Disconnected,
     FrontendList,
     Heard,
@@ -17,14 +18,15 @@ from broker.model.results.items import (
     Fetched,
     Held,
     HeldItem,
+    ItemResult,
     Published,
     Renewed,
     Reserved,
     Retracted,
     Unlocked,
 )
-from broker.model.results.log import Bound, Event, Extents, Replay, Stream
-from broker.model.results.nodes import Counted, Declared, Described, Listing, Purged
+from broker.model.results.log import Bound, Event, Extents, LogResult, Replay, Stream
+from broker.model.results.nodes import Counted, Declared, Described, Listing, NodeResult, Purged
 from broker.model.results.outcomes import Done, Refused
 from broker.model.results.subscriptions import (
     AffiliationList,
@@ -32,6 +34,7 @@ from broker.model.results.subscriptions import (
     Managed,
     Subscribed,
     SubscriptionList,
+    SubscriptionResult,
     Unaffiliated,
     Unsubscribed,
 )
@@ -78,37 +81,4 @@ __all__ = [
     "Unsubscribed",
 ]
 
-Result = (
-    Refused
-    | Published
-    | Reserved
-    | Retracted
-    | Unlocked
-    | Renewed
-    | Held
-    | Fetched
-    | Subscribed
-    | Replay
-    | Bound
-    | Extents
-    | Kept
-    | Unsubscribed
-    | Browsed
-    | Declared
-    | Described
-    | Purged
-    | Done
-    | Counted
-    | Listing
-    | SubscriptionList
-    | AffiliationList
-    | Managed
-    | Unaffiliated
-    | Surveyed
-    | Transferred
-    | Released
-    | Overviewed
-    | History
-    | FrontendList
-    | Disconnected
-)
+Result = Refused | Done | ItemResult | SubscriptionResult | LogResult | NodeResult | AdminResult

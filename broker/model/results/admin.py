@@ -102,3 +102,7 @@ class Disconnected:
     """The frontend ends when it hears of it; not `listed`: it had ended, or lapsed, and the others have done what it owed."""
 
     listed: bool
+
+
+AdminResult = Surveyed | Transferred | Released | Overviewed | History | FrontendList | Disconnected
+"""How what administrators and owners ask turns out."""

@@ -107,3 +107,7 @@ class Browsed:
     more: bool
     count: int = 0
     reached: Place | None = None
+
+
+ItemResult = Published | Reserved | Retracted | Unlocked | Renewed | Held | Fetched | Browsed
+"""How what is asked about items turns out."""

@@ -60,3 +60,7 @@ class Bound:
     epoch: int
     fence: int
     until_ms: int
+
+
+LogResult = Replay | Bound | Extents
+"""How what is asked about logs turns out."""

@@ -64,3 +64,7 @@ class Listing:
     count: int = 0
     more: bool = False
     collections: frozenset[str] = frozenset()
+
+
+NodeResult = Declared | Described | Purged | Counted | Listing
+"""How what is asked about nodes turns out."""

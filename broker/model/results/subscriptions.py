@@ -80,3 +80,7 @@ class Managed:
     """Subscriptions were changed; `failed` are those that were not, as they are (P26)."""
 
     failed: tuple[Subscription, ...]
+
+
+SubscriptionResult = Subscribed | Kept | Unsubscribed | SubscriptionList | AffiliationList | Managed | Unaffiliated
+"""How what is asked about subscriptions turns out."""
