@@ -1,5 +1,5 @@
 #!lua
--- Reserve the id of an item that is yet to come: a message held without a body, which `redeem` brings (RX1). The id tells until
+-- Reserve the id of an item that is yet to come: a message held without a body, which `fulfil_reservation` brings (RX1). The id tells until
 -- when, in ms, so that one whose time is over can be told from one that never was.
 -- ARGV: now window_ms source_messages source_bytes total_messages total_bytes name nonce hold_ms
 -- RETURNS: ok too-much-held

@@ -125,7 +125,7 @@ async def test_assured(make_core: MakeCore, node: str, monkeypatch: pytest.Monke
     run = assured._run
 
     async def broken(script: Any, **fixed: Any) -> Any:
-        if cut == "claimed" or script == "conclude":
+        if cut == "claimed" or script == "end_delivery":
             msg = "cut"
             raise CoreUnavailable(msg)
         return await run(script, **fixed)

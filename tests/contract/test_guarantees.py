@@ -263,7 +263,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(frontend=frontends, lost=lost)
     def expire(self, *, frontend: int, lost: bool) -> None:
         """Visit the partition."""
-        answer = self.call(frontend, "expire", [])
+        answer = self.call(frontend, "sweep", [])
         outcome = self.model.expire(self.frontends[frontend])
         assert sorted(map(tuple, answer.notices)) == sorted(outcome.notices)
         self.judge(frontend, answer, outcome, lost=lost)
@@ -284,7 +284,7 @@ class QueueMachine(RuleBasedStateMachine):
         """Take over what dead frontends were to send; a second rescuer finds nothing."""
         for dead in self.lapsed:
             self.search(frontend, dead, None)
-            again = self.queue.run("resend", frontend="late", lapsed=dead)
+            again = self.queue.run("take_over", frontend="late", lapsed=dead)
             assert again.deliveries == []
         self.lapsed.clear()
 
@@ -297,12 +297,14 @@ class QueueMachine(RuleBasedStateMachine):
         place = sorted(self.model.dying)[which % len(self.model.dying)]
         letter = self.model.dying[place]
         version = letter.item.version
-        ((_, item, by, body, attempts, jid, reason, key, note),) = self.queue.run("letters", {"position": place}).rows
+        ((_, item, by, body, attempts, jid, reason, key, note),) = self.queue.run(
+            "read_handovers", {"position": place}
+        ).rows
         letter.note = note
         assert (item, by, body, attempts) == (letter.item.name, version.by, version.body, letter.attempts)
         assert (jid, reason, key) == (letter.jid, letter.reason, version.key)
         row = {"item": f"letter {place}", "key": "", "by": by, "body": body, "ticket": place, "former": ""}
-        self.accepted[place] += self.grave.run("admit", row).words == ["ok"]
+        self.accepted[place] += self.grave.run("accept_handover", row).words == ["ok"]
         assert self.accepted[place] == 1
         if steps == 2:
             assert self.queue.handed(place).words == ["ok"]
@@ -341,12 +343,12 @@ class QueueMachine(RuleBasedStateMachine):
         self.holding = held
 
     def teardown(self) -> None:
-        """Free the partitions, which shows that `delete` leaves nothing but its mark."""
+        """Free the partitions, which shows that `delete_partition` leaves nothing but its mark."""
         if hasattr(self, "queue"):
-            scan, told = self.queue.run("delete").rows
+            scan, told = self.queue.run("delete_partition").rows
             assert (scan, sorted(told)) == ("0", sorted(self.model.subscribers))
             assert self.queue.kept() == {"meta"}
-            self.grave.run("delete")
+            self.grave.run("delete_partition")
 
     # How.
 
@@ -405,7 +407,7 @@ class QueueMachine(RuleBasedStateMachine):
         found, scan, upto = [], "0", ""
         while True:
             answer = self.queue.run(
-                "resend",
+                "take_over",
                 frontend=self.frontends[frontend],
                 lapsed=lapsed,
                 after="" if after is None else after,

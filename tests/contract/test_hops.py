@@ -136,5 +136,5 @@ async def test_ceilings(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for worker in ("v@x/1", "v@x/2"):
         await frontend.ask(subscribe.format(worker), worker, _answered)
         # The index of the JID is on another slot: it is written beside, and nobody waits for what follows it.
-        assert sorted(name for trip in frontend.trips[:2] for name in trip) == ["note", "subscribe"]
+        assert sorted(name for trip in frontend.trips[:2] for name in trip) == ["add_to_index", "subscribe"]
     await frontend.core.stop()

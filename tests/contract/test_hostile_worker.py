@@ -118,10 +118,10 @@ class Service:
         self._queue.now += ms
         self._act(self._queue.expire)
         for dead in self._lapsed:
-            self._act(lambda dead=dead: self._queue.run("resend", lapsed=dead))  # type: ignore[misc]
+            self._act(lambda dead=dead: self._queue.run("take_over", lapsed=dead))  # type: ignore[misc]
         self._lapsed.clear()
         for jid, level in LEVELS.items():
-            if jid not in self._queue.run("subscribers").rows[1]:
+            if jid not in self._queue.run("list_subscribers").rows[1]:
                 self._act(lambda jid=jid, level=level: self._queue.subscribe(jid, 2, level))  # type: ignore[misc]
         for worker in self.workers.values():
             worker.go_on()
@@ -179,7 +179,7 @@ def _run(client: "redis.Redis", random: Random) -> None:
             assert max(service.workers[jid].begun.values(), default=0) <= 1
     kept = queue.kept()
     assert not kept & {"unconfirmed", "retries", "inflight", "deadlines", "held", "ready"}
-    queue.run("delete")
+    queue.run("delete_partition")
 
 
 CHECKS = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)

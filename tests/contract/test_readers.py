@@ -83,7 +83,7 @@ class Play:
         self.queue.frontend = f"f{self.lives}"
         scan, upto = "0", ""
         while True:
-            answer = self.queue.run("resend", lapsed=dead, scan=scan, upto=upto)
+            answer = self.queue.run("take_over", lapsed=dead, scan=scan, upto=upto)
             self.hear(answer, lost=False)
             scan, upto = answer.rows
             if scan == "0":
@@ -136,4 +136,4 @@ def test_readers(client: "redis.Redis", taken: list[tuple[str, str, int, bool]],
         assert not missing or play.gaps[jid], (jid, missing)
         assert keep == 4 or not missing
     assert not any(play.outstanding().values())
-    play.queue.run("delete")
+    play.queue.run("delete_partition")

@@ -257,7 +257,7 @@ async def test_does_not_compile(
     """A syntax error, in development: the frontend says where Redis finds it, and is not ready."""
     broken = tmp_path / "lua"
     shutil.copytree(FOLDER, broken)
-    path = operation_files(broken)["nodes"]
+    path = operation_files(broken)["list_nodes"]
     path.write_text(path.read_text() + "\nreturn return\n")
     monkeypatch.setattr(core_module, "lua_directory", lambda: broken)
     core, start, reason = await not_ready(server.url)

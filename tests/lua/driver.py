@@ -136,7 +136,7 @@ class Handover(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """The same as `letters` gives it."""
+    """The same as `read_handovers` gives it."""
 
     position: str
     item: str
@@ -370,7 +370,7 @@ class Queue:
             "keep_bytes": 0,
             "paused": "0",
         }
-        return self.run("open", **{**options, **fixed})
+        return self.run("open_partition", **{**options, **fixed})
 
     def publish(self, *items: str, by: str = "alice@x", body: str | bytes | None = None, **more: Any) -> Answer:
         """Publish items; a body says which item and when unless it is given."""
@@ -382,11 +382,11 @@ class Queue:
     def letters(self, answer: Answer, **fixed: Any) -> list[Letter]:
         """Read the items that an answer tells of, as they are about to be brought to their nodes."""
         rows = [{"position": told.position} for told in answer.handovers]
-        return [Letter(*row) for row in self.run("letters", *rows, **fixed).rows]
+        return [Letter(*row) for row in self.run("read_handovers", *rows, **fixed).rows]
 
     def handed(self, *positions: str, arrived: str = "1") -> Answer:
         """Say how hand-overs have turned out."""
-        return self.run("handed", *({"position": position, "arrived": arrived} for position in positions))
+        return self.run("end_handover", *({"position": position, "arrived": arrived} for position in positions))
 
     def subscribe(
         self,
@@ -410,7 +410,9 @@ class Queue:
 
     def follow(self, jid: str, credit: int, start: str = "@latest", *, lease: int = 0) -> Answer:
         """Let a JID read the log."""
-        return self.run("follow", {"subid": subid(jid), "jid": jid, "credit": credit, "start": start, "lease": lease})
+        return self.run(
+            "subscribe_log", {"subid": subid(jid), "jid": jid, "credit": credit, "start": start, "lease": lease}
+        )
 
     def commit(self, jid: str, position: str) -> Answer:
         """Let a reader say up to where it has the log."""
@@ -418,7 +420,7 @@ class Queue:
 
     def read(self, start: str = "@earliest", **fixed: Any) -> list[str]:
         """Name the items of the log in order."""
-        rows = self.run("read", start=start, **fixed).rows
+        rows = self.run("read_log", start=start, **fixed).rows
         return [row[1] for row in rows[4]]
 
     def attach(
@@ -435,12 +437,12 @@ class Queue:
         """Attach a JID as the owner of the partition."""
         row = {"subid": subid(jid), "jid": jid, "credit": credit, "qos": "unacknowledged", "group": group}
         return self.run(
-            "attach", {**row, "epoch": epoch, "expected": expected, "reason": "stolen", "dry": dry}, **fixed
+            "acquire_partition", {**row, "epoch": epoch, "expected": expected, "reason": "stolen", "dry": dry}, **fixed
         )
 
     def keep(self, jid: str) -> Answer:
         """Let an owner say that it is there."""
-        return self.run("keep", {"subids": subids(jid)})
+        return self.run("renew_ownership", {"subids": subids(jid)})
 
     def reregister(self, jid: str) -> str:
         """Ask a coordinator for a registration of a subscription; gives its number."""
@@ -455,7 +457,7 @@ class Queue:
         whose = below(pool, subid(jid)) if pool else subid(jid)
         row = {"subid": whose, "jid": jid, "qos": qos, "registration": registration, "pool": pool, "several": ""}
         row["selector"] = said(selector)
-        found: list[Any] = self.run("register", row).rows[0]
+        found: list[Any] = self.run("register_subscription", row).rows[0]
         return found
 
     def hand_out(self, jid: str, grant: Any, amount: int, *, pool: str = "", **fixed: Any) -> Answer:
@@ -505,7 +507,7 @@ class Queue:
 
     def expire(self, **fixed: Any) -> Answer:
         """Do what time asks for."""
-        return self.run("expire", **fixed)
+        return self.run("sweep", **fixed)
 
     def bounce(self, jid: str, delivery: Delivered, *, gone: str = "", token: int | None = None) -> Answer:
         """Let a delivery come back."""
@@ -539,13 +541,13 @@ class Queue:
 
     def locks(self, jid: str) -> list[Any]:
         """List what a JID holds: item, token, attempt, deadline."""
-        found: list[Any] = self.run("locks", {"subids": subids(jid)}).rows[0][1]
+        found: list[Any] = self.run("list_locks", {"subids": subids(jid)}).rows[0][1]
         return found
 
     def fetch(self, jid: str, *, lease: Any = "", after: int = 0, comes: str = "1", **fixed: Any) -> list[Any]:
         """Read what one who comes for it holds; gives the answer's row."""
         row = self.fetching(jid, lease=lease, after=after, comes=comes)
-        found: list[Any] = self.run("fetch", row, **fixed).rows[0]
+        found: list[Any] = self.run("pull_items", row, **fixed).rows[0]
         return found
 
     def fetching(self, jid: str, *, lease: Any = "", after: int = 0, comes: str = "1") -> dict[str, Any]:

@@ -17,18 +17,18 @@ def named(whose: str, msg_id: str, at: str = "a") -> str:
 def hold(records: Records, name: str, record: str = "n1 d1 body", *, after: int = 0, **limits: int) -> str:
     """Hold a message; gives the code word."""
     fixed = {**LIMITS, **limits, "now": T0 + after, "window_ms": HOUR}
-    return str(records.run("hold", name=name, record=record, **fixed)[0])
+    return str(records.run("prepare_message", name=name, record=record, **fixed)[0])
 
 
 def conclude(records: Records, name: str, nonce: str = "n1", *, after: int = 0, delivered: str = "1") -> None:
     """End a delivery."""
     fixed = {"now": T0 + after, "window_ms": HOUR, "nonce": nonce, "delivered": delivered}
-    assert records.run("conclude", name=name, **fixed) == ["ok"]
+    assert records.run("end_delivery", name=name, **fixed) == ["ok"]
 
 
 def claimed(records: Records, name: str, *, after: int = 0) -> list[str]:
     """Begin a delivery."""
-    found: list[str] = records.run("claim", now=T0 + after, name=name)
+    found: list[str] = records.run("begin_delivery", now=T0 + after, name=name)
     return found
 
 
@@ -45,5 +45,5 @@ def reserve(records: Records, whose: str, nonce: str, *, after: int = 0, hold_ms
 def redeem(records: Records, name: str, record: str = "n1 d1 body", *, after: int = 0, **limits: int) -> list[str]:
     """Bring the message of a reservation."""
     fixed = {each: ({**LIMITS, **limits})[each] for each in ("source_bytes", "total_bytes", "remembered")}
-    found: list[str] = records.run("redeem", now=T0 + after, name=name, record=record, **fixed)
+    found: list[str] = records.run("fulfil_reservation", now=T0 + after, name=name, record=record, **fixed)
     return found

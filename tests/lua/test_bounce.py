@@ -27,7 +27,7 @@ def test_gone(queue: Queue) -> None:
     queue.subscribe(W2, 3)
     answer = queue.bounce(W1, delivery, gone="1")
     assert answer.given == [(W2, "a"), (W2, "b"), (W2, "c")]
-    assert queue.run("subscribers").rows[1] == [W2]
+    assert queue.run("list_subscribers").rows[1] == [W2]
 
 
 def test_three_in_a_row(queue: Queue) -> None:

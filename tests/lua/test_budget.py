@@ -34,15 +34,15 @@ def answered(queue: Queue, name: str, *rows: Mapping[str, object]) -> int:
 def test_rows_left_over(busy: Queue) -> None:
     """A script stops at a row when its budget is spent; what has no answer comes again."""
     rows = [{"subids": subids(jid)} for jid in WORKERS * 5]
-    assert 0 < answered(busy, "locks", *rows) < len(rows)
-    assert sum(len(row[1]) for row in busy.run("locks", *rows).rows) == 20 * 500
+    assert 0 < answered(busy, "list_locks", *rows) < len(rows)
+    assert sum(len(row[1]) for row in busy.run("list_locks", *rows).rows) == 20 * 500
 
 
 def test_progress(busy: Queue) -> None:
     """The first row is always carried out: who asks again comes to an end."""
     rows = [{"subids": subids(jid)} for jid in WORKERS]
     while rows:
-        done = answered(busy, "locks", *rows)
+        done = answered(busy, "list_locks", *rows)
         assert done
         rows = rows[done:]
 
@@ -121,8 +121,8 @@ def test_readers_let_go(read: Queue) -> None:
 def test_readers_begin_anew(read: Queue) -> None:
     """The same of forty that begin to read somewhere else."""
     rows = [{"subid": subid(jid), "jid": jid, "credit": 1, "start": "@latest", "lease": 0} for jid in READERS]
-    assert 0 < answered(read, "follow", *rows) < 40
-    read.run("follow", *rows)
+    assert 0 < answered(read, "subscribe_log", *rows) < 40
+    read.run("subscribe_log", *rows)
     assert not read.client.exists(read.key("outstanding"))
 
 
@@ -132,7 +132,7 @@ def search(queue: Queue) -> tuple[list[int], list[str]]:
     whose: list[str] = []
     scan, upto = "0", ""
     while not made or scan != "0":
-        answer = queue.run("resend", frontend="f2", lapsed="f1", after="", upto=upto, scan=scan)
+        answer = queue.run("take_over", frontend="f2", lapsed="f1", after="", upto=upto, scan=scan)
         made.append(len(answer.deliveries))
         whose += [f"{each.jid} {each.item}" for each in answer.deliveries]
         scan, upto = answer.rows
@@ -141,11 +141,11 @@ def search(queue: Queue) -> tuple[list[int], list[str]]:
 
 def test_takeover_of_readers(read: Queue) -> None:
     """A takeover goes through readers in parts, and each of them is handed what comes next once."""
-    first = read.run("resend", frontend="f2", lapsed="f1", after="", upto="", scan="r0")
+    first = read.run("take_over", frontend="f2", lapsed="f1", after="", upto="", scan="r0")
     assert (first.rows[0], first.more) == ("r0", 0)
     assert 0 < read.client.zcard(read.key("outstanding")) < 40_000 - 1_000
     _made, whose = search(read)
-    whose += [f"{each.jid} {each.item}" for each in read.run("expire", frontend="f2").deliveries]
+    whose += [f"{each.jid} {each.item}" for each in read.run("sweep", frontend="f2").deliveries]
     assert sorted(whose) == sorted(f"{jid} a" for jid in READERS)
     assert read.client.zcard(read.key("outstanding")) == len(READERS)
 
@@ -154,7 +154,7 @@ def test_takeover_of_payloads(queue: Queue) -> None:
     """Bytes are work: a takeover of large items is made in parts, each item once."""
     queue.subscribe(WORKERS[0], 24)
     queue.publish(*[""] * 24, body=b"x" * LARGE)
-    while queue.run("expire").more:
+    while queue.run("sweep").more:
         pass
     made, whose = search(queue)
     assert sum(made) == len(set(whose)) == 24

@@ -83,7 +83,7 @@ def rescue(log: Queue, lapsed: str, rescuer: str) -> list[str]:
     """Take over all that a frontend owes; gives the items."""
     log.frontend, scan, upto, found = rescuer, "0", "", []
     while True:
-        answer = log.run("resend", lapsed=lapsed, upto=upto, scan=scan)
+        answer = log.run("take_over", lapsed=lapsed, upto=upto, scan=scan)
         found += [one.item for one in answer.deliveries]
         scan, upto = answer.rows
         if scan == "0":
@@ -122,7 +122,7 @@ def test_much_is_taken_over_in_parts(unopened: Queue) -> None:
     for _ in range(3):
         unopened.publish(*[""] * 100)
     unopened.frontend = "f2"
-    scan = unopened.run("resend", lapsed="f1").rows[0]
-    answer = unopened.run("resend", lapsed="f1", scan=scan)
+    scan = unopened.run("take_over", lapsed="f1").rows[0]
+    answer = unopened.run("take_over", lapsed="f1", scan=scan)
     assert (len(answer.deliveries), answer.due) == (200, unopened.now)
     assert len(unopened.expire().deliveries) == 100

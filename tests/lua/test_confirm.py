@@ -110,7 +110,7 @@ def test_deliver_is_tried_again(queue: Queue) -> None:
     (go,) = queue.confirm(W1, delivery).deliveries
     queue.now += 5_000
     assert sent(queue.expire()) == [(W1, "a", go.token, "deliver")]
-    rescued = queue.run("resend", frontend="f2", lapsed="f1")
+    rescued = queue.run("take_over", frontend="f2", lapsed="f1")
     assert sent(rescued) == [(W1, "a", go.token, "deliver")]
     assert rescued.deliveries[0].body == ""
 
@@ -119,12 +119,12 @@ def test_deliver_is_tried_again(queue: Queue) -> None:
 def test_rescue(queue: Queue, qos: str) -> None:
     """X8: what a dead frontend had not sent is sent at its stage; what was confirmed is not sent again."""
     first, second = taken(queue, qos, "a", "b")
-    rescued = queue.run("resend", frontend="f2", lapsed="f1")
+    rescued = queue.run("take_over", frontend="f2", lapsed="f1")
     assert sorted(sent(rescued)) == [(W1, d.item, d.token, qos) for d in (first, second)]
     (go,) = queue.confirm(W1, first).deliveries or [first]
     queue.confirm(W1, go)
-    assert sent(queue.run("resend", frontend="f3", lapsed="f2")) == [(W1, "b", second.token, qos)]
-    assert queue.run("resend", frontend="f4", lapsed="f1").deliveries == []
+    assert sent(queue.run("take_over", frontend="f3", lapsed="f2")) == [(W1, "b", second.token, qos)]
+    assert queue.run("take_over", frontend="f4", lapsed="f1").deliveries == []
 
 
 def test_repeated(queue: Queue) -> None:
@@ -193,7 +193,7 @@ def test_ends_with_the_lock(queue: Queue, qos: str, how: str) -> None:
     elif how == "bounce":
         queue.bounce(W1, delivery, gone="1")
     elif how == "delete":
-        queue.run("delete")
+        queue.run("delete_partition")
     else:
         queue.subscribe(W1, 0, "unacknowledged")
         queue.now += 60_000 + 55_000

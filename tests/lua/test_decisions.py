@@ -115,7 +115,7 @@ def test_row_11_stranger(queue: Queue, ask: Ask) -> None:
 
 @each
 def test_deadline_passed_but_not_swept(queue: Queue, ask: Ask) -> None:
-    """A lock stays its holder's until `expire` has ended it: late but first is in time."""
+    """A lock stays its holder's until `sweep` has ended it: late but first is in time."""
     queue.publish("a")
     queue.subscribe(W1, 1)
     queue.now += 600_000

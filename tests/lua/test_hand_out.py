@@ -47,7 +47,7 @@ def test_who_is_not_known(parts: Parts) -> None:
     _, one, _ = parts
     answer = one.hand_out(W1, GRANT, 1)
     assert answer.words == ["not-subscribed"] and held(answer) == [(subid(W1), 0, GRANT, SHUT)]
-    one.run("follow", {"subid": subid(W2), "jid": W2, "credit": 2, "start": "@latest", "lease": 0})
+    one.run("subscribe_log", {"subid": subid(W2), "jid": W2, "credit": 2, "start": "@latest", "lease": 0})
     assert one.hand_out(W2, GRANT, 1).words == ["not-subscribed"], "a reader works on nothing"
 
 
@@ -93,5 +93,5 @@ def test_absent(parts: Parts) -> None:
     assert held(one.expire()) == [(subid(W1), 0, GRANT, SHUT)]
     answer = one.hand_out(W1, GRANT + 1, 1)
     assert answer.notices == [] and held(answer) == [(subid(W1), 0, GRANT + 1, SHUT)]
-    back = one.run("fetch", {"subid": subid(W1), "lease": "", "after": 0, "comes": "1"})
+    back = one.run("pull_items", {"subid": subid(W1), "lease": "", "after": 0, "comes": "1"})
     assert held(back) == [(subid(W1), 0, GRANT + 1, 0)]

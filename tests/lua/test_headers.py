@@ -57,7 +57,7 @@ def test_keys(found: Operation) -> None:
         {"service"},
         {"qos"},
     )
-    if found.name == "delete":
+    if found.name == "delete_partition":
         assert set(found.keys) == {row.name for row in keys.TABLE if row.holder == "partition"}
 
 

@@ -264,9 +264,9 @@ def test_deleted_sent_elsewhere_and_purged(queue: Queue) -> None:
     queue.publish("p", hints=asked(0, 8, 70_000))
     queue.publish("low", "low2", hints=asked(0, 0, 70_000))
     assert queue.retract(ALICE, "deleted").words == ["ok"]
-    positions = {row[1]: row[0] for row in queue.run("survey").rows[1]}
+    positions = {row[1]: row[0] for row in queue.run("inspect_items").rows[1]}
     sent = [{"position": positions[item], "item": item, "to": "there"} for item in ("sent", "p", "low")]
-    answer = queue.run("transfer", *sent)
+    answer = queue.run("move_items", *sent)
     assert answer.words == ["ok", "ok", "ok"] and {one.item for one in queue.letters(answer)} == {"sent", "p", "low"}
     assert queue.handed(*(told.position for told in answer.handovers)).words == ["ok"] * 3
     assert queue.run("purge").rows == [3]

@@ -66,20 +66,20 @@ class Scene:
             self.pass_time,
             lambda queue: queue.expire(sent=self.dice.choice(["", "5", "-"])),
             lambda queue: queue.unsubscribe(self.jid(), release=self.dice.choice(["", "1"])),
-            lambda queue: queue.run("follow", self.follower()),
+            lambda queue: queue.run("subscribe_log", self.follower()),
             lambda queue: queue.commit(self.jid(), f"{queue.now}-0"),
             lambda queue: queue.browse(),
             lambda queue: queue.stats(),
             lambda queue: queue.locks(self.jid()),
-            lambda queue: queue.run("fetch", queue.fetching(self.jid())),
+            lambda queue: queue.run("pull_items", queue.fetching(self.jid())),
             lambda queue: queue.read(),
             lambda queue: queue.run("purge"),
             lambda queue: queue.attach(self.jid(), self.dice.choice(["", "1", "2"])),
             lambda queue: queue.keep(self.jid()),
-            lambda queue: queue.run("resend", lapsed="f1", frontend="f2"),
+            lambda queue: queue.run("take_over", lapsed="f1", frontend="f2"),
             lambda queue: queue.grant_credit(wants=f"{self.dice.randrange(3)} {queue.now * 1000} 2 A"),
             lambda queue: queue.hand_out(self.jid(), queue.now * 1000, 2),
-            lambda queue: queue.run("register", self.registered(queue)),
+            lambda queue: queue.run("register_subscription", self.registered(queue)),
             lambda queue: queue.run("list_usage"),
             lambda queue: queue.run("list_holdings", {"subid": ""}),
         ]
@@ -132,7 +132,7 @@ class Scene:
     def registered(self, queue: Queue) -> dict[str, Any]:
         """Make the row of one whom the coordinator has taken up."""
         jid = self.jid()
-        row = dict.fromkeys(SCRIPTS["register"].columns, "")
+        row = dict.fromkeys(SCRIPTS["register_subscription"].columns, "")
         known = {"subid": subid(jid), "jid": jid, "registration": queue.now, "qos": "unacknowledged"}
         return {name: known.get(name, value) for name, value in row.items()}
 

@@ -33,7 +33,7 @@ def tokens(queue: Queue) -> Iterator[int]:
     for answer in (queue.publish("a", "b"), queue.subscribe(W1, 2), queue.unlock(W1, "a"), queue.unlock(W1, "b")):
         for delivery in answer.deliveries:
             yield from {delivery.token, delivery.sequence}
-    lapsed = queue.run("resend", frontend="f2", lapsed="f1", after="0").deliveries
+    lapsed = queue.run("take_over", frontend="f2", lapsed="f1", after="0").deliveries
     assert lapsed
     yield from (delivery.sequence for delivery in lapsed)
 
@@ -54,7 +54,7 @@ def fences(queue: Queue) -> Iterator[int]:
 def bonds(queue: Queue) -> Iterator[int]:
     """Let links own the reading; gives the fences."""
     for epoch in ("1", "2"):
-        yield queue.run("bind", {"group": "g", "epoch": epoch, "equal": "", "fence": ""}).rows[0][2]
+        yield queue.run("acquire_reader", {"group": "g", "epoch": epoch, "equal": "", "fence": ""}).rows[0][2]
 
 
 def entries(queue: Queue) -> Iterator[int]:
@@ -106,7 +106,9 @@ def test_a_link_of_the_lost_second(queue: Queue) -> None:
     """EX11: a link that gained the reading in the lost second reads nothing under its fence, also when another has gained it."""
 
     def bind(epoch: str, fence: Any = "") -> list[Any]:  # noqa: ANN401
-        found: list[Any] = queue.run("bind", {"group": "g", "epoch": epoch, "equal": "", "fence": fence}).rows[0]
+        found: list[Any] = queue.run(
+            "acquire_reader", {"group": "g", "epoch": epoch, "equal": "", "fence": fence}
+        ).rows[0]
         return found
 
     bind("1")
@@ -115,7 +117,7 @@ def test_a_link_of_the_lost_second(queue: Queue) -> None:
     lose()
     assert bind("2")[2] != fence
     assert bind("", fence) == ["superseded"]
-    assert queue.run("read", start="@earliest", group="g", fence=fence).rows == [""]
+    assert queue.run("read_log", start="@earliest", group="g", fence=fence).rows == [""]
 
 
 def test_credit_goes_on(queue: Queue) -> None:

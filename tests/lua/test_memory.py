@@ -11,10 +11,11 @@ from tests.lua.driver import PARTITIONED, SCRIPTS, Queue, Runner
 from tests.lua.worded import W1, W2
 
 GIVE_BACK = frozenset(
-    {"retract", "unlock", "renew", "expire", "bounce", "confirm", "unsubscribe", "handed", "purge", "resend", "delete", "attend",
-     "heartbeat", "forget", "claim", "conclude", "overdue",
-     "commit", "grant_credit", "hand_out", "keep", "enlist",
-     "consider", "dismiss", "note", "strike", "letters", "arrived", "release", "disconnect", "fetch", "unbind"}
+    {"retract", "unlock", "renew", "sweep", "bounce", "confirm", "unsubscribe", "end_handover", "purge", "take_over",
+     "delete_partition", "track_presence", "heartbeat", "delete_node", "begin_delivery", "end_delivery", "claim_overdue",
+     "commit", "grant_credit", "hand_out", "renew_ownership", "set_group_member", "claim_pending", "remove_pending",
+     "add_to_index", "remove_from_index", "read_handovers", "expire_tickets", "force_release", "disconnect_frontend",
+     "pull_items", "release_reader"}
 )  # fmt: skip
 """Operations that free memory or keep what is there alive: they run without any left."""
 
@@ -59,10 +60,10 @@ def test_workers_go_on(full: Queue) -> None:
     assert full.handed(letter.position).words == ["ok"]
     full.now += 60_000
     assert len(full.expire(sent=3).notices) == 6
-    assert full.run("resend", lapsed="f1", frontend="f2").code == "ok"
+    assert full.run("take_over", lapsed="f1", frontend="f2").code == "ok"
     assert full.unsubscribe(W1, release="1").words == ["ok"]
     assert full.run("purge").rows == [6]
-    assert full.run("delete").code == "ok"
+    assert full.run("delete_partition").code == "ok"
 
 
 def test_flags_say_so() -> None:

@@ -28,7 +28,7 @@ def test_by_a_frontend(queue: Queue) -> None:
     assert sorted(jid for jid, _item in answer.given) == [W1, W1, W2, W2]
     assert filled(answer) == [LEASE, OTHER]
     assert set(items(queue, LEASE) + items(queue, OTHER)).isdisjoint(item for _jid, item in answer.given)
-    rescued = queue.run("resend", frontend="f2", lapsed="f1").deliveries
+    rescued = queue.run("take_over", frontend="f2", lapsed="f1").deliveries
     assert sorted(each.item for each in rescued) == sorted(item for _jid, item in answer.given)
 
 
@@ -150,10 +150,10 @@ def test_comes_again(unopened: Queue) -> None:
     unopened.expire()
     assert [row[0] for row in unopened.locks(LEASE)] == ["b"]
     # What it has seen all of, it does not come for.
-    assert unopened.run("fetch", unopened.fetching(LEASE, after=2**53)).more == 0
+    assert unopened.run("pull_items", unopened.fetching(LEASE, after=2**53)).more == 0
     assert unopened.stats()["credit_free"] == 0
-    assert unopened.run("fetch", unopened.fetching(LEASE)).more == 1
-    assert unopened.run("fetch", unopened.fetching(LEASE)).more == 0
+    assert unopened.run("pull_items", unopened.fetching(LEASE)).more == 1
+    assert unopened.run("pull_items", unopened.fetching(LEASE)).more == 0
     unopened.expire()
     assert items(unopened, LEASE) == ["b", "c", "d"]
 

@@ -121,12 +121,12 @@ def test_new_and_changed_selectors(queue: Queue) -> None:
     answer = queue.subscribe(BLUE, 1, selector="color IN ('blue', 'green')")
     assert answer.given == [] and answer.rows[0][7:] == ["", said("color IN ('blue', 'green')")]
     assert queue.subscribe(BLUE, 2, must="1", selector="=").given == [(BLUE, "g1")]
-    assert queue.run("options", {"subid": subid(BLUE), "named": ""}).rows[0][5:] == [
+    assert queue.run("get_subscription", {"subid": subid(BLUE), "named": ""}).rows[0][5:] == [
         "",
         said("color IN ('blue', 'green')"),
     ]
     assert queue.subscribe(RED, 10, selector="").given == [(RED, "g2")]
-    assert queue.run("options", {"subid": subid(RED), "named": ""}).rows[0][5:] == []
+    assert queue.run("get_subscription", {"subid": subid(RED), "named": ""}).rows[0][5:] == []
     assert queue.unsubscribe(BLUE).words == ["ok"]
     assert "selectors" not in queue.kept()
     publish(queue, "red", "r1")
@@ -194,8 +194,8 @@ def test_leaves_the_waiting(queue: Queue) -> None:
     assert queue.retract("alice@x", "a", owner="1").words == ["ok"]
     assert publish(queue, "blue", "e", max_items=3, node_full="drop-oldest") == []
     assert list(queue.browse()) == ["c", "d", "e"]
-    position = queue.run("survey", {"item": "c"}).rows[1][0][0]
-    assert queue.run("transfer", {"position": position, "item": "c", "to": "other"}).words == ["ok"]
+    position = queue.run("inspect_items", {"item": "c"}).rows[1][0][0]
+    assert queue.run("move_items", {"position": position, "item": "c", "to": "other"}).words == ["ok"]
     assert queue.browse() == {"c": "dying", "d": "waiting", "e": "waiting"}
     assert queue.run("purge").rows == [2]
     assert queue.subscribe(BLUE, 10, selector=IS_BLUE).given == []

@@ -43,7 +43,7 @@ def test_which_is_meant(queue: Queue) -> None:
     """P12: with more than one a name is required, and has to be one of them; with one, none is, and with none there is none."""
     asked = {"subid": subid(W1)}
     for expected in (["not-subscribed"] * 2, ["ok", "subid-invalid"], ["subid-required", "ok"]):
-        rows = queue.run("options", {**asked, "named": ""}, {**asked, "named": SECOND})
+        rows = queue.run("get_subscription", {**asked, "named": ""}, {**asked, "named": SECOND})
         assert rows.words == expected
         assert [queue.subscribe(W1, 1, must="1", named=named).words for named in ("", SECOND)] == [
             [word] for word in expected
@@ -89,7 +89,7 @@ def test_all_at_once(queue: Queue) -> None:
         again(queue, 1)
     again(queue, 1, W2)
     assert queue.run("browse", subids=subids(W1)).rows[3] == [FIRST, SECOND]
-    ended = queue.run("release", subid=subid(W1))
+    ended = queue.run("force_release", subid=subid(W1))
     assert ended.rows == [2, 0] and sorted(notice[5] for notice in ended.notices) == sorted([FIRST, SECOND])
     mine = next(delivery for delivery in ended.deliveries if delivery.jid == W1)
     queue.bounce(W1, mine, gone="1")
@@ -116,7 +116,7 @@ def test_through_a_collection(queue: Queue) -> None:
     names = [below(POOL, name) for name in (FIRST, SECOND)]
     for name in names:
         row = {"subid": name, "jid": W1, "qos": "unacknowledged", "registration": "5", "pool": POOL}
-        assert queue.run("register", {**row, "several": "1", "selector": ""}).words == ["ok"]
+        assert queue.run("register_subscription", {**row, "several": "1", "selector": ""}).words == ["ok"]
     queue.subscribe(W1, 1)
     out = queue.publish("a", "b", "c").deliveries
     for name in names:

@@ -76,7 +76,7 @@ def test_hard_jids(queue: Queue) -> None:
         queue.subscribe(jid, 1)
     queue.publish(*(f"i{n}" for n in range(len(jids))))
     assert queue.stats()["in_flight"] == len(jids)
-    told = queue.run("subscribers").rows[1]
+    told = queue.run("list_subscribers").rows[1]
     assert sorted(told) == sorted(jids)
     for jid in jids:
         assert queue.unsubscribe(jid, release="1").words == ["ok"]

@@ -125,7 +125,7 @@ def test_history_is_bounded(queue: Queue) -> None:
     queue.publish("a")
     for name in names:
         queue.subscribe(name, 1)
-        assert queue.run("options", {"subid": subid(name), "named": ""}).words == ["ok"]
+        assert queue.run("get_subscription", {"subid": subid(name), "named": ""}).words == ["ok"]
         queue.unsubscribe(name, release="1")
     assert queue.unlock(names[-8], "a").words == ["lock-lost"]
     assert queue.unlock(names[0], "a").words == ["forbidden"]

@@ -1,9 +1,9 @@
 """Messages in two steps, assured ones (urn:xmpp:qos) and reserved ones (RX1): once however often either step is asked for.
 
-The two steps may land on two frontends, and each may die at any point: `hold` keeps a publish, `deliver` claims it, publishes
-it under a ticket that counts once, and concludes. `reserve` holds a place without a message, and `redeem` brings that and
-claims it. What was claimed and never concluded, `finish` takes up. Must not know what a message looks like on any wire, nor a
-partition's insides.
+The two steps may land on two frontends, and each may die at any point: `hold` keeps a publish. `deliver` begins its delivery,
+publishes it under a ticket that counts once, and ends the delivery. `reserve` keeps a place without a message; `redeem` brings
+the message and begins its delivery. What was begun and not ended, `finish` takes up. Must not know what a message looks like on
+any wire, nor a partition's insides.
 """
 
 import hashlib
@@ -150,13 +150,13 @@ class ExactlyOnce:
             return _UNTRUSTED
         record = begun(command).pack()
         named = name(command.sender, command.msg_id)
-        code, *_ = await self._run("hold", name=named, record=record)
+        code, *_ = await self._run("prepare_message", name=named, record=record)
         return Done() if code == b"ok" else _TOO_MUCH
 
     async def deliver(self, command: Deliver) -> Result:
         """Let what is held take effect; a repeat of a delivery that is done is done as well."""
         named = name(command.sender, command.msg_id)
-        code, *found = await self._run("claim", name=named)
+        code, *found = await self._run("begin_delivery", name=named)
         if code == b"ok":
             return await self._conclude(named, found[0])
         return Done() if code == b"replayed" else _UNKNOWN
@@ -187,7 +187,7 @@ class ExactlyOnce:
             return refused
         named = place(publish.sender, publish.node, item_id)
         record = begun(Hold(publish.sender, item_id, publish, "")).pack()
-        code, *found = await self._run("redeem", name=named, record=record)
+        code, *found = await self._run("fulfil_reservation", name=named, record=record)
         if code == b"replayed":
             return Published(item_id, duplicate=True)
         if code != b"ok":
@@ -197,7 +197,7 @@ class ExactlyOnce:
 
     async def finish(self) -> None:
         """Take up what others have begun and not ended, and drop what has been held for too long."""
-        _code, found = await self._run("overdue", late_ms=LATE_MS, most=FINISHED_AT_ONCE)
+        _code, found = await self._run("claim_overdue", late_ms=LATE_MS, most=FINISHED_AT_ONCE)
         for named, record in found:
             result = await self._conclude(named.decode(), record)
             problem = result.problem.value if isinstance(result, Refused) else ""
@@ -210,7 +210,7 @@ class ExactlyOnce:
             # It stays, and whoever asks again, its sender or `finish`, may have more luck.
             return result
         delivered = isinstance(result, Published)
-        await self._run("conclude", name=named, nonce=held.nonce, delivered="1" if delivered else "")
+        await self._run("end_delivery", name=named, nonce=held.nonce, delivered="1" if delivered else "")
         if isinstance(result, Refused):
             # Not to be taken for a message that is unknown: its sender would send it again, in vain and for ever.
             return _GONE if result.problem is Problem.NODE_NOT_FOUND else result

@@ -39,13 +39,13 @@ class Instances:
         """Look at the list that heartbeats keep."""
         self._server = server
         self._rules = rules
-        self._names = [keys.of_service(name) for name in server.header("frontends").keys]
+        self._names = [keys.of_service(name) for name in server.header("list_frontends").keys]
 
     async def list(self, command: Frontends) -> Result:
         """List them."""
         if bare(command.sender) not in self._rules.admins:
             return _FORBIDDEN
-        _code, rows = await self._server.run(self._server.arguments("frontends", self._names, {"now": ""}))
+        _code, rows = await self._server.run(self._server.arguments("list_frontends", self._names, {"now": ""}))
         heard = [Heard(name.decode(), ago, by.decode()) for name, ago, by in rows]
         return FrontendList((*heard, *await self._doors()))
 
@@ -71,7 +71,9 @@ class Instances:
             "keep_ms": TOLD_MS,
             "most": MOST_TOLD,
         }
-        _code, listed = await self._server.run(self._server.arguments("disconnect", self._names, {"now": "", **told}))
+        _code, listed = await self._server.run(
+            self._server.arguments("disconnect_frontend", self._names, {"now": "", **told})
+        )
         return Disconnected(listed=bool(listed))
 
 

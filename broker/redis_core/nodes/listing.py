@@ -54,7 +54,9 @@ class NodeListing:
                 "index": index,
                 "count": count,
             }
-            code, *found = await self._server.run(self._server.arguments("nodes", [keys.of_service("names")], fixed))
+            code, *found = await self._server.run(
+                self._server.arguments("list_nodes", [keys.of_service("names")], fixed)
+            )
             if code != b"ok":
                 # A name from which this was to go on by itself is gone meanwhile: whoever asked goes on from its own.
                 return await self._told(_listing(command, shown, 0, more=True)) if shown else _UNKNOWN

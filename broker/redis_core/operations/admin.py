@@ -118,28 +118,28 @@ def _released(_command: Release, reply: Reply, _record: NodeRecord) -> Released:
 
 
 survey = Call(
-    "survey",
+    "inspect_items",
     _surveyed,
     _survey_arguments,
     rows=lambda command, _record: [{"item": item_id} for item_id in command.item_ids],
 )
-transfer = Call("transfer", _transferred, rows=_transfer_rows)
+transfer = Call("move_items", _transferred, rows=_transfer_rows)
 letters = Call(
-    "letters",
+    "read_handovers",
     _read,
     _letters_arguments,
     rows=lambda command, _record: [{"position": position} for position in command.positions],
 )
-admit = Call("admit", published, _admit_intake, _admit_row)
-handed = Call("handed", lambda _command, reply, _record: Remaining(reply[1]), row=_handed_row)
+admit = Call("accept_handover", published, _admit_intake, _admit_row)
+handed = Call("end_handover", lambda _command, reply, _record: Remaining(reply[1]), row=_handed_row)
 arrived = Call(
-    "arrived",
+    "expire_tickets",
     lambda _command, _reply, _record: Done(),
     lambda _command, _record: {"once_ms": LATE_MS},
     lambda command, _record: {"ticket": command.ticket},
 )
 release = Call(
-    "release",
+    "force_release",
     _released,
     lambda command, _record: {"subid": subid(command.holder) if command.holder else ""},
     rows=_release_rows,

@@ -206,7 +206,7 @@ unlock = Call("unlock", _unlocked, row=_unlock_row)
 renew = Call("renew", _renewed, row=_renew_row)
 bounce = Call("bounce", _done, lambda _command, _record: {"max_bounces": MAX_BOUNCES}, _bounce_row)
 confirm = Call("confirm", _done, row=_confirm_row)
-find = Call("find", _found, row=_request_row)
+find = Call("find_item", _found, row=_request_row)
 browse = Call(
     "browse",
     _browsed,

@@ -119,9 +119,9 @@ def _replayed(command: Read | Extent, reply: Reply, record: NodeRecord) -> Resul
     )
 
 
-follow = Call("follow", _followed, lambda _command, _record: {"max_subscribers": MAX_SUBSCRIBERS}, _follow_row)
+follow = Call("subscribe_log", _followed, lambda _command, _record: {"max_subscribers": MAX_SUBSCRIBERS}, _follow_row)
 commit = Call("commit", _committed, row=_commit_row)
-bind = Call("bind", _bound, row=_bind_row)
-unbind = Call("unbind", _committed, row=_unbind_row)
-read = Call("read", _replayed, _read_arguments)
-extent = Call("read", _replayed, _extent_arguments)
+bind = Call("acquire_reader", _bound, row=_bind_row)
+unbind = Call("release_reader", _committed, row=_unbind_row)
+read = Call("read_log", _replayed, _read_arguments)
+extent = Call("read_log", _replayed, _extent_arguments)

@@ -52,8 +52,8 @@ def _listed(_command: Subscribers, reply: Reply, _record: NodeRecord) -> Scanned
     )
 
 
-expire = Call("expire", _expired, _expire_arguments)
-resend = Call("resend", _resent, _resend_arguments)
+expire = Call("sweep", _expired, _expire_arguments)
+resend = Call("take_over", _resent, _resend_arguments)
 purge = Call("purge", _purged)
 stats = Call("stats", _counted)
-subscribers = Call("subscribers", _listed, lambda command, _record: {"scan": command.scan})
+subscribers = Call("list_subscribers", _listed, lambda command, _record: {"scan": command.scan})

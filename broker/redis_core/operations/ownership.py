@@ -58,6 +58,6 @@ def _kept(command: KeepOne, reply: list[Any], _record: NodeRecord) -> Owned | Re
     return Owned(command.partition, group.decode(), int(epoch), fence, until_ms, credit)
 
 
-attach = Call("attach", _attached, bound, _row)
+attach = Call("acquire_partition", _attached, bound, _row)
 detach = Call("unsubscribe", left, row=_detach_row)
-keep = Call("keep", _kept, row=lambda command, _record: {"subids": subids(command.sender)})
+keep = Call("renew_ownership", _kept, row=lambda command, _record: {"subids": subids(command.sender)})

@@ -233,13 +233,15 @@ def bound(_command: Any, _record: NodeRecord) -> Values:
 subscribe = Call("subscribe", _subscribed, bound, _row)
 adjust = Call("subscribe", _subscribed, bound, _row)
 reregister = Call("subscribe", _subscribed, bound, _reregister_row)
-register = Call("register", _registered, row=_register_row)
-join = Call("register", _registered, row=_register_row)
-reach = Call("reach", _reached, lambda _command, _record: {"most": MOST_REACHED}, rows=_reach_rows)
-options = Call("options", _options, row=lambda command, _record: {"subid": subid(command.jid), "named": command.subid})
+register = Call("register_subscription", _registered, row=_register_row)
+join = Call("register_subscription", _registered, row=_register_row)
+reach = Call("register_pool_partitions", _reached, lambda _command, _record: {"most": MOST_REACHED}, rows=_reach_rows)
+options = Call(
+    "get_subscription", _options, row=lambda command, _record: {"subid": subid(command.jid), "named": command.subid}
+)
 unsubscribe = Call("unsubscribe", left, row=_unsubscribe_row)
 leave = Call("unsubscribe", left, row=_leave_row)
 fetch = Call(
-    "fetch", _fetched, lambda _command, _record: {"limit": MOST_FETCHED, "max_bytes": FETCHED_BYTES}, _fetch_row
+    "pull_items", _fetched, lambda _command, _record: {"limit": MOST_FETCHED, "max_bytes": FETCHED_BYTES}, _fetch_row
 )
-locks = Call("locks", _held, row=_locks_row)
+locks = Call("list_locks", _held, row=_locks_row)

@@ -109,14 +109,16 @@ class Index:
     async def _note(self, entries: Sequence[Entry], kind: str) -> list[Noted | None]:
         most = MOST_PER_JID if self._most is None else self._most
         fixed: dict[str, Value] = {"now": "", "kind": kind, "most": most}
-        replies = await self._run([self._call("note", jid, {**fixed, "member": member}) for jid, member in entries])
+        replies = await self._run(
+            [self._call("add_to_index", jid, {**fixed, "member": member}) for jid, member in entries]
+        )
         return [Noted(int(reply[1]), known=bool(reply[2])) if reply[0] == b"ok" else None for reply in replies]
 
     async def _strike(self, struck: Sequence[tuple[Jid, str, Value]]) -> None:
         rows: dict[Jid, list[dict[str, Value]]] = {}
         for jid, member, upto in struck:
             rows.setdefault(jid, []).append({"member": member, "upto": upto})
-        await self._run([self._call("strike", jid, {}, theirs) for jid, theirs in rows.items()])
+        await self._run([self._call("remove_from_index", jid, {}, theirs) for jid, theirs in rows.items()])
 
     async def _run(self, calls: Sequence[Arguments]) -> list[Any]:
         replies: list[Any] = []

@@ -96,7 +96,7 @@ class PendingList:
                 Problem.TOO_MANY_SUBSCRIPTIONS, f"{jid_indexes.MOST_PER_JID} subscriptions of yours wait for approval"
             )
         code, *found = await self._run(
-            "apply",
+            "request_subscription",
             record.name,
             now="",
             incarnation=record.incarnation,
@@ -139,7 +139,7 @@ class PendingList:
 
     async def take(self, node: str, jid: Jid) -> Taken | None:
         """Take one up to make the subscription; None when it waits no more, or another has taken it up."""
-        code, *found = await self._run("consider", node, now="", jid=jid, late_ms=LATE_MS)
+        code, *found = await self._run("claim_pending", node, now="", jid=jid, late_ms=LATE_MS)
         if code != b"ok":
             return None
         stamp, wish = found
@@ -150,7 +150,7 @@ class PendingList:
 
         Gives whether it was this that ended it; None when another has it now.
         """
-        code, *_ = await self._run("dismiss", node, jid=jid, stamp=stamp)
+        code, *_ = await self._run("remove_pending", node, jid=jid, stamp=stamp)
         if code == b"ok":
             await self._index.strike([SubscriptionRef(node, jid).entry])
             return True

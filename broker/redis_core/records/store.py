@@ -147,7 +147,7 @@ class NodeStore:
         name, life = (parent.name, parent.incarnation) if parent else ("", "")
         fixed: dict[str, Value] = {"incarnation": incarnation, "owner": owner, "created": created}
         fixed |= {"parent": name, "parent_life": life}
-        reply = await self._server.run(self._call("declare", node, fixed, rows))
+        reply = await self._server.run(self._call("create_node", node, fixed, rows))
         if reply[0] != b"ok":
             await self._unnote([(owner, node)], noted)
             return None
@@ -161,7 +161,7 @@ class NodeStore:
             rows.append({"name": _FORMER, "value": " ".join(map(str, renewed.former))})
         fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation, "revision": record.revision}
         fixed |= {"parent": renewed.parent, "parent_life": renewed.parent_life}
-        code, *revision = await self._server.run(self._call("configure", record.name, fixed, rows))
+        code, *revision = await self._server.run(self._call("update_node", record.name, fixed, rows))
         return int(revision[0]) if code == b"ok" else None
 
     async def affiliate(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
@@ -170,7 +170,7 @@ class NodeStore:
         noted = await self.affiliated.note(gained, self._stands)
         rows = [{"jid": jid, "affiliation": affiliation} for jid, affiliation in changes.items()]
         fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation, "most": MAX_AFFILIATIONS}
-        code = (await self._server.run(self._call("affiliate", record.name, fixed, rows)))[0]
+        code = (await self._server.run(self._call("set_affiliations", record.name, fixed, rows)))[0]
         if code == b"ok":
             await self.affiliated.settle(gained)
             return None
@@ -198,7 +198,7 @@ class NodeStore:
         return list(jids)
 
     async def _forget(self, record: NodeRecord) -> None:
-        await self._server.run(self._call("forget", record.name, {"incarnation": record.incarnation}))
+        await self._server.run(self._call("delete_node", record.name, {"incarnation": record.incarnation}))
         await self._server.commands(
             [
                 *(("ZREM", keys.of_service(name), record.name) for name in ("names", "changed")),
@@ -228,7 +228,7 @@ class NodeStore:
             "paused": "1" if config.state is NodeState.PAUSED else "0",
         }
         chosen = record.partitions if numbers is None else map(record.partition, numbers)
-        calls = [self._server.arguments("open", [keys.of_partition("meta", each)], fixed) for each in chosen]
+        calls = [self._server.arguments("open_partition", [keys.of_partition("meta", each)], fixed) for each in chosen]
         replies = await self._server.run_all(calls)
         for reply in replies:
             if isinstance(reply, Exception):
@@ -249,17 +249,17 @@ class NodeStore:
         """
         fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation}
         fixed |= {"revision": revision, "partitions": partitions}
-        code, *behind = await self._server.run(self._call("advance", record.name, fixed))
+        code, *behind = await self._server.run(self._call("raise_revision", record.name, fixed))
         if code == b"ok" and behind[0]:
             log.warning("a node's record was older than its partitions: changes are lost", node=record.name)
 
     async def _delete(self, partition: Partition) -> list[Jid]:
-        names = [keys.of_partition(name, partition) for name in self._server.header("delete").keys]
+        names = [keys.of_partition(name, partition) for name in self._server.header("delete_partition").keys]
         jids: list[Jid] = []
         scan = b"0"
         while True:
             fixed: dict[str, Value] = {"scan": scan, "grave_seconds": GRAVE_SECONDS}
-            _code, scan, part = await self._server.run(self._server.arguments("delete", names, fixed))
+            _code, scan, part = await self._server.run(self._server.arguments("delete_partition", names, fixed))
             jids.extend(Jid(jid.decode()) for jid in part)
             if scan == b"0":
                 return jids
@@ -325,8 +325,8 @@ class NodeStore:
             "idle_seconds": IDLE_PRESENCE_SECONDS,
             "most": jid_indexes.MOST_PER_JID,
         }
-        names = [keys.of_jid(name, whose) for name in self._server.header("attend").keys]
-        reply = await self._server.run(self._server.arguments("attend", names, fixed))
+        names = [keys.of_jid(name, whose) for name in self._server.header("track_presence").keys]
+        reply = await self._server.run(self._server.arguments("track_presence", names, fixed))
         return [SubscriptionRef.of((whose, member.decode())) for member in reply[1]]
 
     async def seats(self, jid: Jid, index: Index | None = None) -> list[SubscriptionRef]:

@@ -83,7 +83,7 @@ class Bench:
             "keep_bytes": 0,
             "paused": "0",
         }
-        await self.run("open", {"revision": 1, **options})
+        await self.run("open_partition", {"revision": 1, **options})
 
     async def publish(self, items: list[str]) -> list[Any]:
         """Publish a batch; an empty id asks for one."""
@@ -105,7 +105,7 @@ class Bench:
 
     async def visit(self) -> None:
         """Look whether anything is due."""
-        await self.run("expire", {**BASE, "max_bounces": 3, "told_before": 0})
+        await self.run("sweep", {**BASE, "max_bounces": 3, "told_before": 0})
 
     async def acknowledge(self, held: list[Any]) -> list[Any]:
         """Acknowledge deliveries; gives those that followed."""

@@ -42,7 +42,7 @@ async def _waiting_leases(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (w
     token = int(await scene.client.hget(keys.of_partition("meta", node.partition), "token") or 0)
     rows = [{"subid": subid(jid), "lease": "0", "after": token, "comes": ""} for jid in jids]
     fixed = {"now": "", "revision": "", "number": 0, "limit": 200, "max_bytes": 1_048_576}
-    return lambda: node.run("fetch", fixed, rows)
+    return lambda: node.run("pull_items", fixed, rows)
 
 
 async def _ordered_bodies(scene: Scene, much: bool) -> Step:  # noqa: FBT001  (which of the two)

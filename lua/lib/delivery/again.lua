@@ -2,7 +2,7 @@
 local again = {NOTHING = {by = '', body = '', key = ''}}
 
 -- Puts the delivery into the caller's hands and gives the row that says what to send. Nothing past the deadline: that is
--- left to `expire`, since a worker must not begin what another is about to get.
+-- left to `sweep`, since a worker must not begin what another is about to get.
 function again.row(flight)
   local position = flight.position
   local deadline = tonumber(redis.call('ZSCORE', key.deadlines, position))

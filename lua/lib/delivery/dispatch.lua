@@ -102,7 +102,7 @@ local function take(want)
   return waiting.take(math.min(want, room)), queue
 end
 
--- Gives the deliveries made and whether more could be made at once: after a bound the caller runs `expire` again.
+-- Gives the deliveries made and whether more could be made at once: after a bound the caller runs `sweep` again.
 -- `hint` is how many the caller expects: the first round reads so many candidates and no more.
 function dispatch.run(hint)
   local deliveries, made, bytes = {}, 0, 0

@@ -1,6 +1,6 @@
--- Items on their way to another node, dead letters and those that an owner sends: recorded here until `handed` says that they
+-- Items on their way to another node, dead letters and those that an owner sends: recorded here until `end_handover` says that they
 -- have arrived there, so that a crash in between repeats the hand-over and loses nothing. `tried` says when each was last told
--- of. What is told has no payload: who carries items asks `letters` for those that it is about to bring.
+-- of. What is told has no payload: who carries items asks `read_handovers` for those that it is about to bring.
 -- CALL: made = {}
 local handover = {LIMIT = 200}
 

@@ -1,5 +1,5 @@
 -- The record of an item on its way to another node: `attempts jid-length note-length jid note reason`. Of what is sent `>NODE`
--- stands in the place of the JID, and no JID begins so; `letters` notes where the item may have arrived.
+-- stands in the place of the JID, and no JID begins so; `read_handovers` notes where the item may have arrived.
 local letter = {}
 
 function letter.write(attempts, jid, note, reason)

@@ -1,0 +1,30 @@
+#!lua
+-- Make subscriptions known in a partition whose credit another coordinates: here, they hold items under grants alone. Every grant
+-- from before the registration `number` is void from now on. Answers what is held here, the version of that, and 1 for one who
+-- is absent. The caller is to run `sweep` if items may wait for whoever is registered. One that comes through a collection names its pool;
+-- `several`: it is not its JID's first.
+-- ARGV: now revision number | subid jid qos registration pool several selector
+-- RETURNS: ok stale gone deleted | ok superseded
+local refusal = partition.load()
+if refusal then return refusal end
+local results, owned, pooled = {}, owner.get(), false
+for i, row in ipairs(rows) do
+  if tonumber(row.registration) < grants.last(row.subid) then
+    results[i] = {'superseded'}
+  else
+    local known = enrol.known(row.subid)
+    local subscriber = known or {subid = row.subid, jid = row.jid, bounces = 0, pool = row.pool ~= '' and row.pool or nil}
+    grants.take(row.subid, row.registration)
+    disown.of(row.subid, false)
+    subscriber.limit, subscriber.qos = 0, row.qos
+    enrol.put(subscriber, not known)
+    passed.choose(row.subid, row.selector)
+    if row.several ~= '' then partition.turn_on('multi') end
+    credit.settle(row.subid)
+    pooled = pooled or row.pool ~= ''
+    results[i] = {'ok', credit.held(row.subid), partition.next_number(), subscriptions.absent(subscriber) and 1 or 0}
+  end
+end
+partition.save()
+local waits = pooled or call.partition_selects or owned and not owner.get()
+return {'ok', results, {}, {}, {}, 0, waits and 1 or 0, call.partition_token}

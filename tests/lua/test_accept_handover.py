@@ -1,0 +1,82 @@
+"""accept_handover: items come from other nodes."""
+
+from typing import Any
+
+import pytest
+
+from tests.lua.driver import T0, Answer, Queue
+from tests.lua.worded import W1
+
+
+def admit(queue: Queue, item: str, ticket: str, body: str = "x", former: str = "", **fixed: Any) -> Answer:  # noqa: ANN401
+    """Take an item in."""
+    return queue.run(
+        "accept_handover",
+        {"item": item, "key": "", "by": "alice@x", "body": body, "ticket": ticket, "former": former},
+        **fixed,
+    )
+
+
+def test_once(queue: Queue) -> None:
+    """An item is taken in once by its ticket, also when it is done meanwhile, and is handed out like any other."""
+    queue.subscribe(W1, 1)
+    answer = admit(queue, "a", "t1")
+    assert (answer.rows, answer.given) == ([["ok", "a"]], [(W1, "a")])
+    queue.retract(W1, "a")
+    assert admit(queue, "a", "t1").words == ["duplicate"]
+    assert admit(queue, "a", "t2").words == ["ok"]
+
+
+def test_two_of_one_name(queue: Queue) -> None:
+    """One whose id another has here, waiting or locked, gets an id that the service makes: nothing is replaced."""
+    queue.publish("a", body="here")
+    for body in ("came", "came too"):
+        (row,) = admit(queue, "a", f"life-0-{body}", body).rows
+        assert row[0] == "ok" and row[1].startswith(f"0-{T0}-")
+        assert queue.bodies()[row[1]] == body and queue.bodies()["a"] == "here"
+        queue.subscribe(W1, 1)
+
+
+@pytest.mark.parametrize("dedupe", ["ignore", "overwrite"])
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("ticketed", [False, True])
+def test_forged(queue: Queue, dedupe: str, done: bool, ticketed: bool) -> None:  # noqa: FBT001
+    """A7: nothing that anybody publishes, under an item's id or its ticket, before it comes or after, is taken for the item."""
+    forged, names = {"once": "life-0-1-1"} if ticketed else {}, ("life-0-1-1", "handed life-0-1-1")
+    for name in names:
+        assert queue.publish(name, dedupe=dedupe, **forged).words[0] in {"ok", "duplicate"}
+    if done:
+        queue.subscribe(W1, 5)
+        for name in names:
+            queue.retract(W1, name)
+    (row,) = admit(queue, "life-0-1-1", "life-0-1-1", "letter", dedupe=dedupe).rows
+    assert row[0] == "ok" and queue.bodies()[row[1]] == "letter"
+    assert queue.publish("life-0-1-1", body="forged", dedupe=dedupe).words[0] in {"ok", "duplicate"}
+    assert admit(queue, "life-0-1-1", "life-0-1-1", "letter", dedupe=dedupe).words == ["duplicate"]
+
+
+def test_ids_that_the_service_makes(queue: Queue) -> None:
+    """An id that the service made once keeps its name; one that it may yet make is not given away."""
+    made = queue.publish("").rows[0][1]
+    queue.subscribe(W1, 1)
+    queue.retract(W1, made)
+    assert admit(queue, made, "t1").rows == [["ok", made]]
+    assert queue.retract(W1, made).words == ["ok"]
+    (row,) = admit(queue, f"0-{T0 + 9}-0", "t2").rows
+    assert row[0] == "ok" and row[1] != f"0-{T0 + 9}-0"
+
+
+def test_full(queue: Queue) -> None:
+    """A full node takes nothing in."""
+    queue.publish("a")
+    assert admit(queue, "b", "t1", max_items="1").words == ["node-full"]
+    assert admit(queue, "b", "t1").words == ["ok"]
+
+
+def test_by_an_earlier_number_of_partitions(queue: Queue) -> None:
+    """What comes in by an earlier number of partitions is looked for here, by those who publish its id again."""
+    queue.publish("before")
+    queue.open(revision=2, partitions=4)
+    assert admit(queue, "a", "t1").words == admit(queue, "b", "t2", former="1").words == ["ok"]
+    former, last = (queue.client.hget(queue.key(key), name) for key, name in (("meta", "former"), ("index", "b")))
+    assert former is not None and former == last

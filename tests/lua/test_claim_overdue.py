@@ -1,0 +1,39 @@
+"""claim_overdue: deliveries that nobody has ended."""
+
+from typing import Any
+
+from tests.lua.driver import T0
+from tests.lua.messages import HOUR, claimed, conclude, hold, named
+from tests.lua.records import Records
+
+
+def overdue(records: Records, after: int, most: int = 10) -> list[Any]:
+    """Take up what was begun five seconds ago."""
+    code, found = records.run("claim_overdue", now=T0 + after, window_ms=HOUR, late_ms=5_000, most=most)
+    assert code == "ok"
+    return list(found)
+
+
+def test_late_claims(records: Records) -> None:
+    """A claim of five seconds is taken up by one, with its message; those held and not asked for are left alone."""
+    first, second, third = (named("a@x", msg_id) for msg_id in "123")
+    for name in (first, second, third):
+        hold(records, name)
+    claimed(records, first)
+    claimed(records, second, after=1)
+    assert overdue(records, 4_999) == []
+    assert overdue(records, 5_001, most=1) == [[first, "n1 d1 body"]]
+    assert overdue(records, 5_001) == [[second, "n1 d1 body"]]
+    assert overdue(records, 5_001) == []
+    conclude(records, first)
+    assert overdue(records, 11_000) == [[second, "n1 d1 body"]]
+
+
+def test_old_ones_go(records: Records) -> None:
+    """Guarantee 6: what is held for longer than the window goes, a few at a time, when nobody sends any more either."""
+    for number in range(25):
+        hold(records, named(f"u{number}@x", "1"), total_messages=100)
+    overdue(records, HOUR)
+    assert len(records.hash("assured")) == 5
+    overdue(records, HOUR)
+    assert records.hash("assured") == records.hash("assured_bytes") == {}

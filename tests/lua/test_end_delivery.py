@@ -1,0 +1,26 @@
+"""end_delivery: the end of a delivery."""
+
+from tests.lua.messages import claimed, conclude, hold, named
+from tests.lua.records import Records
+
+
+def test_delivered(records: Records) -> None:
+    """S11: the message goes and a mark stays; a second end changes nothing."""
+    name = named("a@x", "1")
+    hold(records, name)
+    claimed(records, name)
+    conclude(records, name)
+    conclude(records, name)
+    assert records.hash("assured") == records.hash("assured_bytes") == {}
+    assert not records.client.exists(*(records.key(key) for key in ("assured_since", "assured_names", "claims")))
+    assert records.hash("delivered")[name] == "d1"
+
+
+def test_refused(records: Records) -> None:
+    """S13: a message that cannot be delivered goes without a mark, so that its name is as good as new."""
+    name = named("a@x", "1")
+    hold(records, name)
+    conclude(records, name, delivered="")
+    assert claimed(records, name) == ["item-not-found"]
+    assert hold(records, name, "n2 d1 body") == "ok"
+    assert claimed(records, name) == ["ok", "n2 d1 body"]

@@ -1,0 +1,25 @@
+"""end_handover: a dead letter has arrived."""
+
+from tests.lua.driver import Queue, text
+from tests.lua.worded import W1
+
+
+def test_forgets(queue: Queue) -> None:
+    """Design §5: the second step of a hand-over frees the item, with its later version, and may be repeated."""
+    queue.publish("a", body="one")
+    queue.publish("a", body="two")
+    queue.subscribe(W1, 1)
+    (letter,) = queue.letters(queue.unlock(W1, "a", dead_letter="1"))
+    assert letter.body == "two"
+    for _ in range(2):
+        assert queue.handed(letter.position).words == ["ok"]
+    assert queue.kept() == {"meta", "subscribers", "turns", "journal"}
+
+
+def test_of_something_else(queue: Queue) -> None:
+    """Only what is on its way is forgotten: a position that waits or is locked stays."""
+    queue.publish("a", "b")
+    queue.subscribe(W1, 1)
+    for position, _ in queue.client.xrange(queue.key("log")) or []:
+        queue.handed(text(position))
+    assert queue.browse() == {"a": "locked", "b": "waiting"}

@@ -1,0 +1,32 @@
+"""expire_tickets: an item's old node knows that it has arrived, and its ticket need not be kept."""
+
+from typing import Any
+
+from tests.lua.driver import Queue
+
+HOUR = 3_600_000
+
+
+def admitted(queue: Queue, once_ms: int) -> str:
+    """Take an item in."""
+    row: dict[str, Any] = {"item": "a", "key": "", "by": "alice@x", "body": "x", "ticket": "t", "former": ""}
+    return queue.run("accept_handover", row, once_ms=once_ms).words[0]
+
+
+def test_kept_until_then(queue: Queue) -> None:
+    """A7: a ticket is kept for as long as its item may be brought again, and a while longer for what runs late."""
+    assert admitted(queue, 10 * HOUR) == "ok"
+    queue.now += 9 * HOUR
+    assert admitted(queue, 10 * HOUR) == "duplicate"
+    for _ in range(2):
+        assert queue.run("expire_tickets", {"ticket": "t"}, once_ms=HOUR // 2).words == ["ok"]
+    queue.now += HOUR // 4
+    assert admitted(queue, 10 * HOUR) == "duplicate"
+    queue.now += HOUR // 4
+    assert admitted(queue, 10 * HOUR) == "ok"
+
+
+def test_of_something_else(queue: Queue) -> None:
+    """A ticket that nobody brought is none."""
+    assert queue.run("expire_tickets", {"ticket": "t"}, once_ms=HOUR).words == ["ok"]
+    assert queue.client.exists(queue.key("seen")) == 0

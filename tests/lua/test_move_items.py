@@ -1,0 +1,94 @@
+"""move_items: items leave for other nodes."""
+
+from typing import Any
+
+from tests.lua.driver import Answer, Queue
+from tests.lua.worded import W1, W2
+
+
+def survey(queue: Queue) -> dict[str, tuple[str, str]]:
+    """Give position and state of each item by its id."""
+    return {row[1]: (row[0], row[2]) for row in queue.run("inspect_items").rows[1]}
+
+
+def transfer(queue: Queue, *items: str, to: str = "other", **fixed: Any) -> Answer:  # noqa: ANN401
+    """Let items leave."""
+    known = survey(queue)
+    return queue.run("move_items", *({"position": known[item][0], "item": item, "to": to} for item in items), **fixed)
+
+
+def arrived(queue: Queue, answer: Answer) -> None:
+    """Say that all have arrived."""
+    queue.handed(*(told.position for told in answer.handovers))
+
+
+def test_wherever_they_wait(queue: Queue) -> None:
+    """What came back, what is delayed and what has yet to be reached: each goes once, and the rest keeps its order."""
+    queue.publish("a", "b", "c", "d", "e", "f")
+    made = queue.publish("").rows[0][1]
+    queue.subscribe(W1, 3)
+    queue.subscribe(W1, 1)
+    queue.unlock(W1, "b")
+    queue.unlock(W1, "c", delay_ms=5_000)
+    answer = transfer(queue, "b", "c", "e", made)
+    assert answer.words == ["ok"] * 4
+    told = [(one.item, one.body, one.attempts, one.jid) for one in queue.letters(answer)]
+    assert told[:3] == [("b", "b at 0", 1, ">other"), ("c", "c at 0", 1, ">other"), ("e", "e at 0", 0, ">other")]
+    assert queue.letters(answer)[3].item == made
+    counted = queue.stats()
+    assert [counted[name] for name in ("waiting", "delayed", "in_flight", "dying")] == [2, 0, 1, 4]
+    assert survey(queue)[made][1] == "dying"
+    arrived(queue, answer)
+    queue.subscribe(W2, 10)
+    assert [item for item, (_, state) in survey(queue).items() if state == "locked"] == ["a", "d", "f"]
+    for jid, item in ((W1, "a"), (W2, "d"), (W2, "f")):
+        assert queue.retract(jid, item).words == ["ok"]
+    assert not {"log", "index", "replaced", "ready", "delayed", "history", "handover"} & queue.kept()
+
+
+def test_is_taken_up_again(queue: Queue) -> None:
+    """Design §5: until it has arrived it comes again as it was, also when its id has been used anew meanwhile."""
+    queue.publish("a", "b", body="one")
+    (letter,) = queue.letters(transfer(queue, "b"))
+    queue.publish("b", body="two")
+    queue.now += 5_000
+    assert queue.letters(queue.expire()) == [letter]
+    queue.handed(letter.position)
+    queue.now += 5_000
+    assert queue.expire().handovers == []
+    queue.subscribe(W1, 10)
+    assert queue.bodies() == {"a": "one", "b": "two"}
+
+
+def test_the_latest_version_goes(queue: Queue) -> None:
+    """A republished item goes with its new payload, and nothing of it stays."""
+    queue.publish("a", body="one")
+    queue.publish("a", body="two")
+    answer = transfer(queue, "a")
+    assert [one.body for one in queue.letters(answer)] == ["two"]
+    arrived(queue, answer)
+    assert queue.client.xlen(queue.key("log")) == 0 and queue.subscribe(W1, 1).given == []
+
+
+def test_not_what_is_held(queue: Queue) -> None:
+    """What is locked, on its way, gone, or another by that name by now stays."""
+    queue.publish("a", "b", "c")
+    known = survey(queue)
+    queue.subscribe(W1, 1)
+    transfer(queue, "b")
+    rows = [{"position": known[item][0], "item": item, "to": "other"} for item in ("a", "b")]
+    rows += [{"position": known["c"][0], "item": "x", "to": "other"}, {"position": "1-1", "item": "c", "to": "other"}]
+    assert queue.run("move_items", *rows).words == ["item-not-found"] * 4
+
+
+def test_the_next_of_a_group(unopened: Queue) -> None:
+    """With an item that was ahead of its group gone, the next one of the group goes out."""
+    unopened.open(ordered="1")
+    unopened.publish("a", "b", key="k")
+    unopened.subscribe(W1, 1)
+    unopened.unlock(W1, "a", delay_ms=60_000)
+    answer = transfer(unopened, "a")
+    assert answer.given == [(W1, "b")]
+    arrived(unopened, answer)
+    unopened.retract(W1, "b")
+    assert not {"heads", "keyed", "blocked", "log"} & unopened.kept()

@@ -1,0 +1,58 @@
+"""pull_items: what one holds who comes for it, and how long its lease lasts."""
+
+from broker.redis_core.operations.operation import subid
+from tests.lua.driver import T0, Queue
+from tests.lua.worded import W1
+
+
+def test_held(queue: Queue) -> None:
+    """R15, R17: as many as the credit says stand there with body, lock and attempt, the oldest lock first; an end makes room."""
+    queue.publish("a", "b", "c", key="k")
+    queue.subscribe(W1, 2, "pulled", lease="+9000")
+    code, until, found, more, stamp, returned = queue.fetch(W1)
+    assert (code, until, more, returned) == ("ok", T0 + 9_000, 0, 0)
+    first = T0 * 1000
+    assert found == [
+        ["a", first, 1, T0 + 60_000, "alice@x", "a at 0", "k", T0, 1],
+        ["b", first + 1, 1, T0 + 60_000, "alice@x", "b at 0", "k", T0, 1],
+    ]
+    assert queue.fetch(W1)[4] == stamp
+    queue.retract(W1, "a", first)
+    assert queue.fetch(W1)[4] > stamp
+    assert [row[0] for row in queue.fetch(W1)[2]] == ["b", "c"]
+    assert [row[0] for row in queue.fetch(W1, after=first + 1)[2]] == ["c"]
+
+
+def test_replaced(queue: Queue) -> None:
+    """X1: what is shown is the version that is locked, and the one that came meanwhile follows it."""
+    queue.publish("a", body="old")
+    queue.subscribe(W1, 1, "pulled")
+    queue.publish("a", body="new")
+    assert [row[5] for row in queue.fetch(W1)[2]] == ["old"]
+    queue.retract(W1, "a")
+    assert [row[5] for row in queue.fetch(W1)[2]] == ["new"]
+
+
+def test_bounded(queue: Queue) -> None:
+    """X7: by count and by bytes, with a word that there are others, and at least one item while there are bytes left."""
+    queue.publish(*"abcd")
+    queue.subscribe(W1, 4, "pulled")
+    assert [len(queue.fetch(W1, limit=limit)[2]) for limit in (1, 3, 4)] == [1, 3, 4]
+    assert [queue.fetch(W1, limit=limit)[3] for limit in (1, 3, 4)] == [1, 1, 0]
+    assert [len(queue.fetch(W1, max_bytes=most)[2]) for most in (1, 6, 7, 100)] == [1, 1, 2, 4]
+
+
+def test_lease(queue: Queue) -> None:
+    """R11: it is begun anew by who comes for more, and by no one else; one that is over, or never was, is refused."""
+    queue.subscribe(W1, 1, "pulled", lease="+1000")
+    queue.now += 900
+    assert queue.fetch(W1, lease=1_000)[1] == T0 + 1_900
+    queue.now += 900
+    assert queue.fetch(W1, lease="0")[:2] == ["ok", T0 + 1_900]
+    queue.now += 100
+    assert queue.fetch(W1, lease="0") == ["lease-over"]
+    assert queue.fetch(W1, lease=1_000) == ["lease-over"]
+    assert queue.expire().notices == [["lapsed", W1, subid(W1)]]
+    queue.unsubscribe(W1, release="1", lapsed="1")
+    queue.subscribe(W1, 1)
+    assert queue.fetch(W1, lease="0") == ["lease-over"]

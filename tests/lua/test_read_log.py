@@ -1,0 +1,86 @@
+"""read_log: the log as it is, whatever became of the items."""
+
+import pytest
+
+from tests.lua.driver import T0, Queue
+from tests.lua.worded import W1
+
+
+@pytest.fixture
+def log(unopened: Queue) -> Queue:
+    """Give a queue that keeps ten entries, and has a, b done, c locked and d waiting."""
+    unopened.open(keep_items=10)
+    unopened.subscribe(W1, 1)
+    unopened.publish("a", "b", "c", "d", key="g")
+    unopened.retract(W1, "a")
+    unopened.retract(W1, "b")
+    return unopened
+
+
+def test_all(log: Queue) -> None:
+    """E22: from the earliest to the latest, done or not, with all that is known of each."""
+    gap, earliest, latest, after, found = log.run("read_log", start="@earliest").rows
+    assert (gap, earliest, latest, after) == (0, f"{T0}-0", f"{T0}-3", f"{T0}-3")
+    assert [row[1] for row in found] == ["a", "b", "c", "d"]
+    assert found[0] == [f"{T0}-0", "a", "g", "alice@x", "a at 0"]
+
+
+@pytest.mark.parametrize(
+    ("start", "limit", "items", "more"),
+    [
+        ("@earliest", 2, "ab", 1),
+        ("@earliest", 4, "abcd", 0),
+        (f">{T0}-0", 2, "bc", 1),
+        (f"={T0}-2", 9, "cd", 0),
+        (f">{T0}-3", 9, "", 0),
+        ("@latest", 9, "", 0),
+        ("@earliest", 0, "", 1),
+        ("@latest", 0, "", 0),
+        (f"t{T0}", 1, "a", 1),
+    ],
+)
+def test_parts(log: Queue, start: str, limit: int, items: str, more: int) -> None:
+    """It goes on where the last answer ended, and says whether there is more."""
+    answer = log.run("read_log", start=start, limit=limit)
+    assert ([row[1] for row in answer.rows[4]], answer.more) == (list(items), more)
+
+
+def test_bytes(unopened: Queue) -> None:
+    """It is cut by size too, but never to nothing."""
+    unopened.open()
+    unopened.publish("a", "b", "c", body="x" * 100)
+    answer = unopened.run("read_log", start="@earliest", max_bytes=250)
+    assert ([row[1] for row in answer.rows[4]], answer.rows[3], answer.more) == (["a", "b"], f"{T0}-1", 1)
+    answer = unopened.run("read_log", start=f">{T0}-1", max_bytes=50)
+    assert ([row[1] for row in answer.rows[4]], answer.more) == (["c"], 0)
+
+
+def test_many(unopened: Queue) -> None:
+    """More than one round of reading gives all of them, once, in order."""
+    unopened.open(queueing="0", keep_items=1000)
+    names = [f"i{number}" for number in range(70)]
+    unopened.publish(*names)
+    assert unopened.read(limit=100) == names
+    assert unopened.read(limit=50) == names[:50]
+
+
+def test_gap(unopened: Queue) -> None:
+    """EX7: what was trimmed is missed by whoever asks for it, and by nobody else."""
+    unopened.open(queueing="0", keep_items=2)
+    unopened.publish("a", "b", "c", "d")
+    assert unopened.run("read_log", start=f"={T0}-1").rows[:2] == [1, f"{T0}-2"]
+    assert unopened.run("read_log", start=f">{T0}-1").rows[0] == 0
+    assert unopened.run("read_log", start="@earliest").rows[0] == 0
+
+
+def test_nothing(queue: Queue) -> None:
+    """An empty log has an end and no beginning; what lies in the future is refused."""
+    assert queue.run("read_log", start="@earliest").rows == [0, "", "0-0", "0-0", []]
+    assert queue.run("read_log", start=f"={T0}-0").rows == []
+    assert queue.run("read_log", start=f"t{T0 + 1}").rows == []
+
+
+def test_the_services_ids(queue: Queue) -> None:
+    """An item without an id of its publisher's is named as its delivery names it."""
+    queue.publish("")
+    assert queue.read() == [f"0-{T0}-0"]

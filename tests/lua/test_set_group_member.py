@@ -1,0 +1,37 @@
+"""set_group_member: who takes part in the groups of a node without a wish."""
+
+from tests.lua.records import Records
+
+
+def enlist(records: Records, kind: str, subid: str, member: str = "", *, life: str = "i1", most: int = 2) -> str:
+    """Enlist a member, or strike it off."""
+    word: str = records.run("set_group_member", incarnation=life, kind=kind, subid=subid, member=member, most=most)[0]
+    return word
+
+
+def test_joins_and_leaves(records: Records) -> None:
+    """A member is kept until it leaves; joining again changes what it asked for; both are idempotent."""
+    records.run("create_node", incarnation="i1", owner="alice@x", created=1)
+    assert enlist(records, "joined", "1", "g 5 unacknowledged w@x") == "ok"
+    assert enlist(records, "joined", "1", "g 6 unacknowledged w@x") == "ok"
+    assert enlist(records, "joined", "2", "h 1 unacknowledged v@x") == "ok"
+    assert records.hash("members") == {"1": "g 6 unacknowledged w@x", "2": "h 1 unacknowledged v@x"}
+    assert enlist(records, "left", "2") == enlist(records, "left", "2") == "ok"
+    assert list(records.hash("members")) == ["1"]
+
+
+def test_bound(records: Records) -> None:
+    """Guarantee 6: past the bound newcomers are refused, and who is in may still change what it asked for."""
+    records.run("create_node", incarnation="i1", owner="alice@x", created=1)
+    assert [enlist(records, "joined", subid, "g 1 - w@x") for subid in "123"] == ["ok", "ok", "too-many"]
+    assert enlist(records, "joined", "2", "g 2 - w@x") == "ok"
+
+
+def test_another_life(records: Records) -> None:
+    """Members of a node that was deleted do not join the next of its name, and go with it."""
+    records.run("create_node", incarnation="i1", owner="alice@x", created=1)
+    assert enlist(records, "joined", "1", "g 1 - w@x", life="i0") == "stale"
+    enlist(records, "joined", "1", "g 1 - w@x")
+    records.run("delete_node", incarnation="i1")
+    assert records.hash("members") == {}
+    assert enlist(records, "joined", "1", "g 1 - w@x") == "stale"

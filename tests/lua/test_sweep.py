@@ -1,0 +1,132 @@
+"""sweep: what time asks for."""
+
+from tests.lua.driver import T0, Queue
+from tests.lua.worded import W1, W2
+
+
+def test_passes_on(queue: Queue) -> None:
+    """Q35: at its deadline a lock ends, its holder is told, and the item goes to the next."""
+    queue.publish("a")
+    token = queue.subscribe(W1, 1).deliveries[0].token
+    queue.subscribe(W2, 1)
+    queue.now += 59_999
+    assert queue.expire() == type(queue.expire())("ok", [], [], [], [], T0 + 60_000, 0, token)
+    queue.now += 1
+    answer = queue.expire()
+    assert answer.notices == [["unlocked", W1, "a", token]]
+    assert answer.given == [(W2, "a")]
+    assert answer.due == T0 + 120_000
+    assert [r["type"] for r in queue.journal()] == ["expired"]
+
+
+def test_often(queue: Queue) -> None:
+    """Idempotent: a second visit finds nothing to do."""
+    queue.publish("a")
+    queue.subscribe(W1, 1)
+    queue.now += 60_000
+    queue.expire()
+    again = queue.expire()
+    assert (again.notices, again.deliveries) == ([], [])
+
+
+def test_bounded(queue: Queue) -> None:
+    """X7: 200 locks end in one call; it says that there are more, and the earliest deadlines go first."""
+    queue.publish(*(f"i{n}" for n in range(200)))
+    queue.publish(*(f"i{n}" for n in range(200, 250)))
+    queue.subscribe(W1, 250)
+    queue.expire()
+    queue.unsubscribe(W1)
+    queue.now += 60_000
+    answer = queue.expire()
+    assert (len(answer.notices), answer.more) == (200, 1)
+    answer = queue.expire()
+    assert (len(answer.notices), answer.more) == (50, 0)
+    assert queue.stats()["waiting"] == 250
+
+
+def test_last_delivery(unopened: Queue) -> None:
+    """A lock that expires at the last delivery makes a dead letter, which is answered again until it has arrived."""
+    unopened.open(max_deliveries=1)
+    unopened.publish("a", body="x")
+    unopened.subscribe(W1, 1)
+    unopened.now += 60_000
+    (letter,) = unopened.letters(unopened.expire())
+    assert (letter.item, letter.body, letter.attempts, letter.jid, letter.reason) == ("a", "x", 1, W1, "max-deliveries")
+    assert unopened.expire().handovers == []
+    unopened.now += 4_999
+    assert unopened.expire().handovers == []
+    unopened.now += 1
+    assert unopened.letters(unopened.expire()) == [letter]
+    unopened.handed(letter.position)
+    unopened.now += 5_000
+    assert unopened.expire().handovers == []
+    assert unopened.kept() == {"meta", "subscribers", "turns", "journal"}
+
+
+def test_unfinished_hand_overs(unopened: Queue) -> None:
+    """A visit that comes too early for a dead letter says when the first is to be taken up; it does not put it off."""
+    unopened.open(max_deliveries=1)
+    unopened.subscribe(W1, 2)
+    unopened.publish("a")
+    unopened.now += 1_000
+    unopened.publish("b")
+    first = unopened.unlock(W1, "a", dead_letter="1")
+    assert first.due == unopened.now + 5_000
+    unopened.now += 700
+    unopened.unlock(W1, "b", dead_letter="1")
+    unopened.now += 4_000
+    assert unopened.expire().due == first.due
+    unopened.now = first.due
+    taken = unopened.expire()
+    assert [letter.item for letter in unopened.letters(taken)] == ["a"] and taken.due == first.due + 700
+
+
+def test_delays_and_deadlines(queue: Queue) -> None:
+    """The soonest of deadlines and delays is when the next visit is due."""
+    queue.publish("a", "b")
+    queue.subscribe(W1, 1)
+    assert queue.unlock(W1, "a", delay_ms=90_000).due == T0 + 60_000
+    assert queue.retract(W1, "b").due == T0 + 90_000
+    queue.now += 90_000
+    assert queue.expire().given == [(W1, "a")]
+
+
+def test_redelivery_marks(queue: Queue) -> None:
+    """A call that tells what its frontend has sent leaves the mark."""
+    queue.expire(sent=17)
+    assert queue.client.hget(queue.key("sent"), "f1") == b"17"
+
+
+def test_no_time_given(queue: Queue) -> None:
+    """Guarantee 5: without a given time it is Redis's own."""
+    queue.now = ""  # type: ignore[assignment]
+    answer = queue.run(
+        "publish", {"item": "a", "by": "b", "body": "c", "key": "", "once": "", "subids": "", "hints": ""}
+    )
+    seconds = queue.client.time()[0]
+    queue.now = 0
+    ((row,), _reached) = queue.page()
+    assert answer.words == ["ok"] and abs(row[3] // 1000 - seconds) < 60
+
+
+def test_takes_the_mark_back(queue: Queue) -> None:
+    """A frontend that is about to resign leaves no mark behind: marks are bounded by live frontends (guarantee 6)."""
+    queue.expire(sent="7")
+    assert queue.client.hgetall(queue.key("sent")) == {b"f1": b"7"}
+    queue.expire(sent="-")
+    assert queue.client.exists(queue.key("sent")) == 0
+
+
+def test_old_journal_goes(queue: Queue) -> None:
+    """Guarantee 6: the journal is bounded by age too; a record older than a week goes with the next visit."""
+    queue.publish("a")
+    queue.subscribe(W1, 1)
+    queue.retract(W1, "a")
+    # The server gives a record its id, so its age is told by the server's own clock.
+    seconds, _micros = queue.client.time()
+    queue.now = seconds * 1000 + 6 * 24 * 3600 * 1000
+    queue.expire()
+    assert len(queue.journal()) == 1
+    queue.now += 2 * 24 * 3600 * 1000
+    queue.expire()
+    assert queue.journal() == []

@@ -1,0 +1,132 @@
+"""take_over: deliveries that a frontend was to send and did not."""
+
+import pytest
+
+from tests.lua.driver import Answer, Queue
+from tests.lua.worded import W1, W2
+
+
+def resend(queue: Queue, rescuer: str, lapsed: str, after: int | str = "") -> list[tuple[str, str, int]]:
+    """Run a whole search; gives subscriber, item and token."""
+    found, scan, upto = [], "0", ""
+    while True:
+        answer = queue.run("take_over", frontend=rescuer, lapsed=lapsed, after=after, upto=upto, scan=scan)
+        found += [(d.jid, d.item, d.token) for d in answer.deliveries]
+        scan, upto = answer.rows
+        if scan == "0":
+            return sorted(found, key=lambda one: one[2])
+
+
+def given(answer: Answer) -> list[tuple[str, str, int]]:
+    """Give what a script handed out."""
+    return [(d.jid, d.item, d.token) for d in answer.deliveries]
+
+
+def test_unsent_only(queue: Queue) -> None:
+    """X8, guarantee 4: what lies past the mark of a dead frontend is sent again, under the same token, by one rescuer."""
+    queue.subscribe(W1, 2)
+    queue.subscribe(W2, 2)
+    first = queue.publish("a", "b")
+    unsent = queue.publish("c", "d", sent=first.token)
+    assert resend(queue, "f2", "f1") == given(unsent)
+    assert resend(queue, "f3", "f1") == []
+    assert resend(queue, "f2", "f1") == []
+
+
+def test_of_others(queue: Queue) -> None:
+    """Nobody else's deliveries are touched."""
+    queue.subscribe(W1, 5)
+    first = given(queue.publish("a"))
+    queue.frontend = "f2"
+    second = given(queue.publish("b"))
+    assert resend(queue, "f3", "f1") == first
+    assert resend(queue, "f3", "f2") == second
+
+
+def test_rescuer_dies_too(queue: Queue) -> None:
+    """What a rescuer took over and did not mark sent is taken over from it in turn."""
+    queue.subscribe(W1, 5)
+    taken = given(queue.publish("a"))
+    assert resend(queue, "f2", "f1") == resend(queue, "f3", "f2") == taken
+
+
+def test_acknowledged_after_rescue(queue: Queue) -> None:
+    """The token stays: whoever got the first copy may acknowledge."""
+    queue.subscribe(W1, 5)
+    token = queue.publish("a").token
+    resend(queue, "f2", "f1")
+    assert queue.retract(W1, "a", token).words == ["ok"]
+
+
+def test_lost_reply(queue: Queue) -> None:
+    """X8: after a lost reply a frontend finds what it never saw, once, however often it looks."""
+    queue.subscribe(W1, 9)
+    seen = queue.publish("a")
+    lost = queue.publish("b", "c")
+    assert resend(queue, "f1", "f1", after=seen.token) == given(lost)
+    after = queue.run("stats").token
+    assert resend(queue, "f1", "f1", after=after) == []
+
+
+def test_late(queue: Queue) -> None:
+    """X8: once a frontend has looked for what a lost reply said, nothing that it sent before runs any more, however late."""
+    queue.subscribe(W1, 9)
+    seen = queue.publish("a")
+    lost = queue.publish("b")
+    assert resend(queue, "f1/1", "f1", after=seen.token) == given(lost)
+    for late in ("f1", "f1/0"):
+        assert queue.publish("c", frontend=late).code == "stale"
+        assert queue.run("retract", queue.asked(W1, "a"), frontend=late).code == "stale"
+        assert queue.run("take_over", frontend=late, lapsed="f2").code == "stale"
+    assert given(queue.publish("d", frontend="f1/1")) == [(W1, "d", queue.run("stats").token)]
+    assert given(queue.publish("e", frontend="f1/2")) == [(W1, "e", queue.run("stats").token)]
+    # Others have lost nothing.
+    assert given(queue.publish("f", frontend="f2")) == [(W1, "f", queue.run("stats").token)]
+    # A session is known by its frontend's name to everybody else.
+    assert {item for _jid, item, _token in resend(queue, "f2", "f1")} == {"a", "b", "d", "e"}
+
+
+@pytest.mark.parametrize("end", ["lapsed", "resigned"])
+def test_session_goes_with_its_frontend(queue: Queue, end: str) -> None:
+    """Guarantee 6: of a frontend that has gone no session is kept; it is found by its mark."""
+    resend(queue, "f1/7", "f1", after=0)
+    assert queue.client.hget(queue.key("meta"), "session/f1") == b"7"
+    assert queue.client.hget(queue.key("sent"), "f1") == b"0"
+    if end == "lapsed":
+        resend(queue, "f2", "f1")
+    else:
+        queue.expire(frontend="f1/7", sent="-")
+    assert queue.client.hget(queue.key("meta"), "session/f1") is None
+    assert "sent" not in queue.kept()
+
+
+def test_expired(queue: Queue) -> None:
+    """What is past its deadline is left to `sweep`: a worker must not begin what another is about to get."""
+    queue.subscribe(W1, 1)
+    queue.publish("a")
+    queue.now += 60_000
+    assert resend(queue, "f2", "f1") == []
+
+
+def test_mark_goes_with_its_frontend(queue: Queue) -> None:
+    """Guarantee 6: a dead frontend's mark is forgotten, and what it had sent is not sent again for that."""
+    queue.subscribe(W1, 5)
+    token = queue.publish("a").token
+    queue.publish("b", sent=token)
+    resend(queue, "f2", "f1")
+    assert "sent" not in queue.kept()
+    assert resend(queue, "f3", "f1") == []
+
+
+def test_in_bounded_parts(queue: Queue) -> None:
+    """X7: hundreds are found in several calls, none twice."""
+    for first in range(0, 600, 200):
+        queue.publish(*(f"i{n}" for n in range(first, first + 200)))
+    taken = given(queue.subscribe(W1, 1000))
+    while True:
+        answer = queue.expire()
+        taken += given(answer)
+        if not answer.more:
+            break
+    assert len(taken) == 600
+    assert resend(queue, "f2", "f1") == taken
