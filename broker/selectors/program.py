@@ -1,4 +1,4 @@
-"""A tree as lua/lib/selection/program.lua runs it: instructions for a stack, each a letter, how many bytes follow, and these.
+"""A tree as lua/lib/selection/selector_program.lua runs it: instructions for a stack, each a letter, a length and as many bytes.
 
 It is kept in Redis, so a change of it needs a new letter: a version before must be able to read what it finds.
 """

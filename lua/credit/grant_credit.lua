@@ -14,7 +14,7 @@ local function hear(text)
     string.gmatch(text, '(%d+) (%d+) (%d+) (%d+) (%d+) ([012]) ([01])') do
     ledger.report(number, subid, {version = tonumber(version), held = tonumber(held), last = tonumber(last),
       shut = shut == '1', unused = shut == '2', full = full == '1'})
-    ending.touch(subid)
+    lock_end.touch(subid)
   end
 end
 
@@ -22,7 +22,7 @@ for i, row in ipairs(rows) do
   hear(row.holdings)
   for number, subid in string.gmatch(row.gone, '(%d+) (%d+)') do
     ledger.drop(number, subid)
-    ending.touch(subid)
+    lock_end.touch(subid)
   end
   local number, version, wanted, whom = string.match(row.wants, '^(%d+) (%d+) (%d+) (.*)$')
   if number then coordinator.want(number, tonumber(version), tonumber(wanted), whom) end
@@ -31,11 +31,11 @@ for i, row in ipairs(rows) do
   if known and known.registering == registration then
     known.registering = '0'
     usage.write(subid, known)
-    ending.touch(subid)
+    lock_end.touch(subid)
   end
   results[i] = {(not subid or subscriptions.get(subid)) and 'ok' or 'not-subscribed', 0, number}
 end
-local reply = finish.reply(results, {}, 0)
+local reply = respond.make(results, {}, 0)
 for _, result in ipairs(results) do
   for _, made in ipairs(call.coordinator_made) do
     if made[1] == result[3] then result[2] = result[2] + made[4] end

@@ -10,22 +10,22 @@ local results, amount = {}, 0
 local function take(row)
   local subscriber = subscriptions.get(row.subid)
   if not subscriber or subscriptions.reads(subscriber) or (subscriber.pool or '') ~= row.pool then
-    report.refuse(row.subid, row.pool, row.grant)
+    credit_report.refuse(row.subid, row.pool, row.grant)
     return {'not-subscribed'}
   end
-  ending.touch(row.subid)
+  lock_end.touch(row.subid)
   if not grants.take(row.subid, row.grant) then return {'superseded'} end
   -- While the partition is owned, nobody else is handed anything (E28), and nobody who does not come for it.
-  if not owner.get() and not subscriptions.absent(subscriber) and (call.caller_sends or subscriptions.pulls(subscriber)) then
+  if not partition_owner.get() and not subscriptions.absent(subscriber) and (call.caller_sends or subscriptions.pulls(subscriber)) then
     subscriber.limit, subscriber.held, subscriber.granted = tonumber(row.amount), 0, true
-    subscriber.holder = flights.holder(subscriber.jid)
+    subscriber.holder = inflight.holder(subscriber.jid)
     call.dispatch_granted[#call.dispatch_granted + 1] = subscriber
     amount = amount + subscriber.limit
   else
-    call.report_unused[row.subid] = true
+    call.credit_report_unused[row.subid] = true
   end
   return {'ok'}
 end
 
 for i, row in ipairs(rows) do results[i] = take(row) end
-return finish.reply(results, {}, amount)
+return respond.make(results, {}, amount)

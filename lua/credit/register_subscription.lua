@@ -7,24 +7,24 @@
 -- RETURNS: ok stale gone deleted | ok superseded
 local refusal = partition.load()
 if refusal then return refusal end
-local results, owned, pooled = {}, owner.get(), false
+local results, owned, pooled = {}, partition_owner.get(), false
 for i, row in ipairs(rows) do
   if tonumber(row.registration) < grants.last(row.subid) then
     results[i] = {'superseded'}
   else
-    local known = enrol.known(row.subid)
+    local known = subscribing.known(row.subid)
     local subscriber = known or {subid = row.subid, jid = row.jid, bounces = 0, pool = row.pool ~= '' and row.pool or nil}
     grants.take(row.subid, row.registration)
-    disown.of(row.subid, false)
+    ownership_loss.end_of(row.subid, false)
     subscriber.limit, subscriber.qos = 0, row.qos
-    enrol.put(subscriber, not known)
-    passed.choose(row.subid, row.selector)
+    subscribing.put(subscriber, not known)
+    skipped_items.set_selector(row.subid, row.selector)
     if row.several ~= '' then partition.turn_on('multi') end
-    credit.settle(row.subid)
+    credit.update_turn(row.subid)
     pooled = pooled or row.pool ~= ''
-    results[i] = {'ok', credit.held(row.subid), partition.next_number(), subscriptions.absent(subscriber) and 1 or 0}
+    results[i] = {'ok', credit.lock_count(row.subid), partition.next_number(), subscriptions.absent(subscriber) and 1 or 0}
   end
 end
 partition.save()
-local waits = pooled or call.partition_selects or owned and not owner.get()
+local waits = pooled or call.partition_selects or owned and not partition_owner.get()
 return {'ok', results, {}, {}, {}, 0, waits and 1 or 0, call.partition_token}

@@ -8,5 +8,5 @@ if record then
   redis.call('ZADD', key.claims, clock.now(), arg.name)
   return {'ok', record}
 end
-if marks.stands(arg.name) then return {'replayed'} end
+if delivered_ids.is_delivered(arg.name) then return {'replayed'} end
 return {'item-not-found'}

@@ -3,7 +3,7 @@
 -- ARGV: now window_ms late_ms most
 -- RETURNS: ok
 local now = clock.now()
-held.tidy(now)
+prepared_messages.tidy(now)
 local found = {}
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', key.claims, '-inf', now - tonumber(arg.late_ms), 'LIMIT', 0, arg.most)) do
   -- Claimed anew, so that one frontend at a time looks after it.

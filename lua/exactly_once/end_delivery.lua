@@ -5,9 +5,9 @@
 -- RETURNS: ok
 local record = redis.call('HGET', key.assured, arg.name)
 if record and string.match(record, '^%S+') == arg.nonce then
-  held.drop(arg.name, record)
+  prepared_messages.drop(arg.name, record)
   if arg.delivered == '1' then
-    marks.remember(clock.now(), tonumber(arg.window_ms), arg.name, marks.digest(record))
+    delivered_ids.remember(clock.now(), tonumber(arg.window_ms), arg.name, delivered_ids.digest(record))
   end
 end
 return {'ok'}

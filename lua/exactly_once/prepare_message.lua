@@ -4,15 +4,15 @@
 -- ARGV: now window_ms source_messages source_bytes total_messages total_bytes remembered name record
 -- RETURNS: ok too-much-held
 local now = clock.now()
-held.tidy(now)
-if redis.call('HEXISTS', key.assured, arg.name) == 1 or marks.knows(arg.name, marks.digest(arg.record)) then
+prepared_messages.tidy(now)
+if redis.call('HEXISTS', key.assured, arg.name) == 1 or delivered_ids.has(arg.name, delivered_ids.digest(arg.record)) then
   return {'ok'}
 end
-if not quota.room(arg.name, #arg.name + #arg.record)
+if not prepared_quota.has_room(arg.name, #arg.name + #arg.record)
   -- Forgetting a mark early would deliver twice: rather none are taken on until the window has moved.
-  or marks.count() >= tonumber(arg.remembered) then
+  or delivered_ids.count() >= tonumber(arg.remembered) then
   return {'too-much-held'}
 end
-marks.reclaim(now, tonumber(arg.window_ms), arg.name)
-held.keep(now, arg.name, arg.record)
+delivered_ids.reopen(now, tonumber(arg.window_ms), arg.name)
+prepared_messages.keep(now, arg.name, arg.record)
 return {'ok'}

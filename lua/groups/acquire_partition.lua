@@ -10,48 +10,48 @@ local results, reason = {}, nil
 ownership.lapse()
 
 local function answer(who)
-  return {'ok', epochs.recorded(who.group), call.partition_fence, who.lease, subscriptions.get(who.subid).limit}
+  return {'ok', group_epochs.recorded(who.group), call.partition_fence, who.lease, subscriptions.get(who.subid).limit}
 end
 
 -- What an owner may hold here lies here: it is lent to no other partition.
 local function seat(row)
-  local new = not enrol.known(row.subid)
-  enrol.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = row.qos}, new)
+  local new = not subscribing.known(row.subid)
+  subscribing.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = row.qos}, new)
   -- An owner takes whatever comes: nobody else may.
-  passed.choose(row.subid, '')
-  ending.touch(row.subid)
+  skipped_items.set_selector(row.subid, '')
+  lock_end.touch(row.subid)
 end
 
 local function attach(row)
-  local who = owner.get()
+  local who = partition_owner.get()
   if row.expected ~= '' and tonumber(row.expected) ~= call.partition_fence then return {'stale'} end
   -- Who asks anew without an epoch goes on as it is (a lost reply, another credit); with one it steals from itself.
   local same = who and who.subid == row.subid and who.group == row.group and row.epoch == ''
-  local epoch = same and epochs.recorded(row.group) or epochs.granted(row.group, row.epoch)
-  if not epoch then return {'partition-owned', epochs.recorded(row.group) or ''} end
+  local epoch = same and group_epochs.recorded(row.group) or group_epochs.granted(row.group, row.epoch)
+  if not epoch then return {'partition-owned', group_epochs.recorded(row.group) or ''} end
   local known = subscriptions.get(row.subid)
   local room = known or redis.call('HLEN', key.subscribers) < tonumber(arg.max_subscribers)
-  if not (room and epochs.room(row.group)) then return {'too-many-subscriptions'} end
+  if not (room and group_epochs.room(row.group)) then return {'too-many-subscriptions'} end
   if row.dry ~= '' then return {'ok'} end
   -- Who asks for less than it holds here has it handed over anew: nothing is held beyond the credit (guarantee 3).
-  local less = same and credit.held(row.subid) > tonumber(row.credit)
+  local less = same and credit.lock_count(row.subid) > tonumber(row.credit)
   local why = less and 'moved' or row.reason
-  if who and (less or not same) then leave.remove(who.subid, false, why) end
+  if who and (less or not same) then unsubscribing.remove(who.subid, false, why) end
   seat(row)
   if same and not less then
-    owner.renew(who)
+    partition_owner.renew(who)
     return answer(who)
   end
   call.partition_fence, reason = partition.next_number(), why
   redis.call('HSET', key.meta, 'fence', string.format('%d', call.partition_fence))
-  epochs.put(row.group, epoch, 0)
-  owner.put({subid = row.subid, lease = call.partition_deadline, clearing = true, group = row.group})
-  return answer(owner.get())
+  group_epochs.put(row.group, epoch, 0)
+  partition_owner.put({subid = row.subid, lease = call.partition_deadline, clearing = true, group = row.group})
+  return answer(partition_owner.get())
 end
 
 for i, row in ipairs(rows) do results[i] = attach(row) end
 -- Once for all rows: whoever was ousted within the batch has been handed nothing.
 if reason then ownership.clear(reason) end
-local reply = finish.reply(results, call.disown_notices, dispatch.LIMIT)
-if owner.get() and owner.get().clearing then reply[7] = 1 end
+local reply = respond.make(results, call.ownership_loss_notices, dispatch.LIMIT)
+if partition_owner.get() and partition_owner.get().clearing then reply[7] = 1 end
 return reply

@@ -11,23 +11,23 @@ local function told(known)
 end
 
 local function renewed(row)
-  local known = bonds.get(row.group)
+  local known = reader_ownership.get(row.group)
   -- A lease that has run out unseen, and that nobody else has taken, is over all the same: its epoch is forgotten.
   if not (known and known.active and known.fence == tonumber(row.fence)) then return {'superseded'} end
   if known.ends - call.partition_now <= call.partition_lock_ms / 2 then
     known.ends = call.partition_deadline
-    bonds.put(row.group, known)
+    reader_ownership.put(row.group, known)
   end
   return told(known)
 end
 
 local function bound(row)
-  local known = bonds.get(row.group)
-  local epoch = bonds.granted(known, row.epoch, row.equal ~= '')
+  local known = reader_ownership.get(row.group)
+  local epoch = reader_ownership.granted(known, row.epoch, row.equal ~= '')
   if not epoch then return {'partition-owned', known and known.epoch or ''} end
-  if not bonds.room(row.group) then return {'too-many-subscriptions'} end
+  if not reader_ownership.room(row.group) then return {'too-many-subscriptions'} end
   known = {epoch = epoch, fence = partition.next_number(), ends = call.partition_deadline, active = true}
-  bonds.put(row.group, known)
+  reader_ownership.put(row.group, known)
   return told(known)
 end
 

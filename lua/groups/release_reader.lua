@@ -7,13 +7,13 @@ local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
-  local known = bonds.get(row.group)
+  local known = reader_ownership.get(row.group)
   if not (known and known.fence == tonumber(row.fence)) then
     results[i] = {'superseded'}
   else
     results[i] = {'ok'}
     known.active = false
-    if row.kept == '' then redis.call('HDEL', key.bonds, row.group) else bonds.put(row.group, known) end
+    if row.kept == '' then redis.call('HDEL', key.bonds, row.group) else reader_ownership.put(row.group, known) end
   end
 end
 return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}

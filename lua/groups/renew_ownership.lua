@@ -6,13 +6,13 @@ local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
-  local who, a, b = owner.get(), jids.subids(row.subids)
+  local who, a, b = partition_owner.get(), jids.subids(row.subids)
   if who and (who.subid == a or who.subid == b) then
-    owner.renew(who)
-    results[i] = {'ok', who.group, epochs.recorded(who.group), call.partition_fence, who.lease,
+    partition_owner.renew(who)
+    results[i] = {'ok', who.group, group_epochs.recorded(who.group), call.partition_fence, who.lease,
       subscriptions.get(who.subid).limit}
   else
     results[i] = {'not-subscribed'}
   end
 end
-return {'ok', results, {}, {}, {}, due.next(), 0, call.partition_token}
+return {'ok', results, {}, {}, {}, next_due.time(), 0, call.partition_token}

@@ -6,21 +6,21 @@
 -- RETURNS: ok stale gone deleted | ok duplicate node-full
 local refusal = partition.load()
 if refusal then return refusal end
-intake.prepare(rows)
+enqueue.prepare(rows)
 local added = 0
 
 local function admit(row)
   row.hints, row.once = '', ''
   -- That an item of its id is there says nothing: anybody may have published that.
-  if remembered.has(remembered.HANDED, row.ticket) then return {'duplicate', row.item} end
-  if intake.knows(row.item) or intake.foretells(row) then row.item = '' end
-  if not intake.room() then return {'node-full'} end
+  if dedupe_window.has(dedupe_window.HANDED, row.ticket) then return {'duplicate', row.item} end
+  if enqueue.known(row.item) or enqueue.is_future_id(row) then row.item = '' end
+  if not enqueue.room() then return {'node-full'} end
   added = added + 1
-  remembered.keep(remembered.HANDED, row.ticket, tonumber(arg.once_ms))
-  local tail, item = call.partition_tail, intake.append(row)
-  if row.former == '1' then former.stay(tail) end
+  dedupe_window.keep(dedupe_window.HANDED, row.ticket, tonumber(arg.once_ms))
+  local tail, item = call.partition_tail, enqueue.append(row)
+  if row.former == '1' then former_partition.stay(tail) end
   return {'ok', item}
 end
 
 local results = budget.each(rows, admit)
-return finish.reply(results, {}, added)
+return respond.make(results, {}, added)

@@ -13,22 +13,22 @@ if #rows > 0 then
   for i, row in ipairs(rows) do
     ids[i], wanted[row.item] = row.item, true
   end
-  local found = items.find(ids)
+  local found = items.positions_of(ids)
   for i = 1, #ids do places[#places + 1] = found[i] or nil end
 else
   local limit = tonumber(arg.limit)
-  places = standing.page(limit + 1)
-  if call.standing_cut and #places > 0 then more, reached = 1, positions.item_id(places[#places]) end
+  places = item_listing.page(limit + 1)
+  if call.item_listing_cut and #places > 0 then more, reached = 1, positions.item_id(places[#places]) end
   while #places > limit do
     places[#places], more, reached = nil, 1, places[limit] and positions.item_id(places[limit]) or ''
   end
 end
-local flying = flights.at(places)
+local flying = inflight.get_many(places)
 
 local function look(position, flight)
-  if flight then return entries.get(flight.log_id), 'locked' end
-  if redis.call('HEXISTS', key.handover, position) == 1 then return entries.current(position), 'dying' end
-  if call.partition_log_only then return entries.get(position), 'kept' end
+  if flight then return log_entries.get(flight.log_id), 'locked' end
+  if redis.call('HEXISTS', key.handover, position) == 1 then return log_entries.current(position), 'dying' end
+  if call.partition_log_only then return log_entries.get(position), 'kept' end
   return items.waiting(position), redis.call('ZSCORE', key.delayed, position) and 'delayed' or 'waiting'
 end
 
@@ -41,7 +41,7 @@ for i, position in ipairs(places) do
       more, reached = 1, positions.item_id(places[i - 1])
       break
     end
-    table.insert(results, call.standing_back and 1 or #results + 1, {name, state, entry.by,
+    table.insert(results, call.item_listing_back and 1 or #results + 1, {name, state, entry.by,
       tonumber((positions.split(entry.log_id))), entry.body, positions.item_id(position)})
   end
 end
@@ -49,6 +49,6 @@ local count = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - r
 if not call.partition_log_only then count = count - call.partition_kept end
 local theirs = {}
 for subid in string.gmatch(call.partition_multi and arg.subids or '', '%d+') do
-  for _, each in ipairs((taken.of(subid))) do theirs[#theirs + 1] = each end
+  for _, each in ipairs((subscription_ids.existing(subid))) do theirs[#theirs + 1] = each end
 end
 return {'ok', {count, reached, results, theirs[1] and theirs or nil}, {}, {}, {}, 0, more, call.partition_token}

@@ -5,31 +5,31 @@
 -- RETURNS: ok stale gone deleted | ok replayed lock-lost
 local refusal = partition.load()
 if refusal then return refusal end
-sent.mark()
+send_marks.record()
 local results, deliveries = {}, {}
 
 local function advance(flight)
-  schedule.put(flight.position, 'deliver', 1)
-  writes.add('ZADD', key.deadlines, call.partition_deadline_text, flight.position)
-  writes.flush()
-  deliveries[#deliveries + 1] = again.row(flight)
+  retry_schedule.put(flight.position, 'deliver', 1)
+  write_buffer.add('ZADD', key.deadlines, call.partition_deadline_text, flight.position)
+  write_buffer.flush()
+  deliveries[#deliveries + 1] = redelivery.make(flight)
 end
 
 local function conclude(flight)
-  unconfirmed.forget(flight.position)
-  writes.flush()
+  confirmations.remove(flight.position)
+  write_buffer.flush()
   -- It has arrived: nobody has to send it again, whatever its frontend had marked.
-  local _, sequence = flights.sender(flight.line)
-  flights.entrust(flight.position, flight.line, '-', string.format('%d', sequence))
+  local _, sequence = inflight.sender(flight.line)
+  inflight.hand_to(flight.position, flight.line, '-', string.format('%d', sequence))
   local subscriber = subscriptions.get(flight.subid)
   if subscriber then subscriptions.reached(subscriber) end
 end
 
 for i, row in ipairs(rows) do
-  local flight = flights.at({row.position})[1]
+  local flight = inflight.get_many({row.position})[1]
   if not flight or row.token ~= flight.token or row.sender ~= flight.jid then
     results[i] = {'lock-lost'}
-  elseif row.stage == 'unacknowledged' or row.stage ~= unconfirmed.of(row.position) then
+  elseif row.stage == 'unacknowledged' or row.stage ~= confirmations.of(row.position) then
     results[i] = {'replayed'}
   else
     if row.stage == 'assured' then advance(flight) else conclude(flight) end
@@ -37,4 +37,4 @@ for i, row in ipairs(rows) do
   end
 end
 partition.save()
-return {'ok', results, deliveries, {}, {}, due.next(), 0, call.partition_token}
+return {'ok', results, deliveries, {}, {}, next_due.time(), 0, call.partition_token}

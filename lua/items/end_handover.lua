@@ -10,13 +10,13 @@ local results = budget.each(rows, function(row)
   if line and row.arrived == '1' then
     redis.call('HDEL', key.handover, row.position)
     redis.call('ZREM', key.tried, row.position)
-    local entry = entries.current(row.position)
+    local entry = log_entries.current(row.position)
     if entry then items.erase(row.position, entry.log_id, '') end
   elseif line then
-    local attempts, jid, _, reason = letter.read(line)
-    redis.call('HSET', key.handover, row.position, letter.write(attempts, jid, '', reason))
+    local attempts, jid, _, reason = handover_record.read(line)
+    redis.call('HSET', key.handover, row.position, handover_record.write(attempts, jid, '', reason))
   end
   return {'ok', redis.call('HLEN', key.handover)}
 end)
-writes.flush()
+write_buffer.flush()
 return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}

@@ -5,5 +5,5 @@
 -- RETURNS: ok stale gone deleted | held waiting replayed item-not-found forbidden locked-by-another lock-lost
 local refusal = partition.load()
 if refusal then return refusal end
-local results = judge.each(rows, function(_, verdict) return {verdict} end)
+local results = ack_rules.each(rows, function(_, verdict) return {verdict} end)
 return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}

@@ -6,30 +6,30 @@
 local refusal = partition.load()
 if refusal then return refusal end
 local CHUNK, ids, notices, wanted = 300, {}, {}, {}
-local holders = names.all(arg.subid)
+local holders = subscription_ids.all(arg.subid)
 for i, row in ipairs(rows) do
   ids[i], wanted[row.item] = row.item, true
 end
 local places = {}
 if arg.subid ~= '' then
   for _, subid in ipairs(holders) do
-    for _, position in ipairs(holdings.of(subid, CHUNK - #places)) do places[#places + 1] = position end
+    for _, position in ipairs(held_locks.of(subid, CHUNK - #places)) do places[#places + 1] = position end
   end
 else
-  for _, position in ipairs(items.find(ids)) do places[#places + 1] = position or nil end
+  for _, position in ipairs(items.positions_of(ids)) do places[#places + 1] = position or nil end
 end
 local tried = 0
-for _, flight in ipairs(flights.at(places)) do
+for _, flight in ipairs(inflight.get_many(places)) do
   if tried > 0 and budget.exhausted() then break end
   tried = tried + 1
   -- Once each, whatever ids were said twice.
   if flight and (arg.subid ~= '' or wanted[flight.item]) then
     wanted[flight.item] = nil
-    ending.release(flight, 'released', {reason = 'forced'})
-    notices[#notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token), pools.told(flight.subid)}
+    lock_end.release(flight, 'released', {reason = 'forced'})
+    notices[#notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)}
   end
 end
-writes.flush()
+write_buffer.flush()
 local left = arg.subid == '' and #places - tried or 0
-for _, subid in ipairs(holders) do left = left + credit.held(subid) end
-return finish.reply({call.ending_freed, left}, notices, call.ending_freed)
+for _, subid in ipairs(holders) do left = left + credit.lock_count(subid) end
+return respond.make({call.lock_end_freed, left}, notices, call.lock_end_freed)

@@ -9,7 +9,7 @@ if refusal then return refusal end
 local limit, bytes, found, come = tonumber(arg.limit), 0, {}, arg.past
 
 local function lock(flight)
-  local frontend = flights.sender(flight.line)
+  local frontend = inflight.sender(flight.line)
   local since = string.match(flight.line, '^[^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ ([^ ]+) ')
   return {flight.jid, tonumber(flight.token), tonumber(since),
     tonumber(redis.call('ZSCORE', key.deadlines, flight.position) or 0), frontend}
@@ -17,9 +17,9 @@ end
 
 -- An item that is locked or on its way has no place among those that wait.
 local function state(position, flight)
-  if flight then return entries.get(flight.log_id), 'locked', 0 end
-  if redis.call('HEXISTS', key.handover, position) == 1 then return entries.current(position), 'dying', 0 end
-  if call.partition_log_only then return entries.get(position), 'kept', 0 end
+  if flight then return log_entries.get(flight.log_id), 'locked', 0 end
+  if redis.call('HEXISTS', key.handover, position) == 1 then return log_entries.current(position), 'dying', 0 end
+  if call.partition_log_only then return log_entries.get(position), 'kept', 0 end
   local delayed = tonumber(redis.call('ZSCORE', key.delayed, position) or 0)
   return items.waiting(position), delayed > 0 and 'delayed' or 'waiting', delayed
 end
@@ -35,21 +35,21 @@ local function holders(past)
 end
 
 local function look(position, wanted)
-  local flight = flights.at({position})[1]
+  local flight = inflight.get_many({position})[1]
   local entry, how, until_ms = state(position, flight)
   local name = entry and (flight and flight.item or items.name(position, entry))
   if not entry or (wanted and name ~= wanted) then return end
-  local past, asks = history.of(position), hints.of(entry)
+  local past, asks = attempt_history.of(position), scheduling.of(entry)
   bytes = bytes + #entry.body
   found[#found + 1] = {position, name, how, entry.by, entry.key, tonumber((positions.split(entry.log_id))), entry.body,
     flight and tonumber(flight.attempt) or past.attempts, until_ms, flight and lock(flight) or {}, holders(past),
-    hints.LAST - (asks.rank or hints.USUAL), asks.ends}
+    scheduling.LAST - (asks.rank or scheduling.USUAL), asks.ends}
 end
 
 if #rows > 0 then
   local ids = {}
   for i, row in ipairs(rows) do ids[i] = row.item end
-  for i, position in ipairs(items.find(ids)) do
+  for i, position in ipairs(items.positions_of(ids)) do
     if position then look(position, ids[i]) end
   end
   return {'ok', {'', found}, {}, {}, {}, 0, 0, call.partition_token}

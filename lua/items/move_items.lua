@@ -7,24 +7,24 @@ if refusal then return refusal end
 
 -- No JID begins with this mark: in a record of `handover` it tells a node from the last holder of a dead letter.
 local function leave(row, entry)
-  local position, attempts = row.position, history.of(row.position).attempts
+  local position, attempts = row.position, attempt_history.of(row.position).attempts
   entry.item = items.name(position, entry)
   if positions.after(position, call.partition_cursor) then
     -- The cursor has yet to come by: the item goes on as an entry that the cursor passes over.
-    position = entries.append(entry, row.position)
+    position = log_entries.append(entry, row.position)
     items.drop(row.position, entry)
   else
-    writes.add('ZREM', key.ready, position)
-    writes.add('ZREM', key.delayed, position)
-    if call.partition_selects then passed.remove(position) end
+    write_buffer.add('ZREM', key.ready, position)
+    write_buffer.add('ZREM', key.delayed, position)
+    if call.partition_selects then skipped_items.remove(position) end
   end
-  handover.start(position, entry, attempts, '>' .. row.to, '')
-  writes.flush()
+  handovers.start(position, entry, attempts, '>' .. row.to, '')
+  write_buffer.flush()
 end
 
 local results = budget.each(rows, function(row)
-  local entry = not flights.at({row.position})[1] and items.waiting(row.position, row.item)
+  local entry = not inflight.get_many({row.position})[1] and items.waiting(row.position, row.item)
   if entry then leave(row, entry) end
   return {entry and 'ok' or 'item-not-found'}
 end)
-return finish.reply(results, {}, 0)
+return respond.make(results, {}, 0)

@@ -6,21 +6,21 @@
 local refusal = partition.load()
 if refusal then return refusal end
 
-intake.prepare(rows)
+enqueue.prepare(rows)
 local added, tail = 0, call.partition_tail
 local results = budget.each(rows, function(row)
-  if row.hints ~= '' then hints.begin(row) end
-  if not intake.admits(row) then return {'forbidden'} end
-  if intake.repeats(row) then return {'duplicate', row.item, once.differs(row) and 1 or nil} end
-  if not call.partition_log_only and intake.knows(row.item) then
-    intake.replace(row)
+  if row.hints ~= '' then scheduling.read_request(row) end
+  if not enqueue.may_publish(row) then return {'forbidden'} end
+  if enqueue.is_duplicate(row) then return {'duplicate', row.item, dedupe.differs(row) and 1 or nil} end
+  if not call.partition_log_only and enqueue.known(row.item) then
+    enqueue.replace(row)
     return {'ok', row.item}
   end
-  if arg.if_known ~= '' then return {'item-not-found', former.over(tail)} end
-  if intake.foretells(row) then return {'item-id-invalid'} end
-  if not intake.room() then return {'node-full'} end
+  if arg.if_known ~= '' then return {'item-not-found', former_partition.over(tail)} end
+  if enqueue.is_future_id(row) then return {'item-id-invalid'} end
+  if not enqueue.room() then return {'node-full'} end
   added = added + 1
-  return {'ok', intake.append(row)}
+  return {'ok', enqueue.append(row)}
 end)
-if arg.if_known ~= '' then former.stay(tail) end
-return finish.reply(results, {}, added)
+if arg.if_known ~= '' then former_partition.stay(tail) end
+return respond.make(results, {}, added)

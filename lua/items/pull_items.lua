@@ -9,14 +9,14 @@
 local refusal = partition.load()
 if refusal then return refusal end
 -- Of those who are back, coordinators of their credit are to hear.
-local bytes, next_due, given, more_at_once, back = 0, 0, 0, 0, {}
+local bytes, due, given, more_at_once, back = 0, 0, 0, 0, {}
 
 -- Gives the deadline of a lock.
 local function deadline(flight, comes)
-  if not (comes and flights.unfetched(flight)) then
+  if not (comes and inflight.is_unfetched(flight)) then
     return tonumber(redis.call('ZSCORE', key.deadlines, flight.position) or 0)
   end
-  flights.fetch(flight, call.partition_stamp)
+  inflight.mark_fetched(flight, call.partition_stamp)
   redis.call('ZADD', key.deadlines, call.partition_deadline_text, flight.position)
   given = given + 1
   return call.partition_deadline
@@ -25,15 +25,15 @@ end
 local function told(flight, entry, comes)
   local attempt = tonumber(flight.attempt)
   return {flight.item, tonumber(flight.token), attempt, deadline(flight, comes), entry.by, entry.body, entry.key,
-    tonumber((positions.split(entry.log_id))), history.tries(flight.position, attempt)}
+    tonumber((positions.split(entry.log_id))), attempt_history.count(flight.position, attempt)}
 end
 
 local function held(row, subids)
   local places, found, after = {}, {}, tonumber(row.after)
   for _, subid in ipairs(subids) do
-    for _, position in ipairs(holdings.after(subid, after, tonumber(arg.limit) + 1)) do places[#places + 1] = position end
+    for _, position in ipairs(held_locks.after(subid, after, tonumber(arg.limit) + 1)) do places[#places + 1] = position end
   end
-  for _, flight in ipairs(flights.at(places)) do
+  for _, flight in ipairs(inflight.get_many(places)) do
     if flight then
       flight.number = tonumber(flight.token)
       found[#found + 1] = flight
@@ -47,9 +47,9 @@ end
 local function lasts(row)
   if row.lease == '' or arg.number ~= '0' then return true end
   local subscriber = subscriptions.get(row.subid)
-  if not subscriber or not subscriptions.pulls(subscriber) or leases.ended(row.subid) then return false end
-  if row.lease ~= '0' then leases.put(row.subid, '+' .. row.lease) end
-  next_due = leases.next(0)
+  if not subscriber or not subscriptions.pulls(subscriber) or subscription_expiry.has_ended(row.subid) then return false end
+  if row.lease ~= '0' then subscription_expiry.put(row.subid, '+' .. row.lease) end
+  due = subscription_expiry.next(0)
   return true
 end
 
@@ -60,9 +60,9 @@ local function returned(subids)
     local subscriber = line and subscriptions.read(subids[i], line)
     if subscriber and subscriptions.absent(subscriber) then
       subscriptions.reached(subscriber)
-      credit.settle(subids[i])
+      credit.update_turn(subids[i])
       any, more_at_once = 1, 1
-      back[#back + 1] = {subids[i], credit.held(subids[i]), grants.last(subids[i]), subscriber.pool or '', 0}
+      back[#back + 1] = {subids[i], credit.lock_count(subids[i]), grants.last(subids[i]), subscriber.pool or '', 0}
     end
   end
   return any
@@ -70,11 +70,11 @@ end
 
 local results = budget.each(rows, function(row)
   if not lasts(row) then return {'lease-over'} end
-  local found, more, subids = {}, 0, names.all(row.subid)
+  local found, more, subids = {}, 0, subscription_ids.all(row.subid)
   -- Who says that it has seen more than there is comes for nothing.
   local comes = row.comes == '1' and tonumber(row.after) <= call.partition_token
   for _, flight in ipairs(held(row, subids)) do
-    local entry = bytes < tonumber(arg.max_bytes) and #found < tonumber(arg.limit) and entries.get(flight.log_id)
+    local entry = bytes < tonumber(arg.max_bytes) and #found < tonumber(arg.limit) and log_entries.get(flight.log_id)
     if not entry then
       more = 1
       break
@@ -82,11 +82,11 @@ local results = budget.each(rows, function(row)
     bytes = bytes + #entry.body
     found[#found + 1] = told(flight, entry, comes)
   end
-  return {'ok', leases.of(row.subid), found, more, call.partition_token, comes and returned(subids) or 0}
+  return {'ok', subscription_expiry.of(row.subid), found, more, call.partition_token, comes and returned(subids) or 0}
 end)
 local told_of = {}
 if back[1] and (call.partition_several or call.partition_pools) then
   told_of = {partition.next_number(), 0, '', 'A', back, '', {}}
   partition.save()
 end
-return {'ok', results, {}, given > 0 and {{'fetched', given}} or {}, {}, next_due, more_at_once, call.partition_token, told_of}
+return {'ok', results, {}, given > 0 and {{'fetched', given}} or {}, {}, due, more_at_once, call.partition_token, told_of}

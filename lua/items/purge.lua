@@ -5,12 +5,12 @@
 local refusal = partition.load()
 if refusal then return refusal end
 local CHUNK = 300
-local dropped = waiting.take(CHUNK)
+local dropped = ready_queue.take(CHUNK)
 if call.partition_log_only then
   local after, ended = '-', false
   while #dropped < CHUNK and not (ended or budget.over()) do
     local found
-    found, ended = entries.range(after, '+', CHUNK - #dropped)
+    found, ended = log_entries.range(after, '+', CHUNK - #dropped)
     for _, entry in ipairs(found) do
       entry.position, after = entry.log_id, '(' .. entry.log_id
       dropped[#dropped + 1] = entry
@@ -19,9 +19,9 @@ if call.partition_log_only then
 end
 local left = CHUNK - #dropped
 -- A range that ends at -1 would be all of it.
-for _, places in ipairs({left > 0 and redis.call('ZRANGE', key.delayed, 0, left - 1) or {}, ordering.waiting(left)}) do
+for _, places in ipairs({left > 0 and redis.call('ZRANGE', key.delayed, 0, left - 1) or {}, group_order.waiting(left)}) do
   for _, position in ipairs(places) do
-    local entry = #dropped < CHUNK and not budget.over() and entries.current(position)
+    local entry = #dropped < CHUNK and not budget.over() and log_entries.current(position)
     if entry then
       entry.position = position
       dropped[#dropped + 1] = entry
@@ -30,9 +30,9 @@ for _, places in ipairs({left > 0 and redis.call('ZRANGE', key.delayed, 0, left 
 end
 for _, entry in ipairs(dropped) do
   items.drop(entry.position, entry)
-  ordering.done(entry.position)
+  group_order.remove(entry.position)
 end
-writes.flush()
+write_buffer.flush()
 partition.save()
-local more = #dropped == CHUNK or budget.over() or call.ordering_skipped >= ordering.MOST
-return {'ok', {#dropped}, {}, call.times_perished > 0 and {{'perished', call.times_perished}} or {}, {}, 0, more and 1 or 0, call.partition_token}
+local more = #dropped == CHUNK or budget.over() or call.group_order_skipped >= group_order.MOST
+return {'ok', {#dropped}, {}, call.expiry_perished > 0 and {{'perished', call.expiry_perished}} or {}, {}, 0, more and 1 or 0, call.partition_token}

@@ -9,12 +9,12 @@ if refusal then return refusal end
 local found, bytes = {}, 0
 for _, row in ipairs(rows) do
   local line = bytes < tonumber(arg.max_bytes) and redis.call('HGET', key.handover, row.position)
-  local entry = line and entries.current(row.position)
+  local entry = line and log_entries.current(row.position)
   if entry then
-    local attempts, jid, note, reason = letter.read(line)
+    local attempts, jid, note, reason = handover_record.read(line)
     if note == '' then
       note = arg.note
-      redis.call('HSET', key.handover, row.position, letter.write(attempts, jid, note, reason))
+      redis.call('HSET', key.handover, row.position, handover_record.write(attempts, jid, note, reason))
     end
     bytes = bytes + #entry.body
     found[#found + 1] = {row.position, items.name(row.position, entry), entry.by, entry.body, attempts, jid, reason,

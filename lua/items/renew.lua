@@ -4,13 +4,13 @@
 -- RETURNS: ok stale gone deleted | ok item-not-found forbidden locked-by-another lock-lost
 local refusal = partition.load()
 if refusal then return refusal end
-local results = judge.each(rows, function(row, verdict)
-  owner.met(row.subids)
+local results = ack_rules.each(rows, function(row, verdict)
+  partition_owner.renew_when_seen(row.subids)
   if verdict == 'waiting' then return {'lock-lost'} end
   if verdict ~= 'held' then return {verdict} end
   local deadline = row.lock_ms == '' and call.partition_deadline or call.partition_now + tonumber(row.lock_ms)
-  writes.add('ZADD', key.deadlines, string.format('%d', deadline), row.position)
+  write_buffer.add('ZADD', key.deadlines, string.format('%d', deadline), row.position)
   return {'ok', tonumber(row.flight.token), deadline}
 end)
-writes.flush()
-return {'ok', results, {}, {}, {}, due.next(), 0, call.partition_token}
+write_buffer.flush()
+return {'ok', results, {}, {}, {}, next_due.time(), 0, call.partition_token}

@@ -4,25 +4,25 @@
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
 local refusal = partition.load()
 if refusal then return refusal end
-answers.rotate()
+replay_cache.rotate()
 
 local function answer(row, holder, pool, subid)
-  answers.give(row, holder)
+  replay_cache.give(row, holder)
   return {'ok', holder, pool, subid}
 end
 
-local results = judge.each(rows, function(row, verdict)
-  owner.met(row.subids)
+local results = ack_rules.each(rows, function(row, verdict)
+  partition_owner.renew_when_seen(row.subids)
   if verdict == 'held' then
-    ending.acknowledge(row.flight)
-    return answer(row, row.flight.jid, pools.told(row.flight.subid))
+    lock_end.acknowledge(row.flight)
+    return answer(row, row.flight.jid, pools.describe(row.flight.subid))
   elseif verdict == 'waiting' then
     items.drop(row.position, row.entry)
-    ordering.done(row.position)
+    group_order.remove(row.position)
     return answer(row, '')
   elseif verdict == 'replayed' then
     return {'replayed', row.answered}
   end
   return {verdict}
 end)
-return finish.reply(results, {}, call.ending_freed)
+return respond.make(results, {}, call.lock_end_freed)

@@ -11,17 +11,17 @@ local stored = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - 
 local waiting = math.max(0, stored - in_flight - dying)
 
 local oldest = redis.call('ZRANGE', key.ready, 0, 0)[1]
-local skipped = call.partition_selects and passed.after('', '', 1)[1]
+local skipped = call.partition_selects and skipped_items.after('', '', 1)[1]
 if skipped and not (oldest and positions.after(skipped, oldest)) then oldest = skipped end
-for rank = 0, call.partition_hinted and hints.LAST or -1 do
+for rank = 0, call.partition_hinted and scheduling.LAST or -1 do
   local padded = redis.call('ZRANGEBYSCORE', key.ranked, rank, rank, 'LIMIT', 0, 1)[1]
-  local position = padded and hints.unpadded(padded)
+  local position = padded and scheduling.unpadded(padded)
   if position and not (oldest and positions.after(position, oldest)) then oldest = position end
 end
 -- What stands elsewhere, or rests, is nothing that waits here. Payloads come along, so it seldom looks at many.
 local function first(count)
-  for _, entry in ipairs((entries.range('(' .. call.partition_cursor, '+', count))) do
-    if not (entry.at or hints.of(entry).rank or hints.rests(entry)) then return entry.log_id end
+  for _, entry in ipairs((log_entries.range('(' .. call.partition_cursor, '+', count))) do
+    if not (entry.at or scheduling.of(entry).rank or scheduling.is_delayed(entry)) then return entry.log_id end
   end
 end
 local new = first(1) or first(100)

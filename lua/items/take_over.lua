@@ -15,28 +15,28 @@ local after = tonumber(arg.after ~= '' and arg.after or redis.call('HGET', key.s
 local deliveries = {}
 
 local function lock(position, line)
-  local flight = flights.read(position, line)
-  local frontend, sequence = flights.sender(flight.line)
+  local flight = inflight.read(position, line)
+  local frontend, sequence = inflight.sender(flight.line)
   local theirs = frontend == arg.lapsed and sequence <= upto
-  local row = theirs and sequence > after and again.row(flight)
+  local row = theirs and sequence > after and redelivery.make(flight)
   if row then
     deliveries[#deliveries + 1] = row
   elseif theirs and arg.lapsed ~= arg.frontend then
     -- Sent, and nobody's to send again: a second rescuer finds nothing even when the mark is gone.
-    flights.entrust(position, flight.line, flights.NOBODY, string.format('%d', sequence))
+    inflight.hand_to(position, flight.line, inflight.NOBODY, string.format('%d', sequence))
   end
 end
 
 local function read(subid, line)
-  local reader = readers.read(subid, line)
+  local reader = log_readers.read(subid, line)
   local sequence = reader.owed[arg.lapsed]
   if not sequence or sequence > upto then return end
   if sequence > after then
-    window.rewind(reader)
+    reader_window.rewind(reader)
   elseif arg.lapsed ~= arg.frontend then
     reader.owed[arg.lapsed] = nil
   end
-  window.settle(reader)
+  reader_window.save(reader)
 end
 
 local of, cursor = string.match(arg.scan, '^([lr]?)(%d+)$')
@@ -53,7 +53,7 @@ elseif found[1] ~= '0' then
   rest = of .. found[1]
 end
 -- What is too much for one script a visit goes on with, at once.
-local more = reading and (budget.over() or stream.run(deliveries) == 1)
+local more = reading and (budget.over() or log_delivery.run(deliveries) == 1)
 if rest == '0' and arg.lapsed ~= arg.frontend then sessions.forget(arg.lapsed) end
 partition.save()
-return {'ok', {rest, upto}, deliveries, {}, {}, more and call.partition_now or due.next(), 0, call.partition_token}
+return {'ok', {rest, upto}, deliveries, {}, {}, more and call.partition_now or next_due.time(), 0, call.partition_token}

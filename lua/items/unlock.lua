@@ -5,16 +5,16 @@
 -- RETURNS: ok stale gone deleted | ok replayed item-not-found forbidden locked-by-another lock-lost
 local refusal = partition.load()
 if refusal then return refusal end
-answers.rotate()
+replay_cache.rotate()
 
-local results = judge.each(rows, function(row, verdict)
-  owner.met(row.subids)
+local results = ack_rules.each(rows, function(row, verdict)
+  partition_owner.renew_when_seen(row.subids)
   if verdict == 'held' then
-    ending.release(row.flight, 'released',
+    lock_end.release(row.flight, 'released',
       {delay_ms = tonumber(row.delay_ms), reason = row.reason, dead_letter = row.dead_letter == '1',
         untried = row.untried == '1'})
-    answers.give(row, row.flight.jid)
-    return {'ok', row.flight.jid, pools.told(row.flight.subid)}
+    replay_cache.give(row, row.flight.jid)
+    return {'ok', row.flight.jid, pools.describe(row.flight.subid)}
   elseif verdict == 'replayed' then
     return {'replayed', row.answered}
   elseif verdict == 'waiting' then
@@ -22,4 +22,4 @@ local results = judge.each(rows, function(row, verdict)
   end
   return {verdict}
 end)
-return finish.reply(results, {}, call.ending_freed)
+return respond.make(results, {}, call.lock_end_freed)

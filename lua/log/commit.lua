@@ -5,13 +5,13 @@
 local refusal = partition.load()
 if refusal then return refusal end
 local results = budget.each(rows, function(row)
-  local reader = readers.of(row.subids)
+  local reader = log_readers.by_sender(row.subids)
   if not reader then return {'not-subscribed'} end
   if positions.after(row.position, reader.position) then return {'offset-not-found'} end
-  window.commit(reader, row.position)
-  window.settle(reader)
-  ending.touch(reader.subid)
-  call.ending_arrived[reader.subid] = true
+  reader_window.commit(reader, row.position)
+  reader_window.save(reader)
+  lock_end.touch(reader.subid)
+  call.lock_end_arrived[reader.subid] = true
   return {'ok'}
 end)
-return finish.reply(results, {}, 0)
+return respond.make(results, {}, 0)

@@ -7,16 +7,16 @@
 local refusal = partition.load()
 if refusal then return refusal end
 if arg.group ~= '' then
-  local known, mine = bonds.get(arg.group), tonumber(arg.fence)
+  local known, mine = reader_ownership.get(arg.group), tonumber(arg.fence)
   if mine and not (known and known.fence == mine) or not mine and known and known.active then
     return {'ok', {''}, {}, {}, {}, 0, 0, call.partition_token}
   end
 end
-local position, gap = start.resolve(arg.start)
+local position, gap = start_position.resolve(arg.start)
 local limit, bytes, found, more, full = tonumber(arg.limit), 0, {}, 0, false
 -- In short rounds: what is read past the bound of bytes is read in vain.
 while position and not full do
-  local read, ended = entries.range('(' .. position, '+', math.min(20, limit - #found + 1))
+  local read, ended = log_entries.range('(' .. position, '+', math.min(20, limit - #found + 1))
   for _, entry in ipairs(read) do
     bytes = bytes + #entry.body
     if #found == limit or (bytes > tonumber(arg.max_bytes) and #found > 0) then

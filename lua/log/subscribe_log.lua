@@ -8,27 +8,27 @@ if refusal then return refusal end
 
 -- Whoever worked here, or owned this, does so no more; what it holds it keeps until its locks end.
 local function begin(row, position)
-  disown.of(row.subid, false)
-  leave.stop_working(row.subid)
-  window.forget(row.subid)
+  ownership_loss.end_of(row.subid, false)
+  unsubscribing.stop_working(row.subid)
+  reader_window.forget(row.subid)
   subscriptions.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = 'stream'})
   if not position then return end
   partition.turn_on('streams')
-  window.settle({subid = row.subid, position = position, committed = position, owed = {}})
+  reader_window.save({subid = row.subid, position = position, committed = position, owed = {}})
 end
 
 local results = budget.each(rows, function(row)
   local position, gap = nil, 0
-  if row.start ~= '' then position, gap = start.resolve(row.start) end
+  if row.start ~= '' then position, gap = start_position.resolve(row.start) end
   if row.start ~= '' and not position then return {'offset-not-found'} end
   if not subscriptions.get(row.subid) and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
     return {'too-many-subscriptions'}
   end
-  if leases.over(row.lease) then return {'lease-over'} end
+  if subscription_expiry.would_be_over(row.lease) then return {'lease-over'} end
   begin(row, position)
   -- The first partition alone knows until when.
-  return {'ok', gap, position or '', arg.number == '0' and leases.put(row.subid, row.lease) or 0}
+  return {'ok', gap, position or '', arg.number == '0' and subscription_expiry.put(row.subid, row.lease) or 0}
 end)
-local reply = finish.reply(results, {}, 0)
-reply[6] = leases.next(reply[6])
+local reply = respond.make(results, {}, 0)
+reply[6] = subscription_expiry.next(reply[6])
 return reply

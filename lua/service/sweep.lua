@@ -6,36 +6,36 @@
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
-local repeated, more_due = tries.run()
+local repeated, more_due = retries.send()
 local late = redis.call('ZRANGEBYSCORE', key.deadlines, '-inf', call.partition_now, 'LIMIT', 0, 200)
-local flying, notices = flights.at(late), {}
+local flying, notices = inflight.get_many(late), {}
 for i, position in ipairs(late) do
   if i > 1 and budget.over() then break end
   local flight = flying[i]
-  if flight and flights.unfetched(flight) then
-    ending.release(flight, 'expired', {})
+  if flight and inflight.is_unfetched(flight) then
+    lock_end.release(flight, 'expired', {})
     -- It does not come: until it does, others are handed what there is.
     subscriptions.missed(flight.subid)
   elseif flight then
-    ending.release(flight, 'expired', {})
-    notices[#notices + 1] = {'unlocked', flight.jid, flight.item, tonumber(flight.token), pools.told(flight.subid)}
+    lock_end.release(flight, 'expired', {})
+    notices[#notices + 1] = {'unlocked', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)}
   else
-    writes.add('ZREM', key.deadlines, position)
+    write_buffer.add('ZREM', key.deadlines, position)
   end
 end
-writes.flush()
-leave.resume()
+write_buffer.flush()
+unsubscribing.resume()
 ownership.lapse()
-if owner.get() and owner.get().clearing then ownership.clear('stolen') end
-for _, lost in ipairs(call.disown_notices) do notices[#notices + 1] = lost end
-for _, over in ipairs(leases.lapsed()) do notices[#notices + 1] = over end
-handover.resume(tonumber(arg.told_before))
+if partition_owner.get() and partition_owner.get().clearing then ownership.clear('stolen') end
+for _, lost in ipairs(call.ownership_loss_notices) do notices[#notices + 1] = lost end
+for _, over in ipairs(subscription_expiry.lapsed()) do notices[#notices + 1] = over end
+handovers.resume(tonumber(arg.told_before))
 journal.trim()
 -- Asked here: most partitions keep nothing, and so need not build it.
 local more_aged = call.partition_kept > 0 and trim.aged() or 0
 if credit.coordinates() then coordinator.resume() end
-local reply = finish.reply({}, notices, dispatch.LIMIT)
+local reply = respond.make({}, notices, dispatch.LIMIT)
 for _, row in ipairs(repeated) do reply[3][#reply[3] + 1] = row end
-if #late == 200 or budget.over() or call.leave_more or call.waiting_more or more_due or more_aged == 1 or (owner.get() and owner.get().clearing) then reply[7] = 1 end
-reply[6] = leases.next(reply[6])
+if #late == 200 or budget.over() or call.unsubscribing_more or call.ready_queue_more or more_due or more_aged == 1 or (partition_owner.get() and partition_owner.get().clearing) then reply[7] = 1 end
+reply[6] = subscription_expiry.next(reply[6])
 return reply

@@ -6,12 +6,12 @@ local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
-  local subid, refused = chosen.of(row.subid, row.named)
+  local subid, refused = subscription_ids.choose(row.subid, row.named)
   results[i] = refused
   if subid then
     local subscriber = subscriptions.get(subid)
     local scope, said = usage.read(subid).scope, selectors.said(subid)
-    results[i] = {'ok', subscriber.limit, subscriber.qos, leases.of(subid), subid,
+    results[i] = {'ok', subscriber.limit, subscriber.qos, subscription_expiry.of(subid), subid,
       (scope ~= '' or said) and scope or nil, said}
   end
 end

@@ -6,11 +6,11 @@ local refusal = partition.load()
 if refusal then return refusal end
 local results = budget.each(rows, function(row)
   local places = {}
-  for _, subid in ipairs(names.all(row.subids)) do
-    for _, position in ipairs(holdings.of(subid, 1000)) do places[#places + 1] = position end
+  for _, subid in ipairs(subscription_ids.all(row.subids)) do
+    for _, position in ipairs(held_locks.of(subid, 1000)) do places[#places + 1] = position end
   end
   local held = {}
-  for i, flight in ipairs(flights.at(places)) do
+  for i, flight in ipairs(inflight.get_many(places)) do
     held[#held + 1] = {flight.item, tonumber(flight.token), tonumber(flight.attempt),
       tonumber(redis.call('ZSCORE', key.deadlines, places[i]))}
   end

@@ -10,12 +10,12 @@ if refusal then return refusal end
 
 -- Which subscription a row is about; nil and the refusal when there is none to be had.
 local function meant(row)
-  if row.must == '1' then return chosen.of(row.subid, row.named) end
-  local those, free = taken.of(row.subid)
+  if row.must == '1' then return subscription_ids.choose(row.subid, row.named) end
+  local those, free = subscription_ids.existing(row.subid)
   if row.several == '' then return those[1] or row.subid end
   if #those == 0 then return row.subid end
   partition.turn_on('multi')
-  if #free == 0 then free = select(2, taken.of(row.subid)) end
+  if #free == 0 then free = select(2, subscription_ids.existing(row.subid)) end
   if #free == 0 then return nil, {'too-many-subscriptions'} end
   return free[1]
 end
@@ -26,9 +26,9 @@ local function read_on(row, subscriber)
   if selectors.wished(row) then return {'options-invalid', 'selector'} end
   subscriber.limit = tonumber(row.credit)
   subscriptions.put(subscriber)
-  local reader = readers.get(row.subid)
-  if reader then window.settle(reader) end
-  return {'ok', subscriber.limit, subscriber.qos, '0', subscriber.jid, leases.put(row.subid, row.lease), row.subid}
+  local reader = log_readers.get(row.subid)
+  if reader then reader_window.save(reader) end
+  return {'ok', subscriber.limit, subscriber.qos, '0', subscriber.jid, subscription_expiry.put(row.subid, row.lease), row.subid}
 end
 
 -- What the other partitions have to hear of: one who is new, whose locks from before are not known yet and who may use nothing until
@@ -46,7 +46,7 @@ local function register(row, before, subscriber, owned)
   usage.write(row.subid, known)
   if told then
     grants.take(row.subid, registration)
-    ledger.settle(row.subid, tonumber(registration))
+    ledger.take_own_grant(row.subid, tonumber(registration))
   end
   return registration, known.scope ~= '' and known.scope or nil
 end
@@ -58,11 +58,11 @@ local function work(row, subscriber, owned)
     bounces = total and 0 or before.bounces, qos = row.qos ~= '' and row.qos or before.qos}
   local registration, scope = '0', nil
   if call.partition_several then registration, scope = register(row, before, subscriber, owned) end
-  enrol.put(subscriber, not before.jid)
-  if row.selector ~= '=' then passed.choose(row.subid, row.selector) end
-  ending.touch(row.subid)
+  subscribing.put(subscriber, not before.jid)
+  if row.selector ~= '=' then skipped_items.set_selector(row.subid, row.selector) end
+  lock_end.touch(row.subid)
   local said = selectors.said(row.subid)
-  return {'ok', subscriber.limit, subscriber.qos, registration, subscriber.jid, leases.put(row.subid, row.lease), row.subid,
+  return {'ok', subscriber.limit, subscriber.qos, registration, subscriber.jid, subscription_expiry.put(row.subid, row.lease), row.subid,
     scope or said and '', said}
 end
 
@@ -70,7 +70,7 @@ local results = {}
 for i, row in ipairs(rows) do
   local subid, refused = meant(row)
   row.subid = subid or row.subid
-  local known, who = subid and subscriptions.get(subid), owner.get()
+  local known, who = subid and subscriptions.get(subid), partition_owner.get()
   local owns = who and who.subid == subid
   if refused then
     results[i] = refused
@@ -83,15 +83,15 @@ for i, row in ipairs(rows) do
     results[i] = {'options-invalid', 'selector'}
   elseif selectors.wished(row) and not selectors.room(row.subid) then
     results[i] = {'too-many-subscriptions', 'selector'}
-  elseif leases.over(row.lease) then
+  elseif subscription_expiry.would_be_over(row.lease) then
     results[i] = {'lease-over'}
   elseif row.must == '1' and subscriptions.reads(known) then
     results[i] = read_on(row, known)
   else
-    if owns and row.must == '1' then owner.met(row.subid .. ' ' .. row.subid) else disown.of(row.subid, false) end
-    results[i] = work(row, enrol.known(row.subid), owns)
+    if owns and row.must == '1' then partition_owner.renew_when_seen(row.subid .. ' ' .. row.subid) else ownership_loss.end_of(row.subid, false) end
+    results[i] = work(row, subscribing.known(row.subid), owns)
   end
 end
-local reply = finish.reply(results, {}, dispatch.LIMIT)
-reply[6] = leases.next(reply[6])
+local reply = respond.make(results, {}, dispatch.LIMIT)
+reply[6] = subscription_expiry.next(reply[6])
 return reply

@@ -11,9 +11,9 @@ local refusal = partition.load()
 if refusal then return refusal end
 
 local function meant(row)
-  if row.which == 'all' then return names.family(row.subid, row.pool) end
+  if row.which == 'all' then return subscription_ids.family(row.subid, row.pool) end
   if row.which == 'this' then return {row.subid} end
-  local subid, refused = chosen.of(row.subid, row.named)
+  local subid, refused = subscription_ids.choose(row.subid, row.named)
   -- Who is not known here may own another partition.
   if not subid and refused[1] == 'not-subscribed' then return {row.subid} end
   return {subid}, refused
@@ -23,30 +23,30 @@ end
 local function others(row, those)
   local past = {}
   for _, subid in ipairs(those) do past[subid] = true end
-  for _, subid in ipairs(names.family(row.subid, row.pool)) do
-    if not past[subid] and (subscriptions.get(subid) or credit.held(subid) > 0) then return 1 end
+  for _, subid in ipairs(subscription_ids.family(row.subid, row.pool)) do
+    if not past[subid] and (subscriptions.get(subid) or credit.lock_count(subid) > 0) then return 1 end
   end
   return 0
 end
 
 local function superseded(row)
-  if row.lapsed == '1' and subscriptions.get(row.subid) and not leases.ended(row.subid) then return true end
+  if row.lapsed == '1' and subscriptions.get(row.subid) and not subscription_expiry.has_ended(row.subid) then return true end
   if row.born == '' then return false end
-  local who = owner.get()
+  local who = partition_owner.get()
   return who and who.subid == row.subid or grants.last(row.subid) > tonumber(row.born)
 end
 
 local function go(row, those)
-  local ended, left, room = {}, 0, leave.CHUNK
+  local ended, left, room = {}, 0, unsubscribing.CHUNK
   for _, subid in ipairs(those) do
-    if row.pool ~= '' then call.ending_pools[subid] = row.pool end
-    if leave.remove(subid, row.kept ~= '', row.reason ~= '' and row.reason) then ended[#ended + 1] = subid end
+    if row.pool ~= '' then call.lock_end_pools[subid] = row.pool end
+    if unsubscribing.remove(subid, row.kept ~= '', row.reason ~= '' and row.reason) then ended[#ended + 1] = subid end
     if row.release == '1' then
-      local why = row.told == '1' and leave.TOLD or row.lapsed == '1' and 'lapsed' or 'unavailable'
-      local _, gone_back = leave.release(subid, 'released', why, room)
+      local why = row.told == '1' and unsubscribing.TOLD or row.lapsed == '1' and 'lapsed' or 'unavailable'
+      local _, gone_back = unsubscribing.release(subid, 'released', why, room)
       room = room - gone_back
     end
-    left = left + credit.held(subid)
+    left = left + credit.lock_count(subid)
     -- A registration from before must not seat it again.
     if row.born ~= '' and row.pool ~= '' then grants.take(subid, row.born) end
   end
@@ -57,6 +57,6 @@ local results = budget.each(rows, function(row)
   local those, refused = meant(row)
   return refused or superseded(row) and {'superseded'} or go(row, those)
 end)
-local reply = finish.reply(results, call.disown_notices, math.max(call.ending_freed, 1))
-if call.leave_more then reply[7] = 1 end
+local reply = respond.make(results, call.ownership_loss_notices, math.max(call.lock_end_freed, 1))
+if call.unsubscribing_more then reply[7] = 1 end
 return reply

@@ -134,7 +134,7 @@ MOST_OF_ONE = 32
 def family(jid: str) -> tuple[str, ...]:
     """Name the subscriptions that a JID may have where it may have several, the first one first.
 
-    lua/lib/subscriptions/names.lua says the same.
+    lua/lib/subscriptions/subscription_ids.lua says the same.
     """
     first = int(subid(jid))
     bits = first % MOST_OF_ONE

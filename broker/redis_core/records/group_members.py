@@ -86,7 +86,7 @@ class GroupMembers:
         asked = [("HMGET", keys.of_partition("meta", partition), "fence", "owner") for partition in record.partitions]
         found = []
         for number, (fence, line) in enumerate(await self._server.commands(asked)):
-            # `subid lease clearing group`, as lua/lib/groups/owner.lua writes it.
+            # `subid lease clearing group`, as lua/lib/groups/partition_owner.lua writes it.
             whose, _lease, _clearing, group = line.decode().split(" ") if line else ("", "", "", "")
             found.append(PartitionOwnership(number, int(fence or 0), whose, group))
         return found

@@ -358,7 +358,7 @@ class NodeRouter:
         held = [number for number, find in found.items() if find.held]
         answered = [number for number, find in found.items() if find.answered]
         there = [number for number, find in found.items() if find.there and outcome.problem is Problem.ITEM_NOT_FOUND]
-        # As one partition judges (lua/lib/delivery/judge.lua): without its token a lock may be a later one than was answered.
+        # As one partition judges (lua/lib/delivery/ack_rules.lua): without its token a lock may be a later one than was answered.
         first = answered + held if command.token is None else held + answered
         for number in first + there:
             self.pipeline(number).submit(command, reply)

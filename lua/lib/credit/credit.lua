@@ -3,7 +3,7 @@
 -- the first one has the credit and the turns of all who share it (`coordinator`), and an owner those of what it owns.
 local credit = {}
 
-function credit.held(subid)
+function credit.lock_count(subid)
   return redis.call('ZCOUNT', key.held, subid, subid)
 end
 
@@ -14,7 +14,7 @@ end
 
 -- How much more a subscriber could take.
 function credit.room(subscriber)
-  local room, who = subscriber.limit - credit.held(subscriber.subid), owner.get()
+  local room, who = subscriber.limit - credit.lock_count(subscriber.subid), partition_owner.get()
   if not credit.coordinates() or (who and who.subid == subscriber.subid) then return room end
   local known = usage.read(subscriber.subid)
   -- Until all partitions have said what it holds from before.
@@ -22,7 +22,7 @@ function credit.room(subscriber)
 end
 
 -- Puts a subscriber where its free credit belongs, keeping its turn. One that is absent rests, however much that is.
-function credit.settle(subid, reached)
+function credit.update_turn(subid, reached)
   local subscriber = subscriptions.get(subid)
   if not subscriber then return end
   if reached and not subscriptions.pulls(subscriber) then subscriptions.reached(subscriber) end
@@ -37,7 +37,7 @@ end
 
 -- While the partition is owned, nobody else is next (E28).
 local function in_turn(next_of, count, first)
-  local who = owner.get()
+  local who = partition_owner.get()
   if not who then return next_of(count, first) end
   return not who.clearing and redis.call('ZSCORE', key.turns, who.subid) and {who.subid} or {}
 end
@@ -47,7 +47,7 @@ local function examined(subids)
   local lines, found, room = redis.call('HMGET', key.subscribers, unpack(subids)), {}, 0
   for i, subid in ipairs(subids) do
     local subscriber = subscriptions.read(subid, lines[i])
-    subscriber.held, subscriber.holder = credit.held(subid), flights.holder(subscriber.jid)
+    subscriber.held, subscriber.holder = credit.lock_count(subid), inflight.holder(subscriber.jid)
     room = room + (call.partition_several and credit.room(subscriber) or subscriber.limit - subscriber.held)
     found[i] = subscriber
   end
@@ -56,16 +56,16 @@ end
 
 -- Up to `count` subscribers with free credit, the least recently served first, and how much they can take together.
 function credit.free(count)
-  return examined(in_turn(turns.all, count, 0))
+  return examined(in_turn(ready_subscribers.all, count, 0))
 end
 
 -- Those who may be handed items here without a grant and have to be asked; without the `first` so many in turn.
 function credit.candidates(count, first)
-  if call.partition_several and not owner.get() then return {}, 0 end
-  return examined(in_turn(turns.asked, count, first or 0))
+  if call.partition_several and not partition_owner.get() then return {}, 0 end
+  return examined(in_turn(ready_subscribers.for_waiting, count, first or 0))
 end
 
 -- Whether anybody has free credit here without being the owner.
-function credit.any()
-  return not call.partition_several and not owner.get() and redis.call('EXISTS', key.turns) == 1
+function credit.anybody()
+  return not call.partition_several and not partition_owner.get() and redis.call('EXISTS', key.turns) == 1
 end

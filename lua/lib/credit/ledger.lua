@@ -70,7 +70,7 @@ function ledger.report(number, subid, told)
 end
 
 -- Grants of the coordinator's own partition are settled in the script that takes them.
-function ledger.settle(subid, last, unused)
+function ledger.take_own_grant(subid, last, unused)
   local before = ledger.get(subid, arg.number)
   if not before or before.amount == 0 or last < tonumber(before.grant) then return end
   if unused then restore(subid, before) end

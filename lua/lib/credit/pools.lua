@@ -15,7 +15,7 @@ local function remember(pool)
 end
 
 -- The coordinator of a pool is elsewhere: here, one more or one less of its subscribers is seated.
-function pools.seat(pool, by)
+function pools.count_subscriber(pool, by)
   local count, entries = by, {}
   for each, seated in string.gmatch(call.partition_pools or '', '(%S+) (%d+)') do
     if each == pool then count = count + seated else entries[#entries + 1] = each .. ' ' .. seated end
@@ -36,7 +36,7 @@ function pools.of(subid)
 end
 
 -- What a notification says of its subscription: the pool that it is of and, where a JID may have several, its name.
-function pools.told(subid)
+function pools.describe(subid)
   local pool = call.partition_pools and pools.of(subid)
   if call.partition_multi then return pool or '', subid end
   return pool or nil

@@ -24,11 +24,11 @@ local function lock(entry, subscriber, deliveries)
   local text = string.format('%d', token)
   local item = entry.item ~= '' and entry.item or positions.item_id(position)
   local pulled = subscriptions.pulls(subscriber)
-  if entry.hints ~= '' then hints.leave(position, entry) end
-  writes.add('HSET', key.inflight, position, flights.line(pulled and flights.UNFETCHED or arg.frontend, text, text, attempt, subscriber.subid,
+  if entry.hints ~= '' then scheduling.stop_expiry(position, entry) end
+  write_buffer.add('HSET', key.inflight, position, inflight.line(pulled and inflight.UNFETCHED or arg.frontend, text, text, attempt, subscriber.subid,
     entry.log_id, call.partition_stamp, #entry.body, subscriber.holder, item))
-  writes.add('ZADD', key.deadlines, schedule.begin(position, subscriber.qos), position)
-  writes.add('ZADD', key.held, subscriber.subid, holdings.member(text, position))
+  write_buffer.add('ZADD', key.deadlines, retry_schedule.begin(position, subscriber.qos), position)
+  write_buffer.add('ZADD', key.held, subscriber.subid, held_locks.member(text, position))
   if pulled then
     call.dispatch_filled[subscriber.jid] = true
   else
@@ -51,7 +51,7 @@ local function assign(items, queue, deliveries)
       lock(entry, subscriber, deliveries)
       if subscriber.held < subscriber.limit then queue[#queue + 1] = subscriber end
     else
-      writes.add('ZADD', ordering.place(entry.position))
+      write_buffer.add('ZADD', group_order.place(entry.position))
       all = false
     end
   end
@@ -62,14 +62,14 @@ local function assign(items, queue, deliveries)
     if subscriber.served and not subscriber.granted and not served[subscriber.subid] then
       served[subscriber.subid] = true
       if subscriber.held < subscriber.limit then
-        writes.add('ZADD', key.turns, subscriber.served, subscriber.subid)
+        write_buffer.add('ZADD', key.turns, subscriber.served, subscriber.subid)
       else
-        writes.add('ZREM', key.turns, subscriber.subid)
-        writes.add('ZADD', key.resting, subscriber.served, subscriber.subid)
+        write_buffer.add('ZREM', key.turns, subscriber.subid)
+        write_buffer.add('ZADD', key.resting, subscriber.served, subscriber.subid)
       end
     end
   end
-  writes.flush()
+  write_buffer.flush()
   return all
 end
 
@@ -82,7 +82,7 @@ end
 
 -- Those who may have items: with credit of their own here, and by grants.
 local function candidates(count)
-  local queue, room = (call.caller_sends and credit.candidates or pulling.candidates)(count)
+  local queue, room = (call.caller_sends and credit.candidates or pull_dispatch.candidates)(count)
   for _, subscriber in ipairs(call.dispatch_granted) do
     if subscriber.held < subscriber.limit then
       queue[#queue + 1] = subscriber
@@ -95,11 +95,11 @@ end
 -- Takes items and gives them with those who may have them: nothing without credit.
 local function take(want)
   for _, subscriber in ipairs(call.dispatch_granted) do subscriber.taking = nil end
-  if call.partition_selects and not passed.over() then return matching.take(want, candidates) end
+  if call.partition_selects and not skipped_items.finished() then return matching.take(want, candidates) end
   -- One candidate more than items, so that a releaser can be avoided.
   local queue, room = candidates(want + 1)
   if room == 0 then return nil end
-  return waiting.take(math.min(want, room)), queue
+  return ready_queue.take(math.min(want, room)), queue
 end
 
 -- Gives the deliveries made and whether more could be made at once: after a bound the caller runs `sweep` again.
@@ -107,13 +107,13 @@ end
 function dispatch.run(hint)
   local deliveries, made, bytes = {}, 0, 0
   if budget.over() then return deliveries, 1 end
-  waiting.promote()
+  ready_queue.promote()
   if call.partition_paused then return deliveries, 0 end
   while made < dispatch.LIMIT and bytes < dispatch.BYTES and not budget.over() do
     local want = math.min(math.max(hint, 1), most(made, bytes))
     local items, queue = take(want)
     if not items then return deliveries, 0 end
-    if #items == 0 then return deliveries, (call.selection_more or call.ordering_skipped >= ordering.MOST or budget.over()) and 1 or 0 end
+    if #items == 0 then return deliveries, (call.selection_more or call.group_order_skipped >= group_order.MOST or budget.over()) and 1 or 0 end
     for i = 1, #items do bytes = bytes + #items[i].body end
     if not assign(items, queue, deliveries) then return deliveries, 0 end
     made = made + #items

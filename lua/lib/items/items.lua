@@ -2,7 +2,7 @@
 local items = {}
 
 -- Positions of these ids, in their order, false where there is none; an id that the service made may name what is gone.
-function items.find(ids)
+function items.positions_of(ids)
   local found = {}
   if redis.call('EXISTS', key.index) == 0 then
     for i = 1, #ids do found[i] = positions.of_item_id(ids[i]) end
@@ -26,15 +26,15 @@ end
 -- `item` is not what it is called: a publisher's id does not make the service's id for the same place another name of it.
 function items.waiting(position, item)
   if redis.call('HEXISTS', key.handover, position) == 1 then return nil end
-  local entry = entries.current(position)
+  local entry = log_entries.current(position)
   if call.partition_kept > 0 and not call.partition_log_only and retention.done({position}, {''})[1] then return nil end
   -- One of another priority has its place for as long as it is there.
-  local rank = entry and entry.hints ~= '' and hints.of(entry).rank
-  if rank and not hints.rank(position) then return nil end
+  local rank = entry and entry.hints ~= '' and scheduling.of(entry).rank
+  if rank and not scheduling.rank(position) then return nil end
   -- An entry that belongs to another position is a version of that item, no item of its own.
   if entry and entry.at and entry.log_id == position and not redis.call('ZSCORE', key.ready, position)
     and not redis.call('ZSCORE', key.delayed, position) and redis.call('HEXISTS', key.keyed, position) == 0
-    and not (rank or call.partition_selects and passed.stands(position)) then
+    and not (rank or call.partition_selects and skipped_items.contains(position)) then
     return nil
   end
   if entry and item and items.name(position, entry) ~= item then return nil end
@@ -42,21 +42,21 @@ function items.waiting(position, item)
 end
 
 local function forget(position, log_id, item)
-  if log_id ~= position then writes.add('HDEL', key.replaced, position) end
-  if item ~= '' and not positions.made(item, position) then writes.add('HDEL', key.index, item) end
+  if log_id ~= position then write_buffer.add('HDEL', key.replaced, position) end
+  if item ~= '' and not positions.made(item, position) then write_buffer.add('HDEL', key.index, item) end
 end
 
 -- Erases an item, whose payload is at `log_id`; `item` is the publisher's id or empty.
 function items.erase(position, log_id, item)
-  writes.add('XDEL', key.log, position)
-  if log_id ~= position then writes.add('XDEL', key.log, log_id) end
+  write_buffer.add('XDEL', key.log, position)
+  if log_id ~= position then write_buffer.add('XDEL', key.log, log_id) end
   forget(position, log_id, item)
 end
 
 -- Ends an item whose work is done and leaves its entries in the log.
 function items.keep(position, log_id, item, bytes)
   retention.keep(log_id, bytes)
-  local first = log_id ~= position and entries.get(position)
+  local first = log_id ~= position and log_entries.get(position)
   if first then retention.keep(position, #first.body) end
   forget(position, log_id, item)
 end
@@ -66,9 +66,9 @@ function items.drop(position, entry)
   -- The entries of a log are kept from the beginning; their going counts.
   if call.partition_log_only then retention.lose(position, #entry.body) end
   items.erase(position, entry.log_id, entry.item)
-  writes.add('ZREM', key.ready, position)
-  writes.add('ZREM', key.delayed, position)
-  if call.partition_selects then passed.remove(position) end
-  if call.partition_hinted then hints.forget(position) end
-  writes.add('HDEL', key.history, position)
+  write_buffer.add('ZREM', key.ready, position)
+  write_buffer.add('ZREM', key.delayed, position)
+  if call.partition_selects then skipped_items.remove(position) end
+  if call.partition_hinted then scheduling.remove(position) end
+  write_buffer.add('HDEL', key.history, position)
 end

@@ -24,7 +24,7 @@ function retention.done(places, ats)
   keep_out(done, places, 'ZMSCORE', key.delayed)
   if call.partition_selects then
     local members = {}
-    for i, position in ipairs(places) do members[i] = passed.member('', position) end
+    for i, position in ipairs(places) do members[i] = skipped_items.member('', position) end
     keep_out(done, members, 'ZMSCORE', key.passed)
   end
   if call.partition_hinted then
@@ -40,7 +40,7 @@ end
 function retention.lose(log_id, bytes)
   call.partition_kept, call.partition_kept_bytes = call.partition_kept - 1, call.partition_kept_bytes - bytes
   if positions.after(log_id, call.partition_lost) then call.partition_lost = log_id end
-  writes.add('XDEL', key.log, log_id)
+  write_buffer.add('XDEL', key.log, log_id)
 end
 
 -- An entry whose work is done. What `trim` has passed while it waited is older than all that may be kept.

@@ -7,14 +7,14 @@ local function drop(entry)
   retention.lose(entry.log_id, #entry.body)
   -- Items leave the index when they are acknowledged; those of a log never are.
   if call.partition_log_only and entry.item ~= '' and redis.call('HGET', key.index, entry.item) == entry.log_id then
-    writes.add('HDEL', key.index, entry.item)
+    write_buffer.add('HDEL', key.index, entry.item)
   end
 end
 
 -- Whether the first entries, up to `ROUND`, were all passed and others may follow. Those of before `oldest` (ms) go by
 -- their age.
 local function pass_some(oldest)
-  local found, ended = entries.range('(' .. call.partition_trim, call.partition_cursor, math.min(trim.ROUND, trim.LIMIT - call.trim_passed))
+  local found, ended = log_entries.range('(' .. call.partition_trim, call.partition_cursor, math.min(trim.ROUND, trim.LIMIT - call.trim_passed))
   local places, ats = {}, {}
   for i = 1, #found do places[i], ats[i] = found[i].log_id, found[i].at or '' end
   local done = #found > 0 and retention.done(places, ats)
@@ -31,7 +31,7 @@ function trim.run(oldest)
   if call.partition_kept == 0 then return 0 end
   local more = true
   while more and call.trim_passed < trim.LIMIT and not (call.trim_passed > 0 and budget.over()) do more = pass_some(oldest) end
-  writes.flush()
+  write_buffer.flush()
   return more and 1 or 0
 end
 

@@ -26,7 +26,7 @@ local function round(queue, count, taken)
     if entry then
       entry.to = taker(subscriber, queue, entry)
       entry.to.taking = (entry.to.taking or 0) + 1
-      passed.remove(entry.position)
+      skipped_items.remove(entry.position)
       taken[#taken + 1] = entry
     elseif free(subscriber) then
       hungry = true
@@ -38,8 +38,8 @@ end
 -- Whether anything has its place before some of what was passed over.
 local function ahead()
   return redis.call('EXISTS', key.ready) == 1
-    or call.partition_hinted and (hints.any(hints.first())
-      or passed.late() and (call.partition_cursor ~= call.partition_tail or hints.any(hints.last())))
+    or call.partition_hinted and (scheduling.has_ranks(scheduling.first_ranks())
+      or skipped_items.has_low_priority() and (call.partition_cursor ~= call.partition_tail or scheduling.has_ranks(scheduling.last_ranks())))
 end
 
 -- Takes up to `count` items for those who select them, or take whatever comes: `to` is who gets it. `candidates` gives those who have
@@ -59,7 +59,7 @@ function matching.take(count, candidates)
   end
   local queue = asked()
   -- Who is not asked may be as soon as something comes that it selects.
-  local hungry, others, passes = nil, credit.any(), nil
+  local hungry, others, passes = nil, credit.anybody(), nil
   if #queue == 0 and (queue.cut or not others) then return nil end
   -- What came back has its place among them.
   while ahead() do
@@ -78,21 +78,21 @@ function matching.take(count, candidates)
 end
 
 -- Credit that lies elsewhere is wanted by whom, where something waits for them; gives 1 when there is more to look through.
-function matching.seek()
-  if not (call.partition_selects and (call.partition_several or call.partition_pools)) or call.partition_paused or owner.get() then return 0 end
+function matching.find_demand()
+  if not (call.partition_selects and (call.partition_several or call.partition_pools)) or call.partition_paused or partition_owner.get() then return 0 end
   -- In a node of several partitions the turns are the coordinator's: nobody has credit here without a grant.
   local local_turns, lacking = not call.partition_several, nil
   local fed = local_turns and redis.call('ZCARD', key.turns) or 0
   repeat
     call.matching_whom = {}
-    for _, subid in ipairs(behind.all()) do
-      if not (local_turns and redis.call('ZSCORE', key.turns, subid)) and selection.finds(subid) then
+    for _, subid in ipairs(selection_progress.all()) do
+      if not (local_turns and redis.call('ZSCORE', key.turns, subid)) and selection.has_match(subid) then
         call.matching_whom[#call.matching_whom + 1] = {subid, pools.of(subid) or ''}
       end
     end
     lacking = #call.matching_whom + fed < selectors.count()
-    local others = turns.plain() and not (local_turns and turns.plain_here())
-    if others and passed.after('', '', 1)[1] then
+    local others = ready_subscribers.any_unselective() and not (local_turns and ready_subscribers.any_unselective_here())
+    if others and skipped_items.after('', '', 1)[1] then
       for pool in string.gmatch('- ' .. (call.partition_pools or ''), '(%S+) %d*') do
         call.matching_whom[#call.matching_whom + 1] = {'*', pool == '-' and '' or pool}
       end

@@ -5,7 +5,7 @@
 local selection = {WORK = 8000, ITEM = 20, CHUNK = 20}
 
 local function worked()
-  call.selection_more = call.selection_more or call.compare_work >= selection.WORK or call.ordering_skipped >= ordering.MOST
+  call.selection_more = call.selection_more or call.compare_work >= selection.WORK or call.group_order_skipped >= group_order.MOST
   return call.selection_more
 end
 
@@ -16,11 +16,11 @@ end
 
 local function entry_at(position)
   if not call.selection_seen[position] then
-    local entry = entries.current(position)
+    local entry = log_entries.current(position)
     -- Nothing but a hand at redis-cli removes an entry that waits.
-    if not entry then return passed.remove(position) end
-    entry.position, entry.past = position, history.of(position)
-    if entry.hints ~= '' and times.over(position, entry, entry.past.attempts) then return nil end
+    if not entry then return skipped_items.remove(position) end
+    entry.position, entry.past = position, attempt_history.of(position)
+    if entry.hints ~= '' and expiry.expire_if_due(position, entry, entry.past.attempts) then return nil end
     see(entry)
   end
   return call.selection_seen[position]
@@ -30,35 +30,35 @@ end
 function selection.pass()
   -- Of what came back each that selects may have to be asked, before the work is counted again; of what is new none has come so far.
   local back = call.partition_hinted or redis.call('EXISTS', key.ready) == 1
-  local items = worked() and {} or waiting.next(back and selectors.count() > selection.CHUNK and 1 or selection.CHUNK)
+  local items = worked() and {} or ready_queue.next(back and selectors.count() > selection.CHUNK and 1 or selection.CHUNK)
   for _, entry in ipairs(items) do
     see(entry)
-    passed.put(entry)
+    skipped_items.put(entry)
   end
   return #items > 0
 end
 
 local function selects(subid, entry)
-  local met = call.behind_met[entry.position]
+  local met = call.selection_progress_met[entry.position]
   return (not met or met.by[subid]) and selectors.selects(selectors.get(subid), entry)
 end
 
 local function search(subid)
-  local mark, found, places = behind.mark(subid), nil, nil
+  local mark, found, places = selection_progress.mark(subid), nil, nil
   if not mark then return nil end
   repeat
-    places = worked() and {} or passed.after('', mark, selection.CHUNK)
+    places = worked() and {} or skipped_items.after('', mark, selection.CHUNK)
     for _, place in ipairs(places) do
       local entry = entry_at(place)
       if entry and selects(subid, entry) then
         found = entry
         break
       end
-      mark = passed.place(place)
+      mark = skipped_items.place(place)
       if worked() then break end
     end
   until found or #places < selection.CHUNK
-  behind.set(subid, (found or worked()) and mark or nil)
+  selection_progress.set(subid, (found or worked()) and mark or nil)
   return found
 end
 
@@ -66,18 +66,18 @@ end
 function selection.next(subid)
   local selects, place, entry = selectors.get(subid), nil, nil
   repeat
-    place = passed.after(selects and subid or '', '', 1)[1]
+    place = skipped_items.after(selects and subid or '', '', 1)[1]
     entry = place and entry_at(place)
   until entry or not place
   return entry or selects and search(subid) or nil
 end
 
 -- Whether anything is there for one who selects. It is noted, so that the next script need not examine it again.
-function selection.finds(subid)
-  if passed.after(subid, '', 1)[1] then return true end
+function selection.has_match(subid)
+  if skipped_items.after(subid, '', 1)[1] then return true end
   local entry = search(subid)
   if not entry then return false end
-  passed.note(subid, entry.position)
-  behind.keep(subid, passed.place(entry.position))
+  skipped_items.note(subid, entry.position)
+  selection_progress.keep(subid, skipped_items.place(entry.position))
   return true
 end

@@ -55,7 +55,7 @@ function selectors.put(subid, said)
   local earlier = selectors.get(subid)
   if earlier then conditions.remove(subid, earlier.groups) end
   call.selectors_of[subid], call.selectors_named, call.selectors_count = nil, nil, nil
-  behind.begin(subid, said ~= '')
+  selection_progress.reset(subid, said ~= '')
   if said == '' then
     redis.call('HDEL', key.selectors, subid)
   else
@@ -87,7 +87,7 @@ end
 
 function selectors.selects(selector, entry)
   open(entry)
-  return program.selects(selector.program, entry.value)
+  return selector_program.selects(selector.program, entry.value)
 end
 
 -- Whom an entry may be for, as a list and as a set.

@@ -1,0 +1,50 @@
+-- Whose turn it is, the least recently served first, of those with free credit whom there may be something for.
+local ready_subscribers = {FEW = 20}
+
+local function by_score(subids)
+  local scores, found, order = redis.call('ZMSCORE', key.turns, unpack(subids)), {}, {}
+  for i, subid in ipairs(subids) do
+    if scores[i] then
+      found[#found + 1] = subid
+      order[subid] = tonumber(scores[i])
+    end
+  end
+  table.sort(found, function(a, b)
+    if order[a] == order[b] then return a < b end
+    return order[a] < order[b]
+  end)
+  return found
+end
+
+function ready_subscribers.all(count, first)
+  return redis.call('ZRANGE', key.turns, first, first + count - 1)
+end
+
+-- Whether there are some who take whatever comes.
+function ready_subscribers.any_unselective()
+  return redis.call('HLEN', key.subscribers) > selectors.count()
+end
+
+-- Whether any of them has free credit here.
+function ready_subscribers.any_unselective_here()
+  local named = selectors.named()
+  for _, subid in ipairs(ready_subscribers.all(selectors.count() + 1, 0)) do
+    if not named[subid] then return true end
+  end
+  return false
+end
+
+-- Those to whom what waits may go: who takes whatever comes, and of those that select who is behind.
+function ready_subscribers.for_waiting(count, first)
+  if not call.partition_selects then return ready_subscribers.all(count, first) end
+  local some, found = selection_progress.all(), {}
+  if ready_subscribers.any_unselective() or #some > ready_subscribers.FEW then
+    local named = selectors.named()
+    for _, subid in ipairs(ready_subscribers.all(first + count + selectors.count(), 0)) do
+      if not named[subid] or selection_progress.mark(subid) then found[#found + 1] = subid end
+    end
+  elseif #some > 0 then
+    found = by_score(some)
+  end
+  return {unpack(found, first + 1, math.min(#found, first + count))}
+end

@@ -1,0 +1,36 @@
+-- Who held an item that came back: `attempts-untried subid subid …`, the last holder first; only such items have one. The
+-- second number says how many of the attempts were no tries, and is left out while there is none.
+local attempt_history = {DEPTH = 8, NONE = {attempts = 0, untried = 0, holders = {}}}
+
+function attempt_history.read(line)
+  if not line then return attempt_history.NONE end
+  local attempts, untried, rest = string.match(line, '^(%d+)%-?(%d*) (.*)$')
+  local holders = {}
+  for subid in string.gmatch(rest, '%S+') do holders[#holders + 1] = subid end
+  return {attempts = tonumber(attempts), untried = tonumber(untried) or 0, holders = holders}
+end
+
+function attempt_history.of(position)
+  return attempt_history.read(redis.call('HGET', key.history, position))
+end
+
+-- Bounded: the last eight different holders tell Q23, Q24 and Q25 apart well enough for an item tried a thousand times.
+function attempt_history.add(position, attempts, holder, untried)
+  local kept, past = {holder}, attempt_history.of(position)
+  for _, subid in ipairs(past.holders) do
+    if subid ~= holder and #kept < attempt_history.DEPTH then kept[#kept + 1] = subid end
+  end
+  local none = past.untried + (untried and 1 or 0)
+  if none > 0 then attempts = attempts .. '-' .. none end
+  redis.call('HSET', key.history, position, attempts .. ' ' .. table.concat(kept, ' '))
+end
+
+-- How many tries there have been with this attempt, which has not come back yet.
+function attempt_history.count(position, attempt)
+  return attempt == 1 and 1 or attempt - attempt_history.of(position).untried
+end
+
+-- Whether there have been as many as there may be; 0 is no limit.
+function attempt_history.exhausted(position, attempt, most)
+  return most > 0 and attempt >= most and attempt_history.count(position, attempt) >= most
+end

@@ -1,0 +1,26 @@
+-- What a delivery that does not arrive costs: its lock at once (Q18), and the subscription when no later one can arrive or
+-- too many in a row did not (P30).
+local delivery_failures = {}
+
+function delivery_failures.count(subid, gone)
+  local subscriber = subscriptions.get(subid)
+  if not subscriber then return end
+  subscriber.bounces = subscriber.bounces + 1
+  subscriptions.put(subscriber)
+  if gone or subscriber.bounces >= tonumber(arg.max_bounces) then
+    call.lock_end_ended[#call.lock_end_ended + 1] = {subscriber.jid, subscriber.pool or ''}
+    -- Who is not reached by one of its subscriptions is reached by none.
+    local room = unsubscribing.CHUNK
+    for _, each in ipairs(subscription_ids.family(subid, subscriber.pool)) do
+      unsubscribing.remove(each, true, 'gone')
+      local _, gone_back = unsubscribing.release(each, 'bounced', 'gone', room)
+      room = room - gone_back
+    end
+  end
+end
+
+function delivery_failures.end_lock(flight, reason, gone)
+  lock_end.release(flight, 'bounced', {reason = reason})
+  write_buffer.flush()
+  delivery_failures.count(flight.subid, gone)
+end

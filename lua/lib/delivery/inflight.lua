@@ -1,0 +1,65 @@
+-- In-flight records: `frontend sequence token attempt subid log-id since bytes jid-length jid item-id`, one readable line
+-- an item, there only while the item is locked. First what a resend changes; then what an acknowledgement asks for; the
+-- rest is read from the journal alone, which is given the whole line.
+-- In the place of a frontend, NOBODY: no frontend is to send it; UNFETCHED: it is set aside for a subscriber that has yet to fetch
+-- it, so nobody has been given it.
+local inflight = {NOBODY = '-', UNFETCHED = '*'}
+
+-- What follows is the order of the line; all are texts. Not by string.format, which would end a text at its first zero byte.
+function inflight.line(frontend, sequence, token, attempt, subid, log_id, since, bytes, holder, item)
+  return frontend .. ' ' .. sequence .. ' ' .. token .. ' ' .. attempt .. ' ' .. subid .. ' ' .. log_id .. ' ' .. since
+    .. ' ' .. bytes .. ' ' .. holder .. ' ' .. item
+end
+
+-- A JID as the line has it: its resource may hold spaces, hence its length.
+function inflight.holder(jid)
+  return #jid .. ' ' .. jid
+end
+
+function inflight.read(position, line)
+  local token, attempt, subid, log_id, length, at = string.match(line, '^%S+ %d+ (%d+) (%d+) (%d+) (%S+) %d+ %d+ (%d+) ()')
+  -- Eight fields: a table of nine takes twice the memory and time.
+  return {position = position, line = line, token = token, attempt = attempt, subid = subid, log_id = log_id,
+    jid = string.sub(line, at, at + length - 1), item = string.sub(line, at + length + 1)}
+end
+
+-- How large its payload is.
+function inflight.bytes(flight)
+  return tonumber(string.match(flight.line, '^[^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ ([^ ]+) '))
+end
+
+-- Which frontend is to send the delivery, and its sequence.
+function inflight.sender(line)
+  local frontend, sequence = string.match(line, '^([^ ]+) ([^ ]+) ')
+  return frontend, tonumber(sequence)
+end
+
+-- Puts the delivery into the hands of another frontend.
+function inflight.hand_to(position, line, frontend, sequence)
+  redis.call('HSET', key.inflight, position, frontend .. ' ' .. sequence .. string.match(line, '^[^ ]+ [^ ]+( .*)$'))
+end
+
+function inflight.is_unfetched(flight)
+  return string.sub(flight.line, 1, 2) == '* '
+end
+
+-- Records that its subscriber has fetched it: its lock begins now.
+function inflight.mark_fetched(flight, since)
+  local before, after = string.match(flight.line, '^[^ ]+( [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ )[^ ]+( .*)$')
+  redis.call('HSET', key.inflight, flight.position, inflight.NOBODY .. before .. since .. after)
+end
+
+-- The flights at these positions, in their order; false for what is not locked.
+function inflight.get_many(places)
+  local found = {}
+  for first = 1, #places, 1000 do
+    local last = math.min(first + 999, #places)
+    local lines = redis.call('HMGET', key.inflight, unpack(places, first, last))
+    for i = first, last do
+      local line = lines[i - first + 1]
+      if line then call.budget_spent = call.budget_spent + 0.6 end
+      found[i] = line and inflight.read(places[i], line)
+    end
+  end
+  return found
+end

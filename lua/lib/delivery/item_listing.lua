@@ -1,0 +1,97 @@
+-- The positions of a partition at which items stand, in order and a page of them at a time: those after a place, or the last
+-- ones before one. A place is `partition-ms-sequence`; of equal positions that of the lower partition comes first.
+-- CALL: back = arg.backwards == '1', from = nil, after = nil, to = nil, before = nil, cut = nil
+local item_listing = {MOST = 5000}
+
+-- The end of a range of the log: the position of the place, or what lies beyond it; with that position.
+local function bound(place, beyond)
+  local number, position = string.match(place, '^(%d+)%-(%d+%-%d+)$')
+  if not position then return beyond, nil end
+  local ours, theirs = tonumber(arg.number), tonumber(number)
+  local with = beyond == '-' and ours > theirs or beyond == '+' and ours < theirs
+  return (with and '' or '(') .. position, position
+end
+
+local function within(position)
+  local after, before = call.item_listing_after, call.item_listing_before
+  return (not after or positions.after(position, after) or (position == after and call.item_listing_from == after))
+    and (not before or positions.after(before, position) or (position == before and call.item_listing_to == before))
+end
+
+-- As far as the bound of bytes goes: what is read past it would be read in vain. Says by `cut` that it came no further.
+local function log(from, count)
+  local to, places, bytes, ended = call.item_listing_to, {}, 0, false
+  while #places < count and bytes <= tonumber(arg.max_bytes) and not ended do
+    local found
+    found, ended = log_entries.range(from, to, count - #places, call.item_listing_back)
+    for _, entry in ipairs(found) do
+      places[#places + 1], bytes = entry.log_id, bytes + #entry.body
+      if call.item_listing_back then to = '(' .. entry.log_id else from = '(' .. entry.log_id end
+    end
+  end
+  call.item_listing_cut = not ended and #places < count
+  return places
+end
+
+local function ready(count)
+  if call.item_listing_back then
+    local most = call.item_listing_before and positions.place(call.item_listing_before) or '+inf'
+    return redis.call('ZREVRANGEBYSCORE', key.ready, most, '-inf', 'LIMIT', 0, count)
+  end
+  local least = call.item_listing_after and positions.place(call.item_listing_after) or '-inf'
+  return redis.call('ZRANGEBYSCORE', key.ready, least, '+inf', 'LIMIT', 0, count)
+end
+
+-- Where items stand that have left the order of the log. Times and keys have another order than positions, so of these MOST
+-- are looked through each time: of more than so many, beside what is kept, a page may pass some over.
+local function elsewhere(count)
+  local found = {ready(count), redis.call('ZRANGE', key.delayed, 0, item_listing.MOST - 1),
+    redis.call('ZRANGE', key.deadlines, 0, item_listing.MOST - 1), group_order.waiting(item_listing.MOST), {},
+    call.partition_selects and skipped_items.after('', '', item_listing.MOST) or {}}
+  local dying = redis.call('HSCAN', key.handover, 0, 'COUNT', item_listing.MOST)[2]
+  for i = 1, #dying, 2 do found[5][#found[5] + 1] = dying[i] end
+  local ranked = call.partition_hinted and redis.call('ZRANGE', key.ranked, 0, item_listing.MOST - 1) or {}
+  for i, padded in ipairs(ranked) do ranked[i] = scheduling.unpadded(padded) end
+  found[#found + 1] = ranked
+  return found
+end
+
+local function sooner(a, b)
+  if call.item_listing_back then return positions.after(a, b) end
+  return positions.after(b, a)
+end
+
+-- Puts a position in its place among the first `count`.
+local function put(page, count, position)
+  if #page == count and not sooner(position, page[count]) then return end
+  local low, high = 1, #page + 1
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if sooner(position, page[middle]) then high = middle else low = middle + 1 end
+  end
+  table.insert(page, low, position)
+  page[count + 1] = nil
+end
+
+-- Up to `count`, in the direction in which they are looked for. As long as nothing is kept that is done, these are entries of
+-- the log. Else they are looked for where items stand, and past the cursor.
+function item_listing.page(count)
+  call.item_listing_from, call.item_listing_after = bound(arg.after, '-')
+  call.item_listing_to, call.item_listing_before = bound(arg.before, '+')
+  if call.partition_kept == 0 or call.partition_log_only then return log(call.item_listing_from, count) end
+  local started = call.item_listing_after and positions.after(call.item_listing_after, call.partition_cursor)
+  local page = log(started and call.item_listing_from or '(' .. call.partition_cursor, count)
+  -- What stands before the cursor comes after what was not read any more.
+  if call.item_listing_back and call.item_listing_cut then return page end
+  for _, places in ipairs(elsewhere(count)) do
+    local first, last, step = 1, #places, 1
+    -- Many stand in order: those that are looked for come first, and the others are passed over by one question.
+    if call.item_listing_back then first, last, step = last, 1, -1 end
+    for i = first, last, step do
+      local position = places[i]
+      -- Past the cursor all that stands is found in the log.
+      if within(position) and not positions.after(position, call.partition_cursor) then put(page, count, position) end
+    end
+  end
+  return page
+end

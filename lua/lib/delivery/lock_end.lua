@@ -1,0 +1,84 @@
+-- How a lock ends: acknowledged, or given back (released, expired, bounced), which may make the item a dead letter.
+-- CALL: touched = {}, arrived = {}, freed = 0, ended = {}, pools = {}, any_parked = nil
+-- `pools` are those of subscriptions that have ended in this script, by subid.
+local lock_end = {}
+
+-- Something has changed what a subscriber holds, or may hold.
+function lock_end.touch(subid)
+  call.lock_end_touched[subid] = true
+end
+
+local function unlock(flight)
+  call.budget_spent = call.budget_spent + 1.2
+  write_buffer.add('HDEL', key.inflight, flight.position)
+  write_buffer.add('ZREM', key.deadlines, flight.position)
+  write_buffer.add('ZREM', key.held, held_locks.member(flight.token, flight.position))
+  -- Asked here: this runs for each acknowledgement, and a call costs more than the question.
+  if call.partition_confirms then confirmations.remove(flight.position) end
+  call.lock_end_touched[flight.subid] = true
+  call.lock_end_freed = call.lock_end_freed + 1
+end
+
+local function parked(flight)
+  if call.lock_end_any_parked == nil then call.lock_end_any_parked = redis.call('EXISTS', key.parked) == 1 end
+  return call.lock_end_any_parked and redis.call('HGET', key.parked, flight.position) or nil
+end
+
+-- The item that was locked goes; a later version, parked while it was locked, becomes an item of its own (X1).
+local function finish(flight, successor, acknowledged)
+  local name = successor and '' or flight.item
+  if acknowledged and call.partition_keeps then
+    items.keep(flight.position, flight.log_id, name, inflight.bytes(flight))
+  else
+    items.erase(flight.position, flight.log_id, name)
+  end
+  if flight.attempt ~= '1' then write_buffer.add('HDEL', key.history, flight.position) end
+  if call.partition_hinted then scheduling.remove(flight.position) end
+  group_order.remove(flight.position)
+  if successor then
+    write_buffer.add('HDEL', key.parked, flight.position)
+    local entry = call.partition_hinted and log_entries.get(successor)
+    if not (entry and scheduling.add(successor, entry)) then
+      write_buffer.add('ZADD', key.ready, positions.place(successor), successor)
+    end
+    write_buffer.add('HSET', key.index, flight.item, successor)
+  end
+end
+
+function lock_end.acknowledge(flight)
+  unlock(flight)
+  call.lock_end_arrived[flight.subid] = true
+  finish(flight, parked(flight), true)
+  journal.closed('acknowledged', flight, '')
+end
+
+-- `kind` is released, expired or bounced; `wish` may hold delay_ms, reason, dead_letter, and untried: it does not count.
+-- What nobody has fetched goes back as if it had never been set aside: nobody was given it, so there was no attempt.
+function lock_end.release(flight, kind, wish)
+  unlock(flight)
+  local successor, unfetched = parked(flight), inflight.is_unfetched(flight)
+  local attempt = tonumber(flight.attempt) - (unfetched and 1 or 0)
+  local tried = not (wish.untried or unfetched) and attempt_history.exhausted(flight.position, attempt, call.partition_max_deliveries)
+  local reason = wish.reason or ''
+  if successor then
+    finish(flight, successor, false)
+  elseif call.partition_dead_letters and (tried or wish.dead_letter) then
+    kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
+    handovers.start(flight.position, log_entries.get(flight.log_id), attempt, flight.jid, reason)
+  else
+    if not unfetched then attempt_history.add(flight.position, flight.attempt, flight.subid, wish.untried) end
+    local delay, over = wish.delay_ms or 0, call.partition_hinted and expiry.expire_or_wait(flight, attempt)
+    if delay > 0 and not over then
+      write_buffer.add('ZADD', key.delayed, call.partition_now + delay, flight.position)
+    elseif not over then
+      write_buffer.add('ZADD', group_order.place(flight.position))
+    end
+  end
+  if kind == 'dead-lettered' or not unfetched then journal.closed(kind, flight, reason) end
+end
+
+-- Gives turns back to those that were touched.
+function lock_end.update_turns()
+  write_buffer.flush()
+  for subid in pairs(call.lock_end_touched) do credit.update_turn(subid, call.lock_end_arrived[subid]) end
+end

@@ -1,0 +1,34 @@
+-- When the partition next needs a visit: a lock's deadline, a delay's end, an item's end, what to try or to hand over again,
+-- what of the log gets too old, and the end of its owner's lease.
+local next_due = {RETRY_MS = 5000, GRAIN_MS = 60000}
+
+-- When what is kept longest of the log gets too old. Coarsely: a visit for each entry would be a busy loop.
+local function aged()
+  local first = redis.call('XRANGE', key.log, '(' .. call.partition_trim, call.partition_cursor, 'COUNT', 1)[1]
+  local ends = call.partition_keep_ms + (first and positions.split(first[1]) or call.partition_now)
+  return math.max(ends, call.partition_now + math.min(next_due.GRAIN_MS, math.ceil(call.partition_keep_ms / 16)))
+end
+
+function next_due.time()
+  local soonest = redis.call('ZRANGE', key.deadlines, 0, 0, 'WITHSCORES')[2]
+  soonest = soonest and tonumber(soonest) or 0
+  local delayed = redis.call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')[2]
+  if delayed and (soonest == 0 or tonumber(delayed) < soonest) then soonest = tonumber(delayed) end
+  local over = call.partition_hinted and redis.call('ZRANGE', key.ends, 0, 0, 'WITHSCORES')[2]
+  if over and (soonest == 0 or tonumber(over) < soonest) then soonest = tonumber(over) end
+  local again = call.partition_confirms and redis.call('ZRANGE', key.retries, 0, 0, 'WITHSCORES')[2]
+  if again and (soonest == 0 or tonumber(again) < soonest) then soonest = tonumber(again) end
+  local untold = redis.call('ZRANGE', key.tried, 0, 0, 'WITHSCORES')[2]
+  local retry = untold and untold + next_due.RETRY_MS
+  if retry and (soonest == 0 or retry < soonest) then soonest = retry end
+  if call.partition_keep_ms > 0 and call.partition_kept > 0 then
+    local old = aged()
+    if soonest == 0 or old < soonest then soonest = old end
+  end
+  local who = partition_owner.get()
+  if who then
+    local lease = who.clearing and call.partition_now or who.lease
+    if soonest == 0 or lease < soonest then soonest = lease end
+  end
+  return soonest
+end

@@ -1,0 +1,32 @@
+-- What a caller that can send nothing hands out: items to those who come for them. Fairly: it stops at the first in turn who
+-- has to be sent to, so that a frontend goes on; when it is alone it passes over them, the first `MOST` of them.
+-- CALL: owed = false
+local pull_dispatch = {MOST = 1000}
+
+-- As `credit.candidates`; a queue that is `cut` has somebody behind it who has to be sent to, so that each gets one item.
+function pull_dispatch.candidates(count)
+  local first = 0
+  while true do
+    local queue, room = {}, 0
+    local part = credit.candidates(count, first)
+    for _, subscriber in ipairs(part) do
+      if subscriptions.pulls(subscriber) then
+        queue[#queue + 1] = subscriber
+        room = room + subscriber.limit - subscriber.held
+      elseif not call.caller_alone then
+        call.pull_dispatch_owed, queue.cut = true, true
+        return queue, #queue
+      end
+    end
+    first = first + count
+    if #queue > 0 or #part < count or first >= pull_dispatch.MOST then return queue, room end
+  end
+end
+
+-- Whether a frontend is to go on with what this caller could not hand out.
+function pull_dispatch.frontend_is_due()
+  if call.caller_sends or call.caller_alone then return false end
+  local waits = call.partition_selects or call.partition_cursor ~= call.partition_tail or redis.call('EXISTS', key.ready) == 1
+    or call.partition_hinted and scheduling.has_ranks(0, scheduling.LAST)
+  return call.partition_streams or (call.pull_dispatch_owed and waits)
+end

@@ -1,0 +1,30 @@
+-- The next try of what has not been confirmed in time; after the last one silence counts as a delivery that came back.
+-- Bounded as a dispatch is, and for the same reason; what subscriptions that end give back counts too.
+local retries = {LIMIT = 200, BYTES = 1048576}
+
+-- Gives the rows to send and whether more are due.
+function retries.send()
+  local due = call.partition_confirms and call.caller_sends
+    and redis.call('ZRANGEBYSCORE', key.retries, '-inf', call.partition_now, 'LIMIT', 0, retries.LIMIT) or {}
+  local made, bytes = {}, 0
+  for i, position in ipairs(due) do
+    -- One by one: a subscription that ends takes others of these along.
+    local flight, stage, tried = inflight.get_many({position})[1], confirmations.of(position)
+    if flight and tried >= retry_schedule.attempts() then
+      delivery_failures.end_lock(flight, 'silent', false)
+    elseif flight then
+      local row = redelivery.make(flight)
+      retry_schedule.put(position, stage, tried + 1)
+      made[#made + 1] = row
+      bytes = bytes + (row and #row[8] or 0)
+    else
+      confirmations.remove(position)
+    end
+    if i < #due and (bytes >= retries.BYTES or call.lock_end_freed >= retries.LIMIT or budget.over()) then
+      write_buffer.flush()
+      return made, true
+    end
+  end
+  write_buffer.flush()
+  return made, #due == retries.LIMIT
+end

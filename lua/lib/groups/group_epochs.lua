@@ -1,0 +1,41 @@
+-- The epochs of groups (E27): group -> `epoch kept`, while a member owns the partition (kept is 0), and after its connection
+-- was lost until its lease would have ended (EX11). A group without a record has the epoch 0 and any is accepted (EX15).
+local group_epochs = {GROUPS = 1000}
+
+-- The epoch that an attach must go beyond; nil for none.
+function group_epochs.recorded(group)
+  local line = redis.call('HGET', key.owners, group)
+  if not line then return nil end
+  local epoch, kept = string.match(line, '^(%d+) (%d+)$')
+  local who = partition_owner.get()
+  if (who and who.group == group) or tonumber(kept) > call.partition_now then return epoch end
+  return nil
+end
+
+-- The epoch under which an attach of `group` that asks for one, for none (empty) or for whichever is next (`+`) succeeds;
+-- nil when it must not (E28, EX13, EX14).
+function group_epochs.granted(group, asked)
+  local who, recorded = partition_owner.get(), group_epochs.recorded(group)
+  if who and (who.group ~= group or asked == '') then return nil end
+  if asked == '' or asked == '+' then return int64.following(recorded or '0') end
+  if recorded and not int64.after(asked, recorded) then return nil end
+  return asked
+end
+
+-- Whether one more group may have a record; those that are over make room.
+function group_epochs.room(group)
+  if redis.call('HEXISTS', key.owners, group) == 1 or redis.call('HLEN', key.owners) < group_epochs.GROUPS then return true end
+  local names = redis.call('HKEYS', key.owners)
+  for _, name in ipairs(names) do
+    if not group_epochs.recorded(name) then redis.call('HDEL', key.owners, name) end
+  end
+  return redis.call('HLEN', key.owners) < group_epochs.GROUPS
+end
+
+function group_epochs.put(group, epoch, kept)
+  redis.call('HSET', key.owners, group, string.format('%s %d', epoch, kept))
+end
+
+function group_epochs.reset(group)
+  redis.call('HDEL', key.owners, group)
+end

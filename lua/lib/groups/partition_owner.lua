@@ -1,0 +1,44 @@
+-- Who owns the partition, if anybody does (E26, E28). `meta` holds the `owner`, a line `subid lease clearing group`, and the
+-- `fence`, the token of the last attach: no lock with a lower one authorises anything any more (EX11). The lease is a time
+-- in ms (EX16); `clearing` is 1 while locks below the fence are left. An owner is always a subscriber.
+-- CALL: found = nil
+local partition_owner = {}
+
+-- Read once a script; false while nobody owns it.
+function partition_owner.get()
+  if not call.partition_owner then return false end
+  if call.partition_owner_found == nil then
+    local subid, lease, clearing, group = string.match(call.partition_owner, '^(%d+) (%d+) (%d) (.+)$')
+    call.partition_owner_found = {subid = subid, lease = tonumber(lease), clearing = clearing == '1', group = group}
+  end
+  return call.partition_owner_found
+end
+
+function partition_owner.put(who)
+  call.partition_owner_found = who
+  call.partition_owner = string.format('%s %d %d ', who.subid, who.lease, who.clearing and 1 or 0) .. who.group
+  redis.call('HSET', key.meta, 'owner', call.partition_owner)
+end
+
+function partition_owner.drop()
+  call.partition_owner = false
+  redis.call('HDEL', key.meta, 'owner')
+end
+
+function partition_owner.renew(who)
+  who.lease = call.partition_deadline
+  partition_owner.put(who)
+end
+
+-- Whatever the owner does here shows that it lives: its lease is renewed when half of it is gone, which spares a write each
+-- time. `subids` are the names of the subscriptions that a sender may have.
+function partition_owner.renew_when_seen(subids)
+  local who = partition_owner.get()
+  if not who or who.lease - call.partition_now > call.partition_lock_ms / 2 then return end
+  local a, b = jids.subids(subids)
+  if who.subid == a or who.subid == b then partition_owner.renew(who) end
+end
+
+function partition_owner.is_fenced(flight)
+  return call.partition_fence > 0 and tonumber(flight.token) < call.partition_fence
+end

@@ -1,0 +1,33 @@
+-- Links that own the reading of the partition for a group (E26): group -> `epoch fence ends active`. While one is active, and
+-- until the lease of one whose connection was lost is over, its epoch stands (EX11, EX16).
+local reader_ownership = {GROUPS = 1000}
+
+-- Nil for a group whose lease is over, or that has none.
+function reader_ownership.get(group)
+  local line = redis.call('HGET', key.bonds, group)
+  local epoch, fence, ends, active = string.match(line or '', '^(%d+) (%d+) (%d+) ([01])$')
+  if not epoch or tonumber(ends) <= call.partition_now then return nil end
+  return {epoch = epoch, fence = tonumber(fence), ends = tonumber(ends), active = active == '1'}
+end
+
+-- The epoch under which a link succeeds that asks for one, or for none (empty); nil when it must not (E28, EX13 to EX15).
+-- An equal one does only for who comes from Event Hubs.
+function reader_ownership.granted(known, asked, equal)
+  if asked == '' then return not (known and known.active) and int64.following(known and known.epoch or '0') or nil end
+  if known and not (int64.after(asked, known.epoch) or (equal and asked == known.epoch)) then return nil end
+  return asked
+end
+
+-- Whether one more group may have a record; those that are over make room.
+function reader_ownership.room(group)
+  if redis.call('HEXISTS', key.bonds, group) == 1 or redis.call('HLEN', key.bonds) < reader_ownership.GROUPS then return true end
+  for _, name in ipairs(redis.call('HKEYS', key.bonds)) do
+    if not reader_ownership.get(name) then redis.call('HDEL', key.bonds, name) end
+  end
+  return redis.call('HLEN', key.bonds) < reader_ownership.GROUPS
+end
+
+function reader_ownership.put(group, known)
+  redis.call('HSET', key.bonds, group,
+    string.format('%s %d %d %d', known.epoch, known.fence, known.ends, known.active and 1 or 0))
+end

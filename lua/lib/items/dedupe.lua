@@ -1,0 +1,30 @@
+-- What is published once: item ids where the node ignores repeats (X1), and tickets that rows bring with them. A ticket may have
+-- a digest of what its item says after it, with a zero byte between.
+local dedupe = {DIGEST = 'digest '}
+
+local function ticket(row)
+  return string.match(row.once, '^%z?[^%z]*')
+end
+
+function dedupe.by_item_id(row)
+  return row.item ~= '' and arg.dedupe == 'ignore'
+end
+
+function dedupe.seen(row)
+  return row.once ~= '' and dedupe_window.has(dedupe_window.TICKET, ticket(row))
+    or dedupe.by_item_id(row) and dedupe_window.has(dedupe_window.ITEM, row.item)
+end
+
+-- Whether what came under the ticket of a row said something else.
+function dedupe.differs(row)
+  return ticket(row) ~= row.once and dedupe_window.has(dedupe_window.TICKET, ticket(row))
+    and not dedupe_window.has(dedupe.DIGEST, row.once)
+end
+
+function dedupe.remember(row)
+  if row.once ~= '' then
+    dedupe_window.keep(dedupe_window.TICKET, ticket(row), tonumber(arg.once_ms))
+    if ticket(row) ~= row.once then dedupe_window.keep(dedupe.DIGEST, row.once, tonumber(arg.once_ms)) end
+  end
+  if dedupe.by_item_id(row) then dedupe_window.keep(dedupe_window.ITEM, row.item, tonumber(arg.dedupe_ms)) end
+end

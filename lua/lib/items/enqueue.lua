@@ -1,0 +1,122 @@
+-- How a published item enters: what a repeated id means (X1), whether there is room (P17, PX4), and where it goes.
+-- CALL: known = nil, count = nil
+local enqueue = {}
+
+function enqueue.prepare(rows)
+  local ids, named, places = {}, {}, {}
+  for i = 1, #rows do
+    if rows[i].item ~= '' then ids[#ids + 1] = rows[i].item end
+  end
+  -- Done work takes no place.
+  call.enqueue_known, call.enqueue_count = {}, redis.call('XLEN', key.log) - call.partition_kept
+  if #ids == 0 then return end
+  local found = items.positions_of(ids)
+  for i = 1, #ids do
+    if found[i] then named[#named + 1], places[#places + 1] = ids[i], found[i] end
+  end
+  local flying = inflight.get_many(places)
+  for i = 1, #named do
+    local id, position, flight = named[i], places[i], flying[i]
+    if flight and flight.item == id then
+      call.enqueue_known[id] = {position = position, flight = flight}
+    elseif not flight then
+      call.enqueue_known[id] = {position = position, asked = true}
+    end
+  end
+end
+
+-- What stands under an id. Looked at when its row comes: whether an item waits is read with its payload.
+function enqueue.known(id)
+  local known = call.enqueue_known[id]
+  if known and known.asked then
+    known.asked = nil
+    if not items.waiting(known.position, id) then call.enqueue_known[id] = nil end
+  end
+  return call.enqueue_known[id]
+end
+
+-- A row that gives subids may publish only while one of them is subscribed (publish model `subscribers`).
+function enqueue.may_publish(row)
+  if row.subids == '' then return true end
+  for _, subid in ipairs({jids.subids(row.subids)}) do
+    for _, each in ipairs(subscription_ids.family(subid)) do
+      if redis.call('HEXISTS', key.subscribers, each) == 1 then return true end
+    end
+  end
+  return false
+end
+
+function enqueue.is_duplicate(row)
+  return dedupe.seen(row) or (dedupe.by_item_id(row) and enqueue.known(row.item) ~= nil)
+end
+
+-- The service will give this id to an item that is yet to come: two items of one name could not be told apart (P33).
+function enqueue.is_future_id(row)
+  local position = positions.of_item_id(row.item)
+  return position and positions.split(position) >= call.partition_now and positions.after(position, call.partition_tail)
+end
+
+function enqueue.room()
+  local limit = tonumber(arg.max_items)
+  if call.enqueue_count < limit then return true end
+  -- Versions of one item are several entries: counted exactly only when it matters.
+  local versions = redis.call('HLEN', key.replaced) + redis.call('HLEN', key.parked)
+  if redis.call('XLEN', key.log) - call.partition_kept - versions < limit then return true end
+  local dead_letter = arg.node_full == 'dead-letter-oldest'
+  if arg.node_full == 'reject' or (dead_letter and not call.partition_dead_letters) then return false end
+  local oldest = ready_queue.take(1, true)[1]
+  if not oldest then return false end
+  call.enqueue_known[items.name(oldest.position, oldest)] = nil
+  if dead_letter then
+    handovers.start(oldest.position, oldest, oldest.past.attempts, '', 'node-full')
+  else
+    items.drop(oldest.position, oldest)
+    group_order.remove(oldest.position)
+  end
+  write_buffer.flush()
+  return true
+end
+
+function enqueue.append(row)
+  local position = log_entries.append(row, '')
+  if row.hints ~= '' then
+    partition.turn_on('hinted')
+    scheduling.add(position, row)
+  end
+  call.enqueue_count = call.enqueue_count + 1
+  dedupe.remember(row)
+  if call.partition_log_only then
+    -- Nothing of a log ever waits: whoever reads it does so at a place of its own.
+    call.partition_cursor = position
+    retention.keep(position, #row.body)
+  end
+  if row.item == '' then return positions.item_id(position) end
+  call.enqueue_known[row.item] = {position = position}
+  write_buffer.add('HSET', key.index, row.item, position)
+  return row.item
+end
+
+-- A waiting item is replaced in place and starts anew, unless it goes where its new priority is; a locked one gets a parked successor.
+function enqueue.replace(row)
+  local known = call.enqueue_known[row.item]
+  if row.hints ~= '' then partition.turn_on('hinted') end
+  if call.partition_hinted and not known.flight and not expiry.replace(known.position, row) then
+    call.enqueue_count = call.enqueue_count - 1
+    return enqueue.append(row)
+  end
+  dedupe.remember(row)
+  local beside = known.flight and key.parked or key.replaced
+  local earlier = redis.call('HGET', beside, known.position)
+  if earlier then redis.call('XDEL', key.log, earlier) end
+  local log_id = log_entries.append(row, known.position)
+  redis.call('HSET', beside, known.position, log_id)
+  if not known.flight then
+    call.log_entries_any_replaced = true
+    redis.call('HDEL', key.history, known.position)
+    -- What was found of the payload before holds no more.
+    if call.partition_selects and skipped_items.contains(known.position) then
+      skipped_items.remove(known.position)
+      redis.call('ZADD', group_order.place(known.position))
+    end
+  end
+end

@@ -1,0 +1,100 @@
+-- What its time has not come for, and what its time to live is over for: that perishes, nobody is handed it any more. One in flight
+-- may still be acknowledged.
+-- CALL: perished = 0, bytes = 0, more = false
+-- Bounded by count and by bytes: an entry is read with its payload. `perished` and `bytes` are how many and how much in this script.
+local expiry = {LIMIT = 200, BYTES = 1048576}
+
+-- The record is as that of an attempt which took no time.
+local function perish(position, entry, attempts)
+  local line = inflight.line(inflight.NOBODY, '0', '0', string.format('%d', attempts + 1), '0', entry.log_id, call.partition_stamp,
+    #entry.body, inflight.holder(''), items.name(position, entry))
+  journal.closed('perished', {line = line}, '')
+  items.drop(position, entry)
+  group_order.remove(position)
+  call.expiry_perished = call.expiry_perished + 1
+end
+
+-- Whether an item that is next has perished instead; it goes with the next flush.
+function expiry.expire_if_due(position, entry, attempts)
+  local at = scheduling.of(entry).ends
+  if at == 0 or at > call.partition_now then return false end
+  perish(position, entry, attempts)
+  return true
+end
+
+-- Whether an item that nobody has had done with perishes instead of waiting again.
+function expiry.expire_or_wait(flight, attempts)
+  local entry = log_entries.get(flight.log_id)
+  if expiry.expire_if_due(flight.position, entry, attempts) then return true end
+  scheduling.start_expiry(flight.position, entry)
+  return false
+end
+
+-- Lets those perish whose time is over; `more` says that a bound has left some of them.
+function expiry.sweep()
+  local over = redis.call('ZRANGEBYSCORE', key.ends, '-inf', call.partition_now, 'LIMIT', 0, expiry.LIMIT)
+  call.expiry_more = #over == expiry.LIMIT
+  for _, position in ipairs(over) do
+    if call.expiry_bytes >= expiry.BYTES then
+      call.expiry_more = true
+      break
+    end
+    local entry = log_entries.current(position)
+    if entry then
+      call.expiry_bytes = call.expiry_bytes + #entry.body
+      perish(position, entry, attempt_history.of(position).attempts)
+    else
+      -- A hand at redis-cli has removed it.
+      scheduling.remove(position)
+    end
+  end
+  write_buffer.flush()
+end
+
+-- Whether the cursor is yet to bring an item: all but those of another priority, and versions that are items of their own.
+function expiry.is_past_cursor(position)
+  if not positions.after(position, call.partition_cursor) then return false end
+  local first = log_entries.get(position)
+  call.expiry_bytes = call.expiry_bytes + (first and #first.body or 0)
+  return first and not first.at and not scheduling.of(first).rank
+end
+
+-- Whether an item that is next goes out: not when its time is over or has yet to come, nor while another of its group is ahead.
+function expiry.may_go_out(position, group, entry, past)
+  -- What does not go counts as passed over, lest a script go through any number of them.
+  call.group_order_skipped = call.group_order_skipped + 1
+  -- It may be here before what is due has been moved.
+  if scheduling.of(entry).after > 0 then redis.call('ZREM', key.delayed, position) end
+  if expiry.expire_if_due(position, entry, past.attempts) or not group_order.may_go_out(position, group) then return false end
+  if scheduling.is_delayed(entry) then
+    redis.call('ZADD', key.delayed, scheduling.of(entry).after, position)
+    return false
+  end
+  call.group_order_skipped = call.group_order_skipped - 1
+  return true
+end
+
+-- An item that waits begins anew with the hints of what replaces it; a delay that a worker asked for stays. Places are within a rank:
+-- with another one it goes, and false says so.
+function expiry.replace(position, row)
+  local before = log_entries.current(position)
+  if scheduling.rank(position) ~= scheduling.of(row).rank then
+    items.drop(position, before)
+    group_order.remove(position)
+    write_buffer.flush()
+    return false
+  end
+  local was = scheduling.of(before).after
+  scheduling.stop_expiry(position, before)
+  write_buffer.flush()
+  scheduling.start_expiry(position, row)
+  if scheduling.is_delayed(row) then
+    redis.call('ZREM', key.ready, position)
+    scheduling.add(position, row)
+  elseif was > call.partition_now and tonumber(redis.call('ZSCORE', key.delayed, position) or 0) == was then
+    redis.call('ZREM', key.delayed, position)
+    if not expiry.is_past_cursor(position) then redis.call('ZADD', group_order.place(position)) end
+  end
+  write_buffer.flush()
+  return true
+end

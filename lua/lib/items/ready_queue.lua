@@ -1,0 +1,98 @@
+-- What waits, in order: what is more urgent than usual (`ranked`), `ready` (left FIFO order and may go out), the log from the
+-- cursor on, and at its end what is less urgent.
+-- CALL: more = false
+-- `more` says that a bound has left something that is due.
+local ready_queue = {DUE = 200}
+
+-- Lets perish what is over, and moves what is due out of `delayed`, to where it may go out.
+function ready_queue.promote()
+  if call.partition_hinted then expiry.sweep() end
+  local due, moved = redis.call('ZRANGEBYSCORE', key.delayed, '-inf', call.partition_now, 'LIMIT', 0, ready_queue.DUE), 0
+  while moved < #due and call.expiry_bytes < expiry.BYTES do
+    moved = moved + 1
+    if not (call.partition_hinted and expiry.is_past_cursor(due[moved])) then write_buffer.add('ZADD', group_order.place(due[moved])) end
+  end
+  call.ready_queue_more = moved == ready_queue.DUE or moved < #due or call.expiry_more
+  if moved > 0 then redis.call('ZREM', key.delayed, unpack(due, 1, moved)) end
+  write_buffer.flush()
+end
+
+-- Whether what was taken has used up the budget.
+local function spent(taken)
+  return #taken > 0 and budget.over()
+end
+
+-- From `ready`, or from `ranked` those of some ranks.
+local function from_ready(count, taken, first, last)
+  while count > 0 and call.group_order_skipped < group_order.MOST and not spent(taken) do
+    local most = log_entries.fit(count)
+    local out = first and scheduling.take(most, first, last) or redis.call('ZRANGE', key.ready, 0, most - 1)
+    local over = #out < most
+    for _, position in ipairs(out) do
+      local entry, past = log_entries.current(position), attempt_history.of(position)
+      -- Its group is its first version's.
+      local earliest = call.partition_ordered and entry and entry.log_id ~= position and log_entries.get(position) or entry
+      local admits = entry and entry.hints ~= '' and expiry.may_go_out or group_order.may_go_out
+      -- Nothing but a hand at redis-cli removes an entry that waits: such an item is passed over.
+      if entry and admits(position, earliest.key, entry, past) then
+        entry.position, entry.past = position, past
+        taken[#taken + 1] = entry
+        count = count - 1
+      end
+    end
+    if #out > 0 and not first then redis.call('ZREM', key.ready, unpack(out)) end
+    if over then return end
+  end
+end
+
+local function from_log(count, taken)
+  while count > 0 and call.partition_cursor ~= call.partition_tail and call.group_order_skipped < group_order.MOST and not spent(taken) do
+    -- Where many are passed over, they are not read one by one.
+    local found, ended = log_entries.range('(' .. call.partition_cursor, '+', math.max(count, call.group_order_skipped))
+    if #found == 0 and ended then call.partition_cursor = call.partition_tail end
+    for i = 1, #found do
+      local entry, position = found[i], found[i].log_id
+      call.partition_cursor = position
+      -- A version, or what stands in `ranked`: retention keeps those of items that are done as well, and there may be any number.
+      if entry.at or (entry.hints ~= '' and scheduling.of(entry).rank) then
+        call.group_order_skipped = call.group_order_skipped + 1
+      else
+        local replacement, group = log_entries.replacement(position), entry.key
+        entry = replacement and log_entries.get(replacement) or entry
+        local admits = entry.hints ~= '' and expiry.may_go_out or group_order.may_go_out
+        if admits(position, group, entry, attempt_history.NONE) then
+          entry.position, entry.past = position, attempt_history.NONE
+          taken[#taken + 1] = entry
+          count = count - 1
+          if count == 0 then break end
+        end
+      end
+    end
+  end
+end
+
+-- Takes up to `count` items out of the waiting, as entries with their `position` and their `past`, but for those passed over; with
+-- `yielding` those first that give way to others.
+function ready_queue.next(count, yielding)
+  local taken = {}
+  if call.partition_hinted then from_ready(count, taken, scheduling.first_ranks(yielding)) end
+  from_ready(count - #taken, taken)
+  from_log(count - #taken, taken)
+  if call.partition_hinted and call.partition_cursor == call.partition_tail then from_ready(count - #taken, taken, scheduling.last_ranks(yielding)) end
+  return taken
+end
+
+-- These too, and first; the caller gives each of them a lock.
+function ready_queue.take(count, yielding)
+  local taken = {}
+  for _, position in ipairs(call.partition_selects and skipped_items.after('', '', count) or {}) do
+    local entry, past = log_entries.current(position), attempt_history.of(position)
+    skipped_items.remove(position)
+    if entry and not (entry.hints ~= '' and expiry.expire_if_due(position, entry, past.attempts)) then
+      entry.position, entry.past = position, past
+      taken[#taken + 1] = entry
+    end
+  end
+  for _, entry in ipairs(ready_queue.next(count - #taken, yielding)) do taken[#taken + 1] = entry end
+  return taken
+end

@@ -1,0 +1,95 @@
+-- What a publisher asks for its item: not before a time, before or after others, not from a time on. The entry says it as `after
+-- priority ends`, in ms and 0 for none. What is delayed keeps its place in the log and is in `delayed` as well until its time has
+-- come; `ends` has those that wait and end. Priorities are ranks, 9 less the priority, so that what goes first sorts first: in
+-- `ranked` stands every item of another than the usual, padded so that those of a rank sort as the log does; with `AWAY` more while
+-- it is in flight, delayed or elsewhere. The cursor passes over them.
+local scheduling = {NONE = {after = 0, ends = 0}, USUAL = 5, LAST = 9, AWAY = 10}
+
+-- What an entry or a row says; `rank` nil for the usual one.
+function scheduling.of(entry)
+  if entry.hints == '' then return scheduling.NONE end
+  if not entry.asks then
+    local after, priority, ends = string.match(entry.hints, '^(%d+) (%d) (%d+)$')
+    local rank = scheduling.LAST - priority
+    entry.asks = {after = tonumber(after), rank = rank ~= scheduling.USUAL and rank or nil, ends = tonumber(ends)}
+  end
+  return entry.asks
+end
+
+-- Makes of what a row brings, `delay priority ttl`, what its entry says. Order within a group goes before any priority.
+function scheduling.read_request(row)
+  local delay, priority, ttl = string.match(row.hints, '^(%d+) (%d) (%d+)$')
+  if call.partition_ordered and row.key ~= '' then priority = scheduling.LAST - scheduling.USUAL end
+  local function from_now(ms) return tonumber(ms) > 0 and call.partition_now + ms or 0 end
+  row.hints = string.format('%d %d %d', from_now(delay), priority, from_now(ttl))
+end
+
+function scheduling.is_delayed(entry)
+  return scheduling.of(entry).after > call.partition_now
+end
+
+-- Nil of an item of the usual priority.
+function scheduling.rank(position)
+  local score = redis.call('ZSCORE', key.ranked, positions.padded(position))
+  return score and score % scheduling.AWAY or nil
+end
+
+-- The ranks that go before what is usual, and after it: the most urgent first, or those that give way to others.
+function scheduling.first_ranks(yielding)
+  if yielding then return scheduling.LAST, scheduling.USUAL + 1 end
+  return 0, scheduling.USUAL - 1
+end
+
+function scheduling.last_ranks(yielding)
+  if yielding then return scheduling.USUAL - 1, 0 end
+  return scheduling.USUAL + 1, scheduling.LAST
+end
+
+-- Whether anything stands there of these ranks.
+function scheduling.has_ranks(first, last)
+  return redis.call('ZCOUNT', key.ranked, first, last) > 0
+end
+
+-- The position that a padded text ends with.
+function scheduling.unpadded(text)
+  local ms, seq = string.sub(text, -40, -21), string.sub(text, -20)
+  return string.match(ms, '^0*(%d+)$') .. '-' .. string.match(seq, '^0*(%d+)$')
+end
+
+-- Takes the positions of up to `count` of these ranks, or of the first of them that has any when they come down.
+function scheduling.take(count, first, last)
+  local found = redis.call('ZRANGEBYSCORE', key.ranked, first, math.max(first, last), 'WITHSCORES', 'LIMIT', 0, count)
+  if first > last and #found == 0 then return scheduling.take(count, first - 1, last) end
+  local out = {}
+  for i = 1, #found, 2 do
+    redis.call('ZADD', key.ranked, found[i + 1] + scheduling.AWAY, found[i])
+    out[#out + 1] = scheduling.unpadded(found[i])
+  end
+  return out
+end
+
+-- Takes up what is new; gives whether it stands somewhere beside the log now.
+function scheduling.add(position, entry)
+  local asks, rests = scheduling.of(entry), scheduling.is_delayed(entry)
+  scheduling.start_expiry(position, entry)
+  if asks.rank then
+    write_buffer.add('ZADD', key.ranked, asks.rank + (rests and scheduling.AWAY or 0), positions.padded(position))
+  end
+  if rests then write_buffer.add('ZADD', key.delayed, asks.after, position) end
+  return rests or asks.rank ~= nil
+end
+
+-- The end of an item that is handed out is not looked for; of one that comes back it is.
+function scheduling.stop_expiry(position, entry)
+  if scheduling.of(entry).ends > 0 then write_buffer.add('ZREM', key.ends, position) end
+end
+
+function scheduling.start_expiry(position, entry)
+  if scheduling.of(entry).ends > 0 then write_buffer.add('ZADD', key.ends, scheduling.of(entry).ends, position) end
+end
+
+-- It is in the queue no more.
+function scheduling.remove(position)
+  write_buffer.add('ZREM', key.ranked, positions.padded(position))
+  write_buffer.add('ZREM', key.ends, position)
+end

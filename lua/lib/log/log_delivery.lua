@@ -1,0 +1,59 @@
+-- Hands entries of the log to readers with room, in order and without consuming them; part of every script that can
+-- append entries or make room.
+-- CALL: ranges = {}, made = 0, bytes = 0
+-- Bounded by count and by bytes, as a dispatch is and for its reasons.
+local log_delivery = {LIMIT = 200, ROUND = 20, BYTES = 1048576}
+
+-- Readers that lag: up to `LIMIT` of them. Past the 1,023rd entry of one millisecond places are shared.
+local function lagging()
+  local _, seq = positions.split(call.partition_tail)
+  local place = string.format('%.0f', positions.place(call.partition_tail))
+  return redis.call('ZRANGEBYSCORE', key.reading, '-inf', (seq < 1023 and '(' or '') .. place, 'LIMIT', 0, log_delivery.LIMIT)
+end
+
+-- Entries after a position; many readers stand at the same one.
+local function range(position, count)
+  local name = position .. ' ' .. count
+  call.log_delivery_ranges[name] = call.log_delivery_ranges[name] or (log_entries.range('(' .. position, '+', count))
+  return call.log_delivery_ranges[name]
+end
+
+-- A `gap` before the first: what went with the retention lay after the reader's position.
+local function row(reader, jid, entry)
+  local stage = positions.after(call.partition_lost, reader.position) and not positions.after(call.partition_lost, entry.log_id)
+    and 'gap' or 'stream'
+  local sequence = partition.next_number()
+  local item = entry.item ~= '' and entry.item or positions.item_id(entry.log_id)
+  reader_window.hand_out(reader, entry.log_id)
+  call.log_delivery_made, call.log_delivery_bytes = call.log_delivery_made + 1, call.log_delivery_bytes + #entry.body
+  return {jid, entry.log_id, item, 0, 1, 0, entry.by, entry.body, sequence, stage, entry.key}
+end
+
+-- Up to `share` entries for one reader; true when it lags and has room even then.
+local function serve(reader, share, deliveries)
+  local room, jid = reader_window.room(reader)
+  local count = math.min(room, share)
+  while count > 0 and call.log_delivery_bytes < log_delivery.BYTES and reader.position ~= call.partition_tail do
+    local found = range(reader.position, math.min(count, log_delivery.ROUND))
+    for i = 1, #found do
+      if call.log_delivery_bytes >= log_delivery.BYTES then break end
+      deliveries[#deliveries + 1] = row(reader, jid, found[i])
+      count, room = count - 1, room - 1
+    end
+    if #found == 0 then reader.position = call.partition_tail end
+  end
+  reader.owed[arg.frontend] = call.partition_token
+  reader_window.save(reader)
+  return room > 0 and reader.position ~= call.partition_tail
+end
+
+-- Adds to the deliveries and gives 1 when more could be made at once. All that lag have an equal share.
+function log_delivery.run(deliveries)
+  local behind = not call.partition_paused and call.caller_sends and lagging() or {}
+  local share, more = math.ceil(log_delivery.LIMIT / math.max(#behind, 1)), #behind == log_delivery.LIMIT
+  for _, subid in ipairs(behind) do
+    if call.log_delivery_made >= log_delivery.LIMIT or call.log_delivery_bytes >= log_delivery.BYTES then return 1 end
+    more = serve(log_readers.get(subid), share, deliveries) or more
+  end
+  return more and 1 or 0
+end

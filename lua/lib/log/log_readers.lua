@@ -1,0 +1,33 @@
+-- Readers of the log: subid -> `position committed frontend:sequence …`: up to where entries were handed out, up to where
+-- the reader says that it has them, and who was to send those between, with the last sequence of each.
+local log_readers = {}
+
+function log_readers.read(subid, line)
+  local position, committed, owed = string.match(line, '^(%S+) (%S+)(.*)$')
+  local reader = {subid = subid, position = position, committed = committed, owed = {}}
+  for frontend, sequence in string.gmatch(owed, ' ([^ :]+):(%d+)') do reader.owed[frontend] = tonumber(sequence) end
+  return reader
+end
+
+-- A partition that nobody ever read is not searched for readers.
+function log_readers.get(subid)
+  local line = call.partition_streams and redis.call('HGET', key.readers, subid)
+  return line and log_readers.read(subid, line) or nil
+end
+
+-- The reader that a sender is, by its full JID or else by its bare one.
+function log_readers.by_sender(subids)
+  local full, bare = jids.subids(subids)
+  return log_readers.get(full) or log_readers.get(bare)
+end
+
+function log_readers.put(reader)
+  local line = {reader.position, reader.committed}
+  for frontend, sequence in pairs(reader.owed) do
+    -- What is surely sent is nobody's to send again.
+    if sequence > tonumber(redis.call('HGET', key.sent, frontend) or 0) then
+      line[#line + 1] = string.format('%s:%d', frontend, sequence)
+    end
+  end
+  redis.call('HSET', key.readers, reader.subid, table.concat(line, ' '))
+end

@@ -1,0 +1,29 @@
+-- The last act of every operation that may hand items out: settle credit, dispatch, let readers read, trim, save, answer.
+-- A caller that cannot send is handed nothing, and where somebody has to be sent to, a frontend is to visit at once.
+local respond = {}
+
+-- Answers {'ok', results, deliveries, notices, handovers, next due ms or 0, 1 when more can be dispatched at once, token,
+-- what there is to say of credit that several partitions share}.
+function respond.make(results, notices, hint)
+  send_marks.record()
+  lock_end.update_turns()
+  local deliveries, more = dispatch.run(hint)
+  -- Asked here: most partitions have no use for these, and so need not build them.
+  if budget.over() then
+    more = 1
+  else
+    if call.partition_selects then more = math.max(more, matching.find_demand()) end
+    if call.partition_streams then more = math.max(more, log_delivery.run(deliveries)) end
+    if call.partition_kept > 0 then more = math.max(more, trim.excess()) end
+  end
+  if call.partition_selects then selection_progress.save() end
+  write_buffer.flush()
+  local told = credit_report.make()
+  partition.save()
+  for jid in pairs(call.dispatch_filled) do notices[#notices + 1] = {'filled', jid} end
+  for _, who in ipairs(call.lock_end_ended) do notices[#notices + 1] = {'unsubscribed', who[1], who[2]} end
+  if call.expiry_perished > 0 then notices[#notices + 1] = {'perished', call.expiry_perished} end
+  local due = pull_dispatch.frontend_is_due() and call.partition_now or next_due.time()
+  if credit.coordinates() then due = coordinator.next(due) end
+  return {'ok', results, deliveries, notices, call.handovers_made, due, more, call.partition_token, told}
+end

@@ -1,0 +1,87 @@
+-- Who, of those that select, has not examined all that was passed over: subid -> mark, the padded place up to which it has. Who is not
+-- named here has, and need be asked only when something comes that meets its conditions.
+-- CALL: marks = nil, stored = {}, kept = {}, met = {}, standing = {}
+-- `met` has the items passed over in this script that still stand, by position: their place, and the set of those whom they may be
+-- for; `standing` is how many there are for each of these. `kept` are those to be written in any case.
+local selection_progress = {}
+
+local function marks()
+  if not call.selection_progress_marks then
+    call.selection_progress_marks = {}
+    local found = redis.call('HGETALL', key.behind)
+    for i = 1, #found, 2 do call.selection_progress_marks[found[i]], call.selection_progress_stored[found[i]] = found[i + 1], found[i + 1] end
+  end
+  return call.selection_progress_marks
+end
+
+-- Nil of one who has examined all.
+function selection_progress.mark(subid)
+  return marks()[subid]
+end
+
+function selection_progress.set(subid, mark)
+  marks()[subid] = mark
+end
+
+-- There is something noted for it.
+function selection_progress.keep(subid, mark)
+  selection_progress.set(subid, mark)
+  call.selection_progress_kept[subid] = true
+end
+
+-- An item has been passed over that may be for these.
+function selection_progress.add_item(position, place, by)
+  call.selection_progress_met[position] = {place = place, by = by}
+  for subid in pairs(by) do call.selection_progress_standing[subid] = (call.selection_progress_standing[subid] or 0) + 1 end
+end
+
+-- It stands there no more: whoever has fallen behind by it alone has not.
+function selection_progress.remove_item(position)
+  local item = call.selection_progress_met[position]
+  if not item then return end
+  call.selection_progress_met[position] = nil
+  for subid in pairs(item.by) do
+    local standing = call.selection_progress_standing[subid] - 1
+    call.selection_progress_standing[subid] = standing
+    if standing == 0 and not (call.selection_progress_stored[subid] or call.selection_progress_kept[subid]) then selection_progress.set(subid, nil) end
+  end
+end
+
+-- In the order of their names.
+function selection_progress.all()
+  local found = {}
+  for subid in pairs(marks()) do found[#found + 1] = subid end
+  table.sort(found)
+  return found
+end
+
+-- It has a new selector, and has examined nothing; or none any more.
+function selection_progress.reset(subid, selects)
+  marks()[subid], call.selection_progress_stored[subid] = selects and '' or nil, selects and '' or nil
+  if selects then redis.call('HSET', key.behind, subid, '') else redis.call('HDEL', key.behind, subid) end
+end
+
+-- Those who have not examined something that was passed over in this script, may be for them, and still stands.
+local function left()
+  local found = {}
+  for _, item in pairs(call.selection_progress_met) do
+    for subid in pairs(item.by) do
+      local mark = call.selection_progress_marks[subid]
+      if mark and mark < item.place then found[subid] = true end
+    end
+  end
+  return found
+end
+
+-- Writes what this script has changed: nobody falls behind by what has been taken at once.
+function selection_progress.save()
+  if not call.selection_progress_marks then return end
+  local lack = left()
+  for subid, mark in pairs(call.selection_progress_marks) do
+    local stored = call.selection_progress_stored[subid]
+    if mark ~= stored and (stored or call.selection_progress_kept[subid] or lack[subid]) then write_buffer.add('HSET', key.behind, subid, mark) end
+  end
+  for subid in pairs(call.selection_progress_stored) do
+    if not call.selection_progress_marks[subid] then write_buffer.add('HDEL', key.behind, subid) end
+  end
+end

@@ -1,0 +1,82 @@
+-- The instructions that a selector is compiled to, run on a stack (broker/selectors/selector_program.py): a letter, the length of what
+-- follows in bytes, and that. In SQL's three-valued logic, where nil is UNKNOWN.
+-- CALL: codes = {}
+-- Programs as they were read: when one is needed, for few have something new to examine, and once, for many may say the same.
+local selector_program = {}
+
+-- Whether an instruction puts something on the stack.
+local function puts(letter)
+  return letter == 'f' or letter == 's' or letter == 'n' or letter == 't'
+end
+
+-- Whether one that does not takes two from there: all but negation, IS NULL, LIKE and IN.
+local function pairs_up(letter)
+  return letter ~= '~' and letter ~= '0' and letter ~= 'l' and letter ~= 'i'
+end
+
+local function read(text)
+  local made, at = {}, 1
+  while at <= #text do
+    local letter, length, from = string.match(text, '^(.)(%d+):()', at)
+    local said = string.sub(text, from, from + length - 1)
+    local value = letter == 'n' and tonumber(said) or letter == 'i' and read(said) or said
+    if letter == 't' then value = said == 'true' end
+    made[#made + 1] = {letter, value}
+    at = from + length
+  end
+  call.compare_work = call.compare_work + #made
+  return made
+end
+
+local function among(a, choices)
+  local found = false
+  call.compare_work = call.compare_work + #choices / 2
+  for _, choice in ipairs(choices) do
+    local equal = compare.values(a, choice[2], '=')
+    if equal then return true end
+    if equal == nil then found = nil end
+  end
+  return found
+end
+
+local function negation(a)
+  if a == nil then return nil end
+  return not a
+end
+
+local function both(a, b)
+  if a == false or b == false then return false end
+  if a == nil or b == nil then return nil end
+  return true
+end
+
+-- What an instruction makes of the topmost value and of the one below it.
+local function result(letter, said, a, b)
+  if letter == '~' then return negation(compare.truth(b)) end
+  if letter == '0' then return b == nil end
+  if letter == 'l' then return like_pattern.matches(b, said) end
+  if letter == 'i' then return among(b, said) end
+  if letter == '&' then return both(compare.truth(a), compare.truth(b)) end
+  if letter == '|' then return negation(both(negation(compare.truth(a)), negation(compare.truth(b)))) end
+  return compare.values(a, b, letter)
+end
+
+-- `value` gives the fields. Only what is TRUE selects.
+function selector_program.selects(text, value)
+  local code = call.selector_program_codes[text] or read(text)
+  call.selector_program_codes[text] = code
+  local stack, top = {}, 0
+  call.compare_work = call.compare_work + #code
+  for _, step in ipairs(code) do
+    local letter, said = step[1], step[2]
+    if puts(letter) then
+      top = top + 1
+      if letter == 'f' then stack[top] = value(said) else stack[top] = said end
+    else
+      local made = result(letter, said, stack[top - 1], stack[top])
+      if pairs_up(letter) then top = top - 1 end
+      stack[top] = made
+    end
+  end
+  return compare.truth(stack[top]) == true
+end

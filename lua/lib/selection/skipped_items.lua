@@ -1,0 +1,125 @@
+-- Items that dispatch has passed over, for nobody with credit selects them: members `subid position` of one score, so in the
+-- order of their texts: what is of another priority has its rank before the position. Each item stands here once with an empty
+-- subid; and again for a subscriber who selects it though its mark is beyond it, because the item came back, is more urgent, or
+-- was found while there was no credit.
+-- So many of these for a subscriber, and what was passed over is examined for it anew. `pages` are what many look through alike;
+-- `named` is whether anything stands here by the name of a subscriber, once that has been asked.
+-- CALL: pages = {}, named = nil, places = {}, last = nil
+local skipped_items = {MOST = 1000}
+
+-- A text that sorts as items are to go out, by digits alone: a padded position begins with seven zeros and a digit that is none.
+function skipped_items.place(position)
+  if not call.partition_hinted then
+    -- Many look through the same.
+    call.skipped_items_places[position] = call.skipped_items_places[position] or positions.padded(position)
+    return call.skipped_items_places[position]
+  end
+  local rank, padded = scheduling.rank(position), positions.padded(position)
+  if not rank then return padded end
+  return (rank < scheduling.USUAL and '00000000' or '') .. rank .. padded
+end
+
+function skipped_items.member(subid, position)
+  return subid .. ' ' .. skipped_items.place(position)
+end
+
+-- Whether there is anything by the name of a subscriber, who is behind then.
+local function noted()
+  if call.skipped_items_named == nil then call.skipped_items_named = redis.call('ZLEXCOUNT', key.passed, '(!', '+') > 0 end
+  return call.skipped_items_named
+end
+
+-- Up to `count` of a subid's after the place `mark`.
+function skipped_items.after(subid, mark, count)
+  local name = subid .. ' ' .. mark
+  local page = name .. ' ' .. count
+  if subid ~= '' and not noted() then return {} end
+  if not call.skipped_items_pages[page] then
+    local found = redis.call('ZRANGEBYLEX', key.passed, '(' .. name, '(' .. subid .. '!', 'LIMIT', 0, count)
+    for i, member in ipairs(found) do found[i] = scheduling.unpadded(member) end
+    call.skipped_items_pages[page] = found
+  end
+  return call.skipped_items_pages[page]
+end
+
+-- There is something for a subscriber before its mark.
+function skipped_items.note(subid, position)
+  call.skipped_items_pages = {}
+  if subid ~= '' then call.skipped_items_named = true end
+  redis.call('ZADD', key.passed, 0, skipped_items.member(subid, position))
+end
+
+local function forget(subid)
+  call.skipped_items_pages = {}
+  redis.call('ZREMRANGEBYLEX', key.passed, '[' .. subid .. ' ', '(' .. subid .. '!')
+end
+
+-- The last place where anything has stood in this script, empty where nothing has.
+local function last()
+  if not call.skipped_items_last then
+    local member = redis.call('ZRANGE', key.passed, '(!', '[ ', 'BYLEX', 'REV', 'LIMIT', 0, 1)[1]
+    call.skipped_items_last = member and string.sub(member, 2) or ''
+  end
+  return call.skipped_items_last
+end
+
+local function tell(subid, entry, mark)
+  skipped_items.note(subid, entry.position)
+  selection_progress.keep(subid, mark)
+  if redis.call('ZLEXCOUNT', key.passed, '[' .. subid .. ' ', '(' .. subid .. '!') > skipped_items.MOST then
+    forget(subid)
+    selection_progress.keep(subid, '')
+  end
+end
+
+-- Whom an item may be for falls behind by it; who has examined what comes after an item that came back has to be told of it.
+function skipped_items.put(entry)
+  local place, before = skipped_items.place(entry.position), last()
+  local subids, by = selectors.met(entry)
+  skipped_items.note('', entry.position)
+  if place > before then call.skipped_items_last = place end
+  selection_progress.add_item(entry.position, place, by)
+  for _, subid in ipairs(subids) do
+    local mark = selection_progress.mark(subid)
+    if not mark and place > before then
+      selection_progress.set(subid, before)
+    elseif (not mark or mark >= place) and selectors.selects(selectors.get(subid), entry) then
+      tell(subid, entry, mark or before)
+    end
+  end
+end
+
+-- Takes an item out, if it stands here; as `stands`, only for a partition that selects.
+function skipped_items.remove(position)
+  call.skipped_items_pages = {}
+  selection_progress.remove_item(position)
+  local members = {skipped_items.member('', position)}
+  if noted() then
+    for i, subid in ipairs(selection_progress.all()) do members[i + 1] = skipped_items.member(subid, position) end
+  end
+  redis.call('ZREM', key.passed, unpack(members))
+end
+
+-- Whether anything less urgent than usual stands here.
+function skipped_items.has_low_priority()
+  return redis.call('ZLEXCOUNT', key.passed, '[ ' .. scheduling.USUAL, '(!') > 0
+end
+
+function skipped_items.contains(position)
+  return redis.call('ZSCORE', key.passed, skipped_items.member('', position))
+end
+
+-- A subscription selects something else now, or nothing any more.
+function skipped_items.set_selector(subid, said)
+  if (selectors.said(subid) or '') == said then return end
+  forget(subid)
+  selectors.put(subid, said)
+end
+
+-- When nobody selects and everything has gone, nobody need look here again.
+function skipped_items.finished()
+  if redis.call('EXISTS', key.selectors) == 1 or redis.call('EXISTS', key.passed) == 1 then return false end
+  redis.call('HDEL', key.meta, 'selects')
+  call.partition_selects = false
+  return true
+end

@@ -1,0 +1,19 @@
+-- How a worker's subscription enters a partition.
+local subscribing = {}
+
+-- A reader's subscription is none of a worker's: it ends when a worker's begins.
+function subscribing.known(subid)
+  local subscriber = subscriptions.get(subid)
+  return subscriber and not subscriptions.reads(subscriber) and subscriber or nil
+end
+
+-- Writes it; a new one rests until its credit is settled.
+function subscribing.put(subscriber, new)
+  if new then
+    reader_window.forget(subscriber.subid)
+    redis.call('ZADD', key.resting, 0, subscriber.subid)
+    if subscriber.pool then pools.count_subscriber(subscriber.pool, 1) end
+  end
+  subscriptions.put(subscriber)
+  if subscriptions.confirms(subscriber) then partition.turn_on('confirms') end
+end

@@ -1,0 +1,86 @@
+-- What a sender's subscriptions are called in a partition. `subids` are the two that it may have there directly.
+local subscription_ids = {MOST = 32}
+
+-- The names of the subscriptions that one JID may have, given one of them, directly or in a pool: they differ in the last
+-- five bits, and the first of them is made from the JID. Where nobody has had a second one, it is the only one.
+function subscription_ids.family(subid, pool)
+  if not call.partition_multi then return {subid} end
+  local offset, found = tonumber(string.match(pool or '', '^%d+') or 0), {}
+  local name = (tonumber(subid) - offset) % 2 ^ 52
+  local bits = name % subscription_ids.MOST
+  for i = 0, subscription_ids.MOST - 1 do
+    local each = name - bits + (bits + i) % subscription_ids.MOST
+    found[i + 1] = string.format('%.0f', (each + offset) % 2 ^ 52)
+  end
+  return found
+end
+
+-- By what the names of a pool's subscriptions differ from direct ones, of each pool that there is and that there was.
+local function offsets()
+  local found, seated = {}, {}
+  for offset in string.gmatch(call.partition_pools or '', '(%d+):%S+ %d+') do
+    found[#found + 1], seated[offset] = tonumber(offset), true
+  end
+  for offset in string.gmatch(call.partition_past_pools or '', '%d+') do
+    if not seated[offset] then found[#found + 1] = tonumber(offset) end
+  end
+  return found
+end
+
+-- What the names of one JID's subscriptions have in common.
+local function kin(name)
+  return call.partition_multi and math.floor(name / subscription_ids.MOST) or name
+end
+
+-- Whether a subscription goes by one of a sender's names, of which there may be thousands: asked backwards, for they need not be made.
+function subscription_ids.covers(subids, subid)
+  local wanted = {}
+  for each in string.gmatch(subids, '%d+') do wanted[kin(tonumber(each))] = true end
+  if wanted[kin(tonumber(subid))] then return true end
+  for _, offset in ipairs(offsets()) do
+    if wanted[kin((tonumber(subid) - offset) % 2 ^ 52)] then return true end
+  end
+  return false
+end
+
+-- Those that there may be, directly and through each pool (see `pools`).
+function subscription_ids.all(subids)
+  local found = {}
+  for subid in string.gmatch(subids, '%d+') do
+    if found[1] ~= subid then
+      for _, each in ipairs(subscription_ids.family(subid)) do found[#found + 1] = each end
+    end
+  end
+  -- Each of them is to be looked for.
+  call.budget_spent = call.budget_spent + #found / 8
+  local direct = #found
+  for _, offset in ipairs(offsets()) do
+    call.budget_spent = call.budget_spent + direct / 8
+    for i = 1, direct do
+      found[#found + 1] = string.format('%.0f', (tonumber(found[i]) + offset) % 2 ^ 52)
+    end
+  end
+  return found
+end
+
+-- Parts the names that they may have into those that are taken and those that are free.
+function subscription_ids.existing(subid)
+  local family, those, free = subscription_ids.family(subid), {}, {}
+  local lines = redis.call('HMGET', key.subscribers, unpack(family))
+  for i, each in ipairs(family) do
+    local among = lines[i] and those or free
+    among[#among + 1] = each
+  end
+  return those, free
+end
+
+-- The one that is `named`, or else the only one; nil and the refusal if that is none of them, or there are more (P12).
+function subscription_ids.choose(subid, named)
+  local those = subscription_ids.existing(subid)
+  if #those == 0 then return nil, {'not-subscribed'} end
+  if named == '' and #those > 1 then return nil, {'subid-required'} end
+  for _, each in ipairs(those) do
+    if named == '' or each == named then return each end
+  end
+  return nil, {'subid-invalid'}
+end

@@ -1,0 +1,82 @@
+-- How a subscriber leaves, and how all that it holds is given back at once.
+-- CALL: more = false
+-- `more`: there is something to go on with at once. `TOLD`: the reason for which locks end that their holder is to hear of.
+local unsubscribing = {CHUNK = 300, TOLD = 'withdrawn'}
+
+function unsubscribing.stop_working(subid)
+  redis.call('ZREM', key.turns, subid)
+  redis.call('ZREM', key.resting, subid)
+  grants.forget(subid)
+  if credit.coordinates() then usage.leave(subid) end
+  skipped_items.set_selector(subid, '')
+end
+
+-- What it owned is free; with `kept` and `reason` as `ownership_loss.end_of` has them.
+function unsubscribing.remove(subid, kept, reason)
+  ownership_loss.end_of(subid, kept, reason)
+  unsubscribing.stop_working(subid)
+  reader_window.forget(subid)
+  local pool = pools.of(subid)
+  if pool then
+    pools.count_subscriber(pool, -1)
+    call.lock_end_pools[subid] = pool
+  end
+  redis.call('ZREM', key.leases, subid)
+  return redis.call('HDEL', key.subscribers, subid) == 1
+end
+
+local function give_back(flight, kind, reason)
+  if reason == unsubscribing.TOLD and not inflight.is_unfetched(flight) then
+    call.ownership_loss_notices[#call.ownership_loss_notices + 1] = {'ended', flight.jid, flight.item, tonumber(flight.token),
+      call.lock_end_pools[flight.subid] or '', call.partition_multi and flight.subid or nil}
+  end
+  lock_end.release(flight, kind, {reason = reason})
+end
+
+-- Gives back up to `CHUNK` items, or fewer, and tells how many are left: one script must not run for long. What is left is noted
+-- in `leaving`, up to which token it was handed out and through which pool, and visits go on with it whatever becomes of the caller.
+function unsubscribing.release(subid, kind, reason, most)
+  local places = held_locks.of(subid, most or unsubscribing.CHUNK)
+  local ended = 0
+  for _, flight in ipairs(inflight.get_many(places)) do
+    if ended > 0 and budget.exhausted() then break end
+    if flight then give_back(flight, kind, reason) end
+    ended = ended + 1
+  end
+  write_buffer.flush()
+  local left = credit.lock_count(subid)
+  if left > 0 then
+    call.unsubscribing_more = true
+    local pool = call.lock_end_pools[subid]
+    redis.call('HSET', key.leaving, subid,
+      string.format('%d ', call.partition_token) .. kind .. ' ' .. reason .. (pool and ' ' .. pool or ''))
+  end
+  return left, ended
+end
+
+-- Goes on with one of those that have left: gives how many more it may give back in this script. What the same name was handed
+-- since, for it may have subscribed again, is its own.
+local function go_on(subid, note, room)
+  local token, kind, reason, pool = string.match(note, '^(%d+) (%S+) (%S+) ?(.*)$')
+  if pool ~= '' then call.lock_end_pools[subid] = pool end
+  for _, flight in ipairs(inflight.get_many(held_locks.of(subid, room + 1))) do
+    if flight and tonumber(flight.token) > tonumber(token) then break end
+    if flight then
+      if room == 0 or budget.exhausted() then return 0 end
+      give_back(flight, kind, reason)
+      room = room - 1
+    end
+  end
+  redis.call('HDEL', key.leaving, subid)
+  return room
+end
+
+-- Gives back what those still hold who have left, in a visit.
+function unsubscribing.resume()
+  local noted, room = redis.call('HSCAN', key.leaving, 0, 'COUNT', 20)[2], unsubscribing.CHUNK
+  for i = 1, #noted, 2 do
+    if room > 0 then room = go_on(noted[i], noted[i + 1], room) end
+  end
+  write_buffer.flush()
+  if #noted > 0 then call.unsubscribing_more = redis.call('EXISTS', key.leaving) == 1 end
+end
