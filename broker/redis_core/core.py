@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from broker.model.problems import CoreUnavailable, Problem
 from broker.model.qos import Stage
 from broker.model.results import Refused, Result
 from broker.model.subscriptions import State, Subscription
+from broker.redis_core.commands.admin_parts import Handover
 from broker.redis_core.commands.internal import Outcome, PartitionCommand, fulfil
 from broker.redis_core.delivery.handovers import Handovers
 from broker.redis_core.delivery.relay import Relay
@@ -292,7 +293,7 @@ class RedisCore:
         """Wake who waits for a lease's items."""
         self._handlers.fetching.filled(jid)
 
-    def hand_over(self, record: NodeRecord, partition: int, told: list[list[bytes]]) -> None:
+    def hand_over(self, record: NodeRecord, partition: int, told: Sequence[Handover]) -> None:
         """Bring items to their other nodes."""
         self._handovers.tell(record, partition, told)
 

@@ -1,12 +1,13 @@
 """Interfaces through which rooms of the core use what stands above them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
+from broker.redis_core.commands.admin_parts import Handover
 from broker.redis_core.commands.credit import CreditReport
 
 AskPartition = Callable[[int, Any], asyncio.Future[Any]]
@@ -46,7 +47,7 @@ class CorePort(Protocol):
     def filled(self, jid: Jid) -> None:
         """Hear that one who comes for its items has got some."""
 
-    def hand_over(self, record: NodeRecord, partition: int, told: list[list[bytes]]) -> None:
+    def hand_over(self, record: NodeRecord, partition: int, told: Sequence[Handover]) -> None:
         """Bring items of a partition to their other nodes."""
 
     def changed(self, partition: Partition) -> None:

@@ -3,8 +3,9 @@
 from typing import Any
 
 from broker import keys
-from broker.redis_core.commands.credit import CreditReport, Grant
+from broker.redis_core.commands.credit import Grant
 from broker.redis_core.core import RedisCore
+from broker.redis_core.operations.operation import Reply
 
 
 async def lost_grants(core: RedisCore, node: str, number: int, wanted: int) -> list[Grant]:
@@ -21,6 +22,6 @@ async def lost_grants(core: RedisCore, node: str, number: int, wanted: int) -> l
     row = {"holdings": "", "wants": f"{number} 1 {wanted} A", "registered": "", "gone": ""}
     names = [keys.of_partition(name, record.partition(0)) for name in core._server.header("grant_credit").keys]
     call = core._server.arguments("grant_credit", names, {**shared, "retry": core.retry}, [row])
-    report = CreditReport.read((await core._server.run(call))[8])
-    assert report is not None
-    return list(report.grants)
+    reply = Reply.read(await core._server.run(call), record.partition(0), record.config)
+    assert reply is not None and reply.credit is not None
+    return list(reply.credit.grants)

@@ -8,19 +8,21 @@ import pytest
 
 from broker.model import commands, offsets
 from broker.model.commands import Publish, Retract, Subscribe, Unlock
+from broker.model.items import LockEnded, OwnershipLost
 from broker.model.names import Jid, Partition
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig, PublishModel
 from broker.model.problems import Problem, ScriptDefect
 from broker.model.qos import Qos, Stage
 from broker.model.results import Published, Refused, Retracted
-from broker.redis_core.commands.admin_parts import Admit, Arrived, Handed, Letters, SurveyPart, TransferPart
+from broker.redis_core.commands.admin_parts import Admit, Arrived, Handed, Handover, Letters, SurveyPart, TransferPart
 from broker.redis_core.commands.credit import (
     CreditReport,
     Demand,
     Grant,
     GrantCredit,
     HandOut,
+    HeldCredit,
     Holding,
     Join,
     ListHoldings,
@@ -44,7 +46,16 @@ from broker.redis_core.commands.internal import (
     Resend,
     Subscribers,
 )
-from broker.redis_core.operations.operation import Reply, refused, subid
+from broker.redis_core.operations.operation import (
+    LeaseFilled,
+    LeaseOver,
+    LockOver,
+    Reply,
+    SubscriptionOver,
+    ToCount,
+    refused,
+    subid,
+)
 from broker.redis_core.registry.rows import ROWS, call_of
 from broker.scripts.location import lua_directory
 from broker.scripts.source import operation
@@ -145,11 +156,56 @@ def test_results() -> None:
         refused(b"nonsense")
 
 
+def _read(*reply: Any) -> Reply:
+    read = Reply.read([b"ok", *reply], RECORD.partition(0), RECORD.config)
+    assert read is not None
+    return read
+
+
 def test_reply() -> None:
     """Every partition script answers in one shape."""
-    read = Reply.read([b"ok", [1], [], [], [], 7, 1, 9])
+    read = _read([1], [], [], [], 7, 1, 9)
     assert (read.rows, read.due_ms, read.more, read.token, read.credit) == ([1], 7, True, 9, None)
-    told = [5, 2, b"5", b"A", [], b"", [[b"3", b"1", b"7", 4]]]
-    assert Reply.read([b"ok", [], [], [], [], 0, 0, 9, told]).credit == CreditReport(
-        5, 2, b"5", b"A", [], b"", (Grant(3, "1", 7, 4),)
+    held = [[b"1", 2, 7, b"5:all", 1]]
+    told = [5, 2, b"5", b"A", held, b"5:all 3 6:some 1", [[b"3", b"1", b"7", 4]]]
+    assert _read([], [], [], [], 0, 0, 9, told).credit == CreditReport(
+        5, 2, "5", "A", (HeldCredit("1", 2, 7, "5:all", 1),), ("5:all", "6:some"), (Grant(3, "1", 7, 4),)
     )
+    assert Reply.read([b"stale"], RECORD.partition(0), RECORD.config) is None
+
+
+def test_what_a_script_tells() -> None:
+    """What a script tells of its own accord has names; a word that is no notice's is a defect of ours."""
+    partition = RECORD.partition(0)
+    told: list[list[Any]] = [
+        [b"lost", ME.encode(), b"g", b"7", 9, b"gone"],
+        [b"unlocked", ME.encode(), b"i", 5],
+        [b"ended", ME.encode(), b"i", 5],
+        [b"lapsed", ME.encode(), b"1"],
+        [b"unsubscribed", ME.encode(), b""],
+        [b"filled", ME.encode()],
+        [b"perished", 2],
+        [b"fetched", 3],
+    ]
+    ended = LockEnded(partition.node, ME, "i", 5)
+    assert _read([], [], told, [[b"1-0", b"m", b"1 n"]], 0, 0, 9) == Reply(
+        [],
+        (),
+        (
+            OwnershipLost(partition.node, ME, 0, "g", 7, 9, "gone"),
+            LockOver(ended, expired=True),
+            LockOver(ended, expired=False),
+            LeaseOver(ME, "1"),
+            SubscriptionOver(ME, ""),
+            LeaseFilled(ME),
+            ToCount("perished", 2),
+            ToCount("delivered", 3),
+        ),
+        (Handover("1-0", "m", "1 n"),),
+        0,
+        more=False,
+        token=9,
+        credit=None,
+    )
+    with pytest.raises(ScriptDefect):
+        _read([], [], [[b"nonsense", 1]], [], 0, 0, 9)

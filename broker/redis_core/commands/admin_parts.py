@@ -46,6 +46,15 @@ class TransferredPart:
 
 
 @dataclass(frozen=True, slots=True)
+class Handover:
+    """A script tells of an item that is to be brought `to` a node, or without one as a dead letter; `note`: where it may be."""
+
+    position: str
+    to: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class Letters:
     """Read items that are on their way to another node, up to `max_bytes` of payload, and `note` where they are brought."""
 

@@ -5,7 +5,6 @@ have items for it; scripts tell what becomes of that (`CreditReport`).
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from broker.model.names import Jid, Partition
 from broker.model.qos import Qos
@@ -162,10 +161,21 @@ class ListHoldings:
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
-    """What is held, by subid: how much, the last grant taken, and the pool; the page ends at `past`, empty at the end."""
+class HeldCredit:
+    """How much a subscriber holds in a partition, the last grant taken there, its pool, and its state as in `Holding`."""
 
-    rows: tuple[tuple[str, int, int, str], ...]
+    subid: str
+    held: int
+    last: int
+    pool: str
+    state: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What is held; the page ends at `past`, empty at the end."""
+
+    rows: tuple[HeldCredit, ...]
     past: str
     version: int
 
@@ -190,24 +200,14 @@ class Usage:
 class CreditReport:
     """What a script says of shared credit as of `version`: how much is `wanted`, since when and of whom, and what changed.
 
-    `whom` is the text of a `Demand`, or rows of a subid and a pool. Holdings are rows of subid, held, last grant, pool and
-    state; `pools` are those with subscribers there, told where something is wanted.
-    `grants` are a coordinator's.
+    `whom` is the text of a `Demand`, or pairs of a subid and a pool. `pools` are those with subscribers there, told where
+    something is wanted. `grants` are a coordinator's.
     """
 
     version: int
     wanted: int
-    since: bytes
-    whom: bytes | list[list[bytes]]
-    holdings: list[tuple[bytes, int, int, bytes, int]]
-    pools: bytes
+    since: str
+    whom: str | tuple[tuple[str, str], ...]
+    holdings: tuple[HeldCredit, ...]
+    pools: tuple[str, ...]
     grants: tuple[Grant, ...]
-
-    @staticmethod
-    def read(report: list[Any]) -> "CreditReport | None":
-        """Read the last part of a reply; None where no credit is shared."""
-        if not report:
-            return None
-        version, wanted, since, whom, holdings, pools, grants = report
-        made = tuple(Grant(int(number), subid.decode(), int(grant), amount) for number, subid, grant, amount in grants)
-        return CreditReport(version, wanted, since, whom, holdings, pools, made)

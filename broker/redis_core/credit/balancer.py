@@ -124,6 +124,4 @@ def _outcome(future: asyncio.Future[Outcome]) -> Outcome | None:
 
 
 def _full(number: int, held: Holdings) -> tuple[Holding, ...]:
-    return tuple(
-        Holding(number, subid, held.version, amount, last, full=True) for subid, amount, last, _pool in held.rows
-    )
+    return tuple(Holding(number, each.subid, held.version, each.held, each.last, full=True) for each in held.rows)

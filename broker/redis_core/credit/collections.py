@@ -22,6 +22,7 @@ from broker.redis_core.commands.credit import (
     CreditReport,
     Demand,
     HandOut,
+    HeldCredit,
     Holding,
     Holdings,
     Join,
@@ -78,11 +79,6 @@ class Gate(Protocol):
 
 Gates = Callable[[str], Gate]
 """Finds the routes of a node."""
-
-Row = tuple[bytes, int, int, int]
-"""What a script says of a subscriber: its subid, how much it holds, the last grant taken, and its state there."""
-
-Rows = Sequence[Row]
 
 Background = Callable[[Callable[[], Coroutine[Any, Any, Any]]], None]
 
@@ -201,7 +197,9 @@ class CollectionCredit:
         if not isinstance(found, Holdings):
             return found
         # One that was asked for by its name is of this pool, also when it is subscribed no more.
-        rows = [(above(text, row[0]), *row[1:]) for row in found.rows if row[3] == text or command.subids]
+        rows = [
+            replace(each, subid=above(text, each.subid)) for each in found.rows if each.pool == text or command.subids
+        ]
         return replace(found, rows=tuple(rows))
 
     async def _registered(self, unit: CollectionPartition, pipeline: PartitionPipeline, register: Register) -> Outcome:
@@ -231,7 +229,7 @@ class CollectionCredit:
             return Registered(0, int(born), shut=True) if isinstance(outcome, Left) else outcome
         return outcome
 
-    def hear(self, text: str, partition: Partition, report: CreditReport, rows: Rows) -> None:
+    def hear(self, text: str, partition: Partition, report: CreditReport, rows: Sequence[HeldCredit]) -> None:
         """Take what subscribers of the pool `text`, which may be of an earlier life of the collection, hold in a leaf."""
         self._look_sometimes()
         if text == self._text and partition in self._numbers:
@@ -250,7 +248,7 @@ class CollectionCredit:
         wants = Demand(number, demand.version, demand.wanted, " ".join(whom))
         return await self._gates(self._cache.node).balancer.want(wants)
 
-    async def _hear_of(self, text: str, partition: Partition, report: CreditReport, rows: Rows) -> None:
+    async def _hear_of(self, text: str, partition: Partition, report: CreditReport, rows: Sequence[HeldCredit]) -> None:
         number = await self._number(text, partition)
         if number is not None:
             self._told(number, report, rows)
@@ -264,8 +262,8 @@ class CollectionCredit:
             return None
         return self._numbers.get(partition)
 
-    def _told(self, number: int, report: CreditReport, rows: Rows) -> None:
-        named = [(above(self._text, subid.decode()).encode(), held, last, state) for subid, held, last, state in rows]
+    def _told(self, number: int, report: CreditReport, rows: Sequence[HeldCredit]) -> None:
+        named = [replace(each, subid=above(self._text, each.subid)) for each in rows]
         self._gates(self._cache.node).balancer.tell(holdings(number, report.version, named), sated(number, report))
 
     def _look_sometimes(self) -> None:
@@ -317,7 +315,7 @@ class CreditReports:
         self._turns = count()
         # Which coordinators know what each partition wants: one keeps that until it has granted it. With the report since which
         # it is wanted, and when they were asked.
-        self._asked: dict[int, tuple[bytes, float, set[str]]] = {}
+        self._asked: dict[int, tuple[str, float, set[str]]] = {}
         self._asking: set[int] = set()
         # Partitions whose coordinators may not have heard what is wanted: it may be long until a script runs there by itself.
         self._untold: set[int] = set()
@@ -336,18 +334,18 @@ class CreditReports:
     def heard(self, partition: Partition, partitions: int, report: CreditReport) -> None:
         """Hear what a script of a partition says."""
         self._own.carry(report.grants)
-        rows: dict[bytes, list[Row]] = defaultdict(list)
-        for subid, held, last, text, state in report.holdings:
-            rows[text].append((subid, held, last, state))
+        rows: dict[str, list[HeldCredit]] = defaultdict(list)
+        for each in report.holdings:
+            rows[each.pool].append(each)
         if not report.wanted:
             self._asked.pop(partition.number, None)
             self._untold.discard(partition.number)
         known = self._known(partition.number, report.since) if report.wanted else set()
         # A coordinator that has granted something may know no more what is wanted.
-        known.difference_update(text.decode() for text in rows)
-        own = holdings(partition.number, report.version, rows.pop(b"", []))
+        known.difference_update(rows)
+        own = holdings(partition.number, report.version, rows.pop(OWN, []))
         for text, theirs in rows.items():
-            self._gates(collection(text)).pool.hear(text.decode(), partition, report, theirs)
+            self._gates(collection(text)).pool.hear(text, partition, report, theirs)
         # The first partition is the coordinator, and has said to itself what it wants.
         coordinated = partitions > 1 and partition.number != COORDINATOR
         whom = whose(report, OWN) if report.wanted and coordinated and OWN not in known else ""
@@ -360,9 +358,9 @@ class CreditReports:
         if report.pools:
             self._ask(partition, report, known, [OWN] if demand else [])
 
-    def _known(self, number: int, since: bytes) -> set[str]:
+    def _known(self, number: int, since: str) -> set[str]:
         """Give which coordinators know what a partition has wanted since a report."""
-        before, asked_at, known = self._asked.get(number, (b"", 0.0, set[str]()))
+        before, asked_at, known = self._asked.get(number, ("", 0.0, set[str]()))
         if since != before or time.monotonic() - asked_at > ASKED_SECONDS:
             known = set()
             self._asked[number] = since, time.monotonic(), known
@@ -377,9 +375,7 @@ class CreditReports:
         """Ask one coordinator after another for credit, each time beginning with another, until there is enough."""
         if partition.number in self._asking:
             return
-        texts = own + [
-            text for text in report.pools.decode().split(" ")[::2] if text not in known and whose(report, text)
-        ]
+        texts = own + [text for text in report.pools if text not in known and whose(report, text)]
         if texts:
             first = next(self._turns) % len(texts)
             self._asking.add(partition.number)
@@ -396,7 +392,7 @@ class CreditReports:
                 if text == OWN:
                     granted = await self._own.want(demand)
                 else:
-                    granted = await self._gates(collection(text.encode())).pool.want(text, partition, demand)
+                    granted = await self._gates(collection(text)).pool.want(text, partition, demand)
                 if granted is None:
                     known.discard(text)
                     self._untold.add(partition.number)
@@ -407,9 +403,9 @@ class CreditReports:
             self._asking.discard(partition.number)
 
 
-def holdings(number: int, version: int, rows: Rows) -> list[Holding]:
+def holdings(number: int, version: int, rows: Sequence[HeldCredit]) -> list[Holding]:
     """Read what a script says of what is held in a partition."""
-    return [Holding(number, subid.decode(), version, held, last, state) for subid, held, last, state in rows]
+    return [Holding(number, each.subid, version, each.held, each.last, each.state) for each in rows]
 
 
 def sated(number: int, report: CreditReport) -> Demand | None:
@@ -419,9 +415,9 @@ def sated(number: int, report: CreditReport) -> Demand | None:
 
 def whose(report: CreditReport, text: str) -> str:
     """Say of whom credit of one pool, or of the node itself, is wanted; empty when none of its is of use."""
-    if isinstance(report.whom, bytes):
-        return report.whom.decode()
-    names = [subid.decode() for subid, pool in report.whom if pool.decode() == text]
+    if isinstance(report.whom, str):
+        return report.whom
+    names = [subid for subid, pool in report.whom if pool == text]
     return f"W {' '.join(names)}" if names else ""
 
 

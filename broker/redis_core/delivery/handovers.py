@@ -21,7 +21,7 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig, PublishModel
 from broker.model.problems import CorruptRecord, Problem
 from broker.model.results import Published, Refused
-from broker.redis_core.commands.admin_parts import Admit, Arrived, Handed, Letter, Letters, Remaining
+from broker.redis_core.commands.admin_parts import Admit, Arrived, Handed, Handover, Letter, Letters, Remaining
 from broker.redis_core.commands.internal import Expire
 from broker.redis_core.nodes.service import NodeService
 from broker.redis_core.records.store import NodeStore
@@ -95,12 +95,12 @@ class Handovers:
         """Something is being brought."""
         return bool(self._told)
 
-    def tell(self, record: NodeRecord, partition: int, told: Sequence[Sequence[bytes]]) -> None:
-        """Hear of items of a partition that are to be brought, as its scripts tell: position, node and note of each."""
+    def tell(self, record: NodeRecord, partition: int, told: Sequence[Handover]) -> None:
+        """Hear of items of a partition that are to be brought, as its scripts tell."""
         key = (record.name, record.incarnation, partition)
         begun = key in self._told
         waiting = self._told.setdefault(key, [])
-        waiting += [(position.decode(), _Way(to.decode(), note.decode())) for position, to, note in told]
+        waiting += [(each.position, _Way(each.to, each.note)) for each in told]
         if not begun:
             self._background(lambda: self._bring_all(record, partition))
 

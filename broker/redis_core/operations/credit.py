@@ -8,6 +8,7 @@ from broker.redis_core.commands.credit import (
     GrantCredit,
     Granted,
     HandOut,
+    HeldCredit,
     Holding,
     Holdings,
     ListHoldings,
@@ -50,7 +51,7 @@ def _holdings_rows(command: ListHoldings, _record: NodeRecord) -> list[Values]:
 
 def _holdings(_command: ListHoldings, reply: Reply, _record: NodeRecord) -> Holdings:
     rows, past, version = reply.rows
-    found = tuple((subid.decode(), held, last, pool.decode()) for subid, held, last, pool in rows)
+    found = tuple(HeldCredit(subid.decode(), held, last, pool.decode()) for subid, held, last, pool in rows)
     return Holdings(found, past.decode(), version)
 
 

@@ -7,14 +7,15 @@ from functools import lru_cache
 from typing import Any
 
 from broker import keys
-from broker.model.items import Delivery, OwnershipLost
+from broker.model.items import Delivery, LockEnded, OwnershipLost
 from broker.model.names import Jid, Partition, bare
 from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
 from broker.model.problems import Problem, ScriptDefect
 from broker.model.qos import Stage
 from broker.model.results import Refused
-from broker.redis_core.commands.credit import CreditReport
+from broker.redis_core.commands.admin_parts import Handover
+from broker.redis_core.commands.credit import CreditReport, Grant, HeldCredit
 
 Values = Mapping[str, str | int | bytes]
 
@@ -43,31 +44,84 @@ _STAGES = {stage.value.encode(): stage for stage in Stage}
 
 
 @dataclass(frozen=True, slots=True)
+class LockOver:
+    """A lock has ended, of which its subscriber is told; `expired`: by its time."""
+
+    ended: LockEnded
+    expired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOver:
+    """The lease of a subscription is over."""
+
+    jid: Jid
+    subid: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionOver:
+    """A subscription, or what came of one through a `collection`, has ended by itself: nothing reached its subscriber."""
+
+    jid: Jid
+    collection: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFilled:
+    """Items were locked for one who comes for them."""
+
+    jid: Jid
+
+
+@dataclass(frozen=True, slots=True)
+class ToCount:
+    """A counter of this process is to go up."""
+
+    counter: str
+    amount: int
+
+
+ScriptNotice = OwnershipLost | LockOver | LeaseOver | SubscriptionOver | LeaseFilled | ToCount
+"""What a script tells of its own accord."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """What every partition script answers after `ok`; `due_ms` 0 means that nothing is due, times are Redis's ms.
 
-    `credit` is what a script that hands items out says of credit that several partitions share, None where none is.
+    `rows` are for the command's own call to read. `credit` is what a script that hands items out says of credit that several
+    partitions share, None where none is.
     """
 
     rows: list[Any]
-    deliveries: list[list[Any]]
-    notices: list[list[Any]]
-    handovers: list[list[Any]]
+    deliveries: tuple[Delivery, ...]
+    notices: tuple[ScriptNotice, ...]
+    handovers: tuple[Handover, ...]
     due_ms: int
     more: bool
     token: int
     credit: CreditReport | None
 
     @staticmethod
-    def read(reply: list[Any]) -> "Reply":
-        """Read a reply whose code word is `ok`."""
+    def read(reply: list[Any], partition: Partition, config: NodeConfig) -> "Reply | None":
+        """Read a reply; None where the script did nothing, for it was told an old record."""
+        if reply[0] != b"ok":
+            return None
         _code, rows, deliveries, notices, handovers, due_ms, more, token, *told = reply
-        report = CreditReport.read(told[0]) if told else None
-        return Reply(rows, deliveries, notices, handovers, due_ms, bool(more), token, report)
+        return Reply(
+            rows,
+            tuple([_delivery(row, partition, config) for row in deliveries]),
+            tuple([_notice(partition, *row) for row in notices]),
+            tuple([Handover(position.decode(), to.decode(), note.decode()) for position, to, note in handovers]),
+            due_ms,
+            bool(more),
+            token,
+            _credit_report(*told),
+        )
 
 
-def delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Delivery:
-    """Read one of a reply's deliveries."""
+def _delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Delivery:
     jid, position, item, token, attempt, deadline, by, body, sequence, stage, key, *told = row
     through, whose = subscription(*told)
     return Delivery(
@@ -90,11 +144,42 @@ def delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Delive
     )
 
 
-def ownership_lost(values: list[Any], partition: Partition) -> OwnershipLost:
-    """Read a notice of the kind `lost`."""
-    jid, group, epoch, fence, reason = values
-    return OwnershipLost(
-        partition.node, Jid(jid.decode()), partition.number, group.decode(), int(epoch), fence, reason.decode()
+def _notice(partition: Partition, kind: bytes, *values: Any) -> ScriptNotice:  # noqa: PLR0911  (a table of cases)
+    match kind, values:
+        case b"lost", (jid, group, epoch, fence, reason):
+            owned = (partition.number, group.decode(), int(epoch), fence, reason.decode())
+            return OwnershipLost(partition.node, Jid(jid.decode()), *owned)
+        case b"lapsed", (jid, whose):
+            return LeaseOver(Jid(jid.decode()), whose.decode())
+        case b"unsubscribed", (jid, through):
+            return SubscriptionOver(Jid(jid.decode()), collection(through.decode()))
+        case b"perished", (amount,):
+            return ToCount("perished", amount)
+        case b"fetched", (amount,):
+            return ToCount("delivered", amount)
+        case b"filled", (jid,):
+            return LeaseFilled(Jid(jid.decode()))
+        case b"unlocked" | b"ended", (jid, item, token, *told):
+            ended = LockEnded(partition.node, Jid(jid.decode()), item.decode(), token, *subscription(*told))
+            return LockOver(ended, expired=kind == b"unlocked")
+    msg = f"a script told {kind!r}, which is no notice"
+    raise ScriptDefect(msg)
+
+
+def _credit_report(report: list[Any] | None = None) -> CreditReport | None:
+    """Read what a script says of shared credit; None where no credit is shared."""
+    if not report:
+        return None
+    version, wanted, since, whom, held, pools, grants = report
+    return CreditReport(
+        version,
+        wanted,
+        since.decode(),
+        whom.decode() if isinstance(whom, bytes) else tuple((whose.decode(), pool.decode()) for whose, pool in whom),
+        tuple(HeldCredit(whose.decode(), many, last, pool.decode(), state) for whose, many, last, pool, state in held),
+        # Every other word is a number.
+        tuple(pools.decode().split(" ")[::2]) if pools else (),
+        tuple(Grant(int(number), whose.decode(), int(grant), amount) for number, whose, grant, amount in grants),
     )
 
 
@@ -158,14 +243,15 @@ def pool(collection: Partition) -> str:
     return f"{subid(life)}:{keys.escaped(life)}"
 
 
-def collection(pool: bytes = b"") -> str:
+def collection(pool: str) -> str:
     """Give the name of the collection that a pool is of, as a script names it; empty when it names none."""
-    return keys.unescaped(pool.decode().partition(":")[2].rpartition("@")[0])
+    return keys.unescaped(pool.partition(":")[2].rpartition("@")[0])
 
 
 def subscription(pool: bytes = b"", whose: bytes = b"") -> tuple[str, str]:
     """Give what a script says of a subscription: the collection that it is to, and its name where its JID may have several."""
-    return collection(pool), above(pool.decode(), whose.decode()) if pool and whose else whose.decode()
+    through, name = pool.decode(), whose.decode()
+    return collection(through), above(through, name) if through and name else name
 
 
 def below(pool: str, whose: str) -> str:

@@ -10,18 +10,26 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import structlog
 
 from broker import keys
-from broker.model.items import LockEnded, NodeEvent
-from broker.model.names import Jid, Partition
+from broker.model.items import NodeEvent, OwnershipLost
+from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
 from broker.model.results import Refused
 from broker.redis_core.commands.internal import GONE, Expire, FetchPart, Outcome, Resend, Scanned, ignored
-from broker.redis_core.operations.operation import Reply, collection, delivery, ownership_lost, subscription
+from broker.redis_core.operations.operation import (
+    LeaseFilled,
+    LeaseOver,
+    LockOver,
+    Reply,
+    ScriptNotice,
+    SubscriptionOver,
+    ToCount,
+)
 from broker.redis_core.partitions.batching import Batch, batched, postponed
 from broker.redis_core.partitions.send_marks import SendMarks
 from broker.redis_core.ports import CorePort, CreditReportPort
@@ -313,10 +321,10 @@ class PartitionPipeline:
             log.error("script failed", **about, problem=problem.value, error=str(reply))
             self._answer(batch.tickets, Refused(problem, str(reply) if isinstance(reply, CoreUnavailable) else ""))
             return []
-        if reply[0] != b"ok":
-            return batch.tickets
         call = batch.call
-        read = Reply.read(reply)
+        read = Reply.read(reply, self._partition, record.config)
+        if read is None:
+            return batch.tickets
         parts = [read] if call.row is None else read.rows
         # A script answers its rows in order and may stop after the first (lua/lib/budget.lua).
         tickets = batch.tickets[: max(1, len(parts))]
@@ -351,34 +359,30 @@ class PartitionPipeline:
         elif isinstance(outcome, Refused) and outcome.problem.retryable:
             self._doubtful = True
 
-    def _tell(self, partition: Partition, notices: list[list[Any]]) -> None:
-        for kind, *values in notices:
-            if kind == b"lost":
-                self._core.notify(ownership_lost(values, partition))
-            elif kind == b"lapsed":
-                self._core.lapsed(self.node, Jid(values[0].decode()), values[1].decode())
-            elif kind == b"unsubscribed":
-                jid, pool = values
-                self._core.gone(collection(pool) or self.node, Jid(jid.decode()))
-            elif kind == b"perished":
-                self._core.count("perished", values[0])
-            elif kind == b"filled":
-                self._core.filled(Jid(values[0].decode()))
-            elif kind == b"fetched":
-                self._core.count("delivered", values[0])
-            else:
-                jid, item, token, *told = values
-                whose = subscription(*told)
-                self._core.notify(LockEnded(self.node, Jid(jid.decode()), item.decode(), token, *whose))
-                if kind == b"unlocked":
+    def _tell(self, notice: ScriptNotice) -> None:
+        match notice:
+            case OwnershipLost():
+                self._core.notify(notice)
+            case LockOver(ended, expired):
+                self._core.notify(ended)
+                if expired:
                     self._core.count("expired")
+            case LeaseOver(jid, whose):
+                self._core.lapsed(self.node, jid, whose)
+            case SubscriptionOver(jid, collection):
+                self._core.gone(collection or self.node, jid)
+            case LeaseFilled(jid):
+                self._core.filled(jid)
+            case ToCount(counter, amount):
+                self._core.count(counter, amount)
+            case _:
+                assert_never(notice)
 
     def _hand_out(self, record: NodeRecord, read: Reply) -> None:
         partition = self._partition
-        if read.notices:
-            self._tell(partition, read.notices)
-        for row in read.deliveries:
-            made = delivery(row, partition, record.config)
+        for notice in read.notices:
+            self._tell(notice)
+        for made in read.deliveries:
             self._marks.received = max(self._marks.received, made.sequence)
             try:
                 self._core.deliver(made)
