@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final, cast
 
 import structlog
 
+from broker.model.names import Jid
 from broker.model.problems import MalformedRequest
 from broker.tasks import serve
 from frontends.amqp.auth.identity import Untrusted, certified
 from frontends.amqp.errors import FORCED, INTERNAL, INVALID_FIELD, LIMIT, NOT_IMPLEMENTED, UNAUTHORIZED, Fault, fault
-from frontends.amqp.event_hubs.constants import BATCH
 from frontends.amqp.event_hubs.profile import Profile
 from frontends.amqp.links.attach import LinkAttacher, Part
+from frontends.amqp.links.context import LinkContext
 from frontends.amqp.links.log_consumer import LogConsumer
 from frontends.amqp.links.producer import Producer
 from frontends.amqp.links.queue_consumer import QueueConsumer
@@ -30,8 +31,6 @@ from frontends.amqp.server_state import ServerState
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-
-    from broker.model.names import Jid
 
 _LINKS_MOST: Final = 256
 _HELD_BYTES: Final = 4_194_304
@@ -180,22 +179,23 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, header: bytes, data: bytes) -> None:
         self._engine = Engine()
-        shared, flush, held, begun = self._shared, self.flush, self._holding, self._begun
+        context = LinkContext(self._shared.core, self._shared.tails, self, self._jid or Jid(""))
         if self._jid:
-            self._attaching = LinkAttacher(shared.core, shared.tails, self._jid, flush, held, begun)
+            self._attaching = LinkAttacher(context)
         else:
-            self._profile = Profile(
-                shared, flush=flush, held=held, begun=begun, known=self._known, batched=self._batched
-            )
+            self._profile = Profile(context, self._shared.identity.keys)
             self._attaching = self._profile.attaching
         self._tick()
         self._receive(header)
         self._received(data)
 
-    def _batched(self) -> bool:
-        return self._order.format == BATCH
+    @property
+    def message_format(self) -> int:
+        """The format of the message that arrives."""
+        return self._order.format
 
-    def _known(self) -> None:
+    def authenticated(self) -> None:
+        """Hear that it is known who the peer is: from here on it may take its time."""
         if self._deadline is not None:
             self._deadline.cancel()
 
@@ -281,7 +281,7 @@ class Connection(asyncio.Protocol):
             # Part 2 §2.4.5: what cannot be kept is refused.
             engine.close(Fault(INVALID_FIELD, f"an idle time-out is {_IDLE_LEAST_SECONDS * 1000:.0f} ms at least"))
         if self._jid:
-            self._known()
+            self.authenticated()
         # From here on it is known how often the peer has to hear something.
         self._tick()
 
@@ -342,7 +342,8 @@ class Connection(asyncio.Protocol):
             if isinstance(part, LogConsumer | QueueConsumer):
                 part.on_credit()
 
-    def _holding(self, size: int) -> None:
+    def hold(self, size: int) -> None:
+        """Count bytes of messages that wait for Redis: with too many this peer is read no more for now."""
         shared = self._shared
         self._held += size
         shared.held += size
@@ -362,7 +363,9 @@ class Connection(asyncio.Protocol):
             self._shared.paused.discard(self)
             self._transport.resume_reading()
 
-    def _begun(self) -> int:
+    @property
+    def begun(self) -> int:
+        """Bytes of messages that are not all there."""
         return sum(part.link.begun for part in self._parts.values() if isinstance(part, Producer | RequestReceiver))
 
     def _tick(self) -> None:

@@ -1,73 +1,42 @@
 """How links of the profile come to be: what an SDK attaches is judged, by the tokens that it has shown. Must not know bytes."""
 
 import time
-from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
-
-import structlog
 
 from broker.model import offsets
 from broker.model.commands import Bind, Read
-from broker.model.core import Core
-from broker.model.names import NODE_NAME_BYTES, Jid
+from broker.model.names import NODE_NAME_BYTES
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Bound, Refused, Replay
 from frontends.amqp.auth import shared_keys
 from frontends.amqp.auth.shared_keys import Grants, Keys, Untrusted
-from frontends.amqp.errors import (
-    DELETED,
-    INTERNAL,
-    LOCKED,
-    NOT_FOUND,
-    STOLEN,
-    UNAUTHORIZED,
-    Fault,
-    fault,
-)
+from frontends.amqp.errors import LOCKED, STOLEN, UNAUTHORIZED, Fault, fault
 from frontends.amqp.event_hubs import addresses, filters, management
 from frontends.amqp.event_hubs.constants import EPOCH, HUB, MANAGEMENT, PARTITION, TOKEN_TYPE, TOKENS
 from frontends.amqp.event_hubs.events import Writer
 from frontends.amqp.event_hubs.producer import HubProducer
-from frontends.amqp.event_hubs.request_links import RequestLink
+from frontends.amqp.event_hubs.request_links import ACCEPTED, OK, UNKNOWN_WHO, WRONG, Ask, RequestLink
 from frontends.amqp.links import attach_options
 from frontends.amqp.links.attach import LinkAttacher, Part, publishable, within
-from frontends.amqp.links.log_consumer import LogConsumer
-from frontends.amqp.links.log_tail import LogTails
+from frontends.amqp.links.context import LinkContext
+from frontends.amqp.links.log_consumer import LogConsumer, LogRead
 from frontends.amqp.links.producer import MESSAGE_BYTES
 from frontends.amqp.links.request_response import QUESTION_BYTES, ResponseConsumer
 from frontends.amqp.protocol.links import Incoming, Outgoing, ProtonLink
 
-_ACCEPTED, _OK, _WRONG, _UNKNOWN_WHO, _NOT_THERE, _FAILED = 202, 200, 400, 401, 404, 500
-_CODES: Final = {UNAUTHORIZED: _UNKNOWN_WHO, NOT_FOUND: _NOT_THERE, DELETED: _NOT_THERE, INTERNAL: _FAILED}
 _EPOCH_MOST: Final = 2**63 - 1
-
-_log = structlog.get_logger("stanzaq.amqp")
 
 
 class HubLinkAttacher(LinkAttacher):
     """Attaches the links of one connection, whose peer is known by its tokens."""
 
-    def __init__(  # noqa: PLR0913  (what links work with)
-        self,
-        core: Core,
-        tails: LogTails,
-        keys: Keys,
-        *,
-        flush: Callable[[], None],
-        held: Callable[[int], None],
-        begun: Callable[[], int],
-        known: Callable[[], None],
-        batched: Callable[[], bool],
-    ) -> None:
-        """Begin with nobody; `known` hears when a token is believed, `batched` tells whether what arrives is a batch."""
-        super().__init__(core, tails, Jid(""), flush, held, begun)
+    def __init__(self, context: LinkContext, keys: Keys) -> None:
+        """Begin with nobody."""
+        super().__init__(context)
         self._keys = keys
         self._grants = Grants()
-        self._known = known
-        self._batched = batched
-        self._desks: dict[tuple[object, str], ResponseConsumer] = {}
+        self._consumers: dict[tuple[object, str], ResponseConsumer] = {}
         self._opened: dict[Part, str] = {}
 
     async def attach(self, link: ProtonLink) -> Part | None:
@@ -88,8 +57,8 @@ class HubLinkAttacher(LinkAttacher):
     def left(self, part: Part) -> None:
         """Forget a link that has ended."""
         self._opened.pop(part, None)
-        for place in [each for each, answers in self._desks.items() if answers is part]:
-            del self._desks[place]
+        for place in [each for each, answers in self._consumers.items() if answers is part]:
+            del self._consumers[place]
 
     def expire(self) -> bool:
         """End what no token opens any more; False when none opens anything, as one did."""
@@ -114,19 +83,7 @@ class HubLinkAttacher(LinkAttacher):
             return None
         publishable(record, where.partition)
         link.accept({}, most_bytes=MESSAGE_BYTES)
-        return HubProducer(
-            link,
-            record=record,
-            batched=self._batched,
-            core=self.core,
-            tails=self.tails,
-            held=self.held,
-            begun=self.begun,
-            node=where.node,
-            sender=self.sender,
-            partition=where.partition,
-            queues=record.config.queueing,
-        )
+        return HubProducer(link, self.context, record, where.partition)
 
     async def _consumer(self, link: ProtonLink) -> LogConsumer | None:
         assert isinstance(link, Outgoing), "a link goes one way or the other"
@@ -145,12 +102,14 @@ class HubLinkAttacher(LinkAttacher):
                 self._unbind(where.node, where.group, bound)
             return None
         link.accept({EPOCH: bound.epoch} if bound else {})
-        reads = {"first": start.first, "group": where.group, "bound": bound, "writer": Writer(number)}
-        return self._log_consumer(link, where.node, number, found, **reads)
+        read = LogRead(where.node, number, found.after, start.first, where.group, bound)
+        return LogConsumer(link, self.context, read, Writer)
 
     async def _owned(self, where: addresses.Address, number: int, epoch: int) -> Bound:
         try:
-            return await self._asked(Bind(where.node, self.sender, number, where.group, epoch, equal=True), Bound)
+            return await self._asked(
+                Bind(where.node, self.context.sender, number, where.group, epoch, equal=True), Bound
+            )
         except Fault as wrong:
             if wrong.condition == LOCKED:
                 # What Event Hubs says to one who comes with less.
@@ -165,45 +124,29 @@ class HubLinkAttacher(LinkAttacher):
 
     # What is asked and answered.
 
-    def _request_link(self, link: ProtonLink, path: str, ask: Any) -> Part:  # noqa: ANN401  (a method)
+    def _request_link(self, link: ProtonLink, path: str, ask: Ask) -> Part:
         if isinstance(link, Incoming):
             link.accept({}, most_bytes=QUESTION_BYTES)
-            return RequestLink(link, partial(self._answered, ask), partial(self._found, link.session, path), self.flush)
+            return RequestLink(link, self.context, path, ask, self._consumers)
         assert isinstance(link, Outgoing), "a link goes one way or the other"
         link.accept({})
         answers = ResponseConsumer(link)
         for address in (path, link.reply_address):
             if address:
-                self._desks[link.session, address] = answers
+                self._consumers[link.session, address] = answers
         return answers
-
-    def _found(self, session: object, path: str, reply_to: str) -> ResponseConsumer | None:
-        """Find who is answered: the Python SDK does not say where it receives."""
-        return self._desks.get((session, reply_to)) or self._desks.get((session, path))
-
-    async def _answered(self, ask: Any, asked: management.Request) -> bytes:  # noqa: ANN401  (a method)
-        try:
-            return management.answer(asked, *await ask(asked))
-        except Fault as wrong:
-            return management.answer(asked, _CODES.get(wrong.condition, _WRONG), wrong.detail)
-        except MalformedRequest as wrong:
-            refusal = fault(wrong)
-            return management.answer(asked, _CODES.get(refusal.condition, _WRONG), refusal.detail)
-        except Exception:  # noqa: BLE001  (logged, and told to the peer)
-            _log.exception("a request of Event Hubs failed", command=asked.said.get("type"))
-            return management.answer(asked, _FAILED, "it failed here")
 
     async def _authenticate(self, asked: management.Request) -> tuple[int, str]:
         if asked.said.get("operation") != "put-token" or asked.said.get("type") != TOKEN_TYPE:
-            return _WRONG, f"only put-token of {TOKEN_TYPE} is done here"
+            return WRONG, f"only put-token of {TOKEN_TYPE} is done here"
         try:
             self._grants.add(self._keys.grant(asked.value, time.time()))
         except Untrusted as wrong:
-            return _UNKNOWN_WHO, str(wrong)
+            return UNKNOWN_WHO, str(wrong)
         assert self._grants.jid, "a grant is somebody's"
-        self.sender = self._grants.jid
-        self._known()
-        return _ACCEPTED, "Accepted"
+        self.context.sender = self._grants.jid
+        self.context.connection.authenticated()
+        return ACCEPTED, "Accepted"
 
     async def _manage(self, asked: management.Request) -> tuple[int, str, bytes]:
         name = asked.said.get("name", "")
@@ -214,11 +157,11 @@ class HubLinkAttacher(LinkAttacher):
         match asked.said.get("type"):
             case "com.microsoft:eventhub":
                 record = await self._log(name)
-                return _OK, "OK", management.hub(name, record.created_ms, record.config.partitions)
+                return OK, "OK", management.hub(name, record.created_ms, record.config.partitions)
             case "com.microsoft:partition":
                 number = within(await self._log(name), attach_options.partition(asked.said.get("partition", "")))
-                found = await self._asked(Read(name, self.sender, number, offsets.LATEST, 0), Replay)
-                return _OK, "OK", management.partition(name, found)
+                found = await self._asked(Read(name, self.context.sender, number, offsets.LATEST, 0), Replay)
+                return OK, "OK", management.partition(name, found)
         raise MalformedRequest(Problem.BAD_REQUEST, f"the type is {HUB} or {PARTITION}")
 
 

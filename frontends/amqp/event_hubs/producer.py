@@ -7,7 +7,7 @@ before anything is published. Must not know how a link is attached.
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -20,8 +20,11 @@ from broker.model.results import Published, Result
 from broker.tasks import serve
 from frontends.amqp.errors import INTERNAL, Fault, fault
 from frontends.amqp.event_hubs import events
+from frontends.amqp.event_hubs.constants import BATCH
+from frontends.amqp.links.context import LinkContext
 from frontends.amqp.links.producer import Producer
 from frontends.amqp.messages import message
+from frontends.amqp.protocol.links import Incoming
 
 _AT_ONCE: Final = 200
 """Events of a batch that are read, or published, before others have their turn."""
@@ -34,12 +37,11 @@ _log = structlog.get_logger("stanzaq.amqp")
 class HubProducer(Producer):
     """One producer's link. A batch is read and published piece by piece, and what comes after it waits."""
 
-    def __init__(self, *link: Any, record: NodeRecord, batched: Callable[[], bool], **door: Any) -> None:  # noqa: ANN401  (the door's)
-        """Take messages for a hub; `batched` tells whether the message that arrives is a batch."""
-        super().__init__(*link, **door)
+    def __init__(self, link: Incoming, context: LinkContext, record: NodeRecord, partition: int | None) -> None:
+        """Take messages for a hub, or for a partition of it."""
+        super().__init__(link, context, record, partition)
         # SDKs wait for the outcome of a batch, also when its link is ended.
         self.link.rejects = True
-        self._batched = batched
         self._partitions = record.config.partitions
         self._most_bytes = record.config.max_payload_bytes
         self._turn = secrets.randbelow(self._partitions)
@@ -47,11 +49,11 @@ class HubProducer(Producer):
         self._task: asyncio.Task[None] | None = None
 
     def _take(self, delivery: Any, raw: bytes, settled: bool) -> None:  # noqa: ANN401, FBT001  (as the link gives them)
-        batched = self._batched()
+        batched = self._connection.message_format == BATCH
         if not batched and not self._waiting:
             super()._take(delivery, raw, settled)
             return
-        self._held(len(raw))
+        self._connection.hold(len(raw))
         self._waiting.append((delivery, raw, settled, batched))
         if len(self._waiting) == 1:
             self._task = serve(self._work(), self._failed)
@@ -69,13 +71,13 @@ class HubProducer(Producer):
                 self._settle(delivery, Fault(INTERNAL), settled=settled)
             finally:
                 self._waiting.popleft()
-                self._held(-len(raw))
+                self._connection.hold(-len(raw))
 
     def _failed(self, error: Exception) -> None:
         """End the link: what waits behind a batch is not taken any more, and who has sent it is told."""
         _log.error("a producer's link failed", node=self._node, exc_info=error)
         for _delivery, raw, _settled, _batched in self._waiting:
-            self._held(-len(raw))
+            self._connection.hold(-len(raw))
         self._waiting.clear()
         self.link.end(Fault(INTERNAL))
 
@@ -87,11 +89,11 @@ class HubProducer(Producer):
             return
         # A batch may have many events that have hardly any bytes.
         size = len(commands) * COMMAND_BYTES
-        self._held(size)
+        self._connection.hold(size)
         try:
             result = await self._published_all(commands)
         finally:
-            self._held(-size)
+            self._connection.hold(-size)
         self._answered(delivery, 0, result, settled=settled)
 
     async def _published_all(self, commands: list[Publish]) -> Result:

@@ -1,16 +1,13 @@
 """How a link comes to be: what an attach asks for is judged, the core is asked, and the link is answered. Must not know bytes."""
 
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from zlib import crc32
 
 from broker.model import offsets
 from broker.model.commands import Bind, Command, Describe, Read, Subscribe, Unbind, Unsubscribe
-from broker.model.core import Core
 from broker.model.leases import lease_jid
-from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
@@ -19,9 +16,9 @@ from broker.model.tree import Kind, Scope
 from frontends.amqp.constants import EPOCH, GAP, GROUP, PARTITION
 from frontends.amqp.errors import LOCKED, NOT_IMPLEMENTED, Fault, fault
 from frontends.amqp.links import attach_options, filters
+from frontends.amqp.links.context import LinkContext
 from frontends.amqp.links.lock_keeper import LEASE_MS
-from frontends.amqp.links.log_consumer import LogConsumer
-from frontends.amqp.links.log_tail import LogTails
+from frontends.amqp.links.log_consumer import LogConsumer, LogRead
 from frontends.amqp.links.producer import MESSAGE_BYTES, Producer
 from frontends.amqp.links.queue_consumer import Lease, QueueConsumer
 from frontends.amqp.links.request_response import QUESTION_BYTES, RequestProducer, RequestReceiver, ResponseConsumer
@@ -36,14 +33,9 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class LinkAttacher:
-    """Attaches the links of one connection, whose peer is `sender`; the rest is what its links work with."""
+    """Attaches the links of one connection."""
 
-    core: Core
-    tails: LogTails
-    sender: Jid
-    flush: Callable[[], None]
-    held: Callable[[int], None]
-    begun: Callable[[], int]
+    context: LinkContext
     answers: dict[str, ResponseConsumer] = field(default_factory=dict)
 
     async def attach(self, link: ProtonLink) -> Part | None:
@@ -62,23 +54,11 @@ class LinkAttacher:
             return None
         if where.info:
             link.accept({}, most_bytes=QUESTION_BYTES)
-            return RequestProducer(
-                link, core=self.core, answers=self.answers, flush=self.flush, node=where.node, sender=self.sender
-            )
+            return RequestProducer(link, self.context, self.answers, where.node)
         publishable(record, wanted.partition)
         told = {} if wanted.partition is None else {PARTITION: symbol(str(wanted.partition))}
         link.accept(told, most_bytes=MESSAGE_BYTES)
-        return Producer(
-            link,
-            core=self.core,
-            tails=self.tails,
-            held=self.held,
-            begun=self.begun,
-            node=where.node,
-            sender=self.sender,
-            partition=wanted.partition,
-            queues=record.config.queueing,
-        )
+        return Producer(link, self.context, record, wanted.partition)
 
     def _replies(self, link: Outgoing) -> ResponseConsumer:
         """Give a peer an address of its own on this connection, where questions are answered."""
@@ -132,32 +112,19 @@ class LinkAttacher:
         if found.gap:
             told[GAP] = True
         link.accept(told)
-        reads = {"first": start.first, "group": wanted.group, "bound": bound}
-        return self._log_consumer(link, where.node, number, found, **reads)
-
-    def _log_consumer(self, link: Outgoing, node: str, number: int, begun: Replay, **reads: Any) -> LogConsumer:  # noqa: ANN401  (the consumer's)
-        """Make what reads a partition's log from where a replay has begun, for its peer."""
         return LogConsumer(
-            link,
-            core=self.core,
-            tails=self.tails,
-            flush=self.flush,
-            node=node,
-            sender=self.sender,
-            partition=number,
-            after=begun.after,
-            **reads,
+            link, self.context, LogRead(where.node, number, found.after, start.first, wanted.group, bound)
         )
 
     async def _started(self, node: str, partition: int, begin: str, group: str = "") -> Replay:
         """Find where a link begins; at a time that is still to come with what comes after its attach. Raises Fault."""
-        outcome = await self.core.ask(Read(node, self.sender, partition, begin, 0, group))
+        outcome = await self.context.core.ask(Read(node, self.context.sender, partition, begin, 0, group))
         if (
             isinstance(outcome, Refused)
             and outcome.problem is Problem.OFFSET_NOT_FOUND
             and offsets.named(begin) is None
         ):
-            outcome = await self.core.ask(Read(node, self.sender, partition, offsets.LATEST, 0, group))
+            outcome = await self.context.core.ask(Read(node, self.context.sender, partition, offsets.LATEST, 0, group))
         return _answer(outcome, Replay)
 
     async def _working(
@@ -166,18 +133,20 @@ class LinkAttacher:
         """Let a worker take items: by a lease of its own, so that each link has a credit of its own."""
         if wanted.partition is not None or wanted.group:
             raise fault(MalformedRequest(Problem.UNSUPPORTED, "a worker takes from all partitions, in no group"))
-        jid, collects = lease_jid(self.sender, secrets.token_hex(8)), record.config.collects
+        jid, collects = lease_jid(self.context.sender, secrets.token_hex(8)), record.config.collects
         scope = Scope(Kind.ITEMS, None) if collects else None
         command = Subscribe(
-            record.name, self.sender, jid, 0, Qos.PULLED, scope=scope, selector=selector, lease_ms=LEASE_MS
+            record.name, self.context.sender, jid, 0, Qos.PULLED, scope=scope, selector=selector, lease_ms=LEASE_MS
         )
         seat = await self._asked(command, Subscribed)
-        lease = Lease(record.name, collects or record.config.partitions > 1, self.sender, jid, seat.subid)
+        lease = Lease(record.name, collects or record.config.partitions > 1, self.context.sender, jid, seat.subid)
         if not link.alive:
-            self.core.submit(Unsubscribe(lease.node, self.sender, jid, "", release=True), lambda _result: None)
+            self.context.core.submit(
+                Unsubscribe(lease.node, self.context.sender, jid, "", release=True), lambda _result: None
+            )
             return None
         link.accept({}, moves=True)
-        return QueueConsumer(link, lease, core=self.core, flush=self.flush)
+        return QueueConsumer(link, self.context, lease)
 
     async def _bound(self, node: str, wanted: attach_options.LinkOptions, numbers: list[int]) -> Bound | None:
         """Own the reading of the first partition that is to be had (E28, EX19); None without a group."""
@@ -186,7 +155,7 @@ class LinkAttacher:
         refusal = Fault(LOCKED)
         for number in numbers:
             try:
-                return await self._asked(Bind(node, self.sender, number, wanted.group, wanted.epoch), Bound)
+                return await self._asked(Bind(node, self.context.sender, number, wanted.group, wanted.epoch), Bound)
             except Fault as wrong:
                 refusal = wrong
                 if wrong.condition != LOCKED:
@@ -194,8 +163,8 @@ class LinkAttacher:
         raise refusal
 
     def _unbind(self, node: str, group: str, bound: Bound) -> None:
-        command = Unbind(node, self.sender, bound.partition, group, bound.fence, kept=False)
-        self.core.submit(command, lambda _result: None)
+        command = Unbind(node, self.context.sender, bound.partition, group, bound.fence, kept=False)
+        self.context.core.submit(command, lambda _result: None)
 
     async def _informing(self, link: Outgoing, node: str) -> Part | None:
         """Let a peer receive answers at the node's own address, or at one of its choice."""
@@ -206,11 +175,11 @@ class LinkAttacher:
         return self._told(link, link.address, link.reply_address)
 
     async def _described(self, node: str) -> NodeRecord:
-        described = await self._asked(Describe(node, self.sender, as_owner=False), Described)
+        described = await self._asked(Describe(node, self.context.sender, as_owner=False), Described)
         return described.record
 
     async def _asked(self, command: Command, kind: type[_T]) -> _T:
-        return _answer(await self.core.ask(command), kind)
+        return _answer(await self.context.core.ask(command), kind)
 
 
 def _answer(outcome: Result, kind: type[_T]) -> _T:

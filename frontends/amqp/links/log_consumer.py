@@ -5,18 +5,17 @@ Its place in the log is all that it has, and that goes with the link (E1). Must 
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from broker.model.commands import Bind, Read, Unbind
-from broker.model.core import Core
-from broker.model.names import Jid
 from broker.model.problems import CorruptRecord
 from broker.model.results import Bound, Event, Refused, Replay, Result
 from broker.tasks import serve
 from frontends.amqp.errors import INTERNAL, TOO_BIG, Fault, fault
-from frontends.amqp.links.log_tail import LogTails
+from frontends.amqp.links.context import LinkContext
 from frontends.amqp.messages.message import Writer
 from frontends.amqp.protocol.links import Outgoing
 
@@ -34,46 +33,42 @@ _WATCH_SECONDS: Final = 1.0
 """How often an owner says that it is there, and so the longest time until it hears that it is no more (E28)."""
 
 
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """Where a log is read: after an offset, with the `first` event of which that is true, perhaps for a group as its owner.
+
+    For a group without being its owner it is read as long as nobody is.
+    """
+
+    node: str
+    partition: int
+    after: str
+    first: Callable[[Event], bool] | None = None
+    group: str = ""
+    bound: Bound | None = None
+
+
 class LogConsumer:
     """One consumer's link."""
 
-    def __init__(  # noqa: PLR0913  (its link, its place, and what it works with)
-        self,
-        link: Outgoing,
-        *,
-        core: Core,
-        tails: LogTails,
-        flush: Callable[[], None],
-        node: str,
-        sender: Jid,
-        partition: int,
-        after: str,
-        first: Callable[[Event], bool] | None = None,
-        group: str = "",
-        bound: Bound | None = None,
-        writer: Writer | None = None,
-    ) -> None:
-        """Begin after an offset, with the `first` event of which that is true, perhaps as the owner of a group's reading.
-
-        Of a group without being its owner it reads as long as nobody is.
-        Nothing runs before `start`.
-        """
+    def __init__(self, link: Outgoing, context: LinkContext, read: LogRead, writer: type[Writer] = Writer) -> None:
+        """Begin where the log is to be read. Nothing runs before `start`."""
         self.link = link
-        self.sender = sender
-        self.after = after
-        self._first = first
+        self.sender = context.sender
+        self.after = read.after
+        self._first = read.first
         self._gap = False
-        self._core = core
-        self._tails = tails
-        self._flush = flush
-        self._node = node
-        self._partition = partition
-        self._writer = writer or Writer(partition)
+        self._core = context.core
+        self._tails = context.tails
+        self._flush = context.connection.flush
+        self._node = read.node
+        self._partition = read.partition
+        self._writer = writer(read.partition)
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._cramped = False
-        self._group = group
-        self._bound = bound
+        self._group = read.group
+        self._bound = read.bound
         self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:

@@ -3,20 +3,19 @@
 Must not know how a link is attached, nor what a message is made of.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from broker.model.commands import Publish
-from broker.model.core import COMMAND_BYTES, Core
+from broker.model.core import COMMAND_BYTES
 from broker.model.hints import Hints
-from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
 from broker.model.options import MAX_PAYLOAD_BYTES
 from broker.model.problems import MalformedRequest
 from broker.model.results import Published, Refused, Result
 from frontends.amqp.errors import INTERNAL, NOT_ALLOWED, Fault, fault
 from frontends.amqp.links import attach_options
-from frontends.amqp.links.log_tail import LogTails
+from frontends.amqp.links.context import LinkContext
 from frontends.amqp.messages import message as messages
 from frontends.amqp.protocol.links import Incoming
 
@@ -28,31 +27,18 @@ WINDOW: Final = 1_000
 
 
 class Producer:
-    """One producer's link; `held` counts the bytes that wait for Redis, for its connection."""
+    """One producer's link."""
 
-    def __init__(  # noqa: PLR0913  (its link, its place, and what it works with)
-        self,
-        link: Incoming,
-        *,
-        core: Core,
-        tails: LogTails,
-        held: Callable[[int], None],
-        begun: Callable[[], int],
-        node: str,
-        sender: Jid,
-        partition: int | None,
-        queues: bool,
-    ) -> None:
-        """Take messages for a node, or for a partition of it, which `queues` items or is a log."""
+    def __init__(self, link: Incoming, context: LinkContext, record: NodeRecord, partition: int | None) -> None:
+        """Take messages for a node, or for a partition of it."""
         self.link = link
-        self._core = core
-        self._tails = tails
-        self._held = held
-        self._begun = begun
-        self._node = node
-        self._sender = sender
+        self._core = context.core
+        self._tails = context.tails
+        self._connection = context.connection
+        self._sender = context.sender
+        self._node = record.name
+        self._queues = record.config.queueing
         self._partition = partition
-        self._queues = queues
 
     def start(self) -> None:
         """Let the peer send."""
@@ -64,7 +50,7 @@ class Producer:
     def wake(self) -> None:
         """Take what has arrived."""
         try:
-            for delivery, raw, settled in self.link.messages(MESSAGE_BYTES, self._begun()):
+            for delivery, raw, settled in self.link.messages(MESSAGE_BYTES, self._connection.begun):
                 self._take(delivery, raw, settled)
         except Fault as refusal:
             self.link.end(refusal)
@@ -81,7 +67,7 @@ class Producer:
             self._settle(delivery, refusal, settled=settled)
             return
         size = COMMAND_BYTES + len(raw)
-        self._held(size)
+        self._connection.hold(size)
         self._core.submit(command, partial(self._answered, delivery, size, settled=settled))
 
     def _publish(self, raw: bytes) -> Publish:
@@ -100,7 +86,7 @@ class Producer:
         return Publish(self._node, self._sender, None, *told, partition=number, key=message.key, hints=hints)
 
     def _answered(self, delivery: Any, size: int, result: Result, *, settled: bool) -> None:  # noqa: ANN401
-        self._held(-size)
+        self._connection.hold(-size)
         match result:
             case Published():
                 self._tails.on_growth(self._node)

@@ -8,7 +8,6 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -16,13 +15,13 @@ from typing import Final
 import structlog
 
 from broker.model.commands import Adjust, Fetch, Retract, Unlock, Unsubscribe
-from broker.model.core import Core
 from broker.model.names import Jid, Partition
 from broker.model.options import MAX_CREDIT
 from broker.model.problems import CorruptRecord, Problem
 from broker.model.results import Fetched, HeldItem, Refused, Result
 from broker.tasks import serve
 from frontends.amqp.errors import DETACHED, INTERNAL, STOLEN, Fault, fault
+from frontends.amqp.links.context import LinkContext
 from frontends.amqp.links.lock_keeper import AWAY, LEASE_MS, PAUSE_SECONDS, LockKeeper, Then
 from frontends.amqp.messages import deliveries
 from frontends.amqp.messages.lock_ref import LockRef
@@ -65,14 +64,14 @@ class Lease:
 class QueueConsumer:
     """One worker's link."""
 
-    def __init__(self, link: Outgoing, lease: Lease, *, core: Core, flush: Callable[[], None]) -> None:
+    def __init__(self, link: Outgoing, context: LinkContext, lease: Lease) -> None:
         """Begin without credit; nothing runs before `start`."""
         self.link = link
         self._lease = lease
-        self._core = core
-        self._flush = flush
+        self._core = context.core
+        self._flush = context.connection.flush
         self._credit = 0
-        self._holding = LockKeeper(core, self._look)
+        self._holding = LockKeeper(context.core, self._look)
         self._leaving = 0
         self._leaving_bytes = 0
         self._endings: list[tuple[Retract | Unlock, Then]] = []

@@ -5,23 +5,22 @@ Must not know how a link is attached, nor how an answer is written.
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
 from broker.model.commands import Partitions
-from broker.model.core import Core
-from broker.model.names import Jid
 from broker.model.results import Extents, Refused, Result
 from frontends.amqp.errors import DECODE, INTERNAL, LIMIT, NOT_FOUND, TOO_BIG, Fault, fault
 from frontends.amqp.links import node_info
+from frontends.amqp.links.context import LinkContext
 from frontends.amqp.protocol import types
 from frontends.amqp.protocol.links import Incoming, Outgoing
 
 QUESTION_BYTES: Final = 16_384
 WINDOW: Final = 10
 _ANSWERS_MOST: Final = 10
-"""ResponseConsumer that may wait until the peer takes them."""
+"""Answers that may wait until the peer takes them."""
 
 
 class ResponseConsumer:
@@ -98,23 +97,14 @@ class RequestReceiver(ABC):
 class RequestProducer(RequestReceiver):
     """A link over which a node's information is asked for; `answers` are those of its connection, by their addresses."""
 
-    def __init__(  # noqa: PLR0913  (its link, its place, and what it works with)
-        self,
-        link: Incoming,
-        *,
-        core: Core,
-        answers: Mapping[str, ResponseConsumer],
-        flush: Callable[[], None],
-        node: str,
-        sender: Jid,
+    def __init__(
+        self, link: Incoming, context: LinkContext, answers: Mapping[str, ResponseConsumer], node: str
     ) -> None:
         """Take questions about a node."""
         super().__init__(link)
-        self._core = core
+        self._context = context
         self._answers = answers
-        self._flush = flush
         self._node = node
-        self._sender = sender
 
     def stop(self) -> None:
         """Nothing is left to be done."""
@@ -127,7 +117,8 @@ class RequestProducer(RequestReceiver):
         elif answers.full:
             self.link.settle(delivery, Fault(LIMIT, "answers wait to be received"))
         else:
-            self._core.submit(Partitions(self._node, self._sender), partial(self._answered, delivery, asked, answers))
+            command = Partitions(self._node, self._context.sender)
+            self._context.core.submit(command, partial(self._answered, delivery, asked, answers))
 
     def _answered(self, delivery: Any, asked: node_info.Request, answers: ResponseConsumer, result: Result) -> None:  # noqa: ANN401
         match result:
@@ -138,4 +129,4 @@ class RequestProducer(RequestReceiver):
                 self.link.settle(delivery, fault(result))
             case _:
                 self.link.settle(delivery, Fault(INTERNAL))
-        self._flush()
+        self._context.connection.flush()
