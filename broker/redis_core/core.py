@@ -137,12 +137,13 @@ class RedisCore:
             log.exception("a command failed", command=type(command).__name__)
             owed(FAILED)
 
-    def _submit(self, asked: Any, answer: Answer) -> None:
+    def _submit(self, asked: Command, answer: Answer) -> None:
         if work := self._work.get(type(asked)):
             # What it has begun has its place among its sender's commands already.
             self._tasks.answer(work(asked), answer)
         else:
-            self.routes(asked.node).submit(asked, answer)
+            # One that concerns no node has a handler.
+            self.routes(getattr(asked, "node", "")).submit(asked, answer)
 
     async def ask(self, command: Command) -> Result:
         """Submit a command and wait for its outcome."""

@@ -9,8 +9,9 @@ from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
 from broker.redis_core.commands.admin_parts import Handover
 from broker.redis_core.commands.credit import CreditReport
+from broker.redis_core.commands.internal import AnyCommand
 
-AskPartition = Callable[[int, Any], asyncio.Future[Any]]
+AskPartition = Callable[[int, AnyCommand], asyncio.Future[Any]]
 """Gives a command to one partition of a node, by its number."""
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker.model.commands import Publish, Renew, Retract, Stats, Unlock
 from broker.model.names import Jid
-from broker.redis_core.registry.partitioner import Place, home
+from broker.redis_core.registry.partitioner import Place, home, unnamed
 from broker.redis_core.registry.rows import ROWS, place
 
 ME = Jid("a@x/1")
@@ -45,7 +45,7 @@ def test_made(item: str, number: int) -> None:
 
 def test_searched() -> None:
     """E14: what ends or renews a lock is looked for in other partitions than its place, for its item may be anywhere."""
-    assert {kind for kind, row in ROWS.items() if row.searched} == {Retract, Unlock, Renew}
+    assert {kind for kind, row in ROWS.items() if row.searched is unnamed} == {Retract, Unlock, Renew}
 
 
 @pytest.mark.parametrize(("command", "where"), [(publish(), Place.ANY), (Stats("n", ME), Place.ALL)])

@@ -65,7 +65,7 @@ def test_default_is_refused() -> None:
     """A row that says nothing lets nobody pass and has no partition; a command without a row is refused."""
     assert Row().judge is may.nobody and Row().place is unplaced and Row().script is None
     owner = NodeRecord("n", "i", 1, NodeConfig(), {Jid("me@x"): Affiliation.OWNER})
-    refused = refusal(Forgotten("n", Jid("me@x/1")), owner)
+    refused = refusal(Forgotten("n", Jid("me@x/1")), owner)  # type: ignore[arg-type]
     assert refused is not None and refused.problem is Problem.FORBIDDEN
 
 

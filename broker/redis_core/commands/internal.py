@@ -295,6 +295,9 @@ PartitionCommand = (
 )
 """What a partition's pipeline carries out by one script; a `Bounce` or a `Confirm` too, which name their partition in full."""
 
+AnyCommand = commands.Command | PartitionCommand
+"""What has a row in the registry."""
+
 Outcome = (
     Result
     | Scanned

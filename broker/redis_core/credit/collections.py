@@ -32,7 +32,7 @@ from broker.redis_core.commands.credit import (
     Register,
     Registered,
 )
-from broker.redis_core.commands.internal import Leave, Left, Outcome, Scanned, Subscribers, fulfil
+from broker.redis_core.commands.internal import AnyCommand, Leave, Left, Outcome, Scanned, Subscribers, fulfil
 from broker.redis_core.credit.balancer import Balancer
 from broker.redis_core.operations.operation import above, below, collection, pool
 from broker.redis_core.partitions.pipeline import PartitionPipeline
@@ -73,7 +73,7 @@ class Gate(Protocol):
     def pipeline(self, number: int = 0) -> PartitionPipeline:
         """Give the pipeline of a partition."""
 
-    def submit(self, command: Any, reply: Callable[[Any], None]) -> None:
+    def submit(self, command: AnyCommand, reply: Callable[[Any], None]) -> None:
         """Take a command."""
 
 
@@ -126,7 +126,7 @@ class CollectionCredit:
             await self.numbers()
         return list(self._numbers)
 
-    def ask(self, number: int, command: Any) -> asyncio.Future[Any]:
+    def ask(self, number: int, command: AnyCommand) -> asyncio.Future[Any]:
         """Give a command that is worded for the coordinator to a partition below."""
         return start(self._asked(self._units.get(number), command))
 
@@ -159,7 +159,7 @@ class CollectionCredit:
             raise CoreUnavailable(msg)
         return reached
 
-    async def _asked(self, unit: CollectionPartition | None, command: Any) -> Outcome:
+    async def _asked(self, unit: CollectionPartition | None, command: AnyCommand) -> Outcome:
         if unit is None:
             return _NOT_THERE
         leaf, text = unit.partition, self._text
@@ -421,7 +421,7 @@ def whose(report: CreditReport, text: str) -> str:
     return f"W {' '.join(names)}" if names else ""
 
 
-def awaited(pipeline: PartitionPipeline, command: Any) -> asyncio.Future[Any]:
+def awaited(pipeline: PartitionPipeline, command: AnyCommand) -> asyncio.Future[Any]:
     """Give a pipeline a command, whose outcome is awaited."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     pipeline.submit(command, partial(fulfil, future))

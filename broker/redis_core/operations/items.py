@@ -11,7 +11,7 @@ from broker.model.options import AccessModel, PublishModel
 from broker.model.positions import Place
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Done, Published, Refused, Renewed, Result, Retracted, Unlocked
-from broker.redis_core.commands.internal import Find, Found, Unknown
+from broker.redis_core.commands.internal import Find, Found, Outcome, Unknown
 from broker.redis_core.operations.operation import Call, Reply, Values, refused, subids, subscription, token_text
 
 WHICH = {
@@ -50,7 +50,7 @@ def _denied(command: Retract | Unlock | Renew, code: bytes, record: NodeRecord) 
     return _refused(code)
 
 
-def intake(_command: Any, record: NodeRecord) -> Values:
+def intake(_command: object, record: NodeRecord) -> Values:
     """Give the arguments that say what a node does with what comes in."""
     config = record.config
     return {
@@ -68,11 +68,14 @@ def _publish_intake(command: Publish, record: NodeRecord) -> Values:
 def in_former(call: Call) -> Call:
     """Make the call of a command that looks for its item in a former partition."""
 
-    def fixed(command: Any, record: NodeRecord) -> Values:
+    def fixed(command: Publish, record: NodeRecord) -> Values:
         return {**call.fixed(command, record), "if_known": "1"}
 
-    def result(command: Any, reply: list[Any], record: NodeRecord) -> Any:
-        return Unknown(bool(reply[1])) if reply[0] == b"item-not-found" else call.result(command, reply, record)
+    def result(command: Publish, reply: list[Any], record: NodeRecord) -> Outcome | Unknown:
+        if reply[0] == b"item-not-found":
+            return Unknown(bool(reply[1]))
+        outcome: Outcome = call.result(command, reply, record)
+        return outcome
 
     return replace(call, fixed=fixed, result=result)
 
@@ -93,7 +96,7 @@ def _publish_row(command: Publish, record: NodeRecord) -> Values:
     }
 
 
-def published(_command: Any, reply: list[bytes], _record: NodeRecord) -> Result:
+def published(_command: object, reply: list[bytes], _record: NodeRecord) -> Result:
     """Read how an item was taken in."""
     code = reply[0]
     if code in {b"ok", b"duplicate"}:
@@ -160,7 +163,7 @@ def _bounce_row(command: Bounce, record: NodeRecord) -> Values:
     return _confirm_row(command, record) | {"subids": subids(command.sender), "gone": "1" if command.gone else ""}
 
 
-def _done(_command: Any, reply: list[bytes], _record: NodeRecord) -> Result:
+def _done(_command: object, reply: list[bytes], _record: NodeRecord) -> Result:
     return Done() if reply[0] in {b"ok", b"replayed"} else _refused(reply[0])
 
 

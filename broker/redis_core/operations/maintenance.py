@@ -1,7 +1,5 @@
 """Calls that concern a partition as a whole: expire, resend, purge, stats, subscribers."""
 
-from typing import Any
-
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.results import Counted, Done, Purged
@@ -11,7 +9,7 @@ from broker.redis_core.operations.items import MAX_BOUNCES
 from broker.redis_core.operations.operation import Call, Reply, Values
 
 
-def _expired(_command: Any, _reply: Reply, _record: NodeRecord) -> Done:
+def _expired(_command: object, _reply: Reply, _record: NodeRecord) -> Done:
     return Done()
 
 
@@ -32,11 +30,11 @@ def _resent(_command: Resend, reply: Reply, _record: NodeRecord) -> Scanned:
     return Scanned(reply.rows[0].decode(), reply.rows[1])
 
 
-def _purged(_command: Any, reply: Reply, _record: NodeRecord) -> Purged:
+def _purged(_command: object, reply: Reply, _record: NodeRecord) -> Purged:
     return Purged(reply.rows[0], more=reply.more)
 
 
-def _counted(_command: Any, reply: Reply, _record: NodeRecord) -> Counted:
+def _counted(_command: object, reply: Reply, _record: NodeRecord) -> Counted:
     return Counted(*reply.rows)
 
 

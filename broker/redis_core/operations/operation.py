@@ -20,7 +20,7 @@ from broker.redis_core.commands.credit import CreditReport, Grant, HeldCredit
 Values = Mapping[str, str | int | bytes]
 
 
-def _nothing(_command: Any, _record: NodeRecord) -> Values:
+def _nothing(_command: object, _record: NodeRecord) -> Values:
     return {}
 
 
@@ -112,7 +112,7 @@ class Reply:
         return Reply(
             rows,
             tuple([_delivery(row, partition, config) for row in deliveries]),
-            tuple([_notice(partition, *row) for row in notices]),
+            tuple([_notice(row, partition) for row in notices]),
             tuple([Handover(position.decode(), to.decode(), note.decode()) for position, to, note in handovers]),
             due_ms,
             bool(more),
@@ -144,7 +144,8 @@ def _delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Deliv
     )
 
 
-def _notice(partition: Partition, kind: bytes, *values: Any) -> ScriptNotice:  # noqa: PLR0911  (a table of cases)
+def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0911  (a table of cases)
+    kind, *values = row
     match kind, values:
         case b"lost", (jid, group, epoch, fence, reason):
             owned = (partition.number, group.decode(), int(epoch), fence, reason.decode())

@@ -105,7 +105,7 @@ def _scope(command: Subscribe | Adjust, record: NodeRecord) -> str:
     return "" if command.scope is None else str(command.scope)
 
 
-def _subscribed(_command: Any, reply: list[Any], record: NodeRecord) -> Result | Begun:
+def _subscribed(_command: object, reply: list[Any], record: NodeRecord) -> Result | Begun:
     if reply[0] != b"ok":
         return refused(reply[0], _OF_SELECTORS[reply[0]] if reply[1:] else DETAILS.get(reply[0], ""))
     _code, credit, qos, registration, jid, *rest = reply
@@ -154,7 +154,7 @@ def _leave_row(command: Leave, _record: NodeRecord) -> Values:
     }
 
 
-def left(_command: Any, reply: list[Any], _record: NodeRecord) -> Left | Refused:
+def left(_command: object, reply: list[Any], _record: NodeRecord) -> Left | Refused:
     """Read how somebody has left."""
     code, *what = reply
     if not what:
@@ -225,7 +225,7 @@ def subid_refusal(command: Adjust | Options | Unsubscribe | Browse) -> Refused |
     return None
 
 
-def bound(_command: Any, _record: NodeRecord) -> Values:
+def bound(_command: object, _record: NodeRecord) -> Values:
     """Give how many subscribers a partition may have."""
     return {"max_subscribers": MAX_SUBSCRIBERS}
 

@@ -7,7 +7,6 @@ senders still gather. What a script had no time for goes again, and its senders'
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from broker.redis_core.operations.operation import Call
 from broker.redis_core.registry.rows import call_of
@@ -39,7 +38,7 @@ class Batch:
         self.bytes += size
 
 
-def sender_of(command: Any) -> str:
+def sender_of(command: object) -> str:
     """Give whose commands a command keeps its order among; empty when it is nobody's."""
     sender: str = getattr(command, "sender", "")
     return sender

@@ -20,7 +20,7 @@ from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
 from broker.model.results import Refused
-from broker.redis_core.commands.internal import GONE, Expire, FetchPart, Outcome, Resend, Scanned, ignored
+from broker.redis_core.commands.internal import GONE, AnyCommand, Expire, FetchPart, Outcome, Resend, Scanned, ignored
 from broker.redis_core.operations.operation import (
     LeaseFilled,
     LeaseOver,
@@ -59,7 +59,7 @@ class PartitionPipeline:
         *,
         number: int,
         neighbours: CreditReportPort,
-        submit: Callable[[Any, Callable[[Any], None]], None],
+        submit: Callable[[AnyCommand, Callable[[Any], None]], None],
         server: Server,
         store: NodeStore,
         around: CorePort,
@@ -84,7 +84,7 @@ class PartitionPipeline:
         self._session = around.lost_replies
         self._began = False
 
-    def submit(self, command: Any, reply: Callable[[Any], None]) -> None:
+    def submit(self, command: AnyCommand, reply: Callable[[Any], None]) -> None:
         """Take a command; all that is submitted in one loop turn goes together."""
         self._pending.append(Ticket(command, reply))
         if self._running is None:
@@ -313,7 +313,7 @@ class PartitionPipeline:
         mark = self._marks.tell()
         return "" if mark is None else mark
 
-    def _settle(self, record: NodeRecord, batch: Batch, reply: Any) -> list[Ticket]:
+    def _settle(self, record: NodeRecord, batch: Batch, reply: list[Any] | Exception) -> list[Ticket]:
         """Answer a batch and hand out what its script gave; gives its tickets back when the record was old."""
         if isinstance(reply, Exception):
             problem = reply.problem if isinstance(reply, CoreUnavailable) else Problem.UNAVAILABLE
@@ -396,7 +396,7 @@ class PartitionPipeline:
         if read.due_ms:
             self._core.announce(partition, read.due_ms)
 
-    def _answer(self, tickets: Iterable[Ticket], result: Any) -> None:
+    def _answer(self, tickets: Iterable[Ticket], result: Outcome) -> None:
         for ticket in tickets:
             ticket(result)
 

@@ -4,7 +4,6 @@ The record may be a cached one: the script that follows is told its revision and
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from broker.model import offsets
 from broker.model.commands import (
@@ -57,16 +56,16 @@ NOT_SAID = Refused(Problem.FORBIDDEN, "nobody may do this to a node")
 """What is refused where nobody has said who may."""
 
 
-def nobody(_command: Any, _record: NodeRecord, _standing: Affiliation) -> Refused:
+def nobody(_command: object, _record: NodeRecord, _standing: Affiliation) -> Refused:
     """Refuse what no row lets anybody do."""
     return NOT_SAID
 
 
-def anybody(_command: Any, _record: NodeRecord, _standing: Affiliation) -> None:
+def anybody(_command: object, _record: NodeRecord, _standing: Affiliation) -> None:
     """Let everybody pass on who is no outcast: it concerns what is the sender's own, or what everybody may know."""
 
 
-def owners(_command: Any, _record: NodeRecord, standing: Affiliation) -> Refused | None:
+def owners(_command: object, _record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Let owners pass on."""
     return None if standing is Affiliation.OWNER else _OWNERS_ONLY
 
@@ -103,7 +102,7 @@ def fetching(command: FetchPart, _record: NodeRecord, standing: Affiliation) -> 
     return None if mine or standing is Affiliation.OWNER else _LEASED
 
 
-def reading(_command: Any, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def reading(_command: object, record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Let those read who may."""
     return _reading(record, standing)
 

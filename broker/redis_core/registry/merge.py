@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from broker.model.commands import Browse
 from broker.model.results import Browsed, Counted, Extents, Fetched, Held, Purged, Released, Replay
@@ -24,7 +24,7 @@ def fetched(first: Fetched, others: Sequence[Fetched]) -> Fetched:
     )
 
 
-def counted(_command: Any, outcomes: Sequence[Counted]) -> Counted:
+def counted(_command: object, outcomes: Sequence[Counted]) -> Counted:
     """Add up what partitions hold."""
     return added_up(outcomes)
 
@@ -53,17 +53,17 @@ def added_up(outcomes: Sequence[Counted]) -> Counted:
     )
 
 
-def purged(_command: Any, outcomes: Sequence[Purged]) -> Purged:
+def purged(_command: object, outcomes: Sequence[Purged]) -> Purged:
     """Add up what was dropped."""
     return Purged(sum(outcome.count for outcome in outcomes), more=any(outcome.more for outcome in outcomes))
 
 
-def released(_command: Any, outcomes: Sequence[Released]) -> Released:
+def released(_command: object, outcomes: Sequence[Released]) -> Released:
     """Add up what was released."""
     return Released(sum(outcome.count for outcome in outcomes), sum(outcome.left for outcome in outcomes))
 
 
-def held(_command: Any, outcomes: Sequence[Held]) -> Held:
+def held(_command: object, outcomes: Sequence[Held]) -> Held:
     """Join what is locked in several partitions: what ends first comes first."""
     told = (replace(lock, partition=number) for number, outcome in enumerate(outcomes) for lock in outcome.locks)
     locks = sorted(told, key=lambda lock: lock.deadline_ms)
@@ -87,13 +87,13 @@ def browsed(command: Browse, outcomes: Sequence[Browsed]) -> Browsed:
     return Browsed(tuple(shown[::-1] if back else shown), reached is not None, count, reached)
 
 
-def left(_command: Any, outcomes: Sequence[Left]) -> Left:
+def left(_command: object, outcomes: Sequence[Left]) -> Left:
     """Join what has ended."""
     ended = dict.fromkeys(name for outcome in outcomes for name in outcome.ended)
     held = sum(outcome.held for outcome in outcomes)
     return Left(tuple(ended), held, any(outcome.others for outcome in outcomes))
 
 
-def extents(_command: Any, outcomes: Sequence[Replay]) -> Extents:
+def extents(_command: object, outcomes: Sequence[Replay]) -> Extents:
     """Tell how far each partition's log reaches."""
     return Extents(tuple(outcomes))

@@ -7,7 +7,7 @@ there before the node grew, may be anywhere, and is looked for.
 
 import re
 from enum import Enum, auto
-from typing import Any
+from typing import Protocol
 from zlib import crc32
 
 from broker.model.commands import Bounce, Confirm, Publish, Renew, Retract, Unlock
@@ -40,6 +40,14 @@ class Place(Enum):
     """A partition that the node does not have."""
 
 
+class NamesPartition(Protocol):
+    """A command to one partition, which it names."""
+
+    @property
+    def partition(self) -> int:
+        """Its number."""
+
+
 def hashed(text: str, count: int) -> int:
     """Choose one of `count` partitions by a text, the same one as long as the count is the same (E14)."""
     return crc32(text.encode()) % count
@@ -57,10 +65,9 @@ def arrival(item_id: str, key: str, count: int) -> int:
     return hashed(key, count) if key else home(item_id, count)
 
 
-def named(command: Any, _count: int) -> int:
+def named(command: NamesPartition, _count: int) -> int:
     """Give the partition that a command names."""
-    number: int = command.partition
-    return number
+    return command.partition
 
 
 def of_publish(command: Publish, count: int) -> int | Place:
@@ -77,12 +84,17 @@ def of_item(command: Retract | Unlock | Renew, count: int) -> int:
     return home(command.item_id, count) if command.partition is None else command.partition
 
 
+def unnamed(command: Retract | Unlock | Renew) -> bool:
+    """Tell whether an item may be elsewhere than it is looked for first: its holder has not said where it is."""
+    return command.partition is None
+
+
 def of_delivery(command: Bounce | Confirm, _count: int) -> int:
     """Give the partition that a delivery came from."""
     return command.partition.number
 
 
-def unplaced(command: Any, _count: int) -> Place:
+def unplaced(command: object, _count: int) -> Place:
     """Raise TypeError: whoever gives such a command names the partition."""
     msg = f"{type(command).__name__} has no place in a node: whoever gives it names the partition"
     raise TypeError(msg)

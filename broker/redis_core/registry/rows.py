@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.model.commands import admin, items, log, nodes, subscriptions
-from broker.model.names import bare
+from broker.model.names import Jid, bare
 from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.results import Done, Published, Refused, Result, Retracted, Unaffiliated, Unlocked
 from broker.redis_core.commands import admin_parts, credit, internal
-from broker.redis_core.commands.internal import Outcome
+from broker.redis_core.commands.internal import AnyCommand, Outcome
 from broker.redis_core.operations import admin as admin_scripts
 from broker.redis_core.operations import credit as credit_scripts
 from broker.redis_core.operations import items as item_scripts
@@ -31,6 +31,7 @@ from broker.redis_core.registry.partitioner import (
     of_delivery,
     of_item,
     of_publish,
+    unnamed,
     unplaced,
 )
 
@@ -63,8 +64,8 @@ class Row:
     place: Callable[[Any, int], int | Place] | Place | int = unplaced
     """Its partition, of so many."""
 
-    searched: bool = False
-    """Unless it names a partition, its item may be in another than its place."""
+    searched: Callable[[Any], bool] | None = None
+    """Tells whether its item may be in another partition than its place."""
 
     before_growth: Callable[..., Any] | None = None
     """How it asks a partition where its item went while the node had fewer; it has the same fields."""
@@ -118,7 +119,7 @@ ROWS: Final[Mapping[type, Row]] = {
         judge=may.anybody,
         leaf_only=may.NO_RETRACT,
         place=of_item,
-        searched=True,
+        searched=unnamed,
         metric=_acknowledged,
     ),
     items.Unlock: Row(
@@ -126,11 +127,11 @@ ROWS: Final[Mapping[type, Row]] = {
         judge=may.anybody,
         leaf_only=may.NO_ITEMS,
         place=of_item,
-        searched=True,
+        searched=unnamed,
         metric=_unlocked,
     ),
     items.Renew: Row(
-        script=item_scripts.renew, judge=may.anybody, leaf_only=may.NO_ITEMS, place=of_item, searched=True
+        script=item_scripts.renew, judge=may.anybody, leaf_only=may.NO_ITEMS, place=of_item, searched=unnamed
     ),
     items.Locks: Row(
         script=subscription_scripts.locks,
@@ -269,7 +270,7 @@ def call_of(kind: type) -> Call:
     return found
 
 
-def place(command: Any, count: int) -> int | Place:
+def place(command: AnyCommand, count: int) -> int | Place:
     """Give the number of the partition that a command concerns, or what there is instead of one; raises TypeError for others."""
     where = ROWS.get(type(command), UNKNOWN).place
     if callable(where):
@@ -277,12 +278,12 @@ def place(command: Any, count: int) -> int | Place:
     return Place.NOWHERE if isinstance(where, int) and where >= count else where
 
 
-def refusal(command: Any, record: NodeRecord) -> Refused | None:
+def refusal(command: AnyCommand, record: NodeRecord) -> Refused | None:
     """Refuse a command that its sender's standing does not allow; None lets it pass on to its script."""
     row = ROWS.get(type(command), UNKNOWN)
     if row.internal:
         return row.leaf_only if record.config.collects else None
-    standing = record.affiliation(bare(command.sender))
+    standing = record.affiliation(bare(getattr(command, "sender", Jid(""))))
     if standing is Affiliation.OUTCAST:
         return may.OUTCAST
     if row.leaf_only and record.config.collects:
@@ -290,7 +291,7 @@ def refusal(command: Any, record: NodeRecord) -> Refused | None:
     return row.judge(command, record, standing)
 
 
-def gathered(command: Any, outcomes: Sequence[Outcome]) -> Outcome:
+def gathered(command: AnyCommand, outcomes: Sequence[Outcome]) -> Outcome:
     """Make one outcome of those of all partitions, in their order; a refusal in any of them is the answer."""
     refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
     if refused is not None:
@@ -300,7 +301,7 @@ def gathered(command: Any, outcomes: Sequence[Outcome]) -> Outcome:
     return join(command, outcomes)
 
 
-def counter(command: Any, result: Result) -> str | None:
+def counter(command: AnyCommand, result: Result) -> str | None:
     """Name the counter that an outcome adds to; None where nobody counts it."""
     if isinstance(result, Refused | Unaffiliated):
         return "refused"

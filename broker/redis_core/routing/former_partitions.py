@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from broker.model.nodes import NodeRecord
-from broker.redis_core.commands.internal import Outcome, Unknown
+from broker.redis_core.commands.internal import AnyCommand, Outcome, Unknown
 from broker.redis_core.partitions.pipeline import PartitionPipeline
 from broker.redis_core.registry.rows import ROWS, place
 
@@ -23,7 +23,7 @@ Reply = Callable[[Any], None]
 class Turn:
     """A command that waits for its partition; `ready` when nothing is asked about it any more, without a command it is done."""
 
-    command: Any
+    command: AnyCommand | None
     reply: Reply
     ready: bool
     growth: tuple[str, tuple[int, ...]]
@@ -32,7 +32,9 @@ class Turn:
 class FormerPartitions:
     """Brings commands to the partitions of one node."""
 
-    def __init__(self, pipeline: Callable[[int], PartitionPipeline], submit: Callable[[Any, Reply], None]) -> None:
+    def __init__(
+        self, pipeline: Callable[[int], PartitionPipeline], submit: Callable[[AnyCommand, Reply], None]
+    ) -> None:
         """Find partitions by `pipeline`; a command whose node has grown again meanwhile goes to `submit`."""
         self._pipeline = pipeline
         self._submit = submit
@@ -49,7 +51,7 @@ class FormerPartitions:
             self._growth = growth
             self._over.clear()
 
-    def bring(self, command: Any, reply: Reply, number: int) -> None:
+    def bring(self, command: AnyCommand, reply: Reply, number: int) -> None:
         """Give a command to its partition, after those that may know its item from before."""
         former = self._growth[1]
         left = _former_places(command, former, number) if former else []
@@ -63,6 +65,7 @@ class FormerPartitions:
             self._ask(turn, number, left)
 
     def _ask(self, turn: Turn, number: int, left: list[int]) -> None:
+        assert turn.command is not None
         self._pipeline(left[0]).submit(_if_known(turn.command), partial(self._asked, turn, number, left))
 
     def _asked(self, turn: Turn, number: int, left: list[int], outcome: Outcome | Unknown) -> None:
@@ -94,16 +97,17 @@ class FormerPartitions:
             del self._turns[number]
 
 
-def _former_places(command: Any, former: Sequence[int], number: int) -> list[int]:
+def _former_places(command: AnyCommand, former: Sequence[int], number: int) -> list[int]:
     """Give the other partitions than `number` where an item went while its node had `former` numbers of them, the last first."""
-    if ROWS[type(command)].before_growth is None or not command.item_id:
+    if ROWS[type(command)].before_growth is None or not getattr(command, "item_id", ""):
         return []
     places = dict.fromkeys(place(command, count) for count in reversed(former))
     return [each for each in places if isinstance(each, int) and each != number]
 
 
-def _if_known(command: Any) -> Any:
+def _if_known(command: AnyCommand) -> AnyCommand:
     """Word a command for a former partition of its item."""
     worded = ROWS[type(command)].before_growth
     assert worded is not None
-    return worded(*(getattr(command, each.name) for each in fields(command)))
+    known: AnyCommand = worded(*(getattr(command, each.name) for each in fields(command)))
+    return known

@@ -19,6 +19,7 @@ from broker.model.results import Fetched, Refused
 from broker.redis_core.commands.credit import Reregister
 from broker.redis_core.commands.internal import (
     GONE,
+    AnyCommand,
     Begun,
     FetchPart,
     Find,
@@ -59,7 +60,7 @@ class MakePipeline(Protocol):
     """How a pipeline is made."""
 
     def __call__(
-        self, *, number: int, neighbours: CreditReportPort, submit: Callable[[Any, Reply], None]
+        self, *, number: int, neighbours: CreditReportPort, submit: Callable[[AnyCommand, Reply], None]
     ) -> PartitionPipeline:
         """Make the pipeline of one partition."""
 
@@ -85,10 +86,10 @@ class NodeRouter:
         self._pipelines: dict[int, PartitionPipeline] = {}
         self._former_partitions = FormerPartitions(self.pipeline, self.submit)
         self._learnt: NodeRecord | None = None
-        self._queued: list[tuple[Any, Reply]] = []
+        self._queued: list[tuple[AnyCommand, Reply]] = []
         self._reading: asyncio.Task[None] | None = None
 
-    def submit(self, command: Any, reply: Reply) -> None:
+    def submit(self, command: AnyCommand, reply: Reply) -> None:
         """Take a command; those for one partition take effect in their order."""
         record = self.known.record
         if record is not None and self._reading is None:
@@ -96,7 +97,7 @@ class NodeRouter:
         else:
             self._queue(command, reply)
 
-    def ask(self, number: int, command: Any) -> asyncio.Future[Any]:
+    def ask(self, number: int, command: AnyCommand) -> asyncio.Future[Any]:
         """Give a command to one partition, of a collection to one below it."""
         if number != COORDINATOR and self._collects:
             return self.pool.ask(number, command)
@@ -181,7 +182,7 @@ class NodeRouter:
     def _visit(self, number: int) -> None:
         self.pipeline(number).mark()
 
-    def _queue(self, command: Any, reply: Reply) -> None:
+    def _queue(self, command: AnyCommand, reply: Reply) -> None:
         self._queued.append((command, reply))
         if self._reading is None:
             self._reading = start(self._read())
@@ -204,13 +205,13 @@ class NodeRouter:
             for command, reply in queued:
                 then(reply, self._read_for, command, partitions)(hindrance)
 
-    def _read_for(self, command: Any, partitions: int, reply: Reply, hindrance: Refused | None) -> None:
+    def _read_for(self, command: AnyCommand, partitions: int, reply: Reply, hindrance: Refused | None) -> None:
         if hindrance is None:
             self._route(command, reply, partitions, cached=False)
         else:
             reply(hindrance)
 
-    def _route(self, command: Any, reply: Reply, partitions: int, *, cached: bool) -> None:
+    def _route(self, command: AnyCommand, reply: Reply, partitions: int, *, cached: bool) -> None:
         """Send a command on; by a cached record nothing is refused, for the node may have grown."""
         record = self.known.record
         if record is not self._learnt:
@@ -218,7 +219,8 @@ class NodeRouter:
             self._former_partitions.learn(record)
         where = place(command, partitions)
         if isinstance(where, int):
-            if ROWS[type(command)].searched and command.partition is None:
+            searched = ROWS[type(command)].searched
+            if searched and searched(command):
                 reply = then(reply, self._unless_elsewhere, command, where)
             self._former_partitions.bring(command, reply, where)
         elif where is Place.NOWHERE and cached:
@@ -227,7 +229,7 @@ class NodeRouter:
         else:
             self._spread(command, reply, partitions, where)
 
-    def _spread(self, command: Any, reply: Reply, partitions: int, where: Place) -> None:
+    def _spread(self, command: AnyCommand, reply: Reply, partitions: int, where: Place) -> None:
         """Give a command that concerns no one partition to those that it concerns."""
         match where:
             case Place.ANY:
@@ -235,12 +237,15 @@ class NodeRouter:
             case Place.ALL:
                 self._everywhere(command, reply, partitions)
             case Place.SUBSCRIPTION:
+                assert isinstance(command, Subscribe | Adjust | Reregister)
                 self._subscribe(command, reply, partitions)
             case Place.DEPARTURE if partitions > 1 or self._collects:
+                assert isinstance(command, Unsubscribe | Leave)
                 self._tasks.answer(self._left(command, partitions), reply)
             case Place.DEPARTURE:
                 self._everywhere(command, reply, partitions)
             case Place.LEASE:
+                assert isinstance(command, Fetch)
                 self._tasks.answer(self._fetched(command), reply)
             case Place.NOWHERE:
                 reply(_NOWHERE)
@@ -269,14 +274,14 @@ class NodeRouter:
         else:
             reply(outcome)
 
-    def _everywhere(self, command: Any, reply: Reply, partitions: int, had: Sequence[Outcome] = ()) -> None:
+    def _everywhere(self, command: AnyCommand, reply: Reply, partitions: int, had: Sequence[Outcome] = ()) -> None:
         """Give each partition a command and answer with what their outcomes come to; `had` are those of the first ones."""
         part = ROWS[type(command)].part
         left = {number: part(command, number) if part else command for number in range(len(had), partitions)}
         self._ask_each(left, then(reply, self._everywhere_told, command, had))
 
     def _everywhere_told(
-        self, command: Any, had: Sequence[Outcome], reply: Reply, outcomes: Mapping[int, Outcome]
+        self, command: AnyCommand, had: Sequence[Outcome], reply: Reply, outcomes: Mapping[int, Outcome]
     ) -> None:
         known = [*had, *outcomes.values()]
         if len(known) < self._count:
@@ -286,7 +291,7 @@ class NodeRouter:
             alone = len(known) == 1 and ROWS[type(command)].part is None
             reply(known[0] if alone else gathered(command, known))
 
-    def _ask_each(self, commands: Mapping[int, Any], reply: Callable[[Mapping[int, Outcome]], None]) -> None:
+    def _ask_each(self, commands: Mapping[int, AnyCommand], reply: Callable[[Mapping[int, Outcome]], None]) -> None:
         """Give partitions, by their numbers, each its command, and answer with all outcomes in the same order."""
         outcomes: dict[int, Any] = dict.fromkeys(commands)
         left = len(commands)
