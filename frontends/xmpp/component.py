@@ -8,16 +8,15 @@ import secrets
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from xml.etree.ElementTree import Element
 
 import structlog
 
-from broker.model.commands import Bounce, Command, Confirm, Presence, Retract, Stats, Unlock
+from broker.model.commands import Bounce, Command, Confirm, Presence, Retract, Stats, Transfer, Unlock
 from broker.model.core import Core, Reply
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid
-from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
 from broker.model.problems import CorruptRecord, MalformedRequest, Problem
 from broker.model.results import Described, Refused, Result, Retracted, Unlocked
@@ -27,7 +26,7 @@ from frontends.xmpp.adhoc.move_batches import MoveBatches
 from frontends.xmpp.messages import confirmations, notifications, presence, publishing, qos
 from frontends.xmpp.messages.misuse_log import EventLog
 from frontends.xmpp.pubsub import approvals
-from frontends.xmpp.stanzas import Answer, Iq, MoveBatch, Question, View
+from frontends.xmpp.stanzas import Answer, DescribedNode, Iq, MoveBatch, Question, View
 from frontends.xmpp.stream import Stream
 
 _log = structlog.get_logger("stanzaq.xmpp")
@@ -37,9 +36,6 @@ WAITING_MOST: Final = 20_000
 
 WAITING_MOST_OF_ONE: Final = 5_000
 """And of one sender: who floods the frontend takes no more than a share from its neighbours."""
-
-Begin = Callable[[Any, Reply], None]
-"""Whatever takes a command, of one kind perhaps, and answers it."""
 
 
 class Component:
@@ -117,7 +113,8 @@ class Component:
         if self._waiting:
             self._idle.clear()
             try:
-                await asyncio.wait_for(self._idle.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._idle.wait()
             except TimeoutError:
                 _log.warning("closing with requests unanswered", waiting=self._waiting)
         await self._stream.close(seconds)
@@ -135,27 +132,24 @@ class Component:
     def _receive_iq(self, element: Element, fault: MalformedRequest | None) -> None:
         iq = stanzas.asked(element)
         if iq is None:
-            self._receive_answer(element)
-            return
-        if fault is None:
-            self._guarded(iq, self._read, iq)
+            answer = confirmations.answered(element)
+            if answer is not None:
+                self._tell(answer)
+        elif fault is not None:
+            self._refuse(iq, fault)
         else:
-            self._refuse(iq, fault)
+            try:
+                self._read(iq)
+            except Exception as failure:  # noqa: BLE001  (told to the asker, and logged if it is ours)
+                self._fail(iq, failure)
 
-    def _receive_answer(self, element: Element) -> None:
-        answer = confirmations.answered(element)
-        if answer is not None:
-            self._tell(answer)
-
-    def _guarded(self, iq: Iq, step: Callable[..., None], *arguments: object) -> None:
-        """Take one step towards the answer of an IQ; a fault of its asker's or of ours becomes that answer."""
-        try:
-            step(*arguments)
-        except MalformedRequest as fault:
-            self._refuse(iq, fault)
-            self._report(iq, fault.problem, fault.detail)
-        except Exception:  # noqa: BLE001  (logged, and told to the asker; its neighbours notice nothing)
-            _log.exception("a request failed", **refusal_log.of_stanza(iq.element))
+    def _fail(self, iq: Iq, failure: Exception) -> None:
+        """Answer an IQ with a fault of its asker's, or of ours; its neighbours notice nothing."""
+        if isinstance(failure, MalformedRequest):
+            self._refuse(iq, failure)
+            self._report(iq, failure.problem, failure.detail)
+        else:
+            _log.error("a request failed", exc_info=failure, **refusal_log.of_stanza(iq.element))
             self._stream.write(replies.refused(iq, MalformedRequest(Problem.UNAVAILABLE)))
 
     def _refuse(self, iq: Iq, fault: MalformedRequest) -> None:
@@ -163,7 +157,13 @@ class Component:
         refusal_log.log(iq.element, fault.problem, fault.detail)
 
     def _read(self, iq: Iq) -> None:
-        asked = self._translated(iq)
+        # QoS is below all other protocols (S1), and is spoken at the address of a node too.
+        if qos.concerns(iq):
+            asked: Question | Answer = qos.read(iq, self._domain)
+        elif iq.service == self._domain:
+            asked = requests.read(iq, self._adhoc_context)
+        else:
+            asked = requests.elsewhere(iq, self._domain)
         if isinstance(asked, Answer):
             self._stream.write(replies.result(iq, asked.content))
             return
@@ -171,21 +171,14 @@ class Component:
             self.gets_for_sets += 1
             if self._strict_iq_type:
                 raise MalformedRequest(Problem.BAD_REQUEST, "a change is a set")
-        reply = partial(self._guarded, iq, self._answer, asked)
-        if isinstance(asked, MoveBatch):
-            self._take(iq.sender, asked.command, reply, partial(self._move_batches.submit, self._core, asked.rate))
-        else:
-            self._take(iq.sender, asked.command, reply)
+        rate = asked.rate if isinstance(asked, MoveBatch) else None
+        self._take(iq.sender, asked.command, partial(self._answered, asked), rate)
 
-    def _translated(self, iq: Iq) -> Question | Answer:
-        # QoS is below all other protocols (S1), and is spoken at the address of a node too.
-        if qos.concerns(iq):
-            return qos.read(iq, self._domain)
-        return (
-            requests.read(iq, self._adhoc_context)
-            if iq.service == self._domain
-            else requests.elsewhere(iq, self._domain)
-        )
+    def _answered(self, question: Question, outcome: Result) -> None:
+        try:
+            self._answer(question, outcome)
+        except Exception as failure:  # noqa: BLE001  (likewise)
+            self._fail(question.iq, failure)
 
     def _answer(self, question: Question, outcome: Result) -> None:
         iq = question.iq
@@ -196,16 +189,13 @@ class Component:
             case Unlocked() if isinstance(question.command, Unlock):
                 self._stream.write(self._events.unlocked(question.command, outcome))
             case Described(record) if question.view is View.INFO:
-                counts = Stats(record.name, iq.sender)
-                self._submit(iq.sender, counts, partial(self._guarded, iq, self._answer_counted, iq, record))
+                counts = DescribedNode(iq, Stats(record.name, iq.sender), record=record)
+                self._submit(iq.sender, counts.command, partial(self._answered, counts))
                 return
         self._stream.write(replies.answer(question, outcome))
         if isinstance(outcome, Refused):
             refusal_log.log(iq.element, outcome.problem, outcome.detail, question.command)
             self._report(iq, outcome.problem, outcome.detail)
-
-    def _answer_counted(self, iq: Iq, record: NodeRecord, outcome: Result) -> None:
-        self._stream.write(replies.counted(iq, record, outcome))
 
     def _report(self, iq: Iq, problem: Problem, detail: str) -> None:
         """Tell whoever watches over the service that QoS was misused (S21)."""
@@ -271,21 +261,26 @@ class Component:
             what = {"subscriber": command.sender, "command": type(command).__name__}
             _log.warning("passed over", **what, problem=fault.problem.value, detail=fault.detail)
 
-    def _take(self, sender: Jid, command: Command, reply: Reply, begin: Begin | None = None) -> None:
+    def _take(self, sender: Jid, command: Command, reply: Reply, rate: int | None = None) -> None:
         """Hand what somebody asks for to the core, unless this frontend is about to stop."""
         if self._draining:
             raise MalformedRequest(Problem.UNAVAILABLE, "this frontend is stopping: ask again, another one answers")
-        self._submit(sender, command, reply, begin)
+        self._submit(sender, command, reply, rate)
 
-    def _submit(self, sender: Jid, command: Command, reply: Reply, begin: Begin | None = None) -> None:
-        """Hand a command to the core, or to what `begin` makes of it, unless too many wait already."""
+    def _submit(self, sender: Jid, command: Command, reply: Reply, rate: int | None = None) -> None:
+        """Hand a command to the core, or with a `rate` to what takes several steps, unless too many wait already."""
         waiting = self._waiting_of.get(sender, 0)
         if waiting >= WAITING_MOST_OF_ONE or self._waiting >= WAITING_MOST:
             raise MalformedRequest(Problem.OUT_OF_MEMORY, "too many requests wait for an answer")
         self._waiting += 1
         self._waiting_of[sender] = waiting + 1
         try:
-            (begin or self._core.submit)(command, partial(self._ended, sender, reply))
+            ended = partial(self._ended, sender, reply)
+            if rate is None:
+                self._core.submit(command, ended)
+            else:
+                assert isinstance(command, Transfer), "only transfers are taken at a rate"
+                self._move_batches.submit(self._core, rate, command, ended)
         except Exception:
             self._release(sender)
             raise

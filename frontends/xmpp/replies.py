@@ -36,6 +36,7 @@ from broker.model.commands import (
     Renew,
     Retract,
     SendPending,
+    Stats,
     Subscribe,
     Subscriptions,
     Transfer,
@@ -103,7 +104,7 @@ from frontends.xmpp.pubsub.subscriptions import (
     START,
     defaults,
 )
-from frontends.xmpp.stanzas import Iq, MoveBatch, Question, View
+from frontends.xmpp.stanzas import DescribedNode, Iq, MoveBatch, Question, View
 from frontends.xmpp.xml import elements, forms
 from frontends.xmpp.xml.text import escaped, escaped_name, moment
 
@@ -137,19 +138,10 @@ def answer(question: Question, outcome: Result) -> bytes:
     return result(question.iq, _content(question, outcome))
 
 
-def counted(iq: Iq, record: NodeRecord, outcome: Result) -> bytes:
-    """Write the reply about a node, whose record came before and whose counts are the outcome."""
-    match outcome:
-        case Counted():
-            return result(iq, disco.node_info(record, outcome))
-        case Refused(problem, detail):
-            return refused(iq, MalformedRequest(problem, detail))
-    msg = f"{type(outcome).__name__} is no answer to Stats"
-    raise TypeError(msg)
-
-
 def _content(question: Question, outcome: Result) -> bytes:  # noqa: C901, PLR0911, PLR0912  (one table)
     match question.command, outcome:
+        case Stats(), Counted() if isinstance(question, DescribedNode):
+            return disco.node_info(question.record, outcome)
         case (Retract() | Unlock(), Retracted() | Unlocked()):
             return b""
         case Hold(_, msg_id), Done():

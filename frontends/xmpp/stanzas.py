@@ -7,6 +7,7 @@ from xml.etree.ElementTree import Element
 
 from broker.model.commands import Command, Transfer
 from broker.model.names import Jid
+from broker.model.nodes import NodeRecord
 from broker.model.problems import MalformedRequest, Problem
 from frontends.xmpp import namespaces as ns
 
@@ -56,6 +57,13 @@ class MoveBatch(Question):
     rate: int = 1
     moved: int = 0
     stayed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedNode(Question):
+    """A request for what a node holds, when its record is there already."""
+
+    record: NodeRecord
 
 
 @dataclass(frozen=True, slots=True)

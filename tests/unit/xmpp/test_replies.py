@@ -45,7 +45,7 @@ from broker.model.subscriptions import State, Subscription
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies, requests
 from frontends.xmpp.pubsub import paging
-from frontends.xmpp.stanzas import Iq, Question, View
+from frontends.xmpp.stanzas import DescribedNode, Iq, Question, View
 from frontends.xmpp.xml import elements
 
 _ME = Jid("worker@example.org/desk")
@@ -278,11 +278,12 @@ def test_affiliations_that_stay(make_iq: MakeIq) -> None:
 
 def test_counted(make_iq: MakeIq) -> None:
     """A node's info needs its counts; without them its asker gets the error."""
-    good = ET.fromstring(replies.counted(make_iq(""), _RECORD, Counted(0, 0, 0, 0, 0, 0, 0, 0)))
-    bad = ET.fromstring(replies.counted(make_iq(""), _RECORD, Refused(Problem.UNAVAILABLE)))
+    question = DescribedNode(make_iq(""), commands.Stats("jobs", _ME), record=_RECORD)
+    good = ET.fromstring(replies.answer(question, Counted(0, 0, 0, 0, 0, 0, 0, 0)))
+    bad = ET.fromstring(replies.answer(question, Refused(Problem.UNAVAILABLE)))
     assert (good.get("type"), bad.get("type")) == ("result", "error")
     with pytest.raises(TypeError):
-        replies.counted(make_iq(""), _RECORD, Done())
+        replies.answer(question, Done())
 
 
 @pytest.mark.parametrize(
