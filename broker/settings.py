@@ -316,9 +316,10 @@ def load_command(config: Path | None = None) -> CommandSettings:
 
 
 def _given(config: Path | None) -> dict[str, Any]:
-    if unknown := _unknown():
+    given = _file(config) if config else {}
+    if unknown := [*_unknown(), *_unknown_in_file(given)]:
         raise SettingsError(*unknown)
-    return {**(_file(config) if config else {}), **_secret_files()}
+    return {**given, **_secret_files()}
 
 
 def _read(kind: type[_Kind], given: dict[str, Any]) -> _Kind:
@@ -356,6 +357,16 @@ def _unknown() -> list[str]:
     return problems
 
 
+def _unknown_in_file(given: dict[str, Any]) -> list[str]:
+    """Name what a file has that is no setting: also a command that reads few of them refuses it."""
+    names = list(Settings.model_fields)
+    return [
+        f"{name}: no such setting. Take it out of the file, or correct it:"
+        f" the nearest is {get_close_matches(name.lower(), names, 1, 0.0)[0]}."
+        for name in sorted(given.keys() - set(names))
+    ]
+
+
 def _of_kubernetes(name: str, value: str) -> bool:
     """Tell a variable that pods get for a service whose name begins with `stanzaq`."""
     return bool(_SERVICE.fullmatch(name)) or (name.endswith("_PORT") and "://" in value)
@@ -378,10 +389,6 @@ def _secret_files() -> dict[str, str]:
 def _sentence(location: tuple[int | str, ...], kind: str, message: str) -> str:
     """Say which setting, what is wrong and what to do."""
     name = str(location[0])
-    field = Settings.model_fields.get(name)
-    # Only a file can have it here: of the environment, names that are known are read alone.
-    if field is None:
-        known = ", ".join(Settings.model_fields)
-        return f"{name}: no such setting. Take it out of the file, or correct it to one of {known}."
+    field = Settings.model_fields[name]
     wrong = "is not set" if kind == "missing" else message.removeprefix("Value error, ")
     return f"{PREFIX}{name.upper()} ({name} in the file): {wrong}. It takes {field.description}."

@@ -67,3 +67,14 @@ def test_traces_without_the_extra(door: str, runner: CliRunner, monkeypatch: pyt
 def test_version(runner: CliRunner) -> None:
     """`version` prints the installed version alone."""
     assert runner.invoke(app, ["version"]).stdout.strip().count(".") == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "nearest"),
+    [("docter", "doctor"), ("node lst", "list"), ("doctor --jsn", "--json"), ("bench xmp", "xmpp")],
+)
+def test_misspelt_command_or_option(line: str, nearest: str, runner: CliRunner) -> None:
+    """Issue 21: a command or an option that there is not is refused with the nearest that there is."""
+    result = runner.invoke(app, line.split())
+    assert result.exit_code == 2
+    assert nearest in result.stderr

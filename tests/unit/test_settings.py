@@ -185,13 +185,15 @@ def test_everything_wrong_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum("is not set" in problem for problem in problems) == 2
 
 
-def test_unknown_name_in_file(tmp_path: Path) -> None:
-    """A misspelt name in the file is refused, with the names there are."""
+@pytest.mark.parametrize("read", [load, load_redis, load_command])
+def test_unknown_name_in_file(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    """A misspelt name in the file is refused with the nearest name, also by a command that would not read it."""
     config = tmp_path / "stanzaq.toml"
     config.write_text("node_qouta = 7\n")
-    (problem,) = _problems(config)
-    assert problem.startswith("node_qouta: no such setting.")
-    assert "node_quota" in problem
+    with pytest.raises(SettingsError) as refused:
+        read(config)
+    (problem,) = refused.value.problems
+    assert problem.startswith("node_qouta: no such setting.") and "the nearest is node_quota." in problem
 
 
 def test_unknown_name_in_environment(monkeypatch: pytest.MonkeyPatch) -> None:
