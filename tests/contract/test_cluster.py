@@ -20,7 +20,7 @@ from broker.model.items import Envelope
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Counted, Declared, Published, Refused, Retracted
-from broker.redis_core.commands.admin_parts import Admit, Handed
+from broker.redis_core.commands.admin_parts import AcceptHandover, EndHandover
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client import cluster
 from broker.redis_core.redis_client.client import Server
@@ -294,7 +294,7 @@ async def test_one_slot(redis_cluster: RedisCluster, store: Store, name: str) ->
         assert slots == {slot_of_line(("GET", keys_of("meta")))}
 
 
-@pytest.mark.parametrize("step", [Admit, Handed])
+@pytest.mark.parametrize("step", [AcceptHandover, EndHandover])
 async def test_dead_letters_between_masters(
     make_core: MakeCore, redis_cluster: RedisCluster, step: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,7 +333,7 @@ async def test_dead_letters_between_masters(
             if isinstance(counted, Counted) and counted.dying == 0:
                 break
             await asyncio.sleep(0.01)
-    whole = ["Letters", "Admit", "Handed", "Arrived"]
+    whole = ["ReadHandovers", "AcceptHandover", "EndHandover", "ExpireTickets"]
     assert taken[: len(whole) + 3] == [*whole[: whole.index(step.__name__)], "died", *whole][: len(whole) + 3]
     counted = await core.ask(Stats(target, ALICE))
     assert isinstance(counted, Counted) and counted.waiting == 1

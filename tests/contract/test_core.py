@@ -439,7 +439,7 @@ async def later(client: Any, key: str) -> None:
         await client.zadd(key, {position: told - 5_000})
 
 
-@pytest.mark.parametrize("step", ["Letters", "Admit", "Handed", "Arrived"])
+@pytest.mark.parametrize("step", ["ReadHandovers", "AcceptHandover", "EndHandover", "ExpireTickets"])
 async def test_crash_between_the_steps(
     core: RedisCore, store: Store, node: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

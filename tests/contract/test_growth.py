@@ -29,7 +29,7 @@ from broker.model.items import Delivery
 from broker.model.names import Jid
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Browsed, Counted, Done, Published, Refused, Renewed, Retracted, Unlocked
-from broker.redis_core.commands.internal import Find, fulfil
+from broker.redis_core.commands.internal import FindItem, fulfil
 from broker.redis_core.core import RedisCore
 from broker.redis_core.registry.partitioner import home
 from broker.tasks import start
@@ -233,7 +233,7 @@ async def test_not_all_can_be_asked(make_core: MakeCore, node: str) -> None:
     taken = lane.submit
 
     def cut(command: Any, reply: Callable[[Any], None]) -> None:
-        if isinstance(command, Find):
+        if isinstance(command, FindItem):
             reply(Refused(Problem.TIMED_OUT))
         else:
             taken(command, reply)

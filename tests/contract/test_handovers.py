@@ -13,7 +13,7 @@ from broker.model.commands import Browse, Configure, Declare, Delete, Publish, P
 from broker.model.items import Envelope
 from broker.model.names import Jid
 from broker.model.results import Browsed, Counted, Declared, Done, Published, Purged, Subscribed, Transferred, Unlocked
-from broker.redis_core.commands.admin_parts import Admit, Handed, Letters
+from broker.redis_core.commands.admin_parts import AcceptHandover, EndHandover, ReadHandovers
 from broker.redis_core.core import RedisCore
 from broker.redis_core.delivery import handovers
 from broker.tasks import FAILED
@@ -104,10 +104,10 @@ def watched(core: RedisCore, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     async def asked(command: Any) -> Any:
         seen[type(command).__name__] += 1
-        if isinstance(command, Admit):
+        if isinstance(command, AcceptHandover):
             seen["bytes"] += len(command.envelope)
         outcome = await ask(command)
-        if isinstance(command, Letters):
+        if isinstance(command, ReadHandovers):
             seen["read"] = max(seen["read"], sum(len(letter.envelope) for letter in outcome))
         return outcome
 
@@ -167,7 +167,7 @@ async def test_drains_at_once(make_core: MakeCore, store: Store, node: str, monk
     await later(core, store, node)
     assert (await counted(core, node)).dying == 0
     assert (await counted(core, f"{node}-2")).waiting == len(items) + 1
-    assert seen["Admit"] == len(items) and seen["Letters"] <= 20 and seen["Expire"] <= 5
+    assert seen["AcceptHandover"] == len(items) and seen["ReadHandovers"] <= 20 and seen["Sweep"] <= 5
 
 
 async def test_an_outage_costs_one_turn(
@@ -182,7 +182,7 @@ async def test_an_outage_costs_one_turn(
     ask = core._handovers._ask
 
     async def swallowed(command: Any) -> Any:
-        if not isinstance(command, Admit):
+        if not isinstance(command, AcceptHandover):
             return await ask(command)
         await asyncio.sleep(0.6)
         return FAILED
@@ -206,7 +206,7 @@ async def test_read_within_a_bound(make_core: MakeCore, node: str, monkeypatch: 
     assert await sent(core, node, f"{node}-2") == 20
     await rested(core)
     assert (await counted(core, f"{node}-2")).waiting == 20
-    assert seen["read"] <= handovers.MOST_BYTES + size + 100 and seen["Admit"] == 20
+    assert seen["read"] <= handovers.MOST_BYTES + size + 100 and seen["AcceptHandover"] == 20
 
 
 async def test_without_a_node_for_dead_letters(make_core: MakeCore, store: Store, node: str) -> None:
@@ -279,7 +279,7 @@ async def test_in_doubt(
     ask, cut = core._handovers._ask, True
 
     async def unheard(command: Any) -> Any:
-        return FAILED if cut and isinstance(command, Handed) else await ask(command)
+        return FAILED if cut and isinstance(command, EndHandover) else await ask(command)
 
     monkeypatch.setattr(core._handovers, "_ask", unheard)
     await died(core, node, *(f"j{number}" for number in range(10)))

@@ -13,7 +13,7 @@ from broker.model.names import Jid
 from broker.model.problems import Problem
 from broker.model.results import Counted, Declared, Done, Published, Refused, Result, Subscribed
 from broker.model.subscriptions import State, Subscription
-from broker.redis_core.commands.internal import Leave, Subscribers
+from broker.redis_core.commands.internal import Leave, ScanSubscribers
 from broker.redis_core.core import RedisCore
 from broker.redis_core.operations.operation import subid
 from tests.contract.conftest import EVERYWHERE, Door, MakeCore, Store
@@ -52,7 +52,7 @@ async def known(core: RedisCore, node: str, partitions: int) -> list[int]:
     """Count who is subscribed in each partition."""
     found = []
     for number in range(partitions):
-        part = await core._ask(Subscribers(node, "0", number))
+        part = await core._ask(ScanSubscribers(node, "0", number))
         found.append(len(part.jids))  # type: ignore[union-attr]
     return found
 

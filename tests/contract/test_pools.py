@@ -45,7 +45,7 @@ from broker.model.results import (
 )
 from broker.model.tree import Kind, Scope
 from broker.redis_core.commands.credit import Demand, Holding
-from broker.redis_core.commands.internal import Expire, Outcome
+from broker.redis_core.commands.internal import Outcome, Sweep
 from broker.redis_core.core import RedisCore
 from broker.redis_core.credit.collections import LOOK_SECONDS
 from broker.redis_core.maintenance import sweeper
@@ -491,7 +491,7 @@ async def test_collection_lost(core: RedisCore, door: Door, tag: str) -> None:
     await core.ask(item(leaf, "b"))
     async with asyncio.timeout(5):
         while True:
-            await core.routes(leaf).ask(0, Expire(leaf))
+            await core.routes(leaf).ask(0, Sweep(leaf))
             counted = await core.ask(Stats(leaf, ALICE))
             assert isinstance(counted, Counted)
             if (counted.subscribers, counted.in_flight, counted.waiting) == (0, 0, 2):

@@ -56,7 +56,7 @@ from broker.model.results import (
     Unlocked,
     Unsubscribed,
 )
-from broker.redis_core.commands.internal import Expire
+from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
 from broker.settings import Settings
@@ -396,7 +396,7 @@ class SpreadMachine(RuleBasedStateMachine):
     def wait(self, front: int, ms: int) -> None:
         """Let time pass and visit all partitions."""
         step = self._later(ms)
-        visits = [(front, Expire(self.node, number), None) for number in range(self.partitions)]
+        visits = [(front, Sweep(self.node, number), None) for number in range(self.partitions)]
         self._all(step, visits)
 
     @rule(number=st.integers(0, 5), amount=st.integers(1, 4))
@@ -568,7 +568,7 @@ class SpreadMachine(RuleBasedStateMachine):
 
         for place, (front, command, at) in enumerate(commands):
             core = self.cores[front][0]
-            if isinstance(command, Expire):
+            if isinstance(command, Sweep):
                 core.routes(self.node).submit(command, partial(reply, place, command, at))
             else:
                 core.submit(command, partial(reply, place, command, at))

@@ -45,7 +45,7 @@ from broker.model.results import (
     Transferred,
     Unlocked,
 )
-from broker.redis_core.commands.admin_parts import Admit, Handed
+from broker.redis_core.commands.admin_parts import AcceptHandover, EndHandover
 from broker.redis_core.core import RedisCore
 from broker.settings import CommandSettings
 from broker.tasks import FAILED
@@ -229,9 +229,9 @@ async def test_cut_between_the_steps(make_core: MakeCore, store: Store, node: st
 
     async def cut(what: Any) -> Any:
         nonlocal brought
-        brought += isinstance(what, Admit)
+        brought += isinstance(what, AcceptHandover)
         # It has come to nobody's ears what became of these.
-        return FAILED if isinstance(what, Admit) and brought > 10 else await bring(what)
+        return FAILED if isinstance(what, AcceptHandover) and brought > 10 else await bring(what)
 
     command._handovers._ask = cut
     begun = await command.ask(Transfer(node, ALICE, f"{node}-2", (), "", 200))
@@ -255,7 +255,7 @@ async def test_arrived_and_not_said(make_core: MakeCore, store: Store, node: str
     asked = command._handovers._ask
 
     async def dying(what: Any) -> Any:
-        return FAILED if isinstance(what, Handed) else await asked(what)
+        return FAILED if isinstance(what, EndHandover) else await asked(what)
 
     command._handovers._ask = dying
     assert isinstance(await command.ask(Transfer(node, ALICE, f"{node}-2", (), "", 1)), Transferred)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from broker.model.commands import Publish, Purge, Renew, Retract
 from broker.model.names import Jid
-from broker.redis_core.commands.internal import Expire
+from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.partitions.batching import BYTES, LIMIT, Batch, batched, postponed
 from broker.tasks import Ticket
 
@@ -33,7 +33,7 @@ def command(kind: str, sender: Jid) -> Any:
         case "purge":
             return Purge("n", sender)
         case _:
-            return Expire("n")
+            return Sweep("n")
 
 
 commands = st.builds(

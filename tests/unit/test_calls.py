@@ -15,7 +15,15 @@ from broker.model.options import NodeConfig, PublishModel
 from broker.model.problems import Problem, ScriptDefect
 from broker.model.qos import Qos, Stage
 from broker.model.results import Published, Refused, Retracted
-from broker.redis_core.commands.admin_parts import Admit, Arrived, Handed, Handover, Letters, SurveyPart, TransferPart
+from broker.redis_core.commands.admin_parts import (
+    AcceptHandover,
+    EndHandover,
+    ExpireTickets,
+    Handover,
+    InspectItems,
+    MoveItems,
+    ReadHandovers,
+)
 from broker.redis_core.commands.credit import (
     CreditReport,
     Demand,
@@ -24,27 +32,27 @@ from broker.redis_core.commands.credit import (
     HandOut,
     HeldCredit,
     Holding,
-    Join,
     ListHoldings,
     ListUsage,
-    Reach,
-    Register,
-    Reregister,
+    RegisterPoolPartitions,
+    RegisterPoolSubscription,
+    RegisterSubscription,
+    ReregisterSubscription,
 )
 from broker.redis_core.commands.internal import (
     EPOCH_NEXT,
-    Attach,
-    Detach,
-    Expire,
-    Extent,
-    FetchPart,
-    Find,
-    Follow,
-    KeepOne,
+    AcquirePartition,
+    FindItem,
     Leave,
+    LogExtent,
     PublishIfKnown,
-    Resend,
-    Subscribers,
+    PullItems,
+    ReleasePartition,
+    RenewOwnership,
+    ScanSubscribers,
+    SubscribeLog,
+    Sweep,
+    TakeOver,
 )
 from broker.redis_core.operations.operation import (
     LeaseFilled,
@@ -81,32 +89,32 @@ SAMPLES: tuple[Any, ...] = (
     commands.Read("n", ME, 0, "@earliest", 5),
     commands.Bind("n", ME, 0, "g", 7),
     commands.Unbind("n", ME, 0, "g", 7, kept=True),
-    Follow("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "@latest", 0),
-    Extent("n", ME, 0),
-    FetchPart("n", ME, ME, 5, 0),
-    Find("n", ME, "i", 5, "r", 1),
-    Letters("n", "i1", 0, ("1-0",), "1 n", 5),
-    Handed("n", "i1", "1-0", 0, arrived=True),
-    Arrived("n", "t", 0),
+    SubscribeLog("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "@latest", 0),
+    LogExtent("n", ME, 0),
+    PullItems("n", ME, ME, 5, 0),
+    FindItem("n", ME, "i", 5, "r", 1),
+    ReadHandovers("n", "i1", 0, ("1-0",), "1 n", 5),
+    EndHandover("n", "i1", "1-0", 0, arrived=True),
+    ExpireTickets("n", "t", 0),
     Leave("n", ME),
-    Join("n", ME, "1", ME, Qos.ASSURED, "7", pool="5:all@i", several=False, incarnation="i"),
-    Reach("n", (Partition("n", "i", 0),), ()),
-    Attach("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "g", EPOCH_NEXT, 0, 7, "moved"),
-    Detach("n", ME, 0),
-    KeepOne("n", ME, 0),
-    Expire("n"),
-    Resend("n", "f"),
-    Subscribers("n"),
-    Reregister("n", "1"),
-    Register("n", "1", ME, Qos.ASSURED, "7", several=False),
+    RegisterPoolSubscription("n", ME, "1", ME, Qos.ASSURED, "7", pool="5:all@i", several=False, incarnation="i"),
+    RegisterPoolPartitions("n", (Partition("n", "i", 0),), ()),
+    AcquirePartition("n", ME, ME, 5, Qos.UNACKNOWLEDGED, "g", EPOCH_NEXT, 0, 7, "moved"),
+    ReleasePartition("n", ME, 0),
+    RenewOwnership("n", ME, 0),
+    Sweep("n"),
+    TakeOver("n", "f"),
+    ScanSubscribers("n"),
+    ReregisterSubscription("n", "1"),
+    RegisterSubscription("n", "1", ME, Qos.ASSURED, "7", several=False),
     GrantCredit("n", (Holding(1, "1", 7, 2, 5),), Demand(2, 9, 3, "A -"), ("1", "7"), ((3, "1"),)),
     HandOut("n", "1", 7, 3),
     ListHoldings("n", ("1",)),
     ListUsage("n"),
     commands.Release("n", ME, ("i",)),
-    SurveyPart("n", ME, 0, ("i",), 5),
-    TransferPart("n", ME, 0, (("1-0", "i", "m"),)),
-    Admit("n", 0, 1, "i", "t", "k", ME, b"e"),
+    InspectItems("n", ME, 0, ("i",), 5),
+    MoveItems("n", ME, 0, (("1-0", "i", "m"),)),
+    AcceptHandover("n", 0, 1, "i", "t", "k", ME, b"e"),
     PublishIfKnown("n", ME, "i", b"e", 1),
 )
 SHARED = {"now", "revision", "frontend", "sent", "number", "once_ms", "retry", "wants"}
@@ -125,7 +133,7 @@ def test_arguments(sample: Any) -> None:
     fixed = call.fixed(sample, RECORD)
     # Items that come from other nodes have windows of their own, and not the service's.
     assert fixed.keys() - {"once_ms"} == set(found.arguments) - SHARED
-    assert ("once_ms" in fixed) == isinstance(sample, Admit | Arrived)
+    assert ("once_ms" in fixed) == isinstance(sample, AcceptHandover | ExpireTickets)
     rows = [call.row(sample, RECORD)] if call.row else call.rows(sample, RECORD) if call.rows else []
     assert all(row.keys() == set(found.columns) for row in rows)
     assert bool(found.columns) == bool(rows)

@@ -35,7 +35,7 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import AccessModel, NodeConfig, PublishModel
 from broker.model.problems import Problem
 from broker.model.qos import Qos, Stage
-from broker.redis_core.commands.internal import Extent, Follow
+from broker.redis_core.commands.internal import LogExtent, SubscribeLog
 from broker.redis_core.registry.authorization import visible
 from broker.redis_core.registry.rows import refusal
 
@@ -101,8 +101,8 @@ def test_approval() -> None:
         (Subscribe("n", ME, ME, 1), Problem.APPROVAL_REQUIRED),
         (Subscribe("n", ME, ME, None), Problem.OPTIONS_REQUIRED),
         (Subscribe("n", ME, OTHER, 1), Problem.JID_MISMATCH),
-        (Follow("n", ME, ME, 1, Qos.UNACKNOWLEDGED, "", 0), Problem.APPROVAL_REQUIRED),
-        (Follow("n", ME, ME, 1, Qos.UNACKNOWLEDGED, "", 1), Problem.PARTITION_NOT_FOUND),
+        (SubscribeLog("n", ME, ME, 1, Qos.UNACKNOWLEDGED, "", 0), Problem.APPROVAL_REQUIRED),
+        (SubscribeLog("n", ME, ME, 1, Qos.UNACKNOWLEDGED, "", 1), Problem.PARTITION_NOT_FOUND),
         (Browse("n", ME, (), 5), Problem.APPROVAL_REQUIRED),
     ):
         refused = refusal(command, record)
@@ -152,7 +152,7 @@ def test_streams() -> None:
     assert refused and refused.problem is Problem.OPTIONS_REQUIRED
 
     def follow(partition: int, start: str, qos: Qos = Qos.UNACKNOWLEDGED) -> Problem | None:
-        refused = refusal(Follow("n", ME, ME, 1, qos, start, partition), record)
+        refused = refusal(SubscribeLog("n", ME, ME, 1, qos, start, partition), record)
         return refused.problem if refused else None
 
     offset = offsets.written(record.partition(1), "5-0")
@@ -162,7 +162,11 @@ def test_streams() -> None:
     assert follow(0, "@now") is Problem.OFFSET_INVALID
     assert follow(0, "@latest", Qos.ASSURED) is Problem.OPTIONS_INVALID
     closed = NodeRecord("n", "i", 1, NodeConfig(access_model=AccessModel.WHITELIST), {})
-    for command in (Follow("n", ME, ME, 1, Qos.UNACKNOWLEDGED, "", 0), Extent("n", ME, 0), Read("n", ME, 0, "5", 1)):
+    for command in (
+        SubscribeLog("n", ME, ME, 1, Qos.UNACKNOWLEDGED, "", 0),
+        LogExtent("n", ME, 0),
+        Read("n", ME, 0, "5", 1),
+    ):
         refused = refusal(command, closed)
         assert refused and refused.problem is Problem.CLOSED_NODE
 

@@ -7,7 +7,7 @@ from broker.model.names import Jid
 
 
 @dataclass(frozen=True, slots=True)
-class SurveyPart:
+class InspectItems:
     """Look closely at items of one partition: those named, or those between two positions, `limit` entries of them at most."""
 
     node: str
@@ -20,7 +20,7 @@ class SurveyPart:
 
 
 @dataclass(frozen=True, slots=True)
-class SurveyedPart:
+class InspectedItems:
     """Items of one partition, and up to where it was looked through; empty at the end."""
 
     items: tuple[Seen, ...]
@@ -28,7 +28,7 @@ class SurveyedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class TransferPart:
+class MoveItems:
     """Let items leave one partition for other nodes, each named by its position, its id and where it goes."""
 
     node: str
@@ -38,7 +38,7 @@ class TransferPart:
 
 
 @dataclass(frozen=True, slots=True)
-class TransferredPart:
+class MovedItems:
     """Of the first so many departures, `count` have left; the others are to be asked for again."""
 
     count: int
@@ -55,7 +55,7 @@ class Handover:
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
+class ReadHandovers:
     """Read items that are on their way to another node, up to `max_bytes` of payload, and `note` where they are brought."""
 
     node: str
@@ -67,7 +67,7 @@ class Letters:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class HandoverItem:
     """An item that is on its way; of one that is sent, `>NODE` stands in the place of its last holder."""
 
     position: str
@@ -82,7 +82,7 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
-class Admit:
+class AcceptHandover:
     """Take in an item that comes from another node, once by its ticket; of `count` partitions it goes to this one."""
 
     node: str
@@ -96,7 +96,7 @@ class Admit:
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class EndHandover:
     """Forget an item that has arrived elsewhere, or hear that it has surely not."""
 
     node: str
@@ -114,7 +114,7 @@ class Remaining:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class ExpireTickets:
     """Let a ticket be forgotten: the item's old node knows that it has arrived."""
 
     node: str

@@ -12,7 +12,7 @@ from broker.model.tree import Scope
 
 
 @dataclass(frozen=True, slots=True)
-class Reregister:
+class ReregisterSubscription:
     """Make a subscription known anew in all partitions, also in those that have come since."""
 
     node: str
@@ -20,7 +20,7 @@ class Reregister:
 
 
 @dataclass(frozen=True, slots=True)
-class Register:
+class RegisterSubscription:
     """Let a partition know a subscription, under the number of this registration: grants from before it are void.
 
     `several`: it is not its JID's first.
@@ -37,8 +37,8 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
-    """Let a leaf's partition know one who comes through a collection, as `Register` does; judged like a subscription."""
+class RegisterPoolSubscription:
+    """Let a leaf's partition know a subscriber of a collection, as `RegisterSubscription` does; judged like a subscription."""
 
     node: str
     sender: Jid
@@ -62,7 +62,7 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class RegisterPoolPartitions:
     """Note which partitions are below a collection, and which of those noted are `gone`."""
 
     node: str
@@ -71,7 +71,7 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class PoolPartitions:
     """The partitions below a collection, by their numbers there."""
 
     partitions: dict[int, Partition]

@@ -14,36 +14,36 @@ from broker.model.qos import Qos
 from broker.model.results import Refused, Result, Subscribed
 from broker.model.tree import Scope
 from broker.redis_core.commands.admin_parts import (
-    Admit,
-    Arrived,
-    Handed,
-    Letter,
-    Letters,
+    AcceptHandover,
+    EndHandover,
+    ExpireTickets,
+    HandoverItem,
+    InspectedItems,
+    InspectItems,
+    MovedItems,
+    MoveItems,
+    ReadHandovers,
     Remaining,
-    SurveyedPart,
-    SurveyPart,
-    TransferPart,
-    TransferredPart,
 )
 from broker.redis_core.commands.credit import (
     GrantCredit,
     Granted,
     HandOut,
     Holdings,
-    Join,
     ListHoldings,
     ListUsage,
-    Reach,
-    Reached,
-    Register,
+    PoolPartitions,
     Registered,
-    Reregister,
+    RegisterPoolPartitions,
+    RegisterPoolSubscription,
+    RegisterSubscription,
+    ReregisterSubscription,
     Usage,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Expire:
+class Sweep:
     """Do in a partition what time asks for; in `passing` nothing says that there is anything to do.
 
     Items on their way that were told of before `told_before_ms`, Redis's time, are told of again.
@@ -56,7 +56,7 @@ class Expire:
 
 
 @dataclass(frozen=True, slots=True)
-class Resend:
+class TakeOver:
     """Take over what a lapsed frontend has not sent; `after` None means after its mark, `upto` None up to now."""
 
     node: str
@@ -92,7 +92,7 @@ class PublishIfKnown(Publish):
 
 
 @dataclass(frozen=True, slots=True)
-class Find:
+class FindItem:
     """Ask a partition whether it has an item of this id, if the sender holds it, and if the `request` was answered there."""
 
     node: str
@@ -104,7 +104,7 @@ class Find:
 
 
 @dataclass(frozen=True, slots=True)
-class Follow:
+class SubscribeLog:
     """Let a JID read a partition's log from a start on; without one it is known there and reads elsewhere."""
 
     node: str
@@ -118,7 +118,7 @@ class Follow:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class LogExtent:
     """Tell how far a partition's log reaches."""
 
     node: str
@@ -127,7 +127,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchPart:
+class PullItems:
     """Read what a lease holds in one partition, of which its owner has seen what came up to the token `after`.
 
     The first partition knows whether it lasts: with `lease_ms` it is asked, and with more than 0 it lasts so long from now on.
@@ -144,7 +144,7 @@ class FetchPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribers:
+class ScanSubscribers:
     """List who is subscribed, from a scan cursor on."""
 
     node: str
@@ -153,7 +153,7 @@ class Subscribers:
 
 
 @dataclass(frozen=True, slots=True)
-class Attach:
+class AcquirePartition:
     """Let a subscriber own a partition; judged like a subscription of `sender`.
 
     `epoch` None asks for none, and `EPOCH_NEXT` for the one after the recorded whoever owns it. `expected` is the fence that
@@ -177,7 +177,7 @@ EPOCH_NEXT = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Detach:
+class ReleasePartition:
     """End the ownership of one partition in order, with the locks; with a `reason` the owner is told."""
 
     node: str
@@ -187,7 +187,7 @@ class Detach:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepOne:
+class RenewOwnership:
     """Renew the lease of one partition, if the sender owns it."""
 
     node: str
@@ -196,30 +196,30 @@ class KeepOne:
 
 
 Internal = (
-    Expire
-    | Resend
+    Sweep
+    | TakeOver
     | Leave
-    | Reach
-    | Letters
-    | Admit
-    | Handed
-    | Arrived
-    | Find
-    | Reregister
-    | Register
+    | RegisterPoolPartitions
+    | ReadHandovers
+    | AcceptHandover
+    | EndHandover
+    | ExpireTickets
+    | FindItem
+    | ReregisterSubscription
+    | RegisterSubscription
     | GrantCredit
     | HandOut
     | ListHoldings
     | ListUsage
-    | Subscribers
-    | Detach
-    | KeepOne
+    | ScanSubscribers
+    | ReleasePartition
+    | RenewOwnership
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """A part of a scan: the cursor to go on from (`0` at the end) and what `Resend` must be told to go on with."""
+    """A part of a scan: the cursor to go on from (`0` at the end) and what `TakeOver` must be told to go on with."""
 
     scan: str
     upto: int = 0
@@ -265,15 +265,15 @@ class Unknown:
 
 PartitionCommand = (
     Internal
-    | Join
-    | Follow
-    | Extent
+    | RegisterPoolSubscription
+    | SubscribeLog
+    | LogExtent
     | Fetch
-    | FetchPart
+    | PullItems
     | PublishIfKnown
-    | Attach
-    | SurveyPart
-    | TransferPart
+    | AcquirePartition
+    | InspectItems
+    | MoveItems
     | commands.Publish
     | commands.Retract
     | commands.Unlock
@@ -309,10 +309,10 @@ Outcome = (
     | Granted
     | Holdings
     | Usage
-    | Reached
-    | SurveyedPart
-    | TransferredPart
-    | tuple[Letter, ...]
+    | PoolPartitions
+    | InspectedItems
+    | MovedItems
+    | tuple[HandoverItem, ...]
     | Remaining
 )
 """How any of these turns out."""

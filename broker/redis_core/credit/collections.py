@@ -25,14 +25,14 @@ from broker.redis_core.commands.credit import (
     HeldCredit,
     Holding,
     Holdings,
-    Join,
     ListHoldings,
-    Reach,
-    Reached,
-    Register,
+    PoolPartitions,
     Registered,
+    RegisterPoolPartitions,
+    RegisterPoolSubscription,
+    RegisterSubscription,
 )
-from broker.redis_core.commands.internal import AnyCommand, Leave, Left, Outcome, Scanned, Subscribers, fulfil
+from broker.redis_core.commands.internal import AnyCommand, Leave, Left, Outcome, Scanned, ScanSubscribers, fulfil
 from broker.redis_core.credit.balancer import Balancer
 from broker.redis_core.operations.operation import above, below, collection, pool
 from broker.redis_core.partitions.pipeline import PartitionPipeline
@@ -142,19 +142,19 @@ class CollectionCredit:
             self._text, self._units, self._numbers = "", {}, {}
             return
         levels = await self._tree.leaves(record)
-        reached = await self._bank(Reach(record.name, tuple(levels), ()))
+        reached = await self._bank(RegisterPoolPartitions(record.name, tuple(levels), ()))
         gone = await self._tree.gone([each for each in reached.partitions.values() if each not in levels])
         if gone:
-            reached = await self._bank(Reach(record.name, (), gone))
+            reached = await self._bank(RegisterPoolPartitions(record.name, (), gone))
         self._text = pool(record.partition(COORDINATOR))
         self._units = {
             number: CollectionPartition(each, levels.get(each)) for number, each in reached.partitions.items()
         }
         self._numbers = {each: number for number, each in reached.partitions.items()}
 
-    async def _bank(self, command: Reach) -> Reached:
+    async def _bank(self, command: RegisterPoolPartitions) -> PoolPartitions:
         reached = await awaited(self._gates(command.node).pipeline(COORDINATOR), command)
-        if not isinstance(reached, Reached):
+        if not isinstance(reached, PoolPartitions):
             msg = "the coordinator of a collection did not answer"
             raise CoreUnavailable(msg)
         return reached
@@ -165,7 +165,7 @@ class CollectionCredit:
         leaf, text = unit.partition, self._text
         pipeline = self._gates(leaf.node).pipeline(leaf.number)
         match command:
-            case Register():
+            case RegisterSubscription():
                 return await self._registered(unit, pipeline, command)
             case HandOut():
                 whose = below(text, command.subid)
@@ -202,12 +202,14 @@ class CollectionCredit:
         ]
         return replace(found, rows=tuple(rows))
 
-    async def _registered(self, unit: CollectionPartition, pipeline: PartitionPipeline, register: Register) -> Outcome:
+    async def _registered(
+        self, unit: CollectionPartition, pipeline: PartitionPipeline, register: RegisterSubscription
+    ) -> Outcome:
         """Register a subscriber where its scope reaches and the leaf admits it; anywhere else it may hold nothing."""
         leaf, scope = unit.partition, register.scope
         outcome: Outcome = Refused(Problem.FORBIDDEN)
         if scope is not None and scope.works and unit.level is not None and scope.reaches(unit.level):
-            join = Join(
+            join = RegisterPoolSubscription(
                 leaf.node,
                 register.jid,
                 below(self._text, register.subid),
@@ -285,7 +287,7 @@ class CollectionCredit:
         try:
             pipeline, scan, ended = self._gates(leaf.node).pipeline(leaf.number), "0", False
             while not ended:
-                part = await awaited(pipeline, Subscribers(leaf.node, scan, leaf.number))
+                part = await awaited(pipeline, ScanSubscribers(leaf.node, scan, leaf.number))
                 if not isinstance(part, Scanned):
                     return
                 for jid in part.jids:

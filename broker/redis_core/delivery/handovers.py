@@ -21,8 +21,16 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig, PublishModel
 from broker.model.problems import CorruptRecord, Problem
 from broker.model.results import Published, Refused
-from broker.redis_core.commands.admin_parts import Admit, Arrived, Handed, Handover, Letter, Letters, Remaining
-from broker.redis_core.commands.internal import Expire
+from broker.redis_core.commands.admin_parts import (
+    AcceptHandover,
+    EndHandover,
+    ExpireTickets,
+    Handover,
+    HandoverItem,
+    ReadHandovers,
+    Remaining,
+)
+from broker.redis_core.commands.internal import Sweep
 from broker.redis_core.nodes.service import NodeService
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.registry.partitioner import arrival
@@ -118,7 +126,7 @@ class Handovers:
                     *(self._bring(record, partition, way, positions) for way, positions in ways.items())
                 )
                 if any(left):
-                    await self._ask(Expire(record.name, partition, told_before_ms=began_ms))
+                    await self._ask(Sweep(record.name, partition, told_before_ms=began_ms))
         finally:
             del self._told[key]
 
@@ -146,7 +154,7 @@ class Handovers:
         left, size, most_bytes = 0, FIRST, FIRST_BYTES
         while positions:
             some = positions[:size]
-            asked = Letters(
+            asked = ReadHandovers(
                 source.name, source.incarnation, partition, tuple(some), f"{count} {target.name}", most_bytes
             )
             letters = await self._ask(asked)
@@ -167,7 +175,7 @@ class Handovers:
         return left
 
     async def _admit(
-        self, source: NodeRecord, partition: int, target: NodeRecord, count: int, letters: Sequence[Letter]
+        self, source: NodeRecord, partition: int, target: NodeRecord, count: int, letters: Sequence[HandoverItem]
     ) -> list[int | None]:
         """Bring items to a node; gives, for each that is there, how many are left, None where its old partition has not heard."""
         brought = [_brought(source, partition, target, count, letter) for letter in letters]
@@ -193,12 +201,14 @@ class Handovers:
         for letter, _, _ in known:
             if not letter.holder.startswith(_MARK) and target.name != source.name:
                 self._count("dead_lettered")
-        await asyncio.gather(*(self._ask(Arrived(admit.node, admit.ticket, admit.partition)) for _, admit, _ in known))
+        await asyncio.gather(
+            *(self._ask(ExpireTickets(admit.node, admit.ticket, admit.partition)) for _, admit, _ in known)
+        )
         return [each for (_, _, there), each in zip(settled, left, strict=True) if there]
 
     async def _handed(self, source: NodeRecord, partition: int, position: str, *, arrived: bool) -> int | None:
         """Tell the old partition how it has turned out; gives how many are left there, None when it has not heard."""
-        outcome = await self._ask(Handed(source.name, source.incarnation, position, partition, arrived))
+        outcome = await self._ask(EndHandover(source.name, source.incarnation, position, partition, arrived))
         return outcome.count if isinstance(outcome, Remaining) else None
 
     def _pause(self, node: str, began: float) -> None:
@@ -241,7 +251,9 @@ class Handovers:
         return taker if shared else None
 
 
-def _brought(source: NodeRecord, partition: int, target: NodeRecord, count: int, letter: Letter) -> Admit:
+def _brought(
+    source: NodeRecord, partition: int, target: NodeRecord, count: int, letter: HandoverItem
+) -> AcceptHandover:
     """Word an item for its new node."""
     # Unique for ever, and the same whoever brings it however often.
     ticket = f"{source.incarnation}-{partition}-{letter.position}"
@@ -256,7 +268,7 @@ def _brought(source: NodeRecord, partition: int, target: NodeRecord, count: int,
     else:
         item_id, envelope = ticket, codec.pack(_lettered(opened, source.name, letter))
     place = arrival(item_id, letter.key, count)
-    return Admit(target.name, place, count, item_id, ticket, letter.key, letter.publisher, envelope)
+    return AcceptHandover(target.name, place, count, item_id, ticket, letter.key, letter.publisher, envelope)
 
 
 def _opened(envelope: bytes) -> Envelope:
@@ -272,7 +284,7 @@ def headers(envelope: bytes) -> dict[str, str]:
     return dict(_opened(envelope).headers)
 
 
-def _lettered(opened: Envelope, node: str, letter: Letter) -> Envelope:
+def _lettered(opened: Envelope, node: str, letter: HandoverItem) -> Envelope:
     """Add to an envelope what became of its item."""
     told = (letter.reason, letter.holder.decode(), str(letter.attempts), node, letter.item_id, letter.publisher)
     named = {f"stanzaq-dead-{name}": text for name, text in zip(DEAD, told, strict=True)}

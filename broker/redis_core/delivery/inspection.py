@@ -12,7 +12,7 @@ from broker.model.names import bare
 from broker.model.nodes import Affiliation
 from broker.model.problems import Problem
 from broker.model.results import Counted, Overviewed, Refused, Result, Summary, Surveyed
-from broker.redis_core.commands.admin_parts import SurveyedPart, SurveyPart
+from broker.redis_core.commands.admin_parts import InspectedItems, InspectItems
 from broker.redis_core.commands.internal import GONE, Ask
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.validation import Rules
@@ -60,8 +60,8 @@ class Inspection:
             left = min(command.limit - len(found), LOOKED_AT)
             if number >= record.config.partitions or left <= 0:
                 break
-            part = await self._ask(SurveyPart(command.node, command.sender, number, (), left, after, upto))
-            if not isinstance(part, SurveyedPart):
+            part = await self._ask(InspectItems(command.node, command.sender, number, (), left, after, upto))
+            if not isinstance(part, InspectedItems):
                 assert isinstance(part, Refused)
                 return part
             found += part.items
@@ -73,13 +73,13 @@ class Inspection:
         if len(command.item_ids) > MOST_NAMED:
             return Refused(Problem.BAD_REQUEST, f"name at most {MOST_NAMED} items at once")
         asked = [
-            SurveyPart(command.node, command.sender, number, command.item_ids, LOOKED_AT)
+            InspectItems(command.node, command.sender, number, command.item_ids, LOOKED_AT)
             for number in range(partitions)
         ]
         parts = await asyncio.gather(*map(self._ask, asked))
         found: tuple[Seen, ...] = ()
         for part in parts:
-            if not isinstance(part, SurveyedPart):
+            if not isinstance(part, InspectedItems):
                 assert isinstance(part, Refused)
                 return part
             found += part.items

@@ -15,7 +15,7 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeState
 from broker.model.problems import Problem
 from broker.model.results import Refused, Result, Surveyed, Transferred
-from broker.redis_core.commands.admin_parts import TransferPart, TransferredPart
+from broker.redis_core.commands.admin_parts import MovedItems, MoveItems
 from broker.redis_core.commands.internal import GONE, Ask
 from broker.redis_core.delivery.handovers import DEAD_NODE, DEAD_REASON, headers
 from broker.redis_core.delivery.inspection import MOST_NAMED, Inspection
@@ -59,8 +59,8 @@ class ItemMoves:
             passed += stayed
             for number, departures in going.items():
                 while departures:
-                    outcome = await self._ask(TransferPart(command.node, command.sender, number, tuple(departures)))
-                    if not isinstance(outcome, TransferredPart):
+                    outcome = await self._ask(MoveItems(command.node, command.sender, number, tuple(departures)))
+                    if not isinstance(outcome, MovedItems):
                         assert isinstance(outcome, Refused)
                         return outcome
                     count += outcome.count

@@ -18,7 +18,15 @@ from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Kept, Refused, Result, Subscribed
-from broker.redis_core.commands.internal import GONE, Ask, Attach, Detach, KeepOne, Leave, Left
+from broker.redis_core.commands.internal import (
+    GONE,
+    AcquirePartition,
+    Ask,
+    Leave,
+    Left,
+    ReleasePartition,
+    RenewOwnership,
+)
 from broker.redis_core.groups.rebalancing import Move, handing_over, moves
 from broker.redis_core.operations.operation import subid, subids
 from broker.redis_core.operations.subscriptions import UNSELECTED
@@ -124,7 +132,7 @@ class Ownership:
 
     async def _kept(self, record: NodeRecord, sender: Jid, whose: Sequence[str]) -> tuple[Owned, ...]:
         mine = [each for each in await self._members.standings(record) if each.subid in whose]
-        kept = await asyncio.gather(*(self._ask(KeepOne(record.name, sender, each.partition)) for each in mine))
+        kept = await asyncio.gather(*(self._ask(RenewOwnership(record.name, sender, each.partition)) for each in mine))
         return tuple(owned for owned in kept if isinstance(owned, Owned))
 
     async def takes_part(self, node: str, jid: Jid) -> bool:
@@ -152,7 +160,7 @@ class Ownership:
             await self._members.strike(record, notice.subscriber)
             whose = subid(notice.subscriber)
             theirs = [each.partition for each in await self._members.standings(record) if each.subid == whose]
-            asked = [Detach(notice.node, notice.subscriber, number, notice.reason) for number in theirs]
+            asked = [ReleasePartition(notice.node, notice.subscriber, number, notice.reason) for number in theirs]
             await asyncio.gather(*map(self._ask, asked))
         if notice.reason != "moved":
             await self.settle(notice.node)
@@ -233,12 +241,12 @@ class Ownership:
         return isinstance(outcome, Refused) and outcome.problem is Problem.UNAVAILABLE
 
     async def _take_away(self, node: str, move: Move) -> None:
-        await self._ask(Detach(node, move.member.jid, move.standing.partition, "moved"))
+        await self._ask(ReleasePartition(node, move.member.jid, move.standing.partition, "moved"))
 
     async def _wished(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
         wish = sorted(set(command.partitions))
         attaches = [
-            Attach(
+            AcquirePartition(
                 command.node,
                 command.sender,
                 command.jid,
@@ -272,8 +280,8 @@ class Ownership:
         return refused or self._subscribed(command, owned)
 
     async def _parted(
-        self, command: Subscribe, record: NodeRecord, attaches: Sequence[Attach]
-    ) -> tuple[list[Attach], list[Attach]]:
+        self, command: Subscribe, record: NodeRecord, attaches: Sequence[AcquirePartition]
+    ) -> tuple[list[AcquirePartition], list[AcquirePartition]]:
         """Part those whose credit becomes less, which go first, so that it never holds more than it asks for (guarantee 3)."""
         kept = await self._kept(record, command.sender, [subid(command.jid)])
         credit = {owned.partition: owned.credit for owned in kept}
@@ -296,7 +304,7 @@ class Ownership:
         mine = [found for found in await self._members.standings(record) if found.subid == whose]
         # Without an epoch: what it had already goes on, with what it asks for now.
         attaches = [
-            Attach(
+            AcquirePartition(
                 command.node, command.sender, command.jid, each, command.qos, command.group, None, standing.partition
             )
             for standing in mine
@@ -312,7 +320,7 @@ class Ownership:
             left = await self._ask(Leave(command.node, command.jid))
 
     async def _detach(self, command: Subscribe, partitions: set[int]) -> None:
-        asked = [Detach(command.node, command.jid, number) for number in sorted(partitions)]
+        asked = [ReleasePartition(command.node, command.jid, number) for number in sorted(partitions)]
         await asyncio.gather(*map(self._ask, asked))
 
     def _subscribed(self, command: Subscribe, owned: tuple[Owned, ...]) -> Subscribed:

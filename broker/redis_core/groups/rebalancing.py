@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from broker.model.groups import spread
-from broker.redis_core.commands.internal import EPOCH_NEXT, Attach
+from broker.redis_core.commands.internal import EPOCH_NEXT, AcquirePartition
 from broker.redis_core.records.group_members import Member, PartitionOwnership
 
 
@@ -36,10 +36,10 @@ def moves(members: Mapping[str, Member], standings: Sequence[PartitionOwnership]
     return found
 
 
-def handing_over(node: str, move: Move) -> Attach:
+def handing_over(node: str, move: Move) -> AcquirePartition:
     """Let the member have it, if it still stands as the move was computed from."""
     member, standing = move.member, move.standing
-    return Attach(
+    return AcquirePartition(
         node,
         member.jid,
         member.jid,

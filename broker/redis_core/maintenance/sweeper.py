@@ -16,7 +16,7 @@ from broker.model.items import Notice
 from broker.model.names import Partition
 from broker.model.problems import CoreUnavailable, Problem, ScriptDefect
 from broker.model.results import Counted, Refused
-from broker.redis_core.commands.internal import Ask, Expire, Outcome, Resend, Scanned
+from broker.redis_core.commands.internal import Ask, Outcome, Scanned, Sweep, TakeOver
 from broker.redis_core.delivery import relay
 from broker.redis_core.groups.ownership import Ownership
 from broker.redis_core.maintenance.heartbeat import DUE_AT_ONCE, Heartbeat, HeartbeatResult
@@ -168,7 +168,7 @@ class Sweeper:
                 routes[record.name].known.met(record)
 
     def _visit(self, partition: Partition, reply: Callable[[Outcome], None], *, passing: bool = False) -> None:
-        self._core.routes(partition.node).submit(Expire(partition.node, partition.number, passing), reply)
+        self._core.routes(partition.node).submit(Sweep(partition.node, partition.number, passing), reply)
 
     def _visited(self, partition: Partition, outcome: Outcome) -> None:
         """Owe a visit that failed again: nobody else knows of it."""
@@ -215,7 +215,7 @@ class Sweeper:
             raise
 
     async def _visit_one(self, partition: Partition) -> bool:
-        await self._ask(Expire(partition.node, partition.number, passing=True))
+        await self._ask(Sweep(partition.node, partition.number, passing=True))
         if partition.number == COORDINATOR:
             await self._core.routes(partition.node).audit()
         return True
@@ -259,7 +259,7 @@ class Sweeper:
         """Take over what a frontend owes in one partition; False when that has to be tried again."""
         scan, upto = "0", None
         while True:
-            outcome = await self._ask(Resend(partition.node, frontend, None, upto, scan, partition.number))
+            outcome = await self._ask(TakeOver(partition.node, frontend, None, upto, scan, partition.number))
             if not isinstance(outcome, Scanned):
                 return isinstance(outcome, Refused) and outcome.problem in _AWAY_FOR_GOOD
             scan, upto = outcome.scan, outcome.upto

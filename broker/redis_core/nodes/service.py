@@ -19,7 +19,7 @@ from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
 from broker.model.subscriptions import State, Subscription
 from broker.model.tree import wished
-from broker.redis_core.commands.internal import GONE, Expire, Extent
+from broker.redis_core.commands.internal import GONE, LogExtent, Sweep
 from broker.redis_core.nodes.tree_events import TreeEvents
 from broker.redis_core.nodes.tree_moves import TreeMoves
 from broker.redis_core.records.store import NodeStore
@@ -203,7 +203,7 @@ class NodeService:
 
     async def _visit(self, record: NodeRecord) -> None:
         """Hand out at once what has waited."""
-        await asyncio.gather(*(self._ask(Expire(record.name, each.number)) for each in record.partitions))
+        await asyncio.gather(*(self._ask(Sweep(record.name, each.number)) for each in record.partitions))
 
     async def affiliate(self, command: Affiliate) -> Result:
         """Change affiliations; whoever loses access loses subscriptions and locks at once."""
@@ -243,7 +243,7 @@ class NodeService:
     async def _expel(self, record: NodeRecord, seats: list[Jid]) -> None:
         """Remove those subscriptions whose owners may not subscribe any more, with all that they hold, and tell them."""
         for seat in seats:
-            if refusal(Extent(record.name, seat, 0), record) is None:
+            if refusal(LogExtent(record.name, seat, 0), record) is None:
                 continue
             for ended in await self._remove(record.name, seat):
                 self._notify(SubscriptionChanged(Subscription(record.name, seat, ended, State.NONE)))

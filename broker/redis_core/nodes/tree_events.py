@@ -11,7 +11,7 @@ from broker.model.items import Notice, TreeEvent
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.tree import Kind, Scope
-from broker.redis_core.commands.internal import Scanned, Subscribers
+from broker.redis_core.commands.internal import Scanned, ScanSubscribers
 from broker.redis_core.records.tree import Tree
 
 
@@ -60,7 +60,7 @@ class TreeEvents:
         for partition in () if record is None else record.partitions:
             scan, ended = "0", False
             while not ended:
-                part = await self._ask(Subscribers(node, scan, partition.number))
+                part = await self._ask(ScanSubscribers(node, scan, partition.number))
                 if not isinstance(part, Scanned):
                     return found
                 found |= dict(zip(zip(part.jids, part.subids, strict=True), part.scopes, strict=True))

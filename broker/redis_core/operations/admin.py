@@ -8,15 +8,15 @@ from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.results import Done, Released
 from broker.redis_core.commands.admin_parts import (
-    Admit,
-    Handed,
-    Letter,
-    Letters,
+    AcceptHandover,
+    EndHandover,
+    HandoverItem,
+    InspectedItems,
+    InspectItems,
+    MovedItems,
+    MoveItems,
+    ReadHandovers,
     Remaining,
-    SurveyedPart,
-    SurveyPart,
-    TransferPart,
-    TransferredPart,
 )
 from broker.redis_core.operations.items import BROWSE_BYTES, intake, published
 from broker.redis_core.operations.operation import Call, Reply, Values, subid
@@ -28,7 +28,7 @@ LATE_MS = 3_600_000
 """And for so long after that: a script may run late."""
 
 
-def _survey_arguments(command: SurveyPart, _record: NodeRecord) -> Values:
+def _survey_arguments(command: InspectItems, _record: NodeRecord) -> Values:
     return {"past": command.after, "till": command.upto, "limit": command.limit, "max_bytes": BROWSE_BYTES}
 
 
@@ -56,24 +56,24 @@ def _seen(row: list[Any], partition: int) -> Seen:
     )
 
 
-def _surveyed(command: SurveyPart, reply: Reply, _record: NodeRecord) -> SurveyedPart:
+def _surveyed(command: InspectItems, reply: Reply, _record: NodeRecord) -> InspectedItems:
     come, found = reply.rows
-    return SurveyedPart(tuple(_seen(row, command.partition) for row in found), come.decode())
+    return InspectedItems(tuple(_seen(row, command.partition) for row in found), come.decode())
 
 
-def _transfer_rows(command: TransferPart, _record: NodeRecord) -> list[Values]:
+def _transfer_rows(command: MoveItems, _record: NodeRecord) -> list[Values]:
     return [{"position": position, "item": item, "to": to} for position, item, to in command.departures]
 
 
-def _transferred(_command: TransferPart, reply: Reply, _record: NodeRecord) -> TransferredPart:
-    return TransferredPart(sum(row[0] == b"ok" for row in reply.rows), len(reply.rows))
+def _transferred(_command: MoveItems, reply: Reply, _record: NodeRecord) -> MovedItems:
+    return MovedItems(sum(row[0] == b"ok" for row in reply.rows), len(reply.rows))
 
 
-def _admit_intake(command: Admit, record: NodeRecord) -> Values:
+def _admit_intake(command: AcceptHandover, record: NodeRecord) -> Values:
     return {**intake(command, record), "once_ms": TICKET_MS}
 
 
-def _admit_row(command: Admit, record: NodeRecord) -> Values:
+def _admit_row(command: AcceptHandover, record: NodeRecord) -> Values:
     return {
         "item": command.item_id,
         "key": command.key,
@@ -84,13 +84,13 @@ def _admit_row(command: Admit, record: NodeRecord) -> Values:
     }
 
 
-def _letters_arguments(command: Letters, _record: NodeRecord) -> Values:
+def _letters_arguments(command: ReadHandovers, _record: NodeRecord) -> Values:
     return {"note": command.note, "max_bytes": command.max_bytes}
 
 
-def _read(_command: Letters, reply: Reply, _record: NodeRecord) -> tuple[Letter, ...]:
+def _read(_command: ReadHandovers, reply: Reply, _record: NodeRecord) -> tuple[HandoverItem, ...]:
     return tuple(
-        Letter(
+        HandoverItem(
             position.decode(),
             item.decode(),
             Jid(by.decode()),
@@ -105,7 +105,7 @@ def _read(_command: Letters, reply: Reply, _record: NodeRecord) -> tuple[Letter,
     )
 
 
-def _handed_row(command: Handed, _record: NodeRecord) -> Values:
+def _handed_row(command: EndHandover, _record: NodeRecord) -> Values:
     return {"position": command.position, "arrived": "1" if command.arrived else ""}
 
 
@@ -117,28 +117,28 @@ def _released(_command: Release, reply: Reply, _record: NodeRecord) -> Released:
     return Released(*reply.rows)
 
 
-survey = Call(
+inspect_items = Call(
     "inspect_items",
     _surveyed,
     _survey_arguments,
     rows=lambda command, _record: [{"item": item_id} for item_id in command.item_ids],
 )
-transfer = Call("move_items", _transferred, rows=_transfer_rows)
-letters = Call(
+move_items = Call("move_items", _transferred, rows=_transfer_rows)
+read_handovers = Call(
     "read_handovers",
     _read,
     _letters_arguments,
     rows=lambda command, _record: [{"position": position} for position in command.positions],
 )
-admit = Call("accept_handover", published, _admit_intake, _admit_row)
-handed = Call("end_handover", lambda _command, reply, _record: Remaining(reply[1]), row=_handed_row)
-arrived = Call(
+accept_handover = Call("accept_handover", published, _admit_intake, _admit_row)
+end_handover = Call("end_handover", lambda _command, reply, _record: Remaining(reply[1]), row=_handed_row)
+expire_tickets = Call(
     "expire_tickets",
     lambda _command, _reply, _record: Done(),
     lambda _command, _record: {"once_ms": LATE_MS},
     lambda command, _record: {"ticket": command.ticket},
 )
-release = Call(
+force_release = Call(
     "force_release",
     _released,
     lambda command, _record: {"subid": subid(command.holder) if command.holder else ""},

@@ -11,7 +11,7 @@ from broker.model.options import AccessModel, PublishModel
 from broker.model.positions import Place
 from broker.model.problems import Problem
 from broker.model.results import Browsed, Done, Published, Refused, Renewed, Result, Retracted, Unlocked
-from broker.redis_core.commands.internal import Find, Found, Outcome, Unknown
+from broker.redis_core.commands.internal import FindItem, Found, Outcome, Unknown
 from broker.redis_core.operations.operation import Call, Reply, Values, refused, subids, subscription, token_text
 
 WHICH = {
@@ -106,7 +106,7 @@ def published(_command: object, reply: list[bytes], _record: NodeRecord) -> Resu
     return _refused(code)
 
 
-def _holder_row(command: Retract | Unlock | Renew | Find, record: NodeRecord) -> dict[str, str | int | bytes]:
+def _holder_row(command: Retract | Unlock | Renew | FindItem, record: NodeRecord) -> dict[str, str | int | bytes]:
     return {
         "sender": command.sender,
         "subids": subids(command.sender),
@@ -116,7 +116,7 @@ def _holder_row(command: Retract | Unlock | Renew | Find, record: NodeRecord) ->
     }
 
 
-def _request_row(command: Retract | Unlock | Find, record: NodeRecord) -> dict[str, str | int | bytes]:
+def _request_row(command: Retract | Unlock | FindItem, record: NodeRecord) -> dict[str, str | int | bytes]:
     return _holder_row(command, record) | {"request": command.request}
 
 
@@ -167,7 +167,7 @@ def _done(_command: object, reply: list[bytes], _record: NodeRecord) -> Result:
     return Done() if reply[0] in {b"ok", b"replayed"} else _refused(reply[0])
 
 
-def _found(_command: Find, reply: list[Any], _record: NodeRecord) -> Found:
+def _found(_command: FindItem, reply: list[Any], _record: NodeRecord) -> Found:
     code = reply[0]
     return Found(held=code == b"held", answered=code == b"replayed", there=code not in {b"item-not-found", b"replayed"})
 
@@ -209,7 +209,7 @@ unlock = Call("unlock", _unlocked, row=_unlock_row)
 renew = Call("renew", _renewed, row=_renew_row)
 bounce = Call("bounce", _done, lambda _command, _record: {"max_bounces": MAX_BOUNCES}, _bounce_row)
 confirm = Call("confirm", _done, row=_confirm_row)
-find = Call("find_item", _found, row=_request_row)
+find_item = Call("find_item", _found, row=_request_row)
 browse = Call(
     "browse",
     _browsed,

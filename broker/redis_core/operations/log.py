@@ -8,7 +8,7 @@ from broker.model.names import Jid
 from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Bound, Done, Event, Refused, Replay, Result, Stream, Subscribed
-from broker.redis_core.commands.internal import Extent, Follow
+from broker.redis_core.commands.internal import LogExtent, SubscribeLog
 from broker.redis_core.operations.operation import Call, Reply, Values, refused, subid, subids
 from broker.redis_core.operations.subscriptions import LEASE_OVER
 
@@ -28,7 +28,7 @@ def _refused(code: bytes) -> Refused:
     return refused(code, _DETAILS.get(code, ""))
 
 
-def _follow_row(command: Follow, record: NodeRecord) -> Values:
+def _follow_row(command: SubscribeLog, record: NodeRecord) -> Values:
     return {
         "subid": subid(command.jid),
         "jid": command.jid,
@@ -38,7 +38,7 @@ def _follow_row(command: Follow, record: NodeRecord) -> Values:
     }
 
 
-def _followed(command: Follow, reply: list[Any], record: NodeRecord) -> Result:
+def _followed(command: SubscribeLog, reply: list[Any], record: NodeRecord) -> Result:
     if reply[0] != b"ok":
         return _refused(reply[0])
     streams: tuple[Stream, ...] = ()
@@ -68,7 +68,7 @@ def _read_arguments(command: Read, record: NodeRecord) -> Values:
     }
 
 
-def _extent_arguments(_command: Extent, _record: NodeRecord) -> Values:
+def _extent_arguments(_command: LogExtent, _record: NodeRecord) -> Values:
     return {"start": offsets.LATEST, "limit": 0, "max_bytes": 0, "group": "", "fence": ""}
 
 
@@ -99,7 +99,7 @@ def _unbind_row(command: Unbind, _record: NodeRecord) -> Values:
     return {"group": command.group, "fence": command.fence, "kept": "1" if command.kept else ""}
 
 
-def _replayed(command: Read | Extent, reply: Reply, record: NodeRecord) -> Result:
+def _replayed(command: Read | LogExtent, reply: Reply, record: NodeRecord) -> Result:
     if not reply.rows:
         return _refused(b"offset-not-found")
     if reply.rows == [b""]:
@@ -119,9 +119,11 @@ def _replayed(command: Read | Extent, reply: Reply, record: NodeRecord) -> Resul
     )
 
 
-follow = Call("subscribe_log", _followed, lambda _command, _record: {"max_subscribers": MAX_SUBSCRIBERS}, _follow_row)
+subscribe_log = Call(
+    "subscribe_log", _followed, lambda _command, _record: {"max_subscribers": MAX_SUBSCRIBERS}, _follow_row
+)
 commit = Call("commit", _committed, row=_commit_row)
-bind = Call("acquire_reader", _bound, row=_bind_row)
-unbind = Call("release_reader", _committed, row=_unbind_row)
-read = Call("read_log", _replayed, _read_arguments)
-extent = Call("read_log", _replayed, _extent_arguments)
+acquire_reader = Call("acquire_reader", _bound, row=_bind_row)
+release_reader = Call("release_reader", _committed, row=_unbind_row)
+read_log = Call("read_log", _replayed, _read_arguments)
+log_extent = Call("read_log", _replayed, _extent_arguments)

@@ -4,7 +4,7 @@ from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.results import Counted, Done, Purged
 from broker.model.tree import Scope
-from broker.redis_core.commands.internal import Expire, Resend, Scanned, Subscribers
+from broker.redis_core.commands.internal import Scanned, ScanSubscribers, Sweep, TakeOver
 from broker.redis_core.operations.items import MAX_BOUNCES
 from broker.redis_core.operations.operation import Call, Reply, Values
 
@@ -13,11 +13,11 @@ def _expired(_command: object, _reply: Reply, _record: NodeRecord) -> Done:
     return Done()
 
 
-def _expire_arguments(command: Expire, _record: NodeRecord) -> Values:
+def _expire_arguments(command: Sweep, _record: NodeRecord) -> Values:
     return {"max_bounces": MAX_BOUNCES, "told_before": command.told_before_ms}
 
 
-def _resend_arguments(command: Resend, _record: NodeRecord) -> Values:
+def _resend_arguments(command: TakeOver, _record: NodeRecord) -> Values:
     return {
         "lapsed": command.lapsed,
         "after": "" if command.after is None else command.after,
@@ -26,7 +26,7 @@ def _resend_arguments(command: Resend, _record: NodeRecord) -> Values:
     }
 
 
-def _resent(_command: Resend, reply: Reply, _record: NodeRecord) -> Scanned:
+def _resent(_command: TakeOver, reply: Reply, _record: NodeRecord) -> Scanned:
     return Scanned(reply.rows[0].decode(), reply.rows[1])
 
 
@@ -38,7 +38,7 @@ def _counted(_command: object, reply: Reply, _record: NodeRecord) -> Counted:
     return Counted(*reply.rows)
 
 
-def _listed(_command: Subscribers, reply: Reply, _record: NodeRecord) -> Scanned:
+def _listed(_command: ScanSubscribers, reply: Reply, _record: NodeRecord) -> Scanned:
     scan, jids, scopes, subids, limits, holdings = reply.rows
     return Scanned(
         scan.decode(),
@@ -50,8 +50,8 @@ def _listed(_command: Subscribers, reply: Reply, _record: NodeRecord) -> Scanned
     )
 
 
-expire = Call("sweep", _expired, _expire_arguments)
-resend = Call("take_over", _resent, _resend_arguments)
+sweep = Call("sweep", _expired, _expire_arguments)
+take_over = Call("take_over", _resent, _resend_arguments)
 purge = Call("purge", _purged)
 stats = Call("stats", _counted)
-subscribers = Call("list_subscribers", _listed, lambda command, _record: {"scan": command.scan})
+list_subscribers = Call("list_subscribers", _listed, lambda command, _record: {"scan": command.scan})

@@ -6,7 +6,7 @@ from broker.model.items import Owned
 from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Refused
-from broker.redis_core.commands.internal import EPOCH_NEXT, Attach, Detach, KeepOne
+from broker.redis_core.commands.internal import EPOCH_NEXT, AcquirePartition, ReleasePartition, RenewOwnership
 from broker.redis_core.operations.operation import Call, Values, refused, subid, subids
 from broker.redis_core.operations.subscriptions import DETAILS, bound, departure, left
 
@@ -17,7 +17,7 @@ def _epoch_text(epoch: int | None) -> str:
     return "" if epoch is None else "+" if epoch == EPOCH_NEXT else str(epoch)
 
 
-def _row(command: Attach, _record: NodeRecord) -> Values:
+def _row(command: AcquirePartition, _record: NodeRecord) -> Values:
     return {
         "subid": subid(command.jid),
         "jid": command.jid,
@@ -31,7 +31,7 @@ def _row(command: Attach, _record: NodeRecord) -> Values:
     }
 
 
-def _attached(command: Attach, reply: list[Any], _record: NodeRecord) -> Owned | Refused:
+def _attached(command: AcquirePartition, reply: list[Any], _record: NodeRecord) -> Owned | Refused:
     match reply[0], reply[1:]:
         case b"ok", []:
             return Owned(command.partition, command.group, 0, 0, 0, command.credit)
@@ -47,17 +47,17 @@ def _attached(command: Attach, reply: list[Any], _record: NodeRecord) -> Owned |
             return refused(code, DETAILS.get(code, ""))
 
 
-def _detach_row(command: Detach, _record: NodeRecord) -> Values:
+def _detach_row(command: ReleasePartition, _record: NodeRecord) -> Values:
     return departure(subid(command.jid), release=True) | {"kept": "", "reason": command.reason}
 
 
-def _kept(command: KeepOne, reply: list[Any], _record: NodeRecord) -> Owned | Refused:
+def _kept(command: RenewOwnership, reply: list[Any], _record: NodeRecord) -> Owned | Refused:
     if reply[0] != b"ok":
         return refused(reply[0], DETAILS.get(reply[0], ""))
     _code, group, epoch, fence, until_ms, credit = reply
     return Owned(command.partition, group.decode(), int(epoch), fence, until_ms, credit)
 
 
-attach = Call("acquire_partition", _attached, bound, _row)
-detach = Call("unsubscribe", left, row=_detach_row)
-keep = Call("renew_ownership", _kept, row=lambda command, _record: {"subids": subids(command.sender)})
+acquire_partition = Call("acquire_partition", _attached, bound, _row)
+release_partition = Call("unsubscribe", left, row=_detach_row)
+renew_ownership = Call("renew_ownership", _kept, row=lambda command, _record: {"subids": subids(command.sender)})

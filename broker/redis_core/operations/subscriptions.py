@@ -9,8 +9,15 @@ from broker.model.nodes import MAX_SUBSCRIBERS, NodeRecord
 from broker.model.qos import Qos
 from broker.model.results import Fetched, Held, HeldItem, Refused, Result, Subscribed
 from broker.model.tree import Kind, Scope
-from broker.redis_core.commands.credit import Join, Reach, Reached, Register, Registered, Reregister
-from broker.redis_core.commands.internal import Begun, FetchPart, Leave, Left
+from broker.redis_core.commands.credit import (
+    PoolPartitions,
+    Registered,
+    RegisterPoolPartitions,
+    RegisterPoolSubscription,
+    RegisterSubscription,
+    ReregisterSubscription,
+)
+from broker.redis_core.commands.internal import Begun, Leave, Left, PullItems
 from broker.redis_core.operations.items import WHICH
 from broker.redis_core.operations.operation import (
     MOST_OF_ONE,
@@ -91,7 +98,7 @@ def _lease(command: Subscribe | Adjust) -> str | int:
     return "" if command.until_ms is None else command.until_ms
 
 
-def _reregister_row(command: Reregister, _record: NodeRecord) -> Values:
+def _reregister_row(command: ReregisterSubscription, _record: NodeRecord) -> Values:
     nothing = dict.fromkeys(("jid", "credit", "qos", "lease", "scope", "several"), "")
     return {"subid": command.subid, "named": command.subid, "must": "1", "selector": _AS_IT_IS} | nothing
 
@@ -172,14 +179,14 @@ def _held(_command: Locks, reply: list[Any], record: NodeRecord) -> Held:
     return Held(tuple(Lock(item.decode(), token, attempt, of, deadline) for item, token, attempt, deadline in reply[1]))
 
 
-def _fetch_row(command: FetchPart, _record: NodeRecord) -> Values:
+def _fetch_row(command: PullItems, _record: NodeRecord) -> Values:
     lease = "" if command.lease_ms is None else command.lease_ms
     # Owners of the queue may look at what another's lease holds: that gives it nothing.
     comes = "1" if command.comes and bare(command.jid) == bare(command.sender) else ""
     return {"subid": subid(command.jid), "lease": lease, "after": command.after, "comes": comes}
 
 
-def _fetched(command: FetchPart, reply: list[Any], record: NodeRecord) -> Fetched | Refused:
+def _fetched(command: PullItems, reply: list[Any], record: NodeRecord) -> Fetched | Refused:
     if reply[0] != b"ok":
         return refused(reply[0], "the lease is over")
     _code, until_ms, rows, more, stamp, returned = reply
@@ -191,30 +198,32 @@ def _fetched(command: FetchPart, reply: list[Any], record: NodeRecord) -> Fetche
     return Fetched(tuple(items), until_ms, bool(more), stamp, returned=bool(returned))
 
 
-def _register_row(command: Register | Join, _record: NodeRecord) -> Values:
+def _register_row(command: RegisterSubscription | RegisterPoolSubscription, _record: NodeRecord) -> Values:
     return {
         "subid": command.subid,
         "jid": command.jid,
         "qos": command.qos.value,
         "registration": command.registration,
-        "pool": command.pool if isinstance(command, Join) else "",
+        "pool": command.pool if isinstance(command, RegisterPoolSubscription) else "",
         "selector": said(command.selector),
         "several": "1" if command.several else "",
     }
 
 
-def _registered(_command: Register | Join, reply: list[Any], _record: NodeRecord) -> Registered | Refused:
+def _registered(
+    _command: RegisterSubscription | RegisterPoolSubscription, reply: list[Any], _record: NodeRecord
+) -> Registered | Refused:
     return Registered(reply[1], reply[2], bool(reply[3])) if reply[0] == b"ok" else refused(reply[0])
 
 
-def _reach_rows(command: Reach, _record: NodeRecord) -> list[Values]:
+def _reach_rows(command: RegisterPoolPartitions, _record: NodeRecord) -> list[Values]:
     gone = [{"partition": str(each), "gone": "1"} for each in command.gone]
     return [*gone, *({"partition": str(each), "gone": ""} for each in command.partitions)]
 
 
-def _reached(_command: Reach, reply: Reply, _record: NodeRecord) -> Reached:
+def _reached(_command: RegisterPoolPartitions, reply: Reply, _record: NodeRecord) -> PoolPartitions:
     found = zip(reply.rows[::2], reply.rows[1::2], strict=True)
-    return Reached({int(number): Partition.parse(partition.decode()) for partition, number in found})
+    return PoolPartitions({int(number): Partition.parse(partition.decode()) for partition, number in found})
 
 
 def subid_refusal(command: Adjust | Options | Unsubscribe | Browse) -> Refused | None:
@@ -232,16 +241,18 @@ def bound(_command: object, _record: NodeRecord) -> Values:
 
 subscribe = Call("subscribe", _subscribed, bound, _row)
 adjust = Call("subscribe", _subscribed, bound, _row)
-reregister = Call("subscribe", _subscribed, bound, _reregister_row)
-register = Call("register_subscription", _registered, row=_register_row)
-join = Call("register_subscription", _registered, row=_register_row)
-reach = Call("register_pool_partitions", _reached, lambda _command, _record: {"most": MOST_REACHED}, rows=_reach_rows)
-options = Call(
+reregister_subscription = Call("subscribe", _subscribed, bound, _reregister_row)
+register_subscription = Call("register_subscription", _registered, row=_register_row)
+register_pool_subscription = Call("register_subscription", _registered, row=_register_row)
+register_pool_partitions = Call(
+    "register_pool_partitions", _reached, lambda _command, _record: {"most": MOST_REACHED}, rows=_reach_rows
+)
+get_subscription = Call(
     "get_subscription", _options, row=lambda command, _record: {"subid": subid(command.jid), "named": command.subid}
 )
 unsubscribe = Call("unsubscribe", left, row=_unsubscribe_row)
 leave = Call("unsubscribe", left, row=_leave_row)
-fetch = Call(
+pull_items = Call(
     "pull_items", _fetched, lambda _command, _record: {"limit": MOST_FETCHED, "max_bytes": FETCHED_BYTES}, _fetch_row
 )
-locks = Call("list_locks", _held, row=_locks_row)
+list_locks = Call("list_locks", _held, row=_locks_row)

@@ -20,7 +20,7 @@ from broker.model.names import Partition
 from broker.model.nodes import NodeRecord
 from broker.model.problems import CoreUnavailable, CorruptRecord, Problem, ScriptDefect
 from broker.model.results import Refused
-from broker.redis_core.commands.internal import GONE, AnyCommand, Expire, FetchPart, Outcome, Resend, Scanned, ignored
+from broker.redis_core.commands.internal import GONE, AnyCommand, Outcome, PullItems, Scanned, Sweep, TakeOver, ignored
 from broker.redis_core.operations.operation import (
     LeaseFilled,
     LeaseOver,
@@ -92,7 +92,7 @@ class PartitionPipeline:
 
     def mark(self) -> None:
         """Visit the partition on the pipeline's own account: to tell what is sent, and to look for what was lost."""
-        self.submit(Expire(self.node, self.number), ignored)
+        self.submit(Sweep(self.node, self.number), ignored)
 
     def close(self) -> None:
         """Visit it for the last time before the stream is closed in order."""
@@ -139,7 +139,7 @@ class PartitionPipeline:
                     # Before anything else is handed out. One that cannot send was handed nothing: who comes for items finds them.
                     if self._core.sends:
                         self._batches.appendleft(
-                            Batch(Resend, call_of(Resend), [Ticket(*self._searching(self._marks.received))])
+                            Batch(TakeOver, call_of(TakeOver), [Ticket(*self._searching(self._marks.received))])
                         )
                 # One call a round trip: scripts that Redis has read already run one after another without a turn for others.
                 await self._carry_out(self._batches.popleft())
@@ -339,17 +339,19 @@ class PartitionPipeline:
         self._hand_out(record, read)
         # A door that has much to write is left alone: the heartbeat visits again, since what was handed out is not marked yet.
         if read.more and (call.row is not None or ROWS[batch.kind].hands_out) and not self._core.congested():
-            self.submit(Expire(self.node, self.number), ignored)
+            self.submit(Sweep(self.node, self.number), ignored)
         return []
 
     def _search(self, after: int, upto: int | None = None, scan: str = "0") -> None:
         """Look for deliveries of this frontend's own that it has not seen or not written: all that come after `after`."""
         self.submit(*self._searching(after, upto, scan))
 
-    def _searching(self, after: int, upto: int | None = None, scan: str = "0") -> tuple[Resend, Callable[[Any], None]]:
+    def _searching(
+        self, after: int, upto: int | None = None, scan: str = "0"
+    ) -> tuple[TakeOver, Callable[[Any], None]]:
         # With it the session begins, in this partition.
         self._began |= self._session > 0
-        command = Resend(self.node, self._core.frontend, after, upto, scan, self.number)
+        command = TakeOver(self.node, self._core.frontend, after, upto, scan, self.number)
         return command, partial(self._searched, after)
 
     def _searched(self, after: int, outcome: Outcome) -> None:
@@ -404,5 +406,5 @@ class PartitionPipeline:
 def _in_vain(tickets: list[Ticket], read: Reply) -> bool:
     """Tell whether a script that may write has surely changed nothing that is measured."""
     command = tickets[0].command
-    quiet = isinstance(command, FetchPart) or (isinstance(command, Expire) and command.passing)
+    quiet = isinstance(command, PullItems) or (isinstance(command, Sweep) and command.passing)
     return quiet and not (read.deliveries or read.notices or read.handovers)

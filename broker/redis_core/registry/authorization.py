@@ -27,8 +27,8 @@ from broker.model.options import AccessModel, NodeState, PublishModel
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.qos import Qos
 from broker.model.results import Refused
-from broker.redis_core.commands.credit import Join
-from broker.redis_core.commands.internal import Attach, FetchPart, Follow
+from broker.redis_core.commands.credit import RegisterPoolSubscription
+from broker.redis_core.commands.internal import AcquirePartition, PullItems, SubscribeLog
 from broker.redis_core.operations.subscriptions import subid_refusal
 from broker.selectors.text import Unreadable, read
 
@@ -91,12 +91,12 @@ def subscribing(command: Subscribe, record: NodeRecord, standing: Affiliation) -
     return wrong or _complete(_reading(record, standing), _working(command, record))
 
 
-def attaching(command: Attach, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def attaching(command: AcquirePartition, record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Judge an owner of a partition like a subscription."""
     return _own(command, Problem.JID_MISMATCH) or _complete(_reading(record, standing), _working(command, record))
 
 
-def fetching(command: FetchPart, _record: NodeRecord, standing: Affiliation) -> Refused | None:
+def fetching(command: PullItems, _record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Let a lease's own JID, and the node's owners, see what it holds."""
     mine = bare(command.jid) == bare(command.sender)
     return None if mine or standing is Affiliation.OWNER else _LEASED
@@ -112,12 +112,12 @@ def browsing(command: Browse, record: NodeRecord, standing: Affiliation) -> Refu
     return _reading(record, standing) or subid_refusal(command)
 
 
-def joining(_command: Join, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def joining(_command: RegisterPoolSubscription, record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Judge who comes through a collection."""
     return _reading(record, standing) or (None if record.config.queueing else _NO_WORK)
 
 
-def following(command: Follow, record: NodeRecord, standing: Affiliation) -> Refused | None:
+def following(command: SubscribeLog, record: NodeRecord, standing: Affiliation) -> Refused | None:
     """Judge who reads a partition as a stream."""
     return _complete(_reading(record, standing), _sharing(record) or _streaming(command, record))
 
@@ -165,7 +165,7 @@ def publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> R
 
 
 def _own(
-    command: Subscribe | Attach | Adjust | Options | Unsubscribe, problem: Problem = Problem.FORBIDDEN
+    command: Subscribe | AcquirePartition | Adjust | Options | Unsubscribe, problem: Problem = Problem.FORBIDDEN
 ) -> Refused | None:
     """Refuse to act for others; a subscribe has an error of its own (XEP-0060 §6.1.3.1; §6.2.3.3, §6.3.4.1)."""
     return None if bare(command.jid) == bare(command.sender) else Refused(problem, "you may act for your own JID only")
@@ -186,7 +186,7 @@ def _complete(refused: Refused | None, wrong: Refused | None) -> Refused | None:
     return wrong or refused if refused in {None, _UNAPPROVED} else refused
 
 
-def _working(command: Subscribe | Attach, record: NodeRecord) -> Refused | None:
+def _working(command: Subscribe | AcquirePartition, record: NodeRecord) -> Refused | None:
     if not record.config.queueing:
         return Refused(Problem.UNAVAILABLE, "the node is being changed")
     if isinstance(command, Subscribe) and (command.partitions or command.group or command.epoch is not None):
@@ -225,7 +225,7 @@ def _selecting(command: Subscribe | Adjust) -> Refused | None:
     return None
 
 
-def _streaming(command: Read | Commit | Follow, record: NodeRecord) -> Refused | None:
+def _streaming(command: Read | Commit | SubscribeLog, record: NodeRecord) -> Refused | None:
     """Judge where a stream begins or has come: an offset is of one partition of one life of a node."""
     if command.partition >= record.config.partitions:
         return Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
@@ -236,11 +236,11 @@ def _streaming(command: Read | Commit | Follow, record: NodeRecord) -> Refused |
                 offsets.read(command.offset, partition)
             case Read():
                 offsets.spelled(command.start, partition)
-            case Follow() if command.start:
+            case SubscribeLog() if command.start:
                 offsets.spelled(command.start, partition)
     except MalformedRequest as wrong:
         return Refused(wrong.problem, wrong.detail)
-    if isinstance(command, Follow) and command.qos is not Qos.UNACKNOWLEDGED:
+    if isinstance(command, SubscribeLog) and command.qos is not Qos.UNACKNOWLEDGED:
         return Refused(Problem.OPTIONS_INVALID, "a stream is not confirmed by quality of service but by commits")
     return None
 

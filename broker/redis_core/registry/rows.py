@@ -134,7 +134,7 @@ ROWS: Final[Mapping[type, Row]] = {
         script=item_scripts.renew, judge=may.anybody, leaf_only=may.NO_ITEMS, place=of_item, searched=unnamed
     ),
     items.Locks: Row(
-        script=subscription_scripts.locks,
+        script=subscription_scripts.list_locks,
         judge=may.anybody,
         leaf_only=may.NO_ITEMS,
         place=Place.ALL,
@@ -164,7 +164,7 @@ ROWS: Final[Mapping[type, Row]] = {
     ),
     subscriptions.Adjust: Row(script=subscription_scripts.adjust, judge=may.adjusting, place=Place.SUBSCRIPTION),
     subscriptions.Options: Row(
-        script=subscription_scripts.options, handler=lambda do: do.options, judge=may.own, place=COORDINATOR
+        script=subscription_scripts.get_subscription, handler=lambda do: do.options, judge=may.own, place=COORDINATOR
     ),
     subscriptions.Unsubscribe: Row(
         script=subscription_scripts.unsubscribe,
@@ -185,12 +185,12 @@ ROWS: Final[Mapping[type, Row]] = {
     subscriptions.Affiliate: Row(handler=lambda do: do.nodes.affiliate, judge=may.owners),
     # Logs.
     log.Commit: Row(script=log_scripts.commit, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named),
-    log.Read: Row(script=log_scripts.read, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named),
-    log.Bind: Row(script=log_scripts.bind, judge=may.binding, leaf_only=may.NO_ITEMS, place=named),
-    log.Unbind: Row(script=log_scripts.unbind, judge=may.anybody, place=named),
+    log.Read: Row(script=log_scripts.read_log, judge=may.streaming, leaf_only=may.NO_ITEMS, place=named),
+    log.Bind: Row(script=log_scripts.acquire_reader, judge=may.binding, leaf_only=may.NO_ITEMS, place=named),
+    log.Unbind: Row(script=log_scripts.release_reader, judge=may.anybody, place=named),
     log.Partitions: Row(
         place=Place.ALL,
-        part=lambda command, number: internal.Extent(command.node, command.sender, number),
+        part=lambda command, number: internal.LogExtent(command.node, command.sender, number),
         merge=merge.extents,
     ),
     # Nodes.
@@ -213,7 +213,7 @@ ROWS: Final[Mapping[type, Row]] = {
     nodes.Nodes: Row(handler=lambda do: do.listing.page),
     # Administration.
     admin.Release: Row(
-        script=admin_scripts.release,
+        script=admin_scripts.force_release,
         handler=lambda do: do.nodes.release,
         judge=may.owners,
         place=Place.ALL,
@@ -227,29 +227,37 @@ ROWS: Final[Mapping[type, Row]] = {
     admin.Frontends: Row(handler=lambda do: do.instances.list),
     admin.Disconnect: Row(handler=lambda do: do.instances.disconnect),
     # Parts of these, which are judged like the whole.
-    internal.Attach: Row(script=ownership_scripts.attach, judge=may.attaching, leaf_only=may.NO_ITEMS, place=named),
-    internal.Extent: Row(script=log_scripts.extent, judge=may.reading),
-    internal.FetchPart: Row(script=subscription_scripts.fetch, judge=may.fetching),
-    internal.Follow: Row(script=log_scripts.follow, judge=may.following, leaf_only=may.NO_ITEMS),
+    internal.AcquirePartition: Row(
+        script=ownership_scripts.acquire_partition, judge=may.attaching, leaf_only=may.NO_ITEMS, place=named
+    ),
+    internal.LogExtent: Row(script=log_scripts.log_extent, judge=may.reading),
+    internal.PullItems: Row(script=subscription_scripts.pull_items, judge=may.fetching),
+    internal.SubscribeLog: Row(script=log_scripts.subscribe_log, judge=may.following, leaf_only=may.NO_ITEMS),
     internal.PublishIfKnown: Row(script=item_scripts.publish_if_known, judge=may.publishing),
-    credit.Join: Row(script=subscription_scripts.join, judge=may.joining),
-    admin_parts.SurveyPart: Row(script=admin_scripts.survey, judge=may.owners, place=named),
-    admin_parts.TransferPart: Row(script=admin_scripts.transfer, judge=may.owners, place=named, hands_out=True),
+    credit.RegisterPoolSubscription: Row(script=subscription_scripts.register_pool_subscription, judge=may.joining),
+    admin_parts.InspectItems: Row(script=admin_scripts.inspect_items, judge=may.owners, place=named),
+    admin_parts.MoveItems: Row(script=admin_scripts.move_items, judge=may.owners, place=named, hands_out=True),
     # What the core gives itself.
-    admin_parts.Letters: Row(script=admin_scripts.letters, internal=True, place=named),
-    admin_parts.Admit: Row(script=admin_scripts.admit, internal=True, leaf_only=may.NO_ADMIT, place=named),
-    admin_parts.Handed: Row(script=admin_scripts.handed, internal=True, place=named),
-    admin_parts.Arrived: Row(script=admin_scripts.arrived, internal=True, place=named),
-    internal.Find: Row(script=item_scripts.find, internal=True, place=named),
+    admin_parts.ReadHandovers: Row(script=admin_scripts.read_handovers, internal=True, place=named),
+    admin_parts.AcceptHandover: Row(
+        script=admin_scripts.accept_handover, internal=True, leaf_only=may.NO_ADMIT, place=named
+    ),
+    admin_parts.EndHandover: Row(script=admin_scripts.end_handover, internal=True, place=named),
+    admin_parts.ExpireTickets: Row(script=admin_scripts.expire_tickets, internal=True, place=named),
+    internal.FindItem: Row(script=item_scripts.find_item, internal=True, place=named),
     internal.Leave: Row(script=subscription_scripts.leave, internal=True, place=Place.DEPARTURE, merge=merge.left),
-    internal.Detach: Row(script=ownership_scripts.detach, internal=True, place=named),
-    internal.KeepOne: Row(script=ownership_scripts.keep, internal=True, place=named),
-    internal.Expire: Row(script=maintenance_scripts.expire, internal=True, place=named, hands_out=True),
-    internal.Resend: Row(script=maintenance_scripts.resend, internal=True, place=named),
-    internal.Subscribers: Row(script=maintenance_scripts.subscribers, internal=True, place=named),
-    credit.Reregister: Row(script=subscription_scripts.reregister, internal=True, place=Place.SUBSCRIPTION),
-    credit.Register: Row(script=subscription_scripts.register, internal=True),
-    credit.Reach: Row(script=subscription_scripts.reach, internal=True, place=COORDINATOR),
+    internal.ReleasePartition: Row(script=ownership_scripts.release_partition, internal=True, place=named),
+    internal.RenewOwnership: Row(script=ownership_scripts.renew_ownership, internal=True, place=named),
+    internal.Sweep: Row(script=maintenance_scripts.sweep, internal=True, place=named, hands_out=True),
+    internal.TakeOver: Row(script=maintenance_scripts.take_over, internal=True, place=named),
+    internal.ScanSubscribers: Row(script=maintenance_scripts.list_subscribers, internal=True, place=named),
+    credit.ReregisterSubscription: Row(
+        script=subscription_scripts.reregister_subscription, internal=True, place=Place.SUBSCRIPTION
+    ),
+    credit.RegisterSubscription: Row(script=subscription_scripts.register_subscription, internal=True),
+    credit.RegisterPoolPartitions: Row(
+        script=subscription_scripts.register_pool_partitions, internal=True, place=COORDINATOR
+    ),
     credit.GrantCredit: Row(script=credit_scripts.grant_credit, internal=True, place=COORDINATOR),
     credit.HandOut: Row(script=credit_scripts.hand_out, internal=True),
     credit.ListHoldings: Row(script=credit_scripts.list_holdings, internal=True),

@@ -13,7 +13,14 @@ from weakref import WeakValueDictionary
 from broker.model.commands import Adjust, Subscribe, Unsubscribe
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Done, Refused, Subscribed
-from broker.redis_core.commands.credit import SHUT, GrantCredit, Holding, Register, Registered, Reregister
+from broker.redis_core.commands.credit import (
+    SHUT,
+    GrantCredit,
+    Holding,
+    Registered,
+    RegisterSubscription,
+    ReregisterSubscription,
+)
 from broker.redis_core.commands.internal import Begun, Leave, Left, Outcome
 from broker.redis_core.operations.operation import kin, subid
 from broker.redis_core.ports import AskPartition
@@ -32,10 +39,10 @@ class PartitionedSubscriptions:
         self._queues: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._waiting: set[str] = set()
 
-    async def take(self, command: Subscribe | Adjust | Reregister, partitions: int) -> Outcome:
+    async def take(self, command: Subscribe | Adjust | ReregisterSubscription, partitions: int) -> Outcome:
         """Make or change a subscription, or register it anew: one that waits to be does for all who ask for that."""
-        whose = command.subid if isinstance(command, Reregister) else subid(command.jid)
-        if isinstance(command, Reregister):
+        whose = command.subid if isinstance(command, ReregisterSubscription) else subid(command.jid)
+        if isinstance(command, ReregisterSubscription):
             if whose in self._waiting:
                 return Done()
             self._waiting.add(whose)
@@ -106,14 +113,14 @@ class PartitionedSubscriptions:
             ended = await self._ask(COORDINATOR, command)
         if isinstance(ended, Refused) and ended.problem is Problem.SUPERSEDED:
             # It was renewed while it was taken out of the others: they are to know it again.
-            await self.take(Reregister(command.node, command.subid or subid(command.jid)), partitions)
+            await self.take(ReregisterSubscription(command.node, command.subid or subid(command.jid)), partitions)
         return [ended, *outcomes]
 
     async def _registered(self, node: str, begun: Begun, others: Sequence[int]) -> Outcome:
         """Let the other partitions know of a subscription, and the coordinator what is held there: then it may be used."""
         seat = begun.subscribed
         several = seat.subid != subid(seat.jid)
-        register = Register(
+        register = RegisterSubscription(
             node, seat.subid, seat.jid, seat.qos, begun.registration, several, seat.scope, seat.selector
         )
         outcomes = await self._all(others, [register] * len(others))

@@ -16,18 +16,18 @@ from broker.model.commands import Adjust, Fetch, Renew, Retract, Subscribe, Unlo
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Fetched, Refused
-from broker.redis_core.commands.credit import Reregister
+from broker.redis_core.commands.credit import ReregisterSubscription
 from broker.redis_core.commands.internal import (
     GONE,
     AnyCommand,
     Begun,
-    FetchPart,
-    Find,
+    FindItem,
     Found,
     Leave,
     Outcome,
+    PullItems,
     Scanned,
-    Subscribers,
+    ScanSubscribers,
     ignored,
 )
 from broker.redis_core.credit.balancer import Balancer
@@ -108,18 +108,18 @@ class NodeRouter:
         await self.known.read()
         if self._count > 1 or self._collects:
             for whose in await self.balancer.audit(await self._others(self._count)):
-                self.submit(Reregister(self.known.node, whose), ignored)
+                self.submit(ReregisterSubscription(self.known.node, whose), ignored)
 
     async def register_all(self) -> None:
         """Make all subscriptions known in all partitions anew, a part of them at a time: some may have come, or be shut now."""
         scan = "0"
         while self._count > 1 or self._collects:
-            part = await self.ask(COORDINATOR, Subscribers(self.known.node, scan))
+            part = await self.ask(COORDINATOR, ScanSubscribers(self.known.node, scan))
             if not isinstance(part, Scanned):
                 return
             await asyncio.gather(
                 *(
-                    self._partitioned.take(Reregister(self.known.node, whose), self._count)
+                    self._partitioned.take(ReregisterSubscription(self.known.node, whose), self._count)
                     for whose in part.subids
                     if whose
                 )
@@ -237,7 +237,7 @@ class NodeRouter:
             case Place.ALL:
                 self._everywhere(command, reply, partitions)
             case Place.SUBSCRIPTION:
-                assert isinstance(command, Subscribe | Adjust | Reregister)
+                assert isinstance(command, Subscribe | Adjust | ReregisterSubscription)
                 self._subscribe(command, reply, partitions)
             case Place.DEPARTURE if partitions > 1 or self._collects:
                 assert isinstance(command, Unsubscribe | Leave)
@@ -252,7 +252,7 @@ class NodeRouter:
             case _:
                 assert_never(where)
 
-    def _subscribe(self, command: Subscribe | Adjust | Reregister, reply: Reply, partitions: int) -> None:
+    def _subscribe(self, command: Subscribe | Adjust | ReregisterSubscription, reply: Reply, partitions: int) -> None:
         record = self.known.record
         if not (isinstance(command, Subscribe) and record is not None and log_readers.reads(command, record)):
             self._seat(command, reply, partitions)
@@ -261,13 +261,13 @@ class NodeRouter:
         else:
             self._tasks.answer(self._followed(command), reply)
 
-    def _seat(self, command: Subscribe | Adjust | Reregister, reply: Reply, partitions: int) -> None:
+    def _seat(self, command: Subscribe | Adjust | ReregisterSubscription, reply: Reply, partitions: int) -> None:
         if partitions > 1 or self._collects:
             self._tasks.answer(self._seated(command, partitions), reply)
         else:
             self.pipeline(COORDINATOR).submit(command, then(reply, self._seat_told, command))
 
-    def _seat_told(self, command: Subscribe | Adjust | Reregister, reply: Reply, outcome: Outcome) -> None:
+    def _seat_told(self, command: Subscribe | Adjust | ReregisterSubscription, reply: Reply, outcome: Outcome) -> None:
         if isinstance(outcome, Begun):
             # The node has grown, and this is a seat in many partitions now.
             self._seat(command, reply, self._count)
@@ -308,7 +308,7 @@ class NodeRouter:
         for number, command in commands.items():
             self.pipeline(number).submit(command, partial(taken, number))
 
-    async def _seated(self, command: Subscribe | Adjust | Reregister, partitions: int) -> Outcome:
+    async def _seated(self, command: Subscribe | Adjust | ReregisterSubscription, partitions: int) -> Outcome:
         return await self._partitioned.take(command, partitions)
 
     async def _fetched(self, command: Fetch) -> Outcome:
@@ -318,21 +318,21 @@ class NodeRouter:
             return GONE
         coordinator = record.partition(COORDINATOR)
         seen, comes = command.after.get(coordinator, 0), command.comes
-        asked = FetchPart(command.node, command.sender, command.jid, command.lease_ms, seen, comes=comes)
+        asked = PullItems(command.node, command.sender, command.jid, command.lease_ms, seen, comes=comes)
         first: Outcome = await self.ask(COORDINATOR, asked)
         if not isinstance(first, Fetched) or (self._count == 1 and not self._collects):
             return first
 
         def part(of: Partition) -> asyncio.Future[Any]:
             after = command.after.get(of, 0)
-            found = FetchPart(of.node, command.sender, command.jid, None, after, of.number, of.incarnation, comes)
+            found = PullItems(of.node, command.sender, command.jid, None, after, of.number, of.incarnation, comes)
             return awaited((self if of.node == coordinator.node else self._gates(of.node)).pipeline(of.number), found)
 
         before = set(self.pool.known)
         others = await self.pool.partitions() if self._collects else record.partitions[COORDINATOR + 1 :]
         if record.config.destinations and not before.issuperset(others):
             # Nobody who makes a node knows whose destination it is: who comes for items has it seated there.
-            self.submit(Reregister(command.node, subid(command.jid)), ignored)
+            self.submit(ReregisterSubscription(command.node, subid(command.jid)), ignored)
         # What one cannot be asked now is not shown now: a leaf that is gone, or shut to the lease, holds nothing for it.
         parts = [found for found in await asyncio.gather(*map(part, others)) if isinstance(found, Fetched)]
         return fetched(first, parts)
@@ -351,7 +351,7 @@ class NodeRouter:
             reply(outcome)
             return
         request = "" if isinstance(command, Renew) else command.request
-        find = Find(command.node, command.sender, command.item_id, command.token, request, home)
+        find = FindItem(command.node, command.sender, command.item_id, command.token, request, home)
         asked = {number: replace(find, partition=number) for number in range(self._count) if number != home}
         self._ask_each(asked, then(reply, self._found, command, outcome))
 

@@ -10,7 +10,7 @@ from broker.model.nodes import NodeRecord
 from broker.model.options import STREAM_CREDIT
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Subscribed
-from broker.redis_core.commands.internal import Follow, Outcome
+from broker.redis_core.commands.internal import Outcome, SubscribeLog
 from broker.redis_core.registry.partitioner import hashed
 
 
@@ -34,11 +34,13 @@ def chosen(command: Subscribe, count: int) -> tuple[int, ...]:
     return (hashed(command.jid, count) if named is None else named,)
 
 
-def follow(command: Subscribe, partition: int, *, reading: bool) -> Follow:
+def follow(command: Subscribe, partition: int, *, reading: bool) -> SubscribeLog:
     """Tell a partition of the stream; when it is not told otherwise it begins with what comes after (E3)."""
     start = (command.start or offsets.LATEST) if reading else ""
     credit = STREAM_CREDIT if command.credit is None else command.credit
-    return Follow(command.node, command.sender, command.jid, credit, command.qos, start, partition, command.until_ms)
+    return SubscribeLog(
+        command.node, command.sender, command.jid, credit, command.qos, start, partition, command.until_ms
+    )
 
 
 def followed(outcomes: list[Outcome]) -> Outcome:

@@ -14,7 +14,7 @@ from broker.model.nodes import MAX_SUBSCRIBERS, Affiliation, NodeRecord
 from broker.model.pages import Page
 from broker.model.results import AffiliationList, Refused, Result, SubscriptionList
 from broker.model.subscriptions import State, Subscription
-from broker.redis_core.commands.internal import GONE, Ask, Scanned, Subscribers
+from broker.redis_core.commands.internal import GONE, Ask, Scanned, ScanSubscribers
 from broker.redis_core.operations.operation import family, reach, subid
 from broker.redis_core.records.group_members import GroupMembers
 from broker.redis_core.records.jid_indexes import Entry
@@ -88,7 +88,7 @@ class SubscriptionQueries:
         for partition in record.partitions:
             scan, ended = "0", len(found) > most
             while not ended:
-                part = await self._ask(Subscribers(record.name, scan, partition.number))
+                part = await self._ask(ScanSubscribers(record.name, scan, partition.number))
                 if isinstance(part, Refused):
                     return part
                 if not isinstance(part, Scanned):
