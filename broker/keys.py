@@ -237,7 +237,7 @@ TABLE: Final = (
         "members",
         "hash",
         "node",
-        "subid -> group, credit, share, qos, jid of a member without a wish",
+        "subid -> group, credit, share, qos, jid of a member that names no partitions",
         "100,000 members",
     ),
     Key(

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from frontends.tracing import Traces
 
 _EMBEDDED = "embedded://"
-_PULSES_A_WATCH = 5
-_LONGEST_PULSE_SECONDS = 1.0
+_TURNS_A_WATCH = 5
+_LONGEST_TURN_SECONDS = 1.0
 _MEASURE_SECONDS = 15.0
 
 GARBAGE = (20_000, 20, 20)
@@ -92,7 +92,7 @@ def serve_amqp(settings: CommandSettings) -> None:
 
 @contextlib.contextmanager
 def _traces(settings: Settings) -> "Iterator[Traces | None]":
-    """Make what traces are made by, if they are wished for; the last ones are exported while the watchdog is patient."""
+    """Make what traces are made by, if they are wanted; the last ones are exported while the watchdog is patient."""
     if not settings.traces:
         yield None
         return
@@ -275,7 +275,7 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
         if settings.metrics_bind is not None:
             stack.callback(HealthServer(health, *settings.metrics_bind).stop)
         async with asyncio.TaskGroup() as group:
-            watching = [group.create_task(_pulse(settings.watchdog_seconds, watchdog, health))]
+            watching = [group.create_task(_feed_watchdog(settings.watchdog_seconds, watchdog, health))]
             await until(stopping, group.create_task(frontend.begin()))
             unfit = [] if stopping.is_set() or settings.allow_eviction else await _unfit(core)
             if not (stopping.is_set() or unfit):
@@ -307,12 +307,12 @@ async def _unfit(core: RedisCore) -> list[str]:
     return [f"{each.where}: {each.what} is {each.found}. {each.remedy}." for each in found]
 
 
-async def _pulse(watch_seconds: float, watchdog: Watchdog, health: Health) -> None:
+async def _feed_watchdog(watch_seconds: float, watchdog: Watchdog, health: Health) -> None:
     """Show that the loop turns, to those who watch from outside."""
     while True:
         watchdog.feed()
         health.turn()
-        await asyncio.sleep(min(_LONGEST_PULSE_SECONDS, watch_seconds / _PULSES_A_WATCH))
+        await asyncio.sleep(min(_LONGEST_TURN_SECONDS, watch_seconds / _TURNS_A_WATCH))
 
 
 async def _measure(core: RedisCore) -> None:

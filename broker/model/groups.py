@@ -1,4 +1,4 @@
-"""Consumer groups: how partitions are spread over members without a wish. Pure; must not know how they are handed over.
+"""Consumer groups: how partitions are spread over members that name none. Pure; must not know how they are handed over.
 
 Every frontend computes the same from the same: no order of arrival, no chance.
 """

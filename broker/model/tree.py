@@ -68,14 +68,14 @@ class Association(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TreeRequest:
     """Where a node is to stand in the tree: below which collection (empty: the root) and above which nodes; None: as it does."""
 
     parent: str | None = None
     children: tuple[str, ...] | None = None
 
 
-def wished(options: Mapping[str, tuple[str, ...]]) -> tuple[Mapping[str, tuple[str, ...]], Wish]:
+def tree_request(options: Mapping[str, tuple[str, ...]]) -> tuple[Mapping[str, tuple[str, ...]], TreeRequest]:
     """Part what configures a node from where it is to stand; raises MalformedRequest."""
     parent: str | None = None
     if COLLECTION in options:
@@ -88,4 +88,4 @@ def wished(options: Mapping[str, tuple[str, ...]]) -> tuple[Mapping[str, tuple[s
     if CHILDREN in options:
         children = tuple(dict.fromkeys(name for name in options[CHILDREN] if name))
     rest = {name: values for name, values in options.items() if name not in {COLLECTION, CHILDREN}}
-    return rest, Wish(parent, children)
+    return rest, TreeRequest(parent, children)

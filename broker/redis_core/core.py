@@ -50,7 +50,7 @@ from broker.tasks import FAILED, Answer, Tasks, keep_running
 log = structlog.get_logger()
 
 LATE_SECONDS = 5.0
-IDLE_LANES = 10_000
+IDLE_PIPELINES = 10_000
 _START_PAUSE_SECONDS = 0.5
 _LOOK_SECONDS = 0.01
 
@@ -345,7 +345,7 @@ class RedisCore:
 
     def pipelines(self) -> list[PartitionPipeline]:
         """Give the pipelines there are, but for idle ones when there are many."""
-        if len(self._routes) > IDLE_LANES:
+        if len(self._routes) > IDLE_PIPELINES:
             for node in [node for node, routes in self._routes.items() if routes.idle]:
                 del self._routes[node]
         return [pipeline for routes in self._routes.values() for pipeline in routes.pipelines()]

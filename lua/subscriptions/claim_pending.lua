@@ -5,7 +5,7 @@
 -- RETURNS: ok gone waiting
 local now, line = clock.now(), redis.call('HGET', key.pending, arg.jid)
 if not line then return {'gone'} end
-local since, taken, wish = string.match(line, '^(%d+) (%d+) (.*)$')
+local since, taken, request = string.match(line, '^(%d+) (%d+) (.*)$')
 if now - tonumber(taken) < tonumber(arg.late_ms) then return {'waiting'} end
-redis.call('HSET', key.pending, arg.jid, string.format('%s %.0f %s', since, now, wish))
-return {'ok', string.format('%.0f', now), wish}
+redis.call('HSET', key.pending, arg.jid, string.format('%s %.0f %s', since, now, request))
+return {'ok', string.format('%.0f', now), request}

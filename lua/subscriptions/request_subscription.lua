@@ -2,7 +2,7 @@
 -- Note a subscription that waits for an owner's approval, with what it asks for. Of one bare JID there are up to
 -- `most_each`: its own oldest gives way, lest one who comes back under ever new resources fills the list. Answers how many of it
 -- waited already, and who gave way.
--- ARGV: now incarnation jid wish most most_each
+-- ARGV: now incarnation jid request most most_each
 -- RETURNS: ok gone pending-subscription too-many
 if redis.call('HGET', key.node, 'incarnation') ~= arg.incarnation then return {'gone'} end
 if redis.call('HEXISTS', key.pending, arg.jid) == 1 then return {'pending-subscription'} end
@@ -17,5 +17,5 @@ end
 local full = own >= tonumber(arg.most_each)
 if not full and #lines / 2 >= tonumber(arg.most) then return {'too-many'} end
 if full then redis.call('HDEL', key.pending, oldest) end
-redis.call('HSET', key.pending, arg.jid, string.format('%.0f 0 %s', clock.now(), arg.wish))
+redis.call('HSET', key.pending, arg.jid, string.format('%.0f 0 %s', clock.now(), arg.request))
 return {'ok', own, full and oldest or ''}

@@ -237,7 +237,7 @@ async def test_without_the_bell(make_core: MakeCore, server: RedisServer) -> Non
     with capture_logs() as lines:
         core, door = await make_core(as_user(server.url, "stanzaq"))
         await asyncio.sleep(1.5)
-    assert [line["event"] for line in lines] == ["the bell is not heard"]
+    assert [line["event"] for line in lines] == ["wake-ups are not heard"]
     assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
     assert isinstance(await core.ask(Subscribe("jobs", WORKER, WORKER, 1)), Subscribed)
     quiet = RedisCore(CommandSettings(redis_url=server.url), None)

@@ -237,5 +237,5 @@ def _changes_user(browser: Browser, jid: str) -> None:
 
 def _loses_the_service(browser: Browser) -> None:
     """Who does not answer is told of once, in words, and what was seen last stays."""
-    browser.says("the service does not answer", "#pulse")
-    assert browser.attribute("#pulse", "data-mood") == "away" and "alive" in browser.text("main")
+    browser.says("the service does not answer", "#connection")
+    assert browser.attribute("#connection", "data-mood") == "away" and "alive" in browser.text("main")

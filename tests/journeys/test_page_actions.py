@@ -247,7 +247,7 @@ def _others(browser: Browser, frontend: RestFrontend, http: httpx.Client, log: s
         browser.driver.execute_script(f"location.hash = '#/queue/{log}/{part}'")
         browser.says(words, ".part .empty:not([hidden])")
     browser.fill("[role=search] input", "typed")
-    seen = browser.text("#pulse")
-    browser.until(lambda: browser.text("#pulse") != seen, "it looked anew")
+    seen = browser.text("#connection")
+    browser.until(lambda: browser.text("#connection") != seen, "it looked anew")
     assert browser.find("[role=search] input").get_attribute("value") == "typed"
     assert not browser.find(".actions").is_displayed()

@@ -16,7 +16,7 @@ def node(records: Records) -> Records:
         now=100,
         incarnation="i1",
         jid="w@x/my desk",
-        wish="5 assured g 7 - 0,3",
+        request="5 assured g 7 - 0,3",
         most=9,
         most_each=9,
     )

@@ -12,7 +12,7 @@ def node(records: Records) -> Records:
     """Give a node where one waits and has been taken up."""
     records.run("create_node", incarnation="i1", owner="a@x", created=7)
     records.run(
-        "request_subscription", now=100, incarnation="i1", jid="w@x/1", wish="5 assured - - - -", most=9, most_each=9
+        "request_subscription", now=100, incarnation="i1", jid="w@x/1", request="5 assured - - - -", most=9, most_each=9
     )
     records.run("claim_pending", now=NOW, jid="w@x/1", late_ms=5000)
     return records

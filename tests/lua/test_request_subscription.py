@@ -21,7 +21,7 @@ def apply(
 ) -> list[Any]:
     """Let a subscription wait."""
     return node.run(
-        "request_subscription", now=now, incarnation=incarnation, jid=jid, wish=WISH, most=most, most_each=most_each
+        "request_subscription", now=now, incarnation=incarnation, jid=jid, request=WISH, most=most, most_each=most_each
     )
 
 

@@ -14,7 +14,7 @@ from broker.model.tree import Scope
 class Subscribe:
     """Take part as a worker with so much credit; `jid` is the sender's, bare or full.
 
-    `partitions` are the ones wished for (none: all). With a `group` or an `epoch` they are owned, which shuts others out (E26 to
+    `partitions` are the ones asked for (none: all). With a `group` or an `epoch` they are owned, which shuts others out (E26 to
     E28); with a `start` the log is read from there and nothing is consumed (E2). It ends by itself (P31) at `until_ms`, 0 for
     never, or after `lease_ms`. One to a collection may have a `scope`, one with a `selector` takes the work that this selects.
     `again`: of several, it is to be the one that there is.

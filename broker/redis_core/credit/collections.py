@@ -1,9 +1,9 @@
 """One credit over all leaves below a collection: which partitions that concerns, and how each is asked.
 
-A collection's own partition is the coordinator. It has given a number to each partition below (`leaves`), by which seats and
-balancer know it; here a number becomes a partition of a leaf, and the name that a subscription has with the coordinator the one
-that it has there, since a direct subscription is another one. What is noted is asked until it is gone for good, so nothing
-that is held in a leaf is ever missed. Must not know what credit is.
+A collection's own partition is the coordinator. It has given a number to each partition below (`leaves`), by which
+subscriptions and balancer know it; here a number becomes a partition of a leaf, and the name that a subscription has with the
+coordinator the one that it has there, since a direct subscription is another one. What is noted is asked until it is gone for
+good, so nothing that is held in a leaf is ever missed. Must not know what credit is.
 """
 
 import asyncio
@@ -142,17 +142,17 @@ class CollectionCredit:
             self._text, self._units, self._numbers = "", {}, {}
             return
         levels = await self._tree.leaves(record)
-        reached = await self._bank(RegisterPoolPartitions(record.name, tuple(levels), ()))
+        reached = await self._coordinated(RegisterPoolPartitions(record.name, tuple(levels), ()))
         gone = await self._tree.gone([each for each in reached.partitions.values() if each not in levels])
         if gone:
-            reached = await self._bank(RegisterPoolPartitions(record.name, (), gone))
+            reached = await self._coordinated(RegisterPoolPartitions(record.name, (), gone))
         self._text = pool(record.partition(COORDINATOR))
         self._units = {
             number: CollectionPartition(each, levels.get(each)) for number, each in reached.partitions.items()
         }
         self._numbers = {each: number for number, each in reached.partitions.items()}
 
-    async def _bank(self, command: RegisterPoolPartitions) -> PoolPartitions:
+    async def _coordinated(self, command: RegisterPoolPartitions) -> PoolPartitions:
         reached = await awaited(self._gates(command.node).pipeline(COORDINATOR), command)
         if not isinstance(reached, PoolPartitions):
             msg = "the coordinator of a collection did not answer"

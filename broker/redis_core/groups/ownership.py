@@ -36,7 +36,7 @@ from broker.redis_core.registry.rows import refusal
 from broker.redis_core.subscriptions import log_readers
 from broker.tasks import start
 
-_ROUNDS = 10
+_ATTEMPTS = 10
 """How often a spread is computed anew at most when others change it meanwhile; the rest is left to the next visit."""
 
 _PAUSE_SECONDS = 0.005
@@ -90,9 +90,9 @@ class Ownership:
         return refusal(command, record) or _misfit(command, record)
 
     async def subscribe(self, command: Subscribe, attend: Attend) -> Result:
-        """Attach an owner: to all that it wishes for, or to none of it; or to what falls to it in its group.
+        """Attach an owner: to all that it asks for, or to none of it; or to what falls to it in its group.
 
-        Its seat is taken by `attend`, once nothing hinders it.
+        `attend` subscribes it, once nothing hinders it.
         """
         return await self.hindrance(command) or await attend(command, start(self._attach(command)))
 
@@ -105,7 +105,9 @@ class Ownership:
             return await self._ask(command)  # type: ignore[return-value]
         whose = subid(command.jid)
         had = {each.partition for each in await self._members.standings(record) if each.subid == whose}
-        return await (self._wished(command, record, had) if command.partitions else self._joined(command, record, had))
+        return await (
+            self._attach_named(command, record, had) if command.partitions else self._joined(command, record, had)
+        )
 
     async def keep(self, command: Keep) -> Result:
         """Renew the leases of all that the sender owns (EX16)."""
@@ -183,7 +185,7 @@ class Ownership:
 
     async def _settle(self, node: str) -> None:
         planned: list[Move] = []
-        for attempt in range(_ROUNDS):
+        for attempt in range(_ATTEMPTS):
             if attempt:
                 # Frontends that spread at the same time must not go on undoing each other's work in step.
                 await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS * 2**attempt))  # noqa: S311  (guards nothing)
@@ -243,8 +245,8 @@ class Ownership:
     async def _take_away(self, node: str, move: Move) -> None:
         await self._ask(ReleasePartition(node, move.member.jid, move.standing.partition, "moved"))
 
-    async def _wished(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
-        wish = sorted(set(command.partitions))
+    async def _attach_named(self, command: Subscribe, record: NodeRecord, had: set[int]) -> Result:
+        numbers = sorted(set(command.partitions))
         attaches = [
             AcquirePartition(
                 command.node,
@@ -256,17 +258,17 @@ class Ownership:
                 command.epoch,
                 number,
             )
-            for number, credit in zip(wish, _parts(_credit(command), len(wish)), strict=True)
+            for number, credit in zip(numbers, _parts(_credit(command), len(numbers)), strict=True)
         ]
-        # Asked first, so that nobody is put out, and nothing that was had is given up, for a wish that cannot be met as a whole.
+        # Asked first, so that nobody is put out, and nothing that was had is given up, for what cannot be had as a whole.
         for outcome in await asyncio.gather(*(self._ask(replace(attach, dry=True)) for attach in attaches)):
             if isinstance(outcome, Refused):
                 return outcome
         # Whoever names partitions is no longer one whose partitions the service chooses, or gives back.
         member = await self._members.member(command.node, command.jid)
         await self._members.strike(record, command.jid)
-        # What was its own and is wished for no more goes first: its credit is to lie in the others.
-        await self._detach(command, had.difference(wish))
+        # What was its own and is asked for no more goes first: its credit is to lie in the others.
+        await self._detach(command, had.difference(numbers))
         await self._unshare(command, had)
         less, rest = await self._parted(command, record, attaches)
         outcomes = [*await asyncio.gather(*map(self._ask, less)), *await asyncio.gather(*map(self._ask, rest))]
@@ -296,7 +298,7 @@ class Ownership:
         if not await self._members.join(record, member):
             return _FULL
         if before is None or before.group != member.group:
-            # What it had by its own wish or in another group is not what falls to it now, nor is its credit there.
+            # What it had asked for itself or had in another group is not what falls to it now, nor is its credit there.
             had = set()
         await self._unshare(command, had)
         await self.settle(command.node)

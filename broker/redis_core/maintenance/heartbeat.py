@@ -85,7 +85,7 @@ class Heartbeat:
         self.beating = True
         self.last_turn = time.monotonic()
         self._trouble = FailureLog("heartbeat failed")
-        self._deaf = FailureLog("the bell is not heard")
+        self._deaf = FailureLog("wake-ups are not heard")
 
     @property
     def failure(self) -> str:
@@ -138,10 +138,10 @@ class Heartbeat:
         self._rung.clear()
 
     async def listen(self) -> None:
-        """Have the next beat at once when the bell rings, until cancelled."""
+        """Have the next beat at once when something wakes it, until cancelled."""
         while True:
             pause = TURN_SECONDS
-            # One that does not beat leaves the bell to those who do.
+            # One that does not beat leaves wake-ups to those who do.
             if self.beating:
                 try:
                     if await self._wakeup.heard():

@@ -51,7 +51,7 @@ COMPARED = 1
 
 
 class Pipelines(Protocol):
-    """What the rounds need of the core."""
+    """What the sweeper needs of the core."""
 
     frontend: str
     metrics: Metrics

@@ -18,7 +18,7 @@ from broker.model.options import NodeConfig, NodeState
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Declared, Described, Done, Purged, Refused, Released, Result, Unaffiliated
 from broker.model.subscriptions import State, Subscription
-from broker.model.tree import wished
+from broker.model.tree import tree_request
 from broker.redis_core.commands.internal import GONE, LogExtent, Sweep
 from broker.redis_core.nodes.tree_events import TreeEvents
 from broker.redis_core.nodes.tree_moves import TreeMoves
@@ -86,11 +86,11 @@ class NodeService:
         wanted = self._terms.wanted(command, node)
         if isinstance(wanted, Refused):
             return wanted
-        config, wish = wanted
+        config, tree = wanted
         refused = await self._terms.misdirected(node, config, owner)
         if refused is not None:
             return refused
-        place = await self.placement.judge(command.sender, node, None, config, wish)
+        place = await self.placement.judge(command.sender, node, None, config, tree)
         if isinstance(place, Refused):
             return place
         if not await self.counted(owner, node):
@@ -156,7 +156,7 @@ class NodeService:
     async def _configured(self, command: Configure, record: NodeRecord) -> Result | None:
         """Change a node as it was read; None when it has been changed since."""
         try:
-            options, wish = wished(command.options)
+            options, tree = tree_request(command.options)
             config = configured(record.config, options)
         except MalformedRequest as wrong:
             return Refused(wrong.problem, wrong.detail)
@@ -165,7 +165,7 @@ class NodeService:
         refused = refused or await self._terms.misdirected(command.node, config, bare(sender))
         if refused is not None:
             return refused
-        place = await self.placement.judge(sender, command.node, record, config, wish)
+        place = await self.placement.judge(sender, command.node, record, config, tree)
         if isinstance(place, Refused):
             return place
         changed = await self.placement.change(record, config, place.parent)
@@ -234,19 +234,19 @@ class NodeService:
         renewed = await self._read(node)
         if renewed is not None:
             await self._store.open(renewed)
-            seats = [seat for jid in changes for seat in await self._store.seats_of(jid, node)]
-            await self._expel(renewed, seats)
+            jids = [each for jid in changes for each in await self._store.subscribed_jids(jid, node)]
+            await self._expel(renewed, jids)
             await self._news.register_above(renewed)
             await self._pending.settle(node)
         return None
 
-    async def _expel(self, record: NodeRecord, seats: list[Jid]) -> None:
+    async def _expel(self, record: NodeRecord, jids: list[Jid]) -> None:
         """Remove those subscriptions whose owners may not subscribe any more, with all that they hold, and tell them."""
-        for seat in seats:
-            if refusal(LogExtent(record.name, seat, 0), record) is None:
+        for jid in jids:
+            if refusal(LogExtent(record.name, jid, 0), record) is None:
                 continue
-            for ended in await self._remove(record.name, seat):
-                self._notify(SubscriptionChanged(Subscription(record.name, seat, ended, State.NONE)))
+            for ended in await self._remove(record.name, jid):
+                self._notify(SubscriptionChanged(Subscription(record.name, jid, ended, State.NONE)))
             self._changed(record.name)
 
     async def delete(self, command: Delete) -> Result:
@@ -259,10 +259,10 @@ class NodeService:
             return refused
         waited = await self._pending.end_all(command.node)
         children = await self._tree.children(record)
-        seats = await self._subscribers(command.node) if record.config.collects else []
-        for seat in seats:
+        through = await self._subscribers(command.node) if record.config.collects else []
+        for jid in through:
             # The leaves stay, and are to have back what is held through the collection.
-            await self._remove(command.node, seat)
+            await self._remove(command.node, jid)
         above = await self._tree.above(record)
         jids = await self._store.delete(record)
         if record.parent:
@@ -272,7 +272,7 @@ class NodeService:
         await self._news.tell(record, came=False)
         self._changed(command.node)
         if record.config.notify_delete:
-            for jid in dict.fromkeys((*seats, *jids, *waited)):
+            for jid in dict.fromkeys((*through, *jids, *waited)):
                 self._notify(NodeEvent(command.node, jid, "delete", command.redirect))
         return Done()
 
@@ -302,9 +302,9 @@ class NodeService:
                 return Refused(Problem.ITEM_NOT_FOUND, "nobody holds an item of this id")
             return outcome
         # A bare JID stands for all of its resources.
-        seats = () if resource(command.holder) else await self._store.seats_of(command.holder, command.node)
+        resources = () if resource(command.holder) else await self._store.subscribed_jids(command.holder, command.node)
         count = 0
-        for jid in dict.fromkeys((command.holder, *seats)):
+        for jid in dict.fromkeys((command.holder, *resources)):
             outcome = await self._released(replace(command, holder=jid))
             if not isinstance(outcome, Released):
                 return outcome

@@ -13,7 +13,7 @@ from broker.model.nodes import Affiliation, NodeRecord
 from broker.model.options import NodeConfig
 from broker.model.problems import Problem
 from broker.model.results import Done, Refused, Result
-from broker.model.tree import Wish
+from broker.model.tree import TreeRequest
 from broker.redis_core.commands.internal import GONE
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree, moved
@@ -54,28 +54,28 @@ class TreeMoves:
         self._renewed = renewed
 
     async def judge(
-        self, sender: Jid, node: str, record: NodeRecord | None, config: NodeConfig, wish: Wish
+        self, sender: Jid, node: str, record: NodeRecord | None, config: NodeConfig, tree: TreeRequest
     ) -> Place | Refused:
-        """Judge where the node is wished to stand, before anything is changed."""
+        """Judge where the node is to stand, before anything is changed."""
         parent = None if record is None else await self.parent(record)
-        if wish.parent is not None:
-            parent = await self._read(wish.parent) if wish.parent else None
-            refused = await self._tree.hindrance(sender, node, record, parent) if wish.parent else None
+        if tree.parent is not None:
+            parent = await self._read(tree.parent) if tree.parent else None
+            refused = await self._tree.hindrance(sender, node, record, parent) if tree.parent else None
             if refused is not None:
                 return refused
-        if wish.children is None or (not wish.children and not config.collects):
+        if tree.children is None or (not tree.children and not config.collects):
             return Place(parent)
         if not config.collects:
             return _LEAF
-        if len(wish.children) > config.children_max:
+        if len(tree.children) > config.children_max:
             return Refused(Problem.TOO_MANY_CHILDREN, f"the collection has at most {config.children_max} children")
         # Judged as if it were there already, and there with its new configuration.
         here = record or NodeRecord(node, "", 0, config, {bare(sender): Affiliation.OWNER})
         here = moved(replace(here, config=config), parent)
         had = () if record is None else await self._tree.children(record)
-        come = tuple(child for child in wish.children if child not in had)
+        come = tuple(child for child in tree.children if child not in had)
         refused = await self._uprooted(sender, come, here)
-        return refused or Place(parent, come, tuple(child for child in had if child not in wish.children))
+        return refused or Place(parent, come, tuple(child for child in had if child not in tree.children))
 
     async def _uprooted(self, sender: Jid, names: Sequence[str], parent: NodeRecord) -> Refused | None:
         """Refuse to have nodes below a collection that are not the sender's to move, or cannot be there."""

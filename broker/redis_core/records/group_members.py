@@ -1,4 +1,4 @@
-"""What is kept of groups: who takes part in them without a wish, and who owns each partition. Must not know what follows."""
+"""What is kept of groups: members that name no partitions, and who owns each partition. Must not know what follows."""
 
 from dataclasses import dataclass
 

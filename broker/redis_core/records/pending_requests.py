@@ -54,9 +54,9 @@ def written(command: Subscribe) -> str:
     return " ".join(word or "-" for word in words)
 
 
-def read(node: str, jid: Jid, wish: str) -> Subscribe:
+def read(node: str, jid: Jid, request: str) -> Subscribe:
     """Read back what `written` wrote, as the subscriber's own request."""
-    words = ("" if word == "-" else word for word in wish.split(" "))
+    words = ("" if word == "-" else word for word in request.split(" "))
     # The last ones came with collections and with selectors: what waits from before has none.
     credit, qos, group, epoch, start, partitions, until, *later = words
     scope, selector = (*later, "", "")[:2]
@@ -101,7 +101,7 @@ class PendingList:
             now="",
             incarnation=record.incarnation,
             jid=command.jid,
-            wish=written(command),
+            request=written(command),
             most=MOST,
             most_each=MOST_OF_ONE,
         )
@@ -133,17 +133,17 @@ class PendingList:
 
     async def of(self, jid: Jid) -> list[SubscriptionRef]:
         """Give what waits of one bare JID, at all nodes."""
-        seats = await self._store.seats(jid, self._index)
-        waiting = await self._waiting([seat.entry for seat in seats])
-        return [seat for seat in seats if seat.entry in waiting]
+        refs = await self._store.subscription_refs(jid, self._index)
+        waiting = await self._waiting([ref.entry for ref in refs])
+        return [ref for ref in refs if ref.entry in waiting]
 
     async def take(self, node: str, jid: Jid) -> Taken | None:
         """Take one up to make the subscription; None when it waits no more, or another has taken it up."""
         code, *found = await self._run("claim_pending", node, now="", jid=jid, late_ms=LATE_MS)
         if code != b"ok":
             return None
-        stamp, wish = found
-        return Taken(read(node, jid, wish.decode()), stamp.decode())
+        stamp, request = found
+        return Taken(read(node, jid, request.decode()), stamp.decode())
 
     async def dismiss(self, node: str, jid: Jid, stamp: str = "") -> bool | None:
         """Let one wait no more, unless another has taken it up since `stamp`.
@@ -157,8 +157,8 @@ class PendingList:
         return None if code == b"waiting" else False
 
     async def _waiting(self, entries: Sequence[Entry]) -> set[Entry]:
-        seats = [SubscriptionRef.of(entry) for entry in entries]
-        asked = [("HEXISTS", keys.of_node("pending", seat.node), seat.jid) for seat in seats]
+        refs = [SubscriptionRef.of(entry) for entry in entries]
+        asked = [("HEXISTS", keys.of_node("pending", ref.node), ref.jid) for ref in refs]
         return {entry for entry, there in zip(entries, await self._server.commands(asked), strict=True) if there}
 
     async def _run(self, script: str, node: str, **fixed: Value) -> list[Any]:

@@ -316,7 +316,7 @@ class NodeStore:
         return {entry for entry, creator in found if creator is not None and creator.decode() == entry[0]}
 
     async def attend(self, jid: Jid, *, here: bool) -> list[SubscriptionRef]:
-        """Note that a resource came or went; gives the seats to leave."""
+        """Note that a resource came or went; gives the subscriptions to end."""
         whose = bare(jid)
         fixed: dict[str, Value] = {
             "now": "",
@@ -329,15 +329,15 @@ class NodeStore:
         reply = await self._server.run(self._server.arguments("track_presence", names, fixed))
         return [SubscriptionRef.of((whose, member.decode())) for member in reply[1]]
 
-    async def seats(self, jid: Jid, index: Index | None = None) -> list[SubscriptionRef]:
+    async def subscription_refs(self, jid: Jid, index: Index | None = None) -> list[SubscriptionRef]:
         """Give where one bare JID is subscribed, or what else an index has of it; some may be there no more."""
         whose = bare(jid)
         found = [SubscriptionRef.of((whose, member)) for member in await (index or self.subscribed).members(whose)]
-        return sorted(found, key=lambda seat: (seat.node, seat.jid))
+        return sorted(found, key=lambda ref: (ref.node, ref.jid))
 
-    async def seats_of(self, jid: Jid, node: str) -> tuple[Jid, ...]:
+    async def subscribed_jids(self, jid: Jid, node: str) -> tuple[Jid, ...]:
         """Give the JIDs of one bare JID that are subscribed to a node."""
-        return tuple(seat.jid for seat in await self.seats(jid) if seat.node == node)
+        return tuple(ref.jid for ref in await self.subscription_refs(jid) if ref.node == node)
 
     async def standings(self, jid: Jid) -> list[tuple[str, Affiliation]]:
         """Give a bare JID's affiliations, at most `MOST_PER_JID`; what has turned out to be over is taken off its list."""

@@ -9,7 +9,7 @@ from broker.model.nodes import Affiliation, NodeRecord, configured
 from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Refused
-from broker.model.tree import Wish, wished
+from broker.model.tree import TreeRequest, tree_request
 
 _NAMES = f"a node's name has 1 to {NODE_NAME_BYTES} printable bytes"
 
@@ -24,27 +24,27 @@ class Rules:
 
 
 class Terms:
-    """Judges what nodes are wished to be."""
+    """Judges what nodes are to be."""
 
     def __init__(self, rules: Rules, read: Callable[[str], Awaitable[NodeRecord | None]]) -> None:
         """Judge by `rules`, and by the nodes that there are."""
         self._rules = rules
         self._read = read
 
-    def wanted(self, command: Declare, node: str) -> tuple[NodeConfig, Wish] | Refused:
+    def wanted(self, command: Declare, node: str) -> tuple[NodeConfig, TreeRequest] | Refused:
         """Judge what a new node is to be, and where it is to stand."""
         if self._rules.admins_only and bare(command.sender) not in self._rules.admins:
             return Refused(Problem.FORBIDDEN, "only administrators may create nodes here")
         if not _nameable(node):
             return Refused(Problem.NODE_NAME_INVALID, _NAMES)
         try:
-            options, wish = wished(command.options)
+            options, tree = tree_request(command.options)
             config = configured(replace(NodeConfig(), queueing=self._rules.default_queueing), options)
         except MalformedRequest as wrong:
             return Refused(wrong.problem, wrong.detail)
         # A collection is neither a queue nor a log: what it does not say is as in every other.
         config = replace(config, queueing=True) if config.collects else config
-        return unfit(config) or (config, wish)
+        return unfit(config) or (config, tree)
 
     async def misdirected(self, node: str, config: NodeConfig, sender: Jid) -> Refused | None:
         """Refuse dead letters into a node that is not the sender's: they would flood it, or tell its owner what they say."""

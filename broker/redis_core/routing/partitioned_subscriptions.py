@@ -118,10 +118,17 @@ class PartitionedSubscriptions:
 
     async def _registered(self, node: str, begun: Begun, others: Sequence[int]) -> Outcome:
         """Let the other partitions know of a subscription, and the coordinator what is held there: then it may be used."""
-        seat = begun.subscribed
-        several = seat.subid != subid(seat.jid)
+        subscribed = begun.subscribed
+        several = subscribed.subid != subid(subscribed.jid)
         register = RegisterSubscription(
-            node, seat.subid, seat.jid, seat.qos, begun.registration, several, seat.scope, seat.selector
+            node,
+            subscribed.subid,
+            subscribed.jid,
+            subscribed.qos,
+            begun.registration,
+            several,
+            subscribed.scope,
+            subscribed.selector,
         )
         outcomes = await self._all(others, [register] * len(others))
         holdings, gone = [], []
@@ -132,7 +139,7 @@ class PartitionedSubscriptions:
                     holdings.append(
                         Holding(
                             number,
-                            seat.subid,
+                            subscribed.subid,
                             outcome.version,
                             outcome.held,
                             last,
@@ -142,20 +149,20 @@ class PartitionedSubscriptions:
                     )
                 case Refused(problem=Problem.SUPERSEDED):
                     # A later registration is under way.
-                    return seat
+                    return subscribed
                 case Refused(problem=Problem.NODE_NOT_FOUND | Problem.PARTITION_NOT_FOUND):
-                    gone.append((number, seat.subid))
+                    gone.append((number, subscribed.subid))
                 case _:
                     return outcome
-        ended = (seat.subid, begun.registration)
+        ended = (subscribed.subid, begun.registration)
         told = await self._ask(COORDINATOR, GrantCredit(node, tuple(holdings), None, ended, tuple(gone)))
         if isinstance(told, Refused) and told.problem is Problem.NOT_SUBSCRIBED:
             # It ended meanwhile: no partition may go on knowing it, but as the owner that it has become since.
-            leave = Leave(node, seat.jid, subid=seat.subid, born=begun.registration)
+            leave = Leave(node, subscribed.jid, subid=subscribed.subid, born=begun.registration)
             await self._all(others, [leave] * len(others))
         elif isinstance(told, Refused):
             return told
-        return seat
+        return subscribed
 
     def _queue(self, whose: str) -> asyncio.Lock:
         return self._queues.setdefault(kin(whose), asyncio.Lock())

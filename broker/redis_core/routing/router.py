@@ -255,22 +255,26 @@ class NodeRouter:
     def _subscribe(self, command: Subscribe | Adjust | ReregisterSubscription, reply: Reply, partitions: int) -> None:
         record = self.known.record
         if not (isinstance(command, Subscribe) and record is not None and log_readers.reads(command, record)):
-            self._seat(command, reply, partitions)
+            self._hand_subscription(command, reply, partitions)
         elif command.selector:
             reply(Refused(Problem.OPTIONS_INVALID, UNSELECTED))
         else:
             self._tasks.answer(self._followed(command), reply)
 
-    def _seat(self, command: Subscribe | Adjust | ReregisterSubscription, reply: Reply, partitions: int) -> None:
+    def _hand_subscription(
+        self, command: Subscribe | Adjust | ReregisterSubscription, reply: Reply, partitions: int
+    ) -> None:
         if partitions > 1 or self._collects:
-            self._tasks.answer(self._seated(command, partitions), reply)
+            self._tasks.answer(self._subscribed(command, partitions), reply)
         else:
-            self.pipeline(COORDINATOR).submit(command, then(reply, self._seat_told, command))
+            self.pipeline(COORDINATOR).submit(command, then(reply, self._coordinator_told, command))
 
-    def _seat_told(self, command: Subscribe | Adjust | ReregisterSubscription, reply: Reply, outcome: Outcome) -> None:
+    def _coordinator_told(
+        self, command: Subscribe | Adjust | ReregisterSubscription, reply: Reply, outcome: Outcome
+    ) -> None:
         if isinstance(outcome, Begun):
-            # The node has grown, and this is a seat in many partitions now.
-            self._seat(command, reply, self._count)
+            # The node has grown, and this is a subscription in many partitions now.
+            self._hand_subscription(command, reply, self._count)
         else:
             reply(outcome)
 
@@ -308,7 +312,7 @@ class NodeRouter:
         for number, command in commands.items():
             self.pipeline(number).submit(command, partial(taken, number))
 
-    async def _seated(self, command: Subscribe | Adjust | ReregisterSubscription, partitions: int) -> Outcome:
+    async def _subscribed(self, command: Subscribe | Adjust | ReregisterSubscription, partitions: int) -> Outcome:
         return await self._partitioned.take(command, partitions)
 
     async def _fetched(self, command: Fetch) -> Outcome:
@@ -331,7 +335,7 @@ class NodeRouter:
         before = set(self.pool.known)
         others = await self.pool.partitions() if self._collects else record.partitions[COORDINATOR + 1 :]
         if record.config.destinations and not before.issuperset(others):
-            # Nobody who makes a node knows whose destination it is: who comes for items has it seated there.
+            # Nobody who makes a node knows whose destination it is: who comes for items has it subscribed there.
             self.submit(ReregisterSubscription(command.node, subid(command.jid)), ignored)
         # What one cannot be asked now is not shown now: a leaf that is gone, or shut to the lease, holds nothing for it.
         parts = [found for found in await asyncio.gather(*map(part, others)) if isinstance(found, Fetched)]

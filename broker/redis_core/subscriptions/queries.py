@@ -55,11 +55,11 @@ class SubscriptionQueries:
         """List the sender's own (P10)."""
         if command.node is not None and await self._store.read(command.node) is None:
             return GONE
-        seats = [seat for seat in await self._store.seats(command.sender) if command.node in {None, seat.node}]
-        taken = await self._taken(seats)
+        refs = [ref for ref in await self._store.subscription_refs(command.sender) if command.node in {None, ref.node}]
+        taken = await self._taken(refs)
         found = [each for theirs in taken.values() for each in theirs]
-        waiting = [seat for seat in await self._pending.of(command.sender) if command.node in {None, seat.node}]
-        found += [_subscription(seat, State.PENDING) for seat in waiting if seat not in taken]
+        waiting = [ref for ref in await self._pending.of(command.sender) if command.node in {None, ref.node}]
+        found += [_subscription(ref, State.PENDING) for ref in waiting if ref not in taken]
         return SubscriptionList(tuple(sorted(found, key=lambda each: (each.node, each.jid))))
 
     async def affiliations(self, command: Affiliations) -> Result:
@@ -106,27 +106,27 @@ class SubscriptionQueries:
 
     async def states(self, record: NodeRecord, jids: Iterable[Jid]) -> dict[Jid, tuple[Subscription, ...]]:
         """Tell which subscriptions to a node these JIDs have, and how far each has come: none is one that has not begun."""
-        seats = [SubscriptionRef(record.name, jid) for jid in dict.fromkeys(jids)]
-        taken = await self._taken(seats)
+        refs = [SubscriptionRef(record.name, jid) for jid in dict.fromkeys(jids)]
+        taken = await self._taken(refs)
         waiting = await self._pending.all(record.name)
 
-        def other(seat: SubscriptionRef) -> tuple[Subscription, ...]:
-            return (_subscription(seat, State.PENDING if seat.jid in waiting else State.NONE),)
+        def other(ref: SubscriptionRef) -> tuple[Subscription, ...]:
+            return (_subscription(ref, State.PENDING if ref.jid in waiting else State.NONE),)
 
-        return {seat.jid: tuple(taken.get(seat, ())) or other(seat) for seat in seats}
+        return {ref.jid: tuple(taken.get(ref, ())) or other(ref) for ref in refs}
 
     async def occupied(self, entries: Sequence[Entry]) -> set[Entry]:
         """Tell which JIDs are subscribed where an index says so, or hold something there still (Q34)."""
-        seats = {SubscriptionRef.of(entry): entry for entry in entries}
-        taken = await self._taken(list(seats))
-        rest = [seat for seat in seats if seat not in taken]
-        partitions: dict[str, list[Partition]] = {seat.node: [] for seat in rest}
+        refs = {SubscriptionRef.of(entry): entry for entry in entries}
+        taken = await self._taken(list(refs))
+        rest = [ref for ref in refs if ref not in taken]
+        partitions: dict[str, list[Partition]] = {ref.node: [] for ref in rest}
         for partition in await self._store.partitions(list(partitions)):
             partitions[partition.node].append(partition)
-        held = [(seat, each) for seat in rest for each in partitions[seat.node]]
-        asked = [("ZCOUNT", keys.of_partition("held", each), *reach(subid(seat.jid))) for seat, each in held]
-        holding = {seat for (seat, _), count in zip(held, await self._commands(asked), strict=True) if count}
-        return {entry for seat, entry in seats.items() if seat in taken or seat in holding}
+        held = [(ref, each) for ref in rest for each in partitions[ref.node]]
+        asked = [("ZCOUNT", keys.of_partition("held", each), *reach(subid(ref.jid))) for ref, each in held]
+        holding = {ref for (ref, _), count in zip(held, await self._commands(asked), strict=True) if count}
+        return {entry for ref, entry in refs.items() if ref in taken or ref in holding}
 
     async def _commands(self, lines: Sequence[Line]) -> list[Any]:
         replies: list[Any] = []
@@ -134,53 +134,51 @@ class SubscriptionQueries:
             replies += await self._server.commands(lines[first : first + _AT_ONCE])
         return replies
 
-    async def _taken(self, seats: Sequence[SubscriptionRef]) -> dict[SubscriptionRef, list[Subscription]]:
-        """Give the subscriptions of those of the seats that have one: members of groups, and whoever a partition knows."""
-        nodes = list(dict.fromkeys(seat.node for seat in seats))
+    async def _taken(self, refs: Sequence[SubscriptionRef]) -> dict[SubscriptionRef, list[Subscription]]:
+        """Give the subscriptions of those of the refs that have one: members of groups, and whoever a partition knows."""
+        nodes = list(dict.fromkeys(ref.node for ref in refs))
         partitions: dict[str, list[Partition]] = {node: [] for node in nodes}
         for partition in await self._store.partitions(nodes):
             partitions[partition.node].append(partition)
-        there = [seat for seat in seats if partitions[seat.node]]
-        members = await self._known(there, lambda seat: keys.of_node("members", seat.node), _first)
-        found = await self._shared(there, lambda seat: partitions[seat.node][0])
+        there = [ref for ref in refs if partitions[ref.node]]
+        members = await self._known(there, lambda ref: keys.of_node("members", ref.node), _first)
+        found = await self._shared(there, lambda ref: partitions[ref.node][0])
         # Who shares a node or reads it is known in all of its partitions; who owns some of them, in those alone.
-        others = [
-            (seat, each) for seat in there if not (members[seat] or found[seat]) for each in partitions[seat.node][1:]
-        ]
-        asked = [("HEXISTS", keys.of_partition("subscribers", each), subid(seat.jid)) for seat, each in others]
-        for (seat, _), known in zip(others, await self._commands(asked), strict=True):
+        others = [(ref, each) for ref in there if not (members[ref] or found[ref]) for each in partitions[ref.node][1:]]
+        asked = [("HEXISTS", keys.of_partition("subscribers", each), subid(ref.jid)) for ref, each in others]
+        for (ref, _), known in zip(others, await self._commands(asked), strict=True):
             if known:
-                members[seat] = _first(seat)
-        names = {seat: members[seat] or found[seat] for seat in there}
+                members[ref] = _first(ref)
+        names = {ref: members[ref] or found[ref] for ref in there}
         return {
-            seat: [Subscription(seat.node, seat.jid, name, State.SUBSCRIBED) for name in theirs]
-            for seat, theirs in names.items()
+            ref: [Subscription(ref.node, ref.jid, name, State.SUBSCRIBED) for name in theirs]
+            for ref, theirs in names.items()
             if theirs
         }
 
     async def _shared(
-        self, seats: Sequence[SubscriptionRef], coordinator: Callable[[SubscriptionRef], Partition]
+        self, refs: Sequence[SubscriptionRef], coordinator: Callable[[SubscriptionRef], Partition]
     ) -> dict[SubscriptionRef, Sequence[str]]:
         """Name the subscriptions that a node's first partition knows; more than one of a JID only where that has happened."""
-        asked = [("HGET", keys.of_partition("meta", coordinator(seat)), "multi") for seat in seats]
-        several = {seat for seat, multi in zip(seats, await self._commands(asked), strict=True) if multi}
+        asked = [("HGET", keys.of_partition("meta", coordinator(ref)), "multi") for ref in refs]
+        several = {ref for ref, multi in zip(refs, await self._commands(asked), strict=True) if multi}
         return await self._known(
-            seats,
-            lambda seat: keys.of_partition("subscribers", coordinator(seat)),
-            lambda seat: family(seat.jid) if seat in several else _first(seat),
+            refs,
+            lambda ref: keys.of_partition("subscribers", coordinator(ref)),
+            lambda ref: family(ref.jid) if ref in several else _first(ref),
         )
 
     async def _known(
         self,
-        seats: Sequence[SubscriptionRef],
+        refs: Sequence[SubscriptionRef],
         key: Callable[[SubscriptionRef], str],
         names: Callable[[SubscriptionRef], Sequence[str]],
     ) -> dict[SubscriptionRef, Sequence[str]]:
-        """Give those of the names of each seat that a key has."""
-        lines = await self._commands([("HMGET", key(seat), *names(seat)) for seat in seats])
+        """Give those of the names of each ref that a key has."""
+        lines = await self._commands([("HMGET", key(ref), *names(ref)) for ref in refs])
         return {
-            seat: [name for name, line in zip(names(seat), theirs, strict=True) if line is not None]
-            for seat, theirs in zip(seats, lines, strict=True)
+            ref: [name for name, line in zip(names(ref), theirs, strict=True) if line is not None]
+            for ref, theirs in zip(refs, lines, strict=True)
         }
 
     async def _read(self, node: str) -> NodeRecord | None:
@@ -188,8 +186,8 @@ class SubscriptionQueries:
         return record and record.with_admins(self._admins)
 
 
-def _first(seat: SubscriptionRef) -> Sequence[str]:
-    return (subid(seat.jid),)
+def _first(ref: SubscriptionRef) -> Sequence[str]:
+    return (subid(ref.jid),)
 
 
 def _paged(found: Iterable[Subscription], page: Page | None) -> SubscriptionList:
@@ -201,5 +199,5 @@ def _paged(found: Iterable[Subscription], page: Page | None) -> SubscriptionList
     return SubscriptionList(shown, more, wanted.first(places), len(places)) if page else SubscriptionList(shown, more)
 
 
-def _subscription(seat: SubscriptionRef, state: State) -> Subscription:
-    return Subscription(seat.node, seat.jid, subid(seat.jid), state)
+def _subscription(ref: SubscriptionRef, state: State) -> Subscription:
+    return Subscription(ref.node, ref.jid, subid(ref.jid), state)

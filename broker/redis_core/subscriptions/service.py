@@ -56,10 +56,10 @@ class SubscriptionService:
 
     async def subscribe(self, command: Subscribe, outcome: asyncio.Future[Any]) -> Result:
         """Finish a subscription whose step in the partition is under way; for most it is all that is waited for."""
-        seat = SubscriptionRef(command.node, command.jid).entry
+        entry = SubscriptionRef(command.node, command.jid).entry
         async with self._queue(command.jid):
             (noted,), member = await asyncio.gather(
-                self._index.note([seat], self._occupied), self._groups.takes_part(command.node, command.jid)
+                self._index.note([entry], self._occupied), self._groups.takes_part(command.node, command.jid)
             )
         result: Result = await outcome
         if isinstance(result, Subscribed) and not result.group and member:
@@ -72,9 +72,9 @@ class SubscriptionService:
         # A refusal says nothing of an earlier subscription of the same JID, and one that may pass nothing of this one.
         if isinstance(result, Subscribed) or (noted and noted.known):
             # What is noted counts already: nobody need wait for this.
-            start(self._settled(seat))
+            start(self._settled(entry))
         elif noted and isinstance(result, Refused) and not result.problem.retryable:
-            await self._index.strike([seat], noted.at_ms)
+            await self._index.strike([entry], noted.at_ms)
         return result
 
     async def unsubscribe(self, command: Unsubscribe, outcome: asyncio.Future[Any]) -> Result:
@@ -97,9 +97,9 @@ class SubscriptionService:
     async def presence(self, command: Presence) -> Result:
         """Note who came or went, and end what went with it (Q33)."""
         async with self._queue(command.sender):
-            seats = await self._store.attend(command.sender, here=command.available)
-        for seat in seats:
-            await self.remove(seat.node, seat.jid)
+            refs = await self._store.attend(command.sender, here=command.available)
+        for ref in refs:
+            await self.remove(ref.node, ref.jid)
         return Done()
 
     async def lapse(self, over: Subscription) -> None:
@@ -148,9 +148,9 @@ class SubscriptionService:
         for first in range(0, len(ended), _AT_ONCE):
             await self._index.check(ended[first : first + _AT_ONCE], self._occupied)
 
-    async def _settled(self, seat: Entry) -> None:
-        async with self._queue(seat[0]):
-            await self._index.settle([seat])
+    async def _settled(self, entry: Entry) -> None:
+        async with self._queue(entry[0]):
+            await self._index.settle([entry])
 
     async def _left(self, node: str, jid: Jid) -> None:
         async with self._queue(jid):

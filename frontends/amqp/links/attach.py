@@ -138,8 +138,8 @@ class LinkAttacher:
         command = Subscribe(
             record.name, self.context.sender, jid, 0, Qos.PULLED, scope=scope, selector=selector, lease_ms=LEASE_MS
         )
-        seat = await self._asked(command, Subscribed)
-        lease = Lease(record.name, collects or record.config.partitions > 1, self.context.sender, jid, seat.subid)
+        subscribed = await self._asked(command, Subscribed)
+        lease = Lease(record.name, collects or record.config.partitions > 1, self.context.sender, jid, subscribed.subid)
         if not link.alive:
             self.context.core.submit(
                 Unsubscribe(lease.node, self.context.sender, jid, "", release=True), lambda _result: None

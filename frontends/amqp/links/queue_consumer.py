@@ -36,7 +36,7 @@ _DRAIN_SECONDS: Final = (0.05, 0.75)
 """How long credit that is drained waits for items on their way: in one partition, and where credit has to get to theirs first."""
 
 _LULL_SECONDS: Final = 0.005
-"""Who settles often gives credit in its next breath: so long its lock is not ended while its credit would go down."""
+"""Who settles often gives credit at once after it: so long its lock is not ended while its credit would go down."""
 
 _UNSENT_BYTES: Final = 1_048_576
 _ELSEWHERE_MS: Final = 2_000

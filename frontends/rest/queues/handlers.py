@@ -24,7 +24,7 @@ from broker.model.results import (
     Reserved,
     Retracted,
 )
-from broker.model.tree import wished
+from broker.model.tree import tree_request
 from frontends.rest import conditions, fields, paths, replies
 from frontends.rest.core_client import result
 from frontends.rest.errors import Fault, fault
@@ -112,8 +112,8 @@ async def put_queue(core: Core, request: Request) -> Response:
             raise fault(conditions.unmet())
         known = await core.ask(Describe(request.place.node, request.sender, as_owner=True))
         if isinstance(known, Described):
-            config, (options, lease_request) = known.record.config, wished(command.options)
-            if configured(config, options) == config and lease_request.parent in {None, known.record.parent}:
+            config, (options, tree) = known.record.config, tree_request(command.options)
+            if configured(config, options) == config and tree.parent in {None, known.record.parent}:
                 return replies.declared(request.place.node, made=False)
             raise fault(
                 MalformedRequest(Problem.NODE_EXISTS, "the queue exists with other options: PATCH changes them")

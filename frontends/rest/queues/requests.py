@@ -16,7 +16,7 @@ from broker.model.nodes import configured
 from broker.model.options import BY_NAME, MAX_PAYLOAD_BYTES, NodeConfig
 from broker.model.positions import Place as Position
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.tree import wished
+from broker.model.tree import tree_request
 from frontends.rest import fields as request_fields
 from frontends.rest import negotiation, paths
 from frontends.rest.errors import Fault
@@ -74,7 +74,7 @@ def declare(request: Request) -> Declare:
     """Create a queue, under a made-up name when the path has none."""
     wanted = options(request)
     # Judged before the core is asked: whoever's options are wrong hears of them, also when the queue exists.
-    configured(NodeConfig(), wished(wanted)[0])
+    configured(NodeConfig(), tree_request(wanted)[0])
     return Declare(request.place.node or None, request.sender, wanted)
 
 
@@ -103,9 +103,17 @@ def message(request: Request, sent: Message, item_id: str | None, ticket: str) -
     traced = trace.headers(request.headers.get(trace.PARENT), request.headers.get(trace.STATE))
     envelope = packed(sent.body, sent.content_type, {**said, **traced})
     size = len(sent.body) + headers.size(said)
-    wishes, digest = hints(sent.asks), _digest(sent, said) if sent.exact else ""
+    asked_hints, digest = hints(sent.asks), _digest(sent, said) if sent.exact else ""
     return Publish(
-        request.place.node, request.sender, item_id, envelope, size, ticket, key=sent.key, hints=wishes, digest=digest
+        request.place.node,
+        request.sender,
+        item_id,
+        envelope,
+        size,
+        ticket,
+        key=sent.key,
+        hints=asked_hints,
+        digest=digest,
     )
 
 

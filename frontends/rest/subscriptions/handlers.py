@@ -59,7 +59,7 @@ _LOOKS: Final = 20
 
 async def create_subscription(core: Core, request: Request) -> Response:
     """Begin a lease on a queue, on all queues below a collection, or on several destinations (R12, R13)."""
-    lease_request = requests.wished(request)
+    lease_request = requests.lease_request(request)
     name = requests.named(lease_request.seconds)
     collects = [await _collects(core, request, each) for each in lease_request.destinations]
     node = (

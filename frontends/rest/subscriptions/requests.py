@@ -206,7 +206,7 @@ def _request(request: Request, address: str) -> Request:
     return replace(request, place=place, query=_form(query.encode(errors="replace")))
 
 
-def wished(request: Request) -> LeaseRequest:
+def lease_request(request: Request) -> LeaseRequest:
     """Read what a new subscription is to be, from JSON or a form (R12)."""
     said = _fields(request, {"destinations", "prefetch", "lease", "selector"})
     found = said.get("destinations", [])

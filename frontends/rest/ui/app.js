@@ -16,7 +16,7 @@ const DOORS = {xmpp: "XMPP", rest: "HTTP", amqp: "AMQP"};
 const SAID_MS = 8_000;
 
 const main = document.getElementById("main");
-const pulse = document.getElementById("pulse");
+const connection = document.getElementById("connection");
 const still = document.getElementById("still");
 const leave = document.getElementById("leave");
 const said = document.getElementById("said");
@@ -36,9 +36,9 @@ function say(words) {
 }
 
 function mood(name, words) {
-  if (name === "away" && pulse.dataset.mood !== "away") say(words);
-  pulse.dataset.mood = name;
-  write(pulse, words);
+  if (name === "away" && connection.dataset.mood !== "away") say(words);
+  connection.dataset.mood = name;
+  write(connection, words);
   main.classList.toggle("stale", name === "away");
 }
 

@@ -214,7 +214,7 @@ def settings(url: str) -> Settings:
 
 
 async def micro_batch(server: Server, url: str, count: int) -> Row:
-    """Compare 64 concurrent callers through the lane to one call of the function each."""
+    """Compare 64 concurrent callers through the pipeline to one call of the function each."""
     callers = 64
     single = Bench(server, "single")
     await single.open()

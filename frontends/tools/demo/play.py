@@ -44,7 +44,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Workload:
     """How much is to be done, and by how many."""
 
     items: int
@@ -56,24 +56,24 @@ class Play:
     """One run; `step` is called often, with the tally, by whoever shows or disturbs it, `done` before the workers leave."""
 
     def __init__(
-        self, place: Place, wish: Wish, step: Callable[[Tally], None], done: Callable[[], Awaitable[None]]
+        self, place: Place, workload: Workload, step: Callable[[Tally], None], done: Callable[[], Awaitable[None]]
     ) -> None:
         """Prepare a run; must run inside the event loop."""
         self._place = place
-        self._wish = wish
+        self._workload = workload
         self._step = step
         self._done = done
         self._tally = Tally()
         # Twice what the workers may hold: they never want for work, and no item ages in a queue that only grows.
-        self._room = asyncio.Semaphore(2 * wish.workers * wish.credit)
+        self._room = asyncio.Semaphore(2 * workload.workers * workload.credit)
 
     async def run(self) -> Summary:
         """Play it to the end, or until nothing moves any more; then compare with what the service says."""
         async with self._client(_ignore) as owner:
             await owner.demand("set", stanzas.create(NODE, _OPTIONS))
             async with asyncio.TaskGroup() as group:
-                cast = [group.create_task(self._work()) for _ in range(self._wish.workers)]
-                numbers = iter(range(1, self._wish.items + 1))
+                cast = [group.create_task(self._work()) for _ in range(self._workload.workers)]
+                numbers = iter(range(1, self._workload.items + 1))
                 cast += [group.create_task(self._publish(numbers)) for _ in range(_PUBLISHERS)]
                 await self._watch()
                 await self._done()
@@ -83,7 +83,7 @@ class Play:
 
     async def _watch(self) -> None:
         tally = self._tally
-        while len(tally.acknowledged) < self._wish.items and tally.idle_seconds(time.monotonic()) < STALLED_SECONDS:
+        while len(tally.acknowledged) < self._workload.items and tally.idle_seconds(time.monotonic()) < STALLED_SECONDS:
             await asyncio.sleep(_TICK_SECONDS)
             self._step(tally)
 
@@ -111,7 +111,7 @@ class Play:
                     group.create_task(self._acknowledge(client, item))
 
             async with self._client(receive) as client:
-                await client.demand("set", stanzas.subscribe(NODE, client.boundjid.full, self._wish.credit))
+                await client.demand("set", stanzas.subscribe(NODE, client.boundjid.full, self._workload.credit))
                 await asyncio.Event().wait()
 
     async def _acknowledge(self, client: Client, item: Delivered) -> None:

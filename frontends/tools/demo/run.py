@@ -15,7 +15,7 @@ from rich.table import Table
 
 from frontends.tools.demo.client import Unanswered
 from frontends.tools.demo.frontend import Frontend
-from frontends.tools.demo.play import Place, Play, Wish
+from frontends.tools.demo.play import Place, Play, Workload
 from frontends.tools.demo.tally import Summary, Tally
 from frontends.tools.servers.ejabberd import Ejabberd
 from frontends.tools.servers.process import ServerError
@@ -44,14 +44,14 @@ def main(  # noqa: PLR0913
         raise ServerError(msg)
     # What is told on the way is for people; the last line of stdout is for programs.
     console = Console(stderr=True)
-    wish = Wish(items, workers, credit)
+    workload = Workload(items, workers, credit)
     try:
         with ExitStack() as stack:
             with console.status(f"starting Redis, ejabberd and {frontends} frontends"):
                 place, url, running = stack.enter_context(_servers(frontends))
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 looked = partial(afterwards, url)
-                summary, failed = runner.run(_played(place, wish, running, console, looked, kill=kill))
+                summary, failed = runner.run(_played(place, workload, running, console, looked, kill=kill))
     except KeyboardInterrupt:
         return _INTERRUPTED
     if as_json:
@@ -79,7 +79,7 @@ def _servers(frontends: int) -> Iterator[tuple[Place, str, list[Frontend]]]:
 
 async def _played(  # noqa: PLR0913
     place: Place,
-    wish: Wish,
+    workload: Workload,
     running: Sequence[Frontend],
     console: Console,
     afterwards: Callable[[], int],
@@ -95,20 +95,20 @@ async def _played(  # noqa: PLR0913
         failed = await asyncio.to_thread(afterwards)
 
     with _progress(console) as progress:
-        bars = [progress.add_task(name, total=wish.items) for name in ("published", "acknowledged")]
+        bars = [progress.add_task(name, total=workload.items) for name in ("published", "acknowledged")]
 
         def step(tally: Tally) -> None:
             for frontend in alive:
                 frontend.must_live()
             for bar, done in zip(bars, (tally.published, tally.acknowledged), strict=True):
                 progress.update(bar, completed=len(done))
-            if kill and len(alive) == len(running) and len(tally.acknowledged) * 2 >= wish.items:
+            if kill and len(alive) == len(running) and len(tally.acknowledged) * 2 >= workload.items:
                 tally.killing(time.monotonic())
                 alive.pop().kill()
                 progress.console.print("one frontend is killed")
 
         try:
-            return await Play(place, wish, step, at_the_end).run(), failed
+            return await Play(place, workload, step, at_the_end).run(), failed
         except* (ServerError, Unanswered) as faults:
             fault = faults.exceptions[0]
             while isinstance(fault, BaseExceptionGroup):

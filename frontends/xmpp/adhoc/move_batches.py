@@ -59,7 +59,7 @@ class MoveBatches:
         while True:
             outcome = await core.ask(replace(command, limit=limit))
             if not isinstance(outcome, Transferred):
-                # What has moved is told first; the next stride meets the same refusal, or does not.
+                # What has moved is told first; the next batch meets the same refusal, or does not.
                 return Transferred(count, passed, command.scan) if command.scan != first else outcome
             count += outcome.count
             passed.update(outcome.passed)

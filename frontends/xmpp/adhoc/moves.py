@@ -77,16 +77,16 @@ def _redrive(iq: Iq, given: Fields) -> Question:
         raise fields.wrong(name="items", detail="which ones? Name items, give a reason, or say all")
     if everything and (items or reason):
         raise fields.wrong(name="all", detail="not with items or a reason, which are a part of them")
-    return _stride(iq, given, Transfer(_node(given), iq.sender, None, items, reason, 1, _scan(given)), _REDRIVE_RATE)
+    return _batch(iq, given, Transfer(_node(given), iq.sender, None, items, reason, 1, _scan(given)), _REDRIVE_RATE)
 
 
 def _move(iq: Iq, given: Fields) -> Question:
     fields.expect(given, {*_MOVE, *_HIDDEN})
     to = fields.node(given, "to")
-    return _stride(iq, given, Transfer(_node(given), iq.sender, to, _named(given), "", 1, _scan(given)), _MOVE_RATE)
+    return _batch(iq, given, Transfer(_node(given), iq.sender, to, _named(given), "", 1, _scan(given)), _MOVE_RATE)
 
 
-def _stride(iq: Iq, given: Fields, transfer: Transfer, default: int) -> MoveBatch:
+def _batch(iq: Iq, given: Fields, transfer: Transfer, default: int) -> MoveBatch:
     rate = fields.number(given, "rate", 1, RATE_MOST, default)
     moved, stayed = (fields.number(given, name, 0, _COUNT_MOST, 0) for name in ("moved", "stayed"))
     return MoveBatch(iq, transfer, rate=rate, moved=moved, stayed=stayed)

@@ -36,7 +36,7 @@ class OwnershipRequest:
 
 
 def wanted(fields: Mapping[str, tuple[str, ...]]) -> OwnershipRequest:
-    """Read the wish in a subscription's options."""
+    """Read which partitions a subscription's options ask for."""
     partitions = _partitions(fields[PARTITION]) if PARTITION in fields else ()
     group = _one(fields[GROUP], GROUP) if GROUP in fields else ""
     if GROUP in fields and not is_name(group):

@@ -57,7 +57,7 @@ def managed(iq: Iq, pubsub: Element) -> Question:
 
 
 def _listing(iq: Iq, pubsub: Element) -> ListSubscribers:
-    """Translate an owner's wish for a list, or for a page of it."""
+    """Translate an owner's request for a list, or for a page of it."""
     asked, *others = pubsub
     if [child for child in others if child.tag != paging.SET]:
         raise MalformedRequest(Problem.BAD_REQUEST, "one request at a time")

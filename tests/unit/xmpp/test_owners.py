@@ -11,7 +11,7 @@ from broker.model.nodes import NodeRecord, configured
 from broker.model.options import FORCED, OPTIONS, NodeConfig
 from broker.model.problems import MalformedRequest, Problem
 from broker.model.results import Described
-from broker.model.tree import Association, NodeType, Wish, wished
+from broker.model.tree import Association, NodeType, TreeRequest, tree_request
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import requests
 from frontends.xmpp.adhoc import commands
@@ -174,8 +174,8 @@ def test_the_form_of_a_node_says_what_is_in_force() -> None:
     leaf = {option.name for option in OPTIONS if option.on in {None, NodeType.LEAF}}
     assert set(fields) == leaf | {"pubsub#collection", *FORCED}
     assert {name: fields[name] for name in FORCED} == {name: (value,) for name, value in FORCED.items()}
-    options, wish = wished(fields)
-    assert wish == Wish("all")
+    options, tree = tree_request(fields)
+    assert tree == TreeRequest("all")
     again = configured(config, options)
     assert again.dead_letters_of("jobs") == config.dead_letters_of("jobs") == "jobs/dead"
     assert (again.title, again.lock_seconds, again.max_items) == (config.title, 5, 7)
@@ -190,8 +190,8 @@ def test_the_form_of_a_collection_says_where_it_stands() -> None:
     fields = _submitted(node_config.current(Described(record, ("jobs", "mail"))))
     assert fields["pubsub#children_association_whitelist"] == ("a@x", "b@x")
     assert "stanzaq#partitions" not in fields
-    options, wish = wished(fields)
-    assert wish == Wish("", ("jobs", "mail"))
+    options, tree = tree_request(fields)
+    assert tree == TreeRequest("", ("jobs", "mail"))
     assert configured(config, options) == config
 
 

@@ -1,0 +1,98 @@
+"""Issue 21: words that were given up for standard ones stay given up; docs/glossary.md has those that are the project's own."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+RETIRED: Final = {
+    "lane": "pipeline",
+    "bank": "coordinator",
+    "seat": "subscription",
+    "bell": "wake-up",
+    "bond": "reader ownership",
+    "tide": "tail of a log",
+    "pulse": "heartbeat",
+    "breath": "tick",
+    "desk": "request link",
+    "wish": "request",
+    "hunger": "demand",
+    "gift": "grant",
+    "sit": "register",
+    "vicinity": "collections",
+    "lending": "balancer",
+    "barren": "exhausted",
+    "proxy": "relay",
+    "attendance": "presence",
+    "roster": "membership",
+    "rounds": "sweeper",
+    "muster": "instances",
+    "stride": "batch",
+    "allotment": "grant",
+    "freest": "least loaded",
+}
+"""Each with what is said now."""
+
+_FORMS: Final = {
+    "breath": ("breathe", "breathes"),
+    "hunger": ("hungry",),
+    "proxy": ("proxies",),
+    "seat": ("seated",),
+    "sit": ("sitting",),
+    "wish": ("wishes", "wished"),
+}
+_WORDS: Final = {form: word for word in RETIRED for form in (word, f"{word}s", *_FORMS.get(word, ()))}
+
+ALLOWED: Final = {
+    ("broker/keys.py", "bell"): "the name of a Redis key",
+    ("broker/keys.py", "bond"): "the name of a Redis key",
+    ("broker/redis_core/redis_client/wakeup.py", "bell"): "the name of a Redis key",
+    ("docs/design/amqp.md", "bond"): "the name of a Redis key",
+    ("docs/design/failures.md", "bell"): "the name of a Redis key",
+    ("docs/operations.md", "bell"): "the name of a Redis key",
+    ("docs/operations.md", "bond"): "the name of a Redis key",
+    ("docs/performance.md", "rounds"): "repetitions of a measurement",
+    ("README.md", "roster"): "an access model of XEP-0060",
+    ("frontends/rest/auth/csrf.py", "proxy"): "an HTTP proxy",
+    ("frontends/rest/paths.py", "proxy"): "an HTTP proxy",
+    ("frontends/rest/refusal_log.py", "proxy"): "an HTTP proxy",
+    ("frontends/rest/server.py", "proxy"): "an HTTP proxy",
+    ("frontends/xmpp/pubsub/payloads.py", "proxy"): "MappingProxyType",
+    ("deploy/local/ejabberd.yml", "roster"): "a module of ejabberd",
+    **{
+        (f"frontends/tools/bench/{name}.py", "rounds"): "repetitions of a measurement"
+        for name in ("bounds", "core", "growth", "levels", "rest", "scale", "spark", "xmpp")
+    },
+}
+"""Where a word stands in another, standard meaning, and which."""
+
+LUA_STILL: Final = {"bond", "hunger", "rounds", "seat", "wish"}
+"""What operations in Redis still say."""
+
+
+def _files() -> list[Path]:
+    kinds = {".py", ".md", ".lua", ".js", ".css", ".html", ".yml", ".yaml", ".json", ".sh", ".tpl"}
+    folders = ("broker", "frontends", "lua", "docs", "deploy")
+    found = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in kinds]
+    return sorted([*found, *ROOT.glob("*.md")])
+
+
+def _said(text: str) -> set[str]:
+    """Give the words of a text, of its names each part."""
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
+    return {_WORDS[word] for word in re.findall(r"[a-z]+", parted.lower()) if word in _WORDS}
+
+
+def test_retired_words() -> None:
+    """No code, comment, document, metric or log event has a retired word, but where it means something else."""
+    found = {(path.relative_to(ROOT).as_posix(), word) for path in _files() for word in _said(path.read_text())}
+    unsaid = {(path, word) for path, word in found if not (path.startswith("lua/") and word in LUA_STILL)}
+    assert sorted(f"{path}: {word} (say {RETIRED[word]})" for path, word in unsaid - ALLOWED.keys()) == []
+    assert sorted(ALLOWED.keys() - found) == [], "no more exceptions than there are"
+
+
+def test_words_of_names() -> None:
+    """A word is found in a name of whatever case."""
+    assert _said("NodeLane") == _said("a_lane") == _said("LANES") == {"lane"}
+    assert _said("planes, seating") == set()
