@@ -101,7 +101,7 @@ def _options(url: str) -> dict[str, Any]:
         raise ValueError(msg) from None
     try:
         # Never connected: whether it is made shows whether all is known that follows the question mark.
-        BlockingConnectionPool(**options).make_connection()  # type: ignore[no-untyped-call]
+        BlockingConnectionPool(driver_info=None, **options).make_connection()  # type: ignore[no-untyped-call]
     except (TypeError, ValueError):
         msg = "an option in it is none that redis-py knows"
         raise ValueError(msg) from None

@@ -1,6 +1,7 @@
 """Servers for all tests: real ones, started when first asked for, one of each kind for a pytest process."""
 
 import os
+import ssl
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,14 @@ from frontends.tools.servers.sentinels import RedisSentinels
 # A loaded machine makes single examples slow, which says nothing of the code; the derandomized run makes CI repeatable.
 settings.register_profile("stanzaq", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("stanzaq")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_certificates_of_the_machine() -> Iterator[None]:
+    """Trust no authority of the machine: none is needed, and slixmpp reads them all twice for each stream, in 50 ms."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl.SSLContext, "set_default_verify_paths", lambda _context: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from typing import Any
 
 from broker.redis_core.commands.credit import Grant
 from broker.redis_core.operations.operation import subid
+from tests.lua.conftest import ON_SERVERS
 from tests.lua.driver import Answer, Queue
 from tests.lua.seated import carried, registered, seated
 
@@ -252,6 +253,7 @@ def test_bounded(parts: Parts) -> None:
     assert grants(wanted(coordinator, 1, 500)) == [(1, subid(W1), 200)]
 
 
+@ON_SERVERS
 def test_pairs_count(parts: Parts) -> None:
     """Guarantee 6: of many who are of use to none of many partitions, a part is looked at in a call, the rest in the next."""
     coordinator, _, _ = parts

@@ -1,6 +1,7 @@
 """lua/credit/list_holdings.lua: what a partition says when a coordinator's ledger is held against it."""
 
 from broker.redis_core.operations.operation import subid
+from tests.lua.conftest import ON_SERVERS
 from tests.lua.driver import Queue
 from tests.lua.test_hand_out import GRANT, known
 
@@ -20,6 +21,7 @@ def test_all_and_some(parts: Parts) -> None:
     assert found == [[subid(W2), 0, 5, ""], ["7", 0, 0, ""]]
 
 
+@ON_SERVERS
 def test_pages(parts: Parts) -> None:
     """Guarantee 6: a page at a time, each going on where the one before has come to."""
     _, one, _ = parts

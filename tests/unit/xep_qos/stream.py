@@ -1,6 +1,7 @@
 """A slixmpp stream without a network, on a loop whose time stands still until it is told to pass."""
 
 import asyncio
+from collections import deque
 from collections.abc import Coroutine
 from copy import deepcopy
 from typing import Any, Final, TypeVar
@@ -17,9 +18,6 @@ SENDER: Final = "sender@example.org/desk"
 PEER: Final = "jobs@queue.example.org"
 STANZAS: Final = "urn:ietf:params:xml:ns:xmpp-stanzas"
 
-# More turns than any chain of call-backs between two waits needs.
-_TURNS: Final = 20
-
 T = TypeVar("T")
 
 
@@ -27,6 +25,7 @@ class StillLoop(asyncio.SelectorEventLoop):
     """A loop with a clock of its own."""
 
     now = 1_000_000.0
+    _ready: deque[asyncio.Handle]
 
     def time(self) -> float:
         """Give the time that it is told to be."""
@@ -36,8 +35,11 @@ class StillLoop(asyncio.SelectorEventLoop):
         """Let everything happen that needs no time to pass."""
 
         async def turns() -> None:
-            for _turn in range(_TURNS):
+            # Timers that are due become ready with the next turn.
+            quiet = 0
+            while quiet < 2:
                 await asyncio.sleep(0)
+                quiet = 0 if self._ready else quiet + 1
 
         self.run_until_complete(turns())
 
