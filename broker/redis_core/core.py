@@ -76,7 +76,6 @@ class RedisCore:
         self.frontend = self.name if outlet else ""
         self.sends = outlet is not None
         self.lost_replies = 0
-        self.admins = frozenset(settings.admins)
         self.once_ms = int(settings.qos_window_seconds * 1000)
         self.retry = settings.retry
         self.metrics = Metrics()
@@ -89,10 +88,10 @@ class RedisCore:
         self.ended_by = ""
         self._outlet: Outlet = outlet or relay
         self._relay = None if outlet else relay
-        self._store = NodeStore(self._server, settings.journal_records, settings.node_quota)
+        self._store = NodeStore(self._server, settings.journal_records, settings.node_quota, frozenset(settings.admins))
         self._tree = Tree(self._server, self._store)
         calls = HandlerPorts(self._begin, self._ask, self.ask, self._changed, self._forget, self._register_all)
-        self._handlers = Handlers(self._server, self._store, self._tree, settings, self, calls, self._tell)
+        self._handlers = Handlers(self._server, self._store, self._tree, settings, calls, self._tell)
         self._work = {kind: row.handler(self._handlers) for kind, row in ROWS.items() if row.handler}
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
         self.histories = self._handlers.histories
@@ -334,7 +333,7 @@ class RedisCore:
         """Give the pipelines of a node's partitions."""
         routes = self._routes.get(node)
         if routes is None:
-            known = NodeCache(node, self._store, self.admins)
+            known = NodeCache(node, self._store)
             pipeline = partial(PartitionPipeline, known, server=self._server, store=self._store, around=self)
             routes = self._routes[node] = NodeRouter(known, pipeline, self._tasks, self._tree, self.routes)
         return routes

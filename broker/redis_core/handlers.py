@@ -21,7 +21,7 @@ from broker.redis_core.delivery.browsing import browse
 from broker.redis_core.delivery.exactly_once import ExactlyOnce
 from broker.redis_core.delivery.inspection import Inspection
 from broker.redis_core.delivery.item_moves import ItemMoves
-from broker.redis_core.groups.ownership import Around, Ownership, owns
+from broker.redis_core.groups.ownership import Ownership, owns
 from broker.redis_core.maintenance.instances import Instances
 from broker.redis_core.nodes.history import Histories
 from broker.redis_core.nodes.listing import NodeListing
@@ -77,17 +77,15 @@ class Handlers:
         store: NodeStore,
         tree: Tree,
         settings: Settings,
-        core: Around,
         calls: HandlerPorts,
         notify: Callable[[Notice], None],
     ) -> None:
         """Make them; `notify` tells those whom a change concerns."""
-        admins = frozenset(settings.admins)
-        rules = Rules(admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing)
+        rules = Rules(store.admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing)
         members, pending = GroupMembers(server), PendingList(server, store)
         self._calls = calls
-        self.owners = Ownership(core, members, store, calls.ask, calls.forget)
-        self.lists = SubscriptionQueries(server, store, members, pending, admins=admins, ask=calls.ask)
+        self.owners = Ownership(members, store, calls.ask, calls.forget, notify)
+        self.lists = SubscriptionQueries(server, store, members, pending, calls.ask)
         self.subscriptions = SubscriptionService(store, self.lists.occupied, calls.ask, self.owners, notify)
         # Whoever loses its subscription by others' doing hears which locks end with it.
         remove = partial(self.subscriptions.remove, told=True)
@@ -95,7 +93,6 @@ class Handlers:
             store,
             pending,
             self.lists,
-            admins=admins,
             subscribe=lambda command: self._subscription(command)(),
             remove=remove,
             notify=notify,
@@ -114,9 +111,9 @@ class Handlers:
         self.approvals.nodes = self.nodes
         self.assured = ExactlyOnce(server, settings, calls.submit, self.nodes.admits)
         self.fetching = LongPoll(calls.ask)
-        self.listing = NodeListing(server, store, tree, admins)
+        self.listing = NodeListing(server, store, tree)
         self.inspection = Inspection(store, rules, calls.ask)
-        self.histories = Histories(server, store, rules, calls.ask)
+        self.histories = Histories(server, store, calls.ask)
         self.instances = Instances(server, rules)
         self.transfers = ItemMoves(store, rules, calls.ask, self.inspection)
 

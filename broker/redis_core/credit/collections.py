@@ -32,7 +32,8 @@ from broker.redis_core.commands.credit import (
     RegisterPoolSubscription,
     RegisterSubscription,
 )
-from broker.redis_core.commands.internal import AnyCommand, Leave, Left, Outcome, Scanned, ScanSubscribers, fulfil
+from broker.redis_core.commands.internal import AnyCommand, Leave, Left, Outcome, Scanned, fulfil
+from broker.redis_core.commands.repeated import leave_empty, subscribers
 from broker.redis_core.credit.balancer import Balancer
 from broker.redis_core.operations.operation import above, below, collection, pool
 from broker.redis_core.partitions.pipeline import PartitionPipeline
@@ -225,9 +226,7 @@ class CollectionCredit:
         if isinstance(outcome, Refused) and outcome.problem in _SHUT:
             born = register.registration
             leave = self._leave(leaf, Leave(register.node, register.jid, subid=register.subid, born=born, told=True))
-            outcome = await awaited(pipeline, leave)
-            while isinstance(outcome, Left) and outcome.held > 0:
-                outcome = await awaited(pipeline, leave)
+            _ended, outcome = await leave_empty(partial(awaited, pipeline), leave)
             return Registered(0, int(born), shut=True) if isinstance(outcome, Left) else outcome
         return outcome
 
@@ -285,18 +284,10 @@ class CollectionCredit:
             return
         self._evicting.add((leaf, text))
         try:
-            pipeline, scan, ended = self._gates(leaf.node).pipeline(leaf.number), "0", False
-            while not ended:
-                part = await awaited(pipeline, ScanSubscribers(leaf.node, scan, leaf.number))
-                if not isinstance(part, Scanned):
-                    return
-                for jid in part.jids:
-                    leave = Leave(leaf.node, jid, pool=text, incarnation=leaf.incarnation, told=True)
-                    left = await awaited(pipeline, leave)
-                    while isinstance(left, Left) and left.held > 0:
-                        left = await awaited(pipeline, leave)
-                scan = part.scan
-                ended = scan == "0"
+            ask = partial(awaited, self._gates(leaf.node).pipeline(leaf.number))
+            async for part in subscribers(ask, leaf.node, leaf.number):
+                for jid in part.jids if isinstance(part, Scanned) else ():
+                    await leave_empty(ask, Leave(leaf.node, jid, pool=text, incarnation=leaf.incarnation, told=True))
         finally:
             self._evicting.discard((leaf, text))
 

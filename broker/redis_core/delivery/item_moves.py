@@ -39,7 +39,7 @@ class ItemMoves:
         """Take one step: what it counts is recorded, and arrives whatever becomes of this process."""
         # What dies again meanwhile comes to the end of the same log: the scan ends at what was there when it began.
         until, _, place = (command.scan or f"{await self._store.now_ms()}-18446744073709551615 ").partition(" ")
-        here = await self._read(command.node)
+        here = await self._store.read_with_admins(command.node)
         if here is None:
             return GONE
         if here.affiliation(bare(command.sender)) is not Affiliation.OWNER:
@@ -102,7 +102,7 @@ class ItemMoves:
         to = command.to or ""
         if to == here.name:
             return "a node cannot take its own items"
-        there = await self._read(to)
+        there = await self._store.read_with_admins(to)
         if there is None:
             return f"there is no node {to!r}"
         if there.affiliation(bare(command.sender)) is not Affiliation.OWNER:
@@ -114,7 +114,3 @@ class ItemMoves:
         if there.config.state is NodeState.DRAINING:
             return f"the node {to!r} is being drained"
         return None
-
-    async def _read(self, node: str) -> NodeRecord | None:
-        record = await self._store.read(node)
-        return record and record.with_admins(self._rules.admins)

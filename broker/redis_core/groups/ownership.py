@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakValueDictionary
 
 from broker.model.commands import Keep, Options, Subscribe
@@ -18,15 +18,8 @@ from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.problems import Problem
 from broker.model.results import Kept, Refused, Result, Subscribed
-from broker.redis_core.commands.internal import (
-    GONE,
-    AcquirePartition,
-    Ask,
-    Leave,
-    Left,
-    ReleasePartition,
-    RenewOwnership,
-)
+from broker.redis_core.commands.internal import GONE, AcquirePartition, Ask, Leave, ReleasePartition, RenewOwnership
+from broker.redis_core.commands.repeated import leave_empty
 from broker.redis_core.groups.rebalancing import Move, handing_over, moves
 from broker.redis_core.operations.operation import subid, subids
 from broker.redis_core.operations.subscriptions import UNSELECTED
@@ -54,23 +47,19 @@ Attend = Callable[[Subscribe, "asyncio.Future[Any]"], Awaitable[Result]]
 """Finishes a subscription that is under way: presence is to find it."""
 
 
-class Around(Protocol):
-    """What owners need of the core."""
-
-    admins: frozenset[Jid]
-
-    def notify(self, notice: Notice) -> None:
-        """Hand a notice to the door."""
-
-
 class Ownership:
     """Carries out what concerns the ownership of partitions."""
 
     def __init__(
-        self, core: Around, members: GroupMembers, store: NodeStore, ask: Ask, changed: Callable[[str], None]
+        self,
+        members: GroupMembers,
+        store: NodeStore,
+        ask: Ask,
+        changed: Callable[[str], None],
+        notify: Callable[[Notice], None],
     ) -> None:
-        """Ask pipelines by `ask`, which hear by `changed` that a node may have grown."""
-        self._core = core
+        """Ask pipelines by `ask`, which hear by `changed` that a node may have grown; `notify` tells owners."""
+        self._notify = notify
         self._store = store
         self._members = members
         self._ask = ask
@@ -80,7 +69,7 @@ class Ownership:
 
     async def hindrance(self, command: Subscribe) -> Refused | None:
         """Refuse what no attach is needed to refuse, and so nothing is changed for (E7, E26)."""
-        record = await self._read(command.node)
+        record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
         # Pipelines may know the node as it was before it grew.
@@ -97,7 +86,7 @@ class Ownership:
         return await self.hindrance(command) or await attend(command, start(self._attach(command)))
 
     async def _attach(self, command: Subscribe) -> Result:
-        record = await self._read(command.node)
+        record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
         if log_readers.reads(command, record):
@@ -111,7 +100,7 @@ class Ownership:
 
     async def keep(self, command: Keep) -> Result:
         """Renew the leases of all that the sender owns (EX16)."""
-        record = await self._read(command.node)
+        record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
         if refused := refusal(command, record):
@@ -120,7 +109,7 @@ class Ownership:
 
     async def options(self, command: Options, outcome: asyncio.Future[Any]) -> Result:
         """Tell what a subscription owns; `outcome` is what the coordinator knows, nothing unless it shares the node."""
-        record = await self._read(command.node)
+        record = await self._store.read_with_admins(command.node)
         known: Result = await outcome
         if record is None or (isinstance(known, Refused) and known.problem is not Problem.NOT_SUBSCRIBED):
             return known
@@ -143,7 +132,7 @@ class Ownership:
 
     async def left(self, node: str, jid: Jid) -> bool:
         """Strike off one who has left and let others have what it owned; gives whether it was a member."""
-        record = await self._read(node)
+        record = await self._store.read_with_admins(node)
         if record is None:
             return False
         struck = await self._members.strike(record, jid)
@@ -153,7 +142,7 @@ class Ownership:
 
     async def lost(self, notice: OwnershipLost) -> None:
         """Do what follows when a partition has been lost without its owner's doing."""
-        record = await self._read(notice.node)
+        record = await self._store.read_with_admins(notice.node)
         if record is None:
             return
         member = await self._members.member(notice.node, notice.subscriber)
@@ -193,7 +182,7 @@ class Ownership:
             # Who left while something was handed over to it may have gone before it had it.
             late = [move for move in planned if subid(move.member.jid) not in members]
             await asyncio.gather(*(self._take_away(node, move) for move in late))
-            record = await self._read(node) if members else None
+            record = await self._store.read_with_admins(node) if members else None
             if record is None:
                 return
             standings = await self._members.standings(record)
@@ -229,7 +218,7 @@ class Ownership:
         outcome = await self._ask(handing_over(record.name, move))
         match outcome:
             case Owned():
-                self._core.notify(OwnershipGained(record.name, move.member.jid, outcome))
+                self._notify(OwnershipGained(record.name, move.member.jid, outcome))
                 return True
             case Refused(
                 problem=Problem.FORBIDDEN
@@ -317,9 +306,8 @@ class Ownership:
 
     async def _unshare(self, command: Subscribe, had: set[int]) -> None:
         """End the subscription of one who shared the node with others until now: a JID has one, and its credit once."""
-        left = None if had else await self._ask(Leave(command.node, command.jid))
-        while isinstance(left, Left) and left.held > 0:
-            left = await self._ask(Leave(command.node, command.jid))
+        if not had:
+            await leave_empty(self._ask, Leave(command.node, command.jid))
 
     async def _detach(self, command: Subscribe, partitions: set[int]) -> None:
         asked = [ReleasePartition(command.node, command.jid, number) for number in sorted(partitions)]
@@ -328,10 +316,6 @@ class Ownership:
     def _subscribed(self, command: Subscribe, owned: tuple[Owned, ...]) -> Subscribed:
         group = command.group or DEFAULT_GROUP
         return Subscribed(command.jid, subid(command.jid), _credit(command), command.qos, group=group, owned=owned)
-
-    async def _read(self, node: str) -> NodeRecord | None:
-        record = await self._store.read(node)
-        return record and record.with_admins(self._core.admins)
 
 
 def _credit(command: Subscribe) -> int:

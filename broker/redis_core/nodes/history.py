@@ -14,7 +14,6 @@ from broker.model.problems import CoreUnavailable
 from broker.model.results import Counted, History, Refused, Result, Sample
 from broker.redis_core.commands.internal import GONE, Ask
 from broker.redis_core.records.store import NodeStore
-from broker.redis_core.records.validation import Rules
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.registry.rows import refusal
 
@@ -26,11 +25,10 @@ _HOUR_MS: Final = MINUTES * MINUTE_MS
 class Histories:
     """Writes samples, and shows them."""
 
-    def __init__(self, server: Server, store: NodeStore, rules: Rules, ask: Ask) -> None:
+    def __init__(self, server: Server, store: NodeStore, ask: Ask) -> None:
         """Count what there is now by `ask`."""
         self._server = server
         self._store = store
-        self._rules = rules
         self._ask = ask
 
     async def note(self, now_ms: int, counts: Mapping[str, Counted]) -> None:
@@ -46,10 +44,10 @@ class Histories:
 
     async def show(self, command: ShowHistory) -> Result:
         """Give the samples of the last hour, what there was when it began, and what there is now."""
-        record = await self._store.read(command.node)
+        record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
-        if refused := refusal(command, record.with_admins(self._rules.admins)):
+        if refused := refusal(command, record):
             return refused
         counted = await self._ask(Stats(command.node, command.sender))
         if isinstance(counted, Refused):

@@ -33,12 +33,11 @@ _UNKNOWN: Final = Refused(Problem.ITEM_NOT_FOUND, "there is no such node to go o
 class NodeListing:
     """The list of nodes, as each JID may see it."""
 
-    def __init__(self, server: Server, store: NodeStore, tree: Tree, admins: frozenset[Jid]) -> None:
-        """Show `admins` every node."""
+    def __init__(self, server: Server, store: NodeStore, tree: Tree) -> None:
+        """Show administrators every node."""
         self._server = server
         self._store = store
         self._tree = tree
-        self._admins = admins
 
     async def page(self, command: Nodes) -> Listing | Refused:
         """Name the nodes of a page."""
@@ -88,7 +87,7 @@ class NodeListing:
     async def _seen(self, sender: Jid, first: int, names: Sequence[str]) -> list[tuple[int, str]]:
         """Give those of the names that the sender may see, each with its number; they begin with the number `first`."""
         asker, numbered = bare(sender), list(enumerate(names, first))
-        if asker in self._admins or not names:
+        if asker in self._store.admins or not names:
             return numbered
         standings = [("HGET", keys.of_node("affiliations", name), asker) for name in names]
         models = [("HGET", keys.of_node("options", name), _ACCESS_MODEL) for name in names]

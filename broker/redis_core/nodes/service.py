@@ -68,14 +68,14 @@ class NodeService:
         """
         self._store = store
         self._tree = tree
-        self.placement = TreeMoves(tree, store, self._read, self._renewed)
+        self.placement = TreeMoves(tree, store, self._store.read_with_admins, self._renewed)
         self._rules = rules
-        self._terms = Terms(rules, self._read)
+        self._terms = Terms(rules, self._store.read_with_admins)
         self._ask = ask
         self._changed = changed
         self._register_all = register_all
         self._notify = notify
-        self._news = TreeEvents(tree, self._read, ask, register_all, notify)
+        self._news = TreeEvents(tree, self._store.read_with_admins, ask, register_all, notify)
         self._remove = remove
         self._pending = pending
 
@@ -128,7 +128,7 @@ class NodeService:
 
     async def describe(self, command: Describe) -> Result:
         """Read a node's record, and where it stands."""
-        record = await self._read(command.node)
+        record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
         refused = refusal(command, record)
@@ -139,13 +139,13 @@ class NodeService:
 
     async def admits(self, command: Publish) -> Refused | None:
         """Refuse what a node would not let be published; None when it would."""
-        record = await self._read(command.node)
+        record = await self._store.read_with_admins(command.node)
         return GONE if record is None else refusal(command, record)
 
     async def configure(self, command: Configure) -> Result:
         """Change a node's configuration and its place, then its partitions' copies of it."""
         for _attempt in range(_RETRIES):
-            record = await self._read(command.node)
+            record = await self._store.read_with_admins(command.node)
             if record is None:
                 return GONE
             outcome = refusal(command, record) or await self._configured(command, record)
@@ -207,7 +207,7 @@ class NodeService:
 
     async def affiliate(self, command: Affiliate) -> Result:
         """Change affiliations; whoever loses access loses subscriptions and locks at once."""
-        record = await self._read(command.node)
+        record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
         if refused := refusal(command, record):
@@ -220,7 +220,7 @@ class NodeService:
             refused = await self.assign(record, command.changes)
         if refused is None or refused.problem is not Problem.NOT_ACCEPTABLE:
             return refused or Done()
-        now = await self._read(command.node) or record
+        now = await self._store.read_with_admins(command.node) or record
         return Unaffiliated(refused.detail, tuple((jid, now.affiliation(jid)) for jid in command.changes))
 
     async def assign(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
@@ -231,7 +231,7 @@ class NodeService:
             return refused
         self._changed(node)
         # Every pipeline judges by the revision that its partition has: raise it before the change is answered.
-        renewed = await self._read(node)
+        renewed = await self._store.read_with_admins(node)
         if renewed is not None:
             await self._store.open(renewed)
             jids = [each for jid in changes for each in await self._store.subscribed_jids(jid, node)]
@@ -251,7 +251,7 @@ class NodeService:
 
     async def delete(self, command: Delete) -> Result:
         """Delete the node and tell all who were subscribed, or waited to be (P24)."""
-        record = await self._read(command.node)
+        record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
         refused = refusal(command, record)
@@ -279,7 +279,7 @@ class NodeService:
     async def purge(self, command: Purge) -> Result:
         """Drop what waits, part by part, and tell each subscriber once (P25)."""
         dropped = 0
-        record = await self._read(command.node)
+        record = await self._store.read_with_admins(command.node)
         for _chunk in range(_PURGE_CHUNKS):
             result = await self._ask(command)
             if not isinstance(result, Purged):
@@ -330,7 +330,3 @@ class NodeService:
 
     async def _subscribers(self, node: str) -> list[Jid]:
         return list(dict.fromkeys(jid for jid, _whose in await self._news.scopes(node)))
-
-    async def _read(self, node: str) -> NodeRecord | None:
-        record = await self._store.read(node)
-        return record and record.with_admins(self._rules.admins)

@@ -11,7 +11,8 @@ from broker.model.items import Notice, TreeEvent
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.tree import Kind, Scope
-from broker.redis_core.commands.internal import Scanned, ScanSubscribers
+from broker.redis_core.commands.internal import Scanned
+from broker.redis_core.commands.repeated import subscribers
 from broker.redis_core.records.tree import Tree
 
 
@@ -58,12 +59,8 @@ class TreeEvents:
         record = await self._read(node)
         found: dict[tuple[Jid, str], Scope | None] = {}
         for partition in () if record is None else record.partitions:
-            scan, ended = "0", False
-            while not ended:
-                part = await self._ask(ScanSubscribers(node, scan, partition.number))
+            async for part in subscribers(self._ask, node, partition.number):
                 if not isinstance(part, Scanned):
                     return found
                 found |= dict(zip(zip(part.jids, part.subids, strict=True), part.scopes, strict=True))
-                scan = part.scan
-                ended = scan == "0"
         return found

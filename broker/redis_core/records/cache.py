@@ -3,7 +3,6 @@
 It may be old at any time: every script is told its revision and refuses to act on an old one. Must not know pipelines.
 """
 
-from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.redis_core.records.store import NodeStore
 
@@ -11,13 +10,12 @@ from broker.redis_core.records.store import NodeStore
 class NodeCache:
     """A node's record, read when it is first asked for."""
 
-    def __init__(self, node: str, store: NodeStore, admins: frozenset[Jid]) -> None:
+    def __init__(self, node: str, store: NodeStore) -> None:
         """Know nothing yet of `node`."""
         self.node = node
         self.record: NodeRecord | None = None
         self._newest: NodeRecord | None = None
         self.store = store
-        self._admins = admins
 
     async def read(self) -> NodeRecord | None:
         """Give the record; None when there is no such node. Raises CoreUnavailable or CorruptRecord."""
@@ -31,13 +29,13 @@ class NodeCache:
             await self.store.advance(found, self._newest.revision, self._newest.config.partitions)
             found = await self.store.read(self.node)
         self._newest = found
-        self.record = found and found.with_admins(self._admins)
+        self.record = found and found.with_admins(self.store.admins)
         # As it was read: while others wait for Redis, somebody may have it forgotten.
         return self.record
 
     def met(self, record: NodeRecord) -> None:
         """Take the record as somebody has just read it."""
-        self.record = record.with_admins(self._admins)
+        self.record = record.with_admins(self.store.admins)
 
     def forget(self) -> None:
         """Read it anew when it is next asked for."""

@@ -57,9 +57,10 @@ class SubscriptionRef:
 class NodeStore:
     """Reads and writes the records; knows nothing that is not in Redis."""
 
-    def __init__(self, server: Server, journal_records: int, node_quota: int) -> None:
-        """Keep journals of `journal_records` and let a JID create `node_quota` nodes."""
+    def __init__(self, server: Server, journal_records: int, node_quota: int, admins: frozenset[Jid]) -> None:
+        """Keep journals of `journal_records` and let a JID create `node_quota` nodes; `admins` own every node."""
         self._server = server
+        self.admins = admins
         self._journal_records = journal_records
         self.subscribed, self.asking = Index(server, "nodes"), Index(server, "asked")
         self.owned = Index(server, "owned", node_quota)
@@ -77,6 +78,11 @@ class NodeStore:
         if not head:
             return None
         return _record(node, head, options, affiliations)
+
+    async def read_with_admins(self, node: str) -> NodeRecord | None:
+        """Read a node's record to judge by, with the administrators among its owners."""
+        record = await self.read(node)
+        return record and record.with_admins(self.admins)
 
     async def read_all(self, names: Sequence[str]) -> list[NodeRecord]:
         """Read many records whole, in few round trips; one that is not there, or cannot be read, is passed over."""

@@ -27,9 +27,9 @@ from broker.redis_core.commands.internal import (
     Outcome,
     PullItems,
     Scanned,
-    ScanSubscribers,
     ignored,
 )
+from broker.redis_core.commands.repeated import subscribers
 from broker.redis_core.credit.balancer import Balancer
 from broker.redis_core.credit.collections import CollectionCredit, CreditReports, Gates, awaited
 from broker.redis_core.operations.operation import subid
@@ -112,21 +112,12 @@ class NodeRouter:
 
     async def register_all(self) -> None:
         """Make all subscriptions known in all partitions anew, a part of them at a time: some may have come, or be shut now."""
-        scan = "0"
-        while self._count > 1 or self._collects:
-            part = await self.ask(COORDINATOR, ScanSubscribers(self.known.node, scan))
-            if not isinstance(part, Scanned):
-                return
-            await asyncio.gather(
-                *(
-                    self._partitioned.take(ReregisterSubscription(self.known.node, whose), self._count)
-                    for whose in part.subids
-                    if whose
-                )
-            )
-            scan = part.scan
-            if scan == "0":
-                return
+        if self._count > 1 or self._collects:
+            async for part in subscribers(partial(self.ask, COORDINATOR), self.known.node, COORDINATOR):
+                if not isinstance(part, Scanned):
+                    return
+                whose = [ReregisterSubscription(self.known.node, each) for each in part.subids if each]
+                await asyncio.gather(*(self._partitioned.take(each, self._count) for each in whose))
 
     async def _others(self, partitions: int) -> Sequence[int]:
         """Give the numbers of those partitions besides the coordinator that share its credit."""

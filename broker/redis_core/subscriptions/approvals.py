@@ -39,7 +39,6 @@ class Approvals:
         pending: PendingList,
         lists: SubscriptionQueries,
         *,
-        admins: frozenset[Jid],
         subscribe: Callable[[Subscribe], Awaitable[Result]],
         remove: Callable[[str, Jid, str], Awaitable[tuple[str, ...]]],
         notify: Callable[[Notice], None],
@@ -48,7 +47,6 @@ class Approvals:
         self._store = store
         self._pending = pending
         self._lists = lists
-        self._admins = admins
         self._subscribe = subscribe
         self._remove = remove
         self._notify = notify
@@ -89,7 +87,7 @@ class Approvals:
 
     async def approve(self, command: Approve) -> Result:
         """Take an owner's answer."""
-        record = await self._read(command.node)
+        record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
         if refused := refusal(command, record):
@@ -107,7 +105,7 @@ class Approvals:
 
     async def manage(self, command: ManageSubscribers) -> Result:
         """Change subscriptions one by one; those that stay as they were are answered (P26)."""
-        record = await self._read(command.node)
+        record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
         if refused := refusal(command, record):
@@ -137,7 +135,7 @@ class Approvals:
     async def pending(self, command: ListPending) -> Result:
         """Name the nodes where something waits for the sender: its own, and for an administrator the first of all."""
         whose = bare(command.sender)
-        if whose in self._admins:
+        if whose in self._store.admins:
             names = list(await self._store.names())
         else:
             held = await self._store.standings(whose)
@@ -147,7 +145,7 @@ class Approvals:
 
     async def send(self, command: SendPending) -> Result:
         """Ask an owner about all that waits at a node."""
-        record = await self._read(command.node)
+        record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
         if refused := refusal(command, record):
@@ -159,7 +157,7 @@ class Approvals:
     async def settle(self, node: str) -> None:
         """Make what the node's record admits now, refuse what it bars, and let the rest wait on."""
         waiting = await self._pending.all(node)
-        record = await self._read(node) if waiting else None
+        record = await self._store.read_with_admins(node) if waiting else None
         if record is None:
             return
         for jid, command in waiting.items():
@@ -211,10 +209,6 @@ class Approvals:
 
     def _tell(self, node: str, jid: Jid, state: State) -> None:
         self._notify(SubscriptionChanged(_subscription(node, jid, state)))
-
-    async def _read(self, node: str) -> NodeRecord | None:
-        record = await self._store.read(node)
-        return record and record.with_admins(self._admins)
 
 
 def _meant(change: Change, those: Sequence[Subscription]) -> tuple[Subscription, ...]:

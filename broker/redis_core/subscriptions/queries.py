@@ -14,7 +14,8 @@ from broker.model.nodes import MAX_SUBSCRIBERS, Affiliation, NodeRecord
 from broker.model.pages import Page
 from broker.model.results import AffiliationList, Refused, Result, SubscriptionList
 from broker.model.subscriptions import State, Subscription
-from broker.redis_core.commands.internal import GONE, Ask, Scanned, ScanSubscribers
+from broker.redis_core.commands.internal import GONE, Ask
+from broker.redis_core.commands.repeated import subscribers
 from broker.redis_core.operations.operation import family, reach, subid
 from broker.redis_core.records.group_members import GroupMembers
 from broker.redis_core.records.jid_indexes import Entry
@@ -33,14 +34,12 @@ _AT_ONCE: Final = 1_000
 class SubscriptionQueries:
     """Answers what asks for a list."""
 
-    def __init__(  # noqa: PLR0913  (what it reads)
+    def __init__(
         self,
         server: Server,
         store: NodeStore,
         members: GroupMembers,
         pending: PendingList,
-        *,
-        admins: frozenset[Jid],
         ask: Ask,
     ) -> None:
         """Read keys from `server`, and partitions by `ask`."""
@@ -48,7 +47,6 @@ class SubscriptionQueries:
         self._store = store
         self._members = members
         self._pending = pending
-        self._admins = admins
         self._ask = ask
 
     async def subscriptions(self, command: Subscriptions) -> Result:
@@ -67,7 +65,7 @@ class SubscriptionQueries:
         whose = bare(command.sender)
         if command.node is None:
             return AffiliationList(tuple(await self._store.standings(whose)))
-        record = await self._read(command.node)
+        record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
         standing = record.affiliation(whose)
@@ -75,7 +73,7 @@ class SubscriptionQueries:
 
     async def subscribers(self, command: ListSubscribers) -> Result:
         """List who is subscribed, for an owner; those who wait are not among them (XEP-0060 §8.8.1.2)."""
-        record = await self._read(command.node)
+        record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
         if refused := refusal(command, record):
@@ -86,21 +84,19 @@ class SubscriptionQueries:
         # A member of a group has its credit in the partitions that it owns, if it owns any.
         found = {(member.jid, whose): (0, 0) for whose, member in members.items()}
         for partition in record.partitions:
-            scan, ended = "0", len(found) > most
-            while not ended:
-                part = await self._ask(ScanSubscribers(record.name, scan, partition.number))
+            if len(found) > most:
+                break
+            async for part in subscribers(self._ask, record.name, partition.number):
                 if isinstance(part, Refused):
                     return part
-                if not isinstance(part, Scanned):
-                    break
                 # Those who come through a collection are shown by their JIDs.
                 names = (whose or subid(jid) for jid, whose in zip(part.jids, part.subids, strict=True))
                 theirs = zip(part.credits, part.holdings, strict=True)
                 for who, (credit, holding) in zip(zip(part.jids, names, strict=True), theirs, strict=True):
                     has, holds = found.get(who, (0, 0))
                     found[who] = (has + credit, holds + holding)
-                scan = part.scan
-                ended = scan == "0" or len(found) > most
+                if len(found) > most:
+                    break
         listed = [Subscription(record.name, *who, State.SUBSCRIBED, *parts) for who, parts in found.items()]
         return _paged(listed, command.page)
 
@@ -180,10 +176,6 @@ class SubscriptionQueries:
             ref: [name for name, line in zip(names(ref), theirs, strict=True) if line is not None]
             for ref, theirs in zip(refs, lines, strict=True)
         }
-
-    async def _read(self, node: str) -> NodeRecord | None:
-        record = await self._store.read(node)
-        return record and record.with_admins(self._admins)
 
 
 def _first(ref: SubscriptionRef) -> Sequence[str]:

@@ -17,6 +17,7 @@ from broker.model.problems import Problem
 from broker.model.results import Done, Refused, Result, Subscribed, Unsubscribed
 from broker.model.subscriptions import Subscription
 from broker.redis_core.commands.internal import Ask, Leave, Left
+from broker.redis_core.commands.repeated import leave_empty
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.records.jid_indexes import Entry, Truth
 from broker.redis_core.records.store import NodeStore, SubscriptionRef
@@ -120,11 +121,7 @@ class SubscriptionService:
 
         Its owner is `told` of each lock that ends.
         """
-        leave = Leave(node, jid, lapsed, subid=whose, told=told)
-        left = await self._ask(leave)
-        ended = left.ended if isinstance(left, Left) else ()
-        while isinstance(left, Left) and left.held > 0:
-            left = await self._ask(leave)
+        ended, left = await leave_empty(self._ask, Leave(node, jid, lapsed, subid=whose, told=told))
         if isinstance(left, Left) or (isinstance(left, Refused) and left.problem is Problem.NODE_NOT_FOUND):
             if not (isinstance(left, Left) and left.others):
                 await self._left(node, jid)
