@@ -28,7 +28,7 @@ from broker.redis_core.commands.admin_parts import Handover
 from broker.redis_core.commands.internal import Outcome, PartitionCommand, fulfil
 from broker.redis_core.delivery.handovers import Handovers
 from broker.redis_core.delivery.relay import Relay
-from broker.redis_core.handlers import HandlerPorts, Handlers
+from broker.redis_core.handlers import Handlers
 from broker.redis_core.maintenance.heartbeat import TURN_SECONDS, Heartbeat, HeartbeatResult
 from broker.redis_core.maintenance.instances import DoorHeartbeat
 from broker.redis_core.maintenance.sweeper import Sweeper
@@ -90,16 +90,17 @@ class RedisCore:
         self._relay = None if outlet else relay
         self._store = NodeStore(self._server, settings.journal_records, settings.node_quota, frozenset(settings.admins))
         self._tree = Tree(self._server, self._store)
-        calls = HandlerPorts(self._begin, self._ask, self.ask, self._changed, self._forget, self._register_all)
-        self._handlers = Handlers(self._server, self._store, self._tree, settings, calls, self._tell)
+        self._handlers = Handlers(self._server, self._store, self._tree, settings, self)
         self._work = {kind: row.handler(self._handlers) for kind, row in ROWS.items() if row.handler}
         self.owners, self.approvals = self._handlers.owners, self._handlers.approvals
         self.histories = self._handlers.histories
-        self._handovers = Handovers(self._store, self._handlers.nodes, self._ask, self.background, self.metrics.count)
+        self._handovers = Handovers(
+            self._store, self._handlers.nodes, self.ask_partition, self.background, self.metrics.count
+        )
         self._heartbeat = Heartbeat(self._server, self.frontend, Wakeup(self._server, settings.redis_timeout))
         self._door = DoorHeartbeat(self._server, f"{door} {self.name}", self._heartbeat.now_ms) if door else None
         self._libraries = Libraries(self._server)
-        self._sweeper = Sweeper(self, self._store, self._heartbeat, self._ask, self._in_passing)
+        self._sweeper = Sweeper(self, self._store, self._heartbeat, self.ask_partition, self._in_passing)
         self._routes: dict[str, NodeRouter] = {}
         self._tasks = Tasks()
         self._waiting_bytes = 0
@@ -249,7 +250,7 @@ class RedisCore:
 
     def notify(self, notice: Notice) -> None:
         """Hand a notice to the door; what an owner has lost is for others to have."""
-        self._tell(notice)
+        self.tell(notice)
         if isinstance(notice, OwnershipLost):
             self._handlers.subscriptions.ended(notice.node, notice.subscriber)
             self.background(partial(self.owners.lost, notice))
@@ -314,19 +315,21 @@ class RedisCore:
         if self._handlers.subscriptions.untidy:
             self.background(self._handlers.subscriptions.tidy)
 
-    def _tell(self, notice: Notice) -> None:
+    def tell(self, notice: Notice) -> None:
+        """Hand a notice to the door, if anybody is there to hear it."""
         # Nobody is there to hear what a lease would be told.
         if not is_lease(_told(notice)):
             self._outlet.notify(notice)
 
-    def _begin(self, command: PartitionCommand) -> asyncio.Future[Any]:
+    def begin(self, command: PartitionCommand) -> asyncio.Future[Any]:
         """Give a command its place among its sender's now, and let its outcome be awaited."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.routes(command.node).submit(command, partial(fulfil, future))
         return future
 
-    async def _ask(self, command: PartitionCommand) -> Outcome:
-        outcome: Outcome = await self._begin(command)
+    async def ask_partition(self, command: PartitionCommand) -> Outcome:
+        """Give a command its place, and wait for its outcome."""
+        outcome: Outcome = await self.begin(command)
         return outcome
 
     def routes(self, node: str) -> NodeRouter:
@@ -334,7 +337,7 @@ class RedisCore:
         routes = self._routes.get(node)
         if routes is None:
             known = NodeCache(node, self._store)
-            pipeline = partial(PartitionPipeline, known, server=self._server, store=self._store, around=self)
+            pipeline = partial(PartitionPipeline, known, server=self._server, core=self)
             routes = self._routes[node] = NodeRouter(known, pipeline, self._tasks, self._tree, self.routes)
         return routes
 
@@ -349,16 +352,19 @@ class RedisCore:
                 del self._routes[node]
         return [pipeline for routes in self._routes.values() for pipeline in routes.pipelines()]
 
-    def _changed(self, node: str) -> None:
-        self._forget(node)
+    def node_changed(self, node: str) -> None:
+        """Hear of a node whose record is another now."""
+        self.forget(node)
         # It may have more partitions now, or members who are not admitted any more.
         self.background(partial(self.owners.settle, node))
 
-    def _forget(self, node: str) -> None:
+    def forget(self, node: str) -> None:
+        """Read a node's record anew with its next command."""
         if node in self._routes:
             self._routes[node].forget()
 
-    async def _register_all(self, node: str) -> None:
+    async def register_all(self, node: str) -> None:
+        """Make subscriptions known in the partitions that a node has now."""
         routes = self.routes(node)
         await routes.known.read()
         await routes.register_all()

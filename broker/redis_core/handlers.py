@@ -3,20 +3,17 @@
 Makes these parts and joins them. Must not know when a command comes, nor who waits for its outcome.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
-from broker.model.commands import Browse, Command, Delete, Options, Subscribe, Unsubscribe
-from broker.model.items import Notice
+from broker.model.commands import Browse, Delete, Options, Subscribe, Unsubscribe
 from broker.model.leases import own_view
-from broker.model.names import bare
+from broker.model.names import Jid, bare
+from broker.model.nodes import NodeRecord
 from broker.model.qos import Qos
-from broker.model.results import Result
+from broker.model.results import Refused, Result
 from broker.model.subscriptions import Subscription
-from broker.redis_core.commands.internal import Ask, PartitionCommand
 from broker.redis_core.delivery.browsing import browse
 from broker.redis_core.delivery.exactly_once import ExactlyOnce
 from broker.redis_core.delivery.inspection import Inspection
@@ -26,6 +23,7 @@ from broker.redis_core.maintenance.instances import Instances
 from broker.redis_core.nodes.history import Histories
 from broker.redis_core.nodes.listing import NodeListing
 from broker.redis_core.nodes.service import NodeService
+from broker.redis_core.ports import HandlerPort
 from broker.redis_core.records.group_members import GroupMembers
 from broker.redis_core.records.pending_requests import PendingList
 from broker.redis_core.records.store import NodeStore
@@ -37,22 +35,6 @@ from broker.redis_core.subscriptions.long_poll import LongPoll
 from broker.redis_core.subscriptions.queries import SubscriptionQueries
 from broker.redis_core.subscriptions.service import SubscriptionService
 from broker.settings import NodeCreation, Settings
-
-
-@dataclass(frozen=True, slots=True)
-class HandlerPorts:
-    """What works call upon: `begin` gives a command its place among its sender's now, `ask` awaits it as well.
-
-    `submit` takes what a door might ask. `changed` hears of a node whose record is another now, `forget` of one whose record
-    is to be read anew, `register_all` of one with other partitions.
-    """
-
-    begin: Callable[[PartitionCommand], asyncio.Future[Any]]
-    ask: Ask
-    submit: Callable[[Command], Awaitable[Result]]
-    changed: Callable[[str], None]
-    forget: Callable[[str], None]
-    register_all: Callable[[str], Awaitable[None]]
 
 
 class Handlers:
@@ -71,51 +53,40 @@ class Handlers:
     subscriptions: SubscriptionService
     transfers: ItemMoves
 
-    def __init__(  # noqa: PLR0913, PLR0917  (what they work with)
-        self,
-        server: Server,
-        store: NodeStore,
-        tree: Tree,
-        settings: Settings,
-        calls: HandlerPorts,
-        notify: Callable[[Notice], None],
-    ) -> None:
-        """Make them; `notify` tells those whom a change concerns."""
+    def __init__(self, server: Server, store: NodeStore, tree: Tree, settings: Settings, core: HandlerPort) -> None:
+        """Make them."""
         rules = Rules(store.admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing)
         members, pending = GroupMembers(server), PendingList(server, store)
-        self._calls = calls
-        self.owners = Ownership(members, store, calls.ask, calls.forget, notify)
-        self.lists = SubscriptionQueries(server, store, members, pending, calls.ask)
-        self.subscriptions = SubscriptionService(store, self.lists.occupied, calls.ask, self.owners, notify)
-        # Whoever loses its subscription by others' doing hears which locks end with it.
-        remove = partial(self.subscriptions.remove, told=True)
-        self.approvals = Approvals(
-            store,
-            pending,
-            self.lists,
-            subscribe=lambda command: self._subscription(command)(),
-            remove=remove,
-            notify=notify,
-        )
-        self.nodes = NodeService(
-            store,
-            tree,
-            rules=rules,
-            ask=calls.ask,
-            changed=calls.changed,
-            register_all=calls.register_all,
-            notify=notify,
-            remove=remove,
-            pending=self.approvals,
-        )
-        self.approvals.nodes = self.nodes
-        self.assured = ExactlyOnce(server, settings, calls.submit, self.nodes.admits)
-        self.fetching = LongPoll(calls.ask)
+        ask = core.ask_partition
+        self._core = core
+        self.owners = Ownership(members, store, ask, core.forget, core.tell)
+        self.lists = SubscriptionQueries(server, store, members, pending, ask)
+        self.subscriptions = SubscriptionService(store, self.lists.occupied, ask, self.owners, core.tell)
+        self.approvals = Approvals(store, pending, self.lists, self, core.tell)
+        self.nodes = NodeService(store, tree, rules, core, self.approvals)
+        self.assured = ExactlyOnce(server, settings, core.ask, self.nodes.admits)
+        self.fetching = LongPoll(ask)
         self.listing = NodeListing(server, store, tree)
-        self.inspection = Inspection(store, rules, calls.ask)
-        self.histories = Histories(server, store, calls.ask)
+        self.inspection = Inspection(store, rules, ask)
+        self.histories = Histories(server, store, ask)
         self.instances = Instances(server, rules)
-        self.transfers = ItemMoves(store, rules, calls.ask, self.inspection)
+        self.transfers = ItemMoves(store, rules, ask, self.inspection)
+
+    # What approvals lead to.
+
+    async def make(self, command: Subscribe) -> Result:
+        """Make a subscription."""
+        return await self._subscription(command)()
+
+    async def remove(self, node: str, jid: Jid, whose: str = "") -> tuple[str, ...]:
+        """End subscriptions by others' doing; gives the names of those that ended. Their owner hears which locks end."""
+        return await self.subscriptions.remove(node, jid, whose, told=True)
+
+    async def assign(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
+        """Change affiliations, and do what follows."""
+        return await self.nodes.assign(record, changes)
+
+    # What takes more than a call of one part.
 
     async def lapse(self, over: Subscription) -> None:
         """End a subscription whose lease is over, and a collection that was made for it."""
@@ -126,15 +97,15 @@ class Handlers:
 
     def browse(self, command: Browse) -> Coroutine[Any, Any, Result]:
         """Look at a page of items."""
-        return browse(command, self._calls.begin(command), self._calls.ask)
+        return browse(command, self._core.begin(command), self._core.ask_partition)
 
     def options(self, command: Options) -> Coroutine[Any, Any, Result]:
         """Tell the options of a subscription, and what it owns."""
-        return self.owners.options(command, self._calls.begin(command))
+        return self.owners.options(command, self._core.begin(command))
 
     def unsubscribe(self, command: Unsubscribe) -> Coroutine[Any, Any, Result]:
         """End a subscription, or take one back that waits for approval."""
-        begun = self._calls.begin(command)
+        begun = self._core.begin(command)
         return self.approvals.unsubscribe(command, partial(self.subscriptions.unsubscribe, command, begun))
 
     def subscribe(self, command: Subscribe) -> Coroutine[Any, Any, Result]:
@@ -147,4 +118,4 @@ class Handlers:
         """Give a subscription its place among its sender's commands, and what waits for it."""
         if owns(command):
             return partial(self.owners.subscribe, command, self.subscriptions.subscribe)
-        return partial(self.subscriptions.subscribe, command, self._calls.begin(command))
+        return partial(self.subscriptions.subscribe, command, self._core.begin(command))

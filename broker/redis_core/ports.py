@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from broker.model.commands import Command
 from broker.model.items import Delivery, Notice
 from broker.model.names import Jid, Partition
 from broker.model.nodes import NodeRecord
+from broker.model.results import Result
 from broker.redis_core.commands.admin_parts import Handover
 from broker.redis_core.commands.credit import CreditReport
-from broker.redis_core.commands.internal import AnyCommand
+from broker.redis_core.commands.internal import AnyCommand, Outcome, PartitionCommand
+from broker.tasks import Reply
 
 AskPartition = Callable[[int, AnyCommand], asyncio.Future[Any]]
 """Gives a command to one partition of a node, by its number."""
@@ -58,8 +61,36 @@ class CorePort(Protocol):
         """Count for the metrics."""
 
 
-class CreditReportPort(Protocol):
-    """Whom a pipeline tells of credit that its partition shares with others."""
+class NodePort(Protocol):
+    """What a pipeline needs of its node's router."""
+
+    def submit(self, command: AnyCommand, reply: Reply) -> None:
+        """Take a command that belongs to another partition."""
 
     def heard(self, partition: Partition, partitions: int, report: CreditReport) -> None:
-        """Hear what a script says of credit."""
+        """Hear what a script says of credit that partitions share."""
+
+
+class HandlerPort(Protocol):
+    """What handlers need of the core."""
+
+    def begin(self, command: PartitionCommand) -> asyncio.Future[Any]:
+        """Give a command its place among its sender's now, and let its outcome be awaited."""
+
+    async def ask_partition(self, command: PartitionCommand) -> Outcome:
+        """Give a command its place, and wait for its outcome."""
+
+    async def ask(self, command: Command) -> Result:
+        """Take what a door might ask, and wait for its outcome."""
+
+    def node_changed(self, node: str) -> None:
+        """Hear of a node whose record is another now."""
+
+    def forget(self, node: str) -> None:
+        """Hear of a node whose record is to be read anew."""
+
+    async def register_all(self, node: str) -> None:
+        """Make subscriptions known in the partitions that a node has now."""
+
+    def tell(self, notice: Notice) -> None:
+        """Tell whom a change concerns."""

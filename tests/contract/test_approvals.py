@@ -287,12 +287,12 @@ async def test_a_frontend_that_died(
     core, door = await make_core()
     await closed(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
-    record = await core.approvals._read(node)
+    record = await core._store.read_with_admins(node)
     assert record is not None
     # The affiliation is stored, the subscription taken up, and then nothing.
     await core._store.affiliate(record, {bare(W1): "member"})
     assert await core.approvals._pending.take(node, W1) is not None
-    core._forget(node)
+    core.forget(node)
     await core.approvals.settle(node)
     assert told(door) == []
     monkeypatch.setattr(pending_requests, "LATE_MS", 0)
@@ -302,18 +302,20 @@ async def test_a_frontend_that_died(
     assert await mine(core, W1) == [(node, W1, State.SUBSCRIBED)]
 
 
-async def test_taken_back_while_it_is_made(core: RedisCore, door: Door, node: str) -> None:
+async def test_taken_back_while_it_is_made(
+    core: RedisCore, door: Door, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An unsubscribe that crosses the approval wins: no subscription is left behind."""
     await closed(core, node)
     await core.ask(Subscribe(node, W1, W1, 1))
-    made = core.approvals._subscribe
+    made = core._handlers.make
 
     async def crossed(command: Subscribe) -> Result:
         result = await made(command)
         await core.ask(Unsubscribe(node, W1, W1, ""))
         return result
 
-    core.approvals._subscribe = crossed
+    monkeypatch.setattr(core._handlers, "make", crossed)
     await core.ask(yes(node, W1))
     assert (await mine(core, W1), told(door)) == ([], [])
 

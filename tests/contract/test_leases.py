@@ -52,7 +52,7 @@ async def known(core: RedisCore, node: str, partitions: int) -> list[int]:
     """Count who is subscribed in each partition."""
     found = []
     for number in range(partitions):
-        part = await core._ask(ScanSubscribers(node, "0", number))
+        part = await core.ask_partition(ScanSubscribers(node, "0", number))
         found.append(len(part.jids))  # type: ignore[union-attr]
     return found
 
@@ -149,7 +149,7 @@ async def test_a_renewal_in_between(core: RedisCore, node: str) -> None:
     """A lease that is renewed while it is being ended goes on, known in every partition again."""
     await declared(core, node, 3)
     await subscribed(core, node, W1, 9, soon(3_600 * SECOND))
-    outcome = await core._ask(Leave(node, W1, lapsed=True))
+    outcome = await core.ask_partition(Leave(node, W1, lapsed=True))
     assert isinstance(outcome, Refused) and outcome.problem is Problem.SUPERSEDED
     assert await known(core, node, 3) == [1] * 3
     await published(core, node, 9)

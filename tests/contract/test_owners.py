@@ -432,7 +432,7 @@ async def test_a_frontend_dies_between_the_steps(pair: Pair, node: str) -> None:
     """EX19: a member whose frontend died before it was given anything gets its part by any later visit."""
     (one, _), _ = pair
     await declared(one, node)
-    record = await one.owners._read(node)
+    record = await one._store.read_with_admins(node)
     assert record is not None
     await one.owners._members.join(record, Member("g", 100, 25, Qos.UNACKNOWLEDGED, A))
     await spread_so(one, node, a=4)

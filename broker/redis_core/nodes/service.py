@@ -22,6 +22,7 @@ from broker.model.tree import tree_request
 from broker.redis_core.commands.internal import GONE, LogExtent, Sweep
 from broker.redis_core.nodes.tree_events import TreeEvents
 from broker.redis_core.nodes.tree_moves import TreeMoves
+from broker.redis_core.ports import HandlerPort
 from broker.redis_core.records.store import NodeStore
 from broker.redis_core.records.tree import Tree, moved
 from broker.redis_core.records.validation import Rules, Terms, converted, unfit
@@ -33,14 +34,17 @@ _TOLD_AT_ONCE = 200
 _MOST_RELEASED = 200
 
 
-class Pending(Protocol):
-    """What a node's subscriptions that wait for approval are to hear of."""
+class Subscribers(Protocol):
+    """What a change of a node means for its subscribers."""
+
+    async def remove(self, node: str, jid: Jid) -> tuple[str, ...]:
+        """End a JID's subscriptions, telling it of each lock that ends; gives the names of those that ended."""
 
     async def settle(self, node: str) -> None:
-        """Decide those that the node's record decides now."""
+        """Decide subscriptions that wait for approval, where the node's record decides them now."""
 
     async def end_all(self, node: str) -> list[Jid]:
-        """End all of them: the node is about to go, and who has waited hears of that."""
+        """End all that wait for approval: the node is about to go, and who has waited hears of that."""
 
 
 class NodeService:
@@ -48,36 +52,19 @@ class NodeService:
 
     placement: TreeMoves
 
-    def __init__(  # noqa: PLR0913  (what it works with)
-        self,
-        store: NodeStore,
-        tree: Tree,
-        *,
-        rules: Rules,
-        ask: Callable[[Any], Awaitable[Any]],
-        changed: Callable[[str], None],
-        register_all: Callable[[str], Awaitable[None]],
-        notify: Callable[[Notice], None],
-        remove: Callable[[str, Jid], Awaitable[tuple[str, ...]]],
-        pending: Pending,
-    ) -> None:
-        """Ask partitions by `ask`; `changed` hears of a node with another record, `register_all` of one with other partitions.
-
-        `remove` ends a JID's subscriptions, telling it of each lock that ends, and gives their names; what waits for approval
-        hears by `pending` of what may decide it.
-        """
+    def __init__(self, store: NodeStore, tree: Tree, rules: Rules, core: HandlerPort, subscribers: Subscribers) -> None:
+        """Ask partitions by `core`, which hears of nodes that have changed; `subscribers` hear of what may concern them."""
         self._store = store
         self._tree = tree
         self.placement = TreeMoves(tree, store, self._store.read_with_admins, self._renewed)
         self._rules = rules
         self._terms = Terms(rules, self._store.read_with_admins)
-        self._ask = ask
-        self._changed = changed
-        self._register_all = register_all
-        self._notify = notify
-        self._news = TreeEvents(tree, self._store.read_with_admins, ask, register_all, notify)
-        self._remove = remove
-        self._pending = pending
+        self._ask: Callable[[Any], Awaitable[Any]] = core.ask_partition
+        self._changed = core.node_changed
+        self._register_all = core.register_all
+        self._notify = core.tell
+        self._news = TreeEvents(tree, self._store.read_with_admins, self._ask, core.register_all, core.tell)
+        self._subscriptions = subscribers
 
     async def declare(self, command: Declare) -> Result:
         """Create a node with its partitions, where it is to stand in the tree."""
@@ -199,7 +186,7 @@ class NodeService:
             await self._expel(record, await self._subscribers(record.name))
         if config.notify_config and config != before:
             await self._tell_all(record.name, partial(NodeConfigured, record=record))
-        await self._pending.settle(record.name)
+        await self._subscriptions.settle(record.name)
 
     async def _visit(self, record: NodeRecord) -> None:
         """Hand out at once what has waited."""
@@ -237,7 +224,7 @@ class NodeService:
             jids = [each for jid in changes for each in await self._store.subscribed_jids(jid, node)]
             await self._expel(renewed, jids)
             await self._news.register_above(renewed)
-            await self._pending.settle(node)
+            await self._subscriptions.settle(node)
         return None
 
     async def _expel(self, record: NodeRecord, jids: list[Jid]) -> None:
@@ -245,7 +232,7 @@ class NodeService:
         for jid in jids:
             if refusal(LogExtent(record.name, jid, 0), record) is None:
                 continue
-            for ended in await self._remove(record.name, jid):
+            for ended in await self._subscriptions.remove(record.name, jid):
                 self._notify(SubscriptionChanged(Subscription(record.name, jid, ended, State.NONE)))
             self._changed(record.name)
 
@@ -257,12 +244,12 @@ class NodeService:
         refused = refusal(command, record)
         if refused is not None:
             return refused
-        waited = await self._pending.end_all(command.node)
+        waited = await self._subscriptions.end_all(command.node)
         children = await self._tree.children(record)
         through = await self._subscribers(command.node) if record.config.collects else []
         for jid in through:
             # The leaves stay, and are to have back what is held through the collection.
-            await self._remove(command.node, jid)
+            await self._subscriptions.remove(command.node, jid)
         above = await self._tree.above(record)
         jids = await self._store.delete(record)
         if record.parent:

@@ -32,9 +32,8 @@ from broker.redis_core.operations.operation import (
 )
 from broker.redis_core.partitions.batching import Batch, batched, postponed
 from broker.redis_core.partitions.send_marks import SendMarks
-from broker.redis_core.ports import CorePort, CreditReportPort
+from broker.redis_core.ports import CorePort, NodePort
 from broker.redis_core.records.cache import NodeCache
-from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Arguments, Server
 from broker.redis_core.registry.partitioner import Place
 from broker.redis_core.registry.rows import ROWS, call_of, place, refusal
@@ -53,26 +52,15 @@ _RESIGNED = "-"
 class PartitionPipeline:
     """The way of one partition's commands to Redis."""
 
-    def __init__(  # noqa: PLR0913  (its place, and what it works with)
-        self,
-        known: NodeCache,
-        *,
-        number: int,
-        neighbours: CreditReportPort,
-        submit: Callable[[AnyCommand, Callable[[Any], None]], None],
-        server: Server,
-        store: NodeStore,
-        around: CorePort,
-    ) -> None:
-        """Make an idle pipeline for the partition `number` of a node; what belongs to another one goes to `submit`."""
+    def __init__(self, known: NodeCache, *, number: int, router: NodePort, server: Server, core: CorePort) -> None:
+        """Make an idle pipeline for the partition `number` of a node; what belongs to another one goes to `router`."""
         self.node = known.node
         self.number = number
         self._cache = known
-        self._credit_reports = neighbours
-        self._submit = submit
+        self._router = router
         self._server = server
-        self._store = store
-        self._core = around
+        self._store = known.store
+        self._core = core
         self._pending: deque[Ticket] = deque()
         self._batches: deque[Batch] = deque()
         self._running: Task[None] | None = None
@@ -81,7 +69,7 @@ class PartitionPipeline:
         self._marks = SendMarks()
         self._closing = False
         self._doubtful = False
-        self._session = around.lost_replies
+        self._session = core.lost_replies
         self._began = False
 
     def submit(self, command: AnyCommand, reply: Callable[[Any], None]) -> None:
@@ -272,7 +260,7 @@ class PartitionPipeline:
         ]
         for ticket, stays in zip(tickets, staying, strict=True):
             if not stays:
-                ticket.pass_on(self._submit)
+                ticket.pass_on(self._router.submit)
         return [ticket for ticket, stays in zip(tickets, staying, strict=True) if stays]
 
     def _arguments(self, record: NodeRecord, batch: Batch) -> Arguments:
@@ -392,7 +380,7 @@ class PartitionPipeline:
                 # The others of the reply are sent; the lock of this one runs out.
                 log.exception("a delivery could not be sent", node=self.node, item=made.item_id)
         if read.credit is not None:
-            self._credit_reports.heard(partition, record.config.partitions, read.credit)
+            self._router.heard(partition, record.config.partitions, read.credit)
         if read.handovers:
             self._core.hand_over(record, self.number, read.handovers)
         if read.due_ms:

@@ -16,7 +16,7 @@ from broker.model.commands import Adjust, Fetch, Renew, Retract, Subscribe, Unlo
 from broker.model.names import Jid, Partition
 from broker.model.problems import CoreUnavailable, Problem
 from broker.model.results import Fetched, Refused
-from broker.redis_core.commands.credit import ReregisterSubscription
+from broker.redis_core.commands.credit import CreditReport, ReregisterSubscription
 from broker.redis_core.commands.internal import (
     GONE,
     AnyCommand,
@@ -35,7 +35,7 @@ from broker.redis_core.credit.collections import CollectionCredit, CreditReports
 from broker.redis_core.operations.operation import subid
 from broker.redis_core.operations.subscriptions import UNSELECTED
 from broker.redis_core.partitions.pipeline import PartitionPipeline
-from broker.redis_core.ports import CreditReportPort
+from broker.redis_core.ports import NodePort
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.records.tree import Tree
 from broker.redis_core.registry.merge import fetched
@@ -59,9 +59,7 @@ _ELSEWHERE = (Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN, Problem.LOCKED_BY_ANOTH
 class MakePipeline(Protocol):
     """How a pipeline is made."""
 
-    def __call__(
-        self, *, number: int, neighbours: CreditReportPort, submit: Callable[[AnyCommand, Reply], None]
-    ) -> PartitionPipeline:
+    def __call__(self, *, number: int, router: NodePort) -> PartitionPipeline:
         """Make the pipeline of one partition."""
 
 
@@ -123,6 +121,10 @@ class NodeRouter:
         """Give the numbers of those partitions besides the coordinator that share its credit."""
         return await self.pool.numbers() if self._collects else range(COORDINATOR + 1, max(partitions, self._count))
 
+    def heard(self, partition: Partition, partitions: int, report: CreditReport) -> None:
+        """Hear what a script of a partition says of credit."""
+        self._reports.heard(partition, partitions, report)
+
     def ended(self, jid: Jid) -> None:
         """Hear that a JID's subscription has ended in one partition: where there are others, it ends there too."""
         if self.known.record is None or self._count > 1 or self._collects:
@@ -144,7 +146,7 @@ class NodeRouter:
         """Give the pipeline of a partition."""
         pipeline = self._pipelines.get(number)
         if pipeline is None:
-            pipeline = self._pipelines[number] = self._make(number=number, neighbours=self._reports, submit=self.submit)
+            pipeline = self._pipelines[number] = self._make(number=number, router=self)
         return pipeline
 
     def pipelines(self) -> list[PartitionPipeline]:

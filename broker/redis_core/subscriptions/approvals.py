@@ -5,9 +5,9 @@ again. What follows from the node's record is done by `settle`, which any fronte
 the affiliation is stored, the next look in passing goes on. Must not know how a subscription is made, or any door.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from broker.model.commands import Approve, ListPending, ManageSubscribers, SendPending, Subscribe, Unsubscribe
 from broker.model.items import ApprovalAsked, Notice, SubscriptionChanged
@@ -23,34 +23,44 @@ from broker.redis_core.records.store import NodeStore
 from broker.redis_core.registry.rows import refusal
 from broker.redis_core.subscriptions.queries import SubscriptionQueries
 
-if TYPE_CHECKING:
-    from broker.redis_core.nodes.service import NodeService
-
 _ASKED_MOST: Final = 100
 """Owners who are asked about one subscription; the others find it by `ListPending`."""
+
+
+class Subscribers(Protocol):
+    """What is done about subscribers once it is decided."""
+
+    async def make(self, command: Subscribe) -> Result:
+        """Make a subscription."""
+
+    async def remove(self, node: str, jid: Jid, whose: str = "") -> tuple[str, ...]:
+        """End subscriptions; gives the names of those that ended. Their owner hears which locks end with them."""
+
+    async def assign(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
+        """Change affiliations, and do what follows."""
 
 
 class Approvals:
     """Carries out what concerns approvals."""
 
-    def __init__(  # noqa: PLR0913  (what it works with)
+    def __init__(
         self,
         store: NodeStore,
         pending: PendingList,
         lists: SubscriptionQueries,
-        *,
-        subscribe: Callable[[Subscribe], Awaitable[Result]],
-        remove: Callable[[str, Jid, str], Awaitable[tuple[str, ...]]],
+        subscribers: Subscribers,
         notify: Callable[[Notice], None],
     ) -> None:
-        """Make subscriptions by `subscribe` and end them by `remove`; `notify` tells subscribers and owners."""
+        """Make and end subscriptions by `subscribers`; `notify` tells subscribers and owners."""
         self._store = store
         self._pending = pending
         self._lists = lists
-        self._subscribe = subscribe
-        self._remove = remove
+        self._subscribers = subscribers
         self._notify = notify
-        self.nodes: NodeService
+
+    async def remove(self, node: str, jid: Jid) -> tuple[str, ...]:
+        """End a JID's subscriptions; gives the names of those that ended."""
+        return await self._subscribers.remove(node, jid)
 
     async def subscribe(self, command: Subscribe, begun: Callable[[], Awaitable[Result]]) -> Result:
         """Let a subscription that is refused for want of an approval wait for one, and ask the owners."""
@@ -73,7 +83,7 @@ class Approvals:
         # An owner may have decided in between, when it was not there to be made.
         await self.settle(command.node)
         if not await self._pending.waits(command.node, command.jid):
-            return await self._subscribe(replace(command, again=True))
+            return await self._subscribers.make(replace(command, again=True))
         return Subscribed(command.jid, asked.subid, command.credit or 0, command.qos, state=State.PENDING)
 
     async def unsubscribe(self, command: Unsubscribe, begun: Callable[[], Awaitable[Result]]) -> Result:
@@ -176,7 +186,7 @@ class Approvals:
         strangers = {bare(jid): Affiliation.MEMBER.value for jid in jids}
         new = {jid: member for jid, member in strangers.items() if record.affiliation(jid) is Affiliation.NONE}
         if new:
-            return await self.nodes.assign(record, new)
+            return await self._subscribers.assign(record, new)
         await self.settle(record.name)
         return None
 
@@ -184,7 +194,7 @@ class Approvals:
         taken = await self._pending.take(node, jid)
         if taken is None:
             return
-        result = await self._subscribe(taken.command)
+        result = await self._subscribers.make(taken.command)
         if isinstance(result, Refused) and (result.problem.retryable or result.problem is Problem.APPROVAL_REQUIRED):
             # It waits on, and is taken up again.
             return
@@ -194,7 +204,7 @@ class Approvals:
             self._tell(node, jid, State.SUBSCRIBED if made else State.NONE)
         elif ended is False and isinstance(result, Subscribed):
             # Its subscriber took it back while it was being made.
-            await self._remove(node, jid, result.subid)
+            await self._subscribers.remove(node, jid, result.subid)
 
     async def _refuse(self, node: str, jid: Jid) -> None:
         if await self._pending.dismiss(node, jid):
@@ -204,7 +214,7 @@ class Approvals:
         if any(each.state is State.PENDING for each in those):
             await self._refuse(node, change.jid)
         if any(each.state is State.SUBSCRIBED for each in those):
-            for ended in await self._remove(node, change.jid, change.subid):
+            for ended in await self._subscribers.remove(node, change.jid, change.subid):
                 self._notify(SubscriptionChanged(Subscription(node, change.jid, ended, State.NONE)))
 
     def _tell(self, node: str, jid: Jid, state: State) -> None:
