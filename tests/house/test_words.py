@@ -1,4 +1,4 @@
-"""Issue 21: words that were given up for standard ones stay given up; docs/glossary.md has those that are the project's own."""
+"""Words that were given up for standard ones stay given up; docs/glossary.md has those that are the project's own."""
 
 import re
 from pathlib import Path

@@ -1,10 +1,9 @@
 """Operations and modules are held to their headers, to `broker/keys.py`, to the results and to the tests."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-
-import pytest
+from typing import TypeVar
 
 from broker import keys
 from broker.journal.schema import STORED, Kind
@@ -22,8 +21,26 @@ ANSWERS_OF_THEIR_OWN = {
 }  # fmt: skip
 """Words that the core reads itself; every other word is a `Problem`'s code."""
 
-each_script = pytest.mark.parametrize("found", SCRIPTS.values(), ids=SCRIPTS)
-each_module = pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
+T = TypeVar("T")
+
+
+def for_all(found: Mapping[str, T]) -> Callable[[Callable[[T], None]], Callable[[], None]]:
+    """Make one test of a claim about each; it names all that break it, and how."""
+
+    def made(claim: Callable[[T], None]) -> Callable[[], None]:
+        def test() -> None:
+            faults = {}
+            for name, each in found.items():
+                try:
+                    claim(each)
+                except AssertionError as fault:
+                    faults[name] = str(fault)
+            assert faults == {}
+
+        test.__name__, test.__doc__ = claim.__name__, claim.__doc__
+        return test
+
+    return made
 
 
 def code(text: str) -> str:
@@ -47,7 +64,7 @@ def used(text: str, table: str) -> set[str]:
     return set(re.findall(rf"\b{table}\.(\w+)", code(text)))
 
 
-@each_script
+@for_all(SCRIPTS)
 def test_keys(found: Operation) -> None:
     """Every key is one of `broker/keys.py`, all of one holder; who frees a partition has all of its keys."""
     assert {keys.BY_NAME[name].holder for name in found.keys} in (
@@ -61,7 +78,7 @@ def test_keys(found: Operation) -> None:
         assert set(found.keys) == {row.name for row in keys.TABLE if row.holder == "partition"}
 
 
-@each_script
+@for_all(SCRIPTS)
 def test_arguments(found: Operation) -> None:
     """Every fixed argument and every column is read, and what is read is there."""
     # `partition` looks whose call it is, if the caller says; not everyone who orders positions makes ids of them.
@@ -70,14 +87,14 @@ def test_arguments(found: Operation) -> None:
     assert set(found.columns) <= used(text(found), "row")
 
 
-@each_script
+@for_all(SCRIPTS)
 def test_writes(found: Operation) -> None:
     """Who writes nothing says `no-writes` to Redis."""
     assert found.writes <= set(found.keys)
     assert ("no-writes" in found.flags) == (not found.writes)
 
 
-@each_script
+@for_all(SCRIPTS)
 def test_returns(found: Operation) -> None:
     """The code words of the body are those of RETURNS, and each is a problem's code or known to the core."""
     said = code(text(found))
@@ -91,7 +108,7 @@ def test_returns(found: Operation) -> None:
     assert declared <= ANSWERS_OF_THEIR_OWN | {problem.value for problem in Problem}
 
 
-@each_script
+@for_all(SCRIPTS)
 def test_replies_alike(found: Operation) -> None:
     """Scripts of a partition that check the revision answer in one shape and refuse in the same three words."""
     assert (found.name in PARTITIONED) == ("local refusal = partition.load()" in body(found.name))
@@ -99,14 +116,14 @@ def test_replies_alike(found: Operation) -> None:
         assert found.returns == ("ok", "stale", "gone", "deleted")
 
 
-@each_script
+@for_all(SCRIPTS)
 def test_has_a_sentence_and_a_test(found: Operation) -> None:
     """One stem everywhere: each operation says in a sentence what it does and has a test module of its name."""
     assert found.sentence.endswith(".") and found.sentence[0].isupper()
     assert (HERE / f"test_{found.name}.py").is_file()
 
 
-@each_module
+@for_all(MODULES)
 def test_modules(module: Module) -> None:
     """A module is one table of constants and functions, and says what it does; nothing in it is read when it is built."""
     assert module_files(FOLDER)[module.name].read_text("utf-8").startswith("-- ")
