@@ -131,11 +131,11 @@ class Door:
         if place is None:
             raise Fault(HTTPStatus.NOT_FOUND, "not-found", "there is nothing at this path: /openapi.json has all")
         about |= {"node": place.node, "item": place.item}
-        allow = {"Allow": ", ".join(routes.allowed(place.pattern))}
-        if http_request.method == "OPTIONS":
-            return Response(HTTPStatus.NO_CONTENT, headers=allow)
         operation = routes.found(place.pattern, http_request.method)
         if operation is None:
+            allow = {"Allow": ", ".join(routes.allowed(place.pattern))}
+            if http_request.method == "OPTIONS":
+                return Response(HTTPStatus.NO_CONTENT, headers=allow)
             detail = f"{place.pattern} takes {allow['Allow']}"
             raise Fault(HTTPStatus.METHOD_NOT_ALLOWED, "method-not-allowed", detail, allow)
         about["command"] = operation.name

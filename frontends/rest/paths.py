@@ -15,6 +15,7 @@ from broker.model.problems import MalformedRequest, Problem
 _SEGMENT: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*")
 """What a step in a path may be written with (RFC 3986 §3.3)."""
 _SAFE: Final = ":@"
+_STEPS: Final = frozenset({"", ".", ".."})
 
 QUEUES: Final = "/queues"
 QUEUE: Final = "/queues/{queue}"
@@ -139,7 +140,7 @@ def _decoded(segment: bytes) -> str:
     except UnicodeDecodeError:
         raise MalformedRequest(Problem.BAD_REQUEST, "the path is not UTF-8") from None
     # Clients and proxies take these for steps in the tree, also when they are encoded (RFC 3986 §6.2.2).
-    if text in {"", ".", ".."}:
+    if text in _STEPS:
         raise MalformedRequest(Problem.NODE_NAME_INVALID, "the path: no segment is empty, . or ..")
     return text
 
@@ -155,7 +156,4 @@ def node(names: list[str], where: str = "the path") -> str:
 
 
 def _encoded(node: str) -> str:
-    segments = node.split("/")
-    if any(segment in {"", ".", ".."} for segment in segments):
-        return quote(node, safe="")
-    return "/".join(quote(segment, safe=_SAFE) for segment in segments)
+    return quote(node, safe=f"/{_SAFE}" if _STEPS.isdisjoint(node.split("/")) else "")

@@ -49,12 +49,10 @@ def reserved(node: str, result: Reserved) -> Response:
 def published(node: str, result: Published, status: HTTPStatus) -> Response:
     """Tell that a message is in its queue, or was before."""
     said = told(node, result)
-    return Response(
-        status, documents.written(said), negotiation.JSON, {"Location": paths.message(node, result.item_id)}
-    )
+    return Response(status, documents.written(said), negotiation.JSON, {"Location": str(said["href"])})
 
 
-def told(node: str, result: Published) -> dict[str, object]:
+def told(node: str, result: Published) -> dict[str, str | bool]:
     """Give what is told of a message that was sent."""
     return {"id": result.item_id, "href": paths.message(node, result.item_id), "duplicate": result.duplicate}
 

@@ -9,11 +9,17 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, Self
 
+import httpx
 import pytest
 
+from broker.model.names import Jid
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.client import Server
 from broker.settings import Settings
+from frontends.passwords import Passwords
+from frontends.rest.app import Door
+from frontends.rest.auth.identity import Identity
+from frontends.rest.auth.tokens import Tokens
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.component import Component
 from tests.contract.conftest import Store
@@ -63,13 +69,26 @@ class Tracer:
         )
 
 
+def _trips(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Note the operations of each round trip to Redis from now on."""
+    trips: list[list[str]] = []
+    run_all = Server.run_all
+
+    async def noted(server: Server, calls: Any) -> list[Any]:  # noqa: ANN401  (as it is)
+        trips.append([operation.name for operation, _keys, _values in calls])
+        return await run_all(server, calls)
+
+    monkeypatch.setattr(Server, "run_all", noted)
+    return trips
+
+
 class Frontend:
     """A frontend over a real Redis, whose XMPP server is a list; nothing of its own accord is done in it."""
 
     def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Open the stream; must be made in the loop."""
         self.wire = Wire()
-        self.trips: list[list[str]] = []
+        self.trips = _trips(monkeypatch)
         door = Component(domain="queue.localhost", secret="s", host="127.0.0.1", port=1)
         settings: dict[str, Any] = {"redis_url": url, "xmpp_domain": "queue.localhost", "xmpp_secret": "s"}
         self.core = RedisCore(Settings(**settings), door)
@@ -78,13 +97,6 @@ class Frontend:
         door._stream.connection_made(self.wire)  # type: ignore[arg-type]
         self._stream = door._stream
         self._say(f"<stream:stream xmlns='{ns.COMPONENT}' xmlns:stream='{ns.STREAM}' id='s1'><handshake/>")
-        run_all = Server.run_all
-
-        async def noted(server: Server, calls: Any) -> list[Any]:  # noqa: ANN401  (as it is)
-            self.trips.append([operation.name for operation, _keys, _values in calls])
-            return await run_all(server, calls)
-
-        monkeypatch.setattr(Server, "run_all", noted)
 
     def _say(self, text: str) -> None:
         self._stream.data_received(text.encode())
@@ -131,10 +143,34 @@ async def test_ceilings(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
             item = f"<retract node='jobs'><item id='{found[1].decode()}'/></retract>"
             await frontend.ask(item, "w@x/1", _answered)
         assert frontend.trips == [["retract"]]
-    assert publish.calls.total() <= 195 and publish.files <= 40, publish
-    assert retract.calls.total() <= 180, retract
+    assert publish.calls.total() <= 194 and publish.files <= 40, publish
+    assert retract.calls.total() <= 178, retract
     for worker in ("v@x/1", "v@x/2"):
         await frontend.ask(subscribe.format(worker), worker, _answered)
         # The index of the JID is on another slot: it is written beside, and nobody waits for what follows it.
         assert sorted(name for trip in frontend.trips[:2] for name in trip) == ["add_to_index", "subscribe"]
     await frontend.core.stop()
+
+
+async def test_ceilings_of_http(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message sent over HTTP takes so many calls at most, and one round trip."""
+    async with store.client() as client:
+        await client.flushall()
+    trips = _trips(monkeypatch)
+    settings: dict[str, Any] = {"redis_url": store.url, "xmpp_domain": "queue.localhost", "xmpp_secret": "s"}
+    core = RedisCore(Settings(**settings), None, "rest")
+    identity = Identity(Passwords(""), Tokens("", "", "", "sub"), Jid("a@x"))
+    door = Door(identity, rate=1e6, header_bytes=8_192, body_bytes=65_536, slow_seconds=10, leases=1)
+    door.open(core)
+    publish = Tracer()
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(door), base_url="http://x") as http:
+        (await http.put("/queues/jobs")).raise_for_status()
+        for _ in range(3):
+            publish.calls.clear()
+            trips.clear()
+            with publish:
+                answer = await http.post("/queues/jobs", content=b"x", headers={"Content-Type": "text/plain"})
+            assert answer.status_code == 201
+            assert trips == [["publish"]]
+    assert publish.calls.total() <= 218 and publish.files <= 46, publish
+    await core.stop()

@@ -10,7 +10,7 @@ from broker import codec, payloads
 from broker.model import headers, trace
 from broker.model.commands import Browse, Configure, Declare, Nodes, Publish, Redeem
 from broker.model.fields import Whole
-from broker.model.hints import Hints
+from broker.model.hints import NO_HINTS, Hints
 from broker.model.names import ITEM_ID_BYTES, is_printable
 from broker.model.nodes import configured
 from broker.model.options import BY_NAME, MAX_PAYLOAD_BYTES, NodeConfig
@@ -144,6 +144,8 @@ def asks(fields: Mapping[str, str]) -> dict[str, str | int]:
 
 def hints(said: Mapping[str, str | int]) -> Hints:
     """Judge what a message asks for, by the names that its client knows: whole numbers, both times in seconds."""
+    if not said:
+        return NO_HINTS
     delay, priority, ttl = (
         next((_count(name, said[name]) for name in pair if name in said), None) for pair in HINTS.items()
     )
