@@ -46,18 +46,40 @@ TABLE: Final = (
         "waiting items",
     ),
     Key(
-        "parked", "hash", "partition", "position -> log id of the version that waits for a lock to end", "locked items"
+        "successors",
+        "hash",
+        "partition",
+        "position -> log id of the version that waits for a lock to end",
+        "locked items",
     ),
     Key("ready", "zset", "partition", "positions that came back; score is their place in the queue", "waiting items"),
     Key("delayed", "zset", "partition", "positions that wait for a time; score is that time in ms", "waiting items"),
     Key("inflight", "hash", "partition", "position -> record of the lock, one readable line", "sum of credit"),
-    Key("deadlines", "zset", "partition", "positions of locked items; score is the deadline in ms", "sum of credit"),
     Key(
-        "held", "zset", "partition", "token and position of locked items; score is the holder's subid", "sum of credit"
+        "lock_deadlines", "zset", "partition", "positions of locked items; score is the deadline in ms", "sum of credit"
+    ),
+    Key(
+        "locks_by_subscriber",
+        "zset",
+        "partition",
+        "token and position of locked items; score is the holder's subid",
+        "sum of credit",
     ),
     Key("subscribers", "hash", "partition", "subid -> credit, bounces, qos, jid, pool", "100,000 subscribers"),
-    Key("turns", "zset", "partition", "subids with free credit; score is when last served", "100,000 subscribers"),
-    Key("resting", "zset", "partition", "subids without free credit; score is when last served", "100,000 subscribers"),
+    Key(
+        "ready_subscribers",
+        "zset",
+        "partition",
+        "subids with free credit; score is when last served",
+        "100,000 subscribers",
+    ),
+    Key(
+        "idle_subscribers",
+        "zset",
+        "partition",
+        "subids without free credit; score is when last served",
+        "100,000 subscribers",
+    ),
     Key(
         "history",
         "hash",
@@ -66,31 +88,33 @@ TABLE: Final = (
         "waiting items",
     ),
     Key(
-        "handover",
+        "handovers",
         "hash",
         "partition",
         "position -> dead letter, or item that is sent elsewhere, on its way",
         "drained by hand-over",
     ),
     Key(
-        "tried",
+        "handovers_told",
         "zset",
         "partition",
-        "positions in `handover`; score is when somebody was last told to bring the item, in ms",
+        "positions in `handovers`; score is when somebody was last told to bring the item, in ms",
         "drained by hand-over",
     ),
-    Key("answers", "hash", "partition", "answers given to retract and unlock", "5,000 answers or a minute"),
-    Key("answers_old", "hash", "partition", "the generation of answers before", "5,000 answers or a minute"),
-    Key("sent", "hash", "partition", "frontend -> sequence up to which its deliveries are sent", "live frontends"),
+    Key("replays", "hash", "partition", "answers given to retract and unlock", "5,000 answers or a minute"),
+    Key("replays_old", "hash", "partition", "the generation of answers before", "5,000 answers or a minute"),
     Key(
-        "seen",
+        "send_marks", "hash", "partition", "frontend -> sequence up to which its deliveries are sent", "live frontends"
+    ),
+    Key(
+        "dedupe",
         "zset",
         "partition",
         "item ids whose repeats are ignored, tickets of publishes and of items handed over; score is until when in ms",
         "dedupe window, QOS_WINDOW_SECONDS",
     ),
     Key("journal", "stream", "partition", "one record per closed delivery attempt", "JOURNAL_RECORDS, a week"),
-    Key("unconfirmed", "hash", "partition", "position -> stage and tries of a delivery to confirm", "sum of credit"),
+    Key("confirmations", "hash", "partition", "position -> stage and tries of a delivery to confirm", "sum of credit"),
     Key("retries", "zset", "partition", "positions of these; score is when to try again, in ms", "sum of credit"),
     Key(
         "readers",
@@ -99,9 +123,15 @@ TABLE: Final = (
         "subid -> position, committed position and unsent shares of a reader of the log",
         "100,000 subscribers",
     ),
-    Key("reading", "zset", "partition", "subids of readers with room; score is the place they have read to", "readers"),
     Key(
-        "outstanding",
+        "readers_ready",
+        "zset",
+        "partition",
+        "subids of readers with room; score is the place they have read to",
+        "readers",
+    ),
+    Key(
+        "uncommitted",
         "zset",
         "partition",
         "subid and position of what readers have not committed; score 0",
@@ -129,7 +159,7 @@ TABLE: Final = (
         "sum of credit",
     ),
     Key(
-        "unsettled",
+        "grants_underway",
         "zset",
         "partition",
         "of a coordinator: subids and partitions with a grant on its way; score is when it was sent last in ms",
@@ -150,7 +180,7 @@ TABLE: Final = (
         "1,024 partitions",
     ),
     Key(
-        "leases",
+        "subscription_expiry",
         "zset",
         "partition",
         "subids whose subscription has an end; score is when in ms",
@@ -163,9 +193,11 @@ TABLE: Final = (
         "subid that has left and gives back what it held -> up to which token, how, why, and its pool",
         "drained by visits",
     ),
-    Key("heads", "hash", "partition", "group key -> position of the item that is ahead", "waiting items"),
-    Key("keyed", "hash", "partition", "position -> group key of an item that is ahead or blocked", "waiting items"),
-    Key("blocked", "zset", "partition", "group keys and positions behind those ahead; score is 0", "waiting items"),
+    Key("group_heads", "hash", "partition", "group key -> position of the item that is ahead", "waiting items"),
+    Key("group_of", "hash", "partition", "position -> group key of an item that is ahead or blocked", "waiting items"),
+    Key(
+        "group_blocked", "zset", "partition", "group keys and positions behind those ahead; score is 0", "waiting items"
+    ),
     Key(
         "selectors",
         "hash",
@@ -181,37 +213,43 @@ TABLE: Final = (
         "64 for each who selects",
     ),
     Key(
-        "behind",
+        "selection_progress",
         "hash",
         "partition",
         "subid -> up to which place it has examined what was passed over, of those who select and have not examined all",
         "those who select",
     ),
     Key(
-        "passed",
+        "skipped",
         "zset",
         "partition",
         "subids and positions of items that nobody with credit selects, or that came back for somebody; score is 0",
         "waiting items, and 1,000 for each who selects",
     ),
     Key(
-        "ranked",
+        "by_priority",
         "zset",
         "partition",
         "padded positions of items of another priority; score is 9 less that, 10 more while they do not stand here",
         "items",
     ),
-    Key("ends", "zset", "partition", "positions that wait and perish; score is when in ms", "waiting items"),
-    Key("owners", "hash", "partition", "group -> epoch, and until when it is kept without an owner", "1,000 groups"),
+    Key("expirations", "zset", "partition", "positions that wait and perish; score is when in ms", "waiting items"),
     Key(
-        "bonds",
+        "group_epochs",
+        "hash",
+        "partition",
+        "group -> epoch, and until when it is kept without an owner",
+        "1,000 groups",
+    ),
+    Key(
+        "reader_owners",
         "hash",
         "partition",
         "group -> epoch, fence, end of the lease and 1 while it is there, of the link that reads for it",
         "1,000 groups",
     ),
     Key(
-        "leaves",
+        "pool_partitions",
         "hash",
         "partition",
         "of a collection: partition below it -> its number in the pool",
@@ -269,7 +307,7 @@ TABLE: Final = (
         "1,000 entries",
     ),
     Key(
-        "asked",
+        "pending_nodes",
         "zset",
         "jid",
         "resource and node of each subscription that waits for approval; score as of `nodes`",
@@ -319,7 +357,7 @@ TABLE: Final = (
         "notices that a command has left for a frontend to tell, as JSON",
         "10,000 notices or an hour",
     ),
-    Key("bell", "list", "service", "`1` while a frontend is to look at once what is due", "one entry"),
+    Key("wakeup", "list", "service", "`1` while a frontend is to look at once what is due", "one entry"),
     Key(
         "libraries",
         "zset",
@@ -327,26 +365,31 @@ TABLE: Final = (
         "libraries of functions; score is when a frontend named it last, in ms",
         "one for each version of a day",
     ),
+    Key("store", "hash", "service", "format: the version of this table that all keys are kept by", "one field"),
     Key("names", "zset", "service", "names of all nodes; score is their creation in ms", "nodes"),
     Key(
-        "assured",
+        "prepared",
         "hash",
         "qos",
         "bare JID, resource, msgId -> message held until `deliver`",
         "QOS_TOTAL_MESSAGES, _BYTES",
     ),
-    Key("assured_since", "zset", "qos", "names of held messages; score is since when in ms", "QOS_TOTAL_MESSAGES"),
+    Key("prepared_since", "zset", "qos", "names of held messages; score is since when in ms", "QOS_TOTAL_MESSAGES"),
     Key(
-        "assured_names", "zset", "qos", "names of held messages in their own order: counts by JID", "QOS_TOTAL_MESSAGES"
+        "prepared_names",
+        "zset",
+        "qos",
+        "names of held messages in their own order: counts by JID",
+        "QOS_TOTAL_MESSAGES",
     ),
     Key(
-        "assured_bytes",
+        "prepared_bytes",
         "hash",
         "qos",
         "bare JID -> bytes held; the empty name: all of them",
         "sources of held messages",
     ),
-    Key("claims", "zset", "qos", "names whose delivery has begun; score is when in ms", "QOS_TOTAL_MESSAGES"),
+    Key("deliveries_begun", "zset", "qos", "names whose delivery has begun; score is when in ms", "QOS_TOTAL_MESSAGES"),
     Key(
         "delivered", "hash", "qos", "names of delivered messages -> their digests", "QOS_REMEMBERED, QOS_WINDOW_SECONDS"
     ),
@@ -354,6 +397,9 @@ TABLE: Final = (
         "delivered_old", "hash", "qos", "the generation of delivered ones before", "QOS_REMEMBERED, QOS_WINDOW_SECONDS"
     ),
 )
+
+FORMAT: Final = 1
+"""The version of the table. Who renames a key, or changes what is in it so that a version before cannot read it, counts it up."""
 
 BY_NAME: Final = {key.name: key for key in TABLE}
 

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from broker.model.problems import OtherFormat
 from broker.settings import Settings, load, load_amqp, load_command, load_redis, load_rest
 from frontends.commands import frontend, item, node
 from frontends.terminal import Config, Json, refuse, served, settings
@@ -222,6 +223,8 @@ def _serve(given: Settings, serve: Callable[[ModuleType], None], what: str, *, c
     except compose.Disconnected:
         raise typer.Exit(_AGAIN) from None
     except compose.Occupied as fault:
+        refuse(f"{what} cannot be served", str(fault))
+    except OtherFormat as fault:
         refuse(f"{what} cannot be served", str(fault))
     except compose.Unfit as fault:
         remedy = "To serve all the same, set STANZAQ_ALLOW_EVICTION=true: items may then disappear unseen."

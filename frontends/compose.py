@@ -16,7 +16,7 @@ from prometheus_client import Gauge
 
 from broker.model.core import Core
 from broker.model.names import Jid
-from broker.model.problems import CoreUnavailable, ScriptDefect
+from broker.model.problems import CoreUnavailable, OtherFormat, ScriptDefect
 from broker.redis_core.core import RedisCore
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.settings import CommandSettings, LogFormat, NodeCreation, Settings
@@ -276,8 +276,9 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
             stack.callback(HealthServer(health, *settings.metrics_bind).stop)
         async with asyncio.TaskGroup() as group:
             watching = [group.create_task(_feed_watchdog(settings.watchdog_seconds, watchdog, health))]
-            await until(stopping, group.create_task(frontend.begin()))
-            unfit = [] if stopping.is_set() or settings.allow_eviction else await _unfit(core)
+            beginning = group.create_task(_begun(frontend, core, allow_eviction=settings.allow_eviction))
+            await until(stopping, beginning)
+            unfit = None if stopping.is_set() else beginning.result()
             if not (stopping.is_set() or unfit):
                 frontend.open()
                 watching.append(group.create_task(_measure(core)))
@@ -293,9 +294,19 @@ async def _keep(frontend: _Frontend, settings: Settings, watchdog: Watchdog) -> 
             for task in watching:
                 task.cancel()
     if unfit:
-        raise Unfit(*unfit)
+        raise unfit
     if core.ending.is_set():
         raise Disconnected
+
+
+async def _begun(frontend: _Frontend, core: RedisCore, *, allow_eviction: bool) -> Unfit | OtherFormat | None:
+    """Begin; gives why nothing may be served from this Redis."""
+    try:
+        await frontend.begin()
+    except OtherFormat as fault:
+        return fault
+    unfit = [] if allow_eviction else await _unfit(core)
+    return Unfit(*unfit) if unfit else None
 
 
 async def _unfit(core: RedisCore) -> list[str]:

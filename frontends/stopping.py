@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from typing import Any
 
 
 def on_signal() -> asyncio.Event:
@@ -27,7 +28,7 @@ async def any_of(*events: asyncio.Event) -> None:
         each.cancel()
 
 
-async def until(stopping: asyncio.Event, starting: asyncio.Task[None]) -> None:
+async def until(stopping: asyncio.Event, starting: asyncio.Task[Any]) -> None:
     """Wait for a start that may take for ever, or for the signal that calls it off."""
     waiting = asyncio.create_task(stopping.wait())
     await asyncio.wait([waiting, starting], return_when=asyncio.FIRST_COMPLETED)

@@ -107,6 +107,10 @@ class Forbidden(CoreUnavailable):
     """Redis does not allow its user what was asked: when an operator has changed that, all goes on."""
 
 
+class OtherFormat(CoreUnavailable):
+    """Redis holds a store that another version of this program keeps: nothing of it is read or written."""
+
+
 class ScriptDefect(Exception):  # noqa: N818
     """A script failed or answered what its header does not allow: our fault, with its file and line."""
 

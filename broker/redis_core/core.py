@@ -40,6 +40,7 @@ from broker.redis_core.records.tree import Tree
 from broker.redis_core.redis_client.client import Server
 from broker.redis_core.redis_client.libraries import Libraries
 from broker.redis_core.redis_client.memory import Memory
+from broker.redis_core.redis_client.store_format import check_format
 from broker.redis_core.redis_client.wakeup import Wakeup
 from broker.redis_core.registry.rows import ROWS, counter
 from broker.redis_core.routing.router import NodeRouter
@@ -154,15 +155,15 @@ class RedisCore:
     # What the composer sees.
 
     async def reach(self) -> None:
-        """Find out whether Redis answers; raises CoreUnavailable."""
+        """Find out whether Redis answers, and is for this version; raises CoreUnavailable, and OtherFormat."""
         await self._server.everywhere("TIME")
+        await check_format(self._server, begin=False)
 
     async def start(self) -> None:
-        """Start the heartbeat, waiting for Redis as long as it takes; then look at every partition once."""
-        while True:
-            await self._heartbeat.turn(self._act)
-            if not self._heartbeat.failure:
-                break
+        """Start the heartbeat, waiting for Redis as long as it takes; then look at every partition once. Raises OtherFormat."""
+        check = partial(check_format, self._server, begin=True)
+        # Polled: whether Redis answers is known by asking it.
+        while not (await self._heartbeat.tried(check) and await self._heartbeat.turn(self._act)):  # noqa: ASYNC110
             await asyncio.sleep(_START_PAUSE_SECONDS)
         if self.sends:
             self._running.append(keep_running(self._heartbeat.listen))

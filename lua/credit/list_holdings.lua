@@ -19,7 +19,8 @@ end
 for _, row in ipairs(rows) do tell(row.subid) end
 local count = #rows > 0 and PAGE or 0
 while count < PAGE do
-  local place = redis.call('ZRANGEBYSCORE', key.held, past == '' and '-inf' or '(' .. past, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local least = past == '' and '-inf' or '(' .. past
+  local place = redis.call('ZRANGEBYSCORE', key.locks_by_subscriber, least, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   if not place[1] then break end
   past, count = string.format('%.0f', tonumber(place[2])), count + 1
   tell(past)

@@ -5,14 +5,14 @@
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
-local room = tonumber(arg.most) - redis.call('HLEN', key.leaves)
+local room = tonumber(arg.most) - redis.call('HLEN', key.pool_partitions)
 for _, row in ipairs(rows) do
   if row.gone ~= '' then
-    room = room + redis.call('HDEL', key.leaves, row.partition)
-  elseif room > 0 and redis.call('HEXISTS', key.leaves, row.partition) == 0 then
-    redis.call('HSET', key.leaves, row.partition, string.format('%d', partition.next_number()))
+    room = room + redis.call('HDEL', key.pool_partitions, row.partition)
+  elseif room > 0 and redis.call('HEXISTS', key.pool_partitions, row.partition) == 0 then
+    redis.call('HSET', key.pool_partitions, row.partition, string.format('%d', partition.next_number()))
     room = room - 1
   end
 end
 partition.save()
-return {'ok', redis.call('HGETALL', key.leaves), {}, {}, {}, 0, 0, call.partition_token}
+return {'ok', redis.call('HGETALL', key.pool_partitions), {}, {}, {}, 0, 0, call.partition_token}

@@ -3,9 +3,9 @@
 -- Answers `replayed` for one that is delivered. Several may hold a claim at once: the publish that follows counts once.
 -- ARGV: now name
 -- RETURNS: ok replayed item-not-found
-local record = redis.call('HGET', key.assured, arg.name)
+local record = redis.call('HGET', key.prepared, arg.name)
 if record then
-  redis.call('ZADD', key.claims, clock.now(), arg.name)
+  redis.call('ZADD', key.deliveries_begun, clock.now(), arg.name)
   return {'ok', record}
 end
 if delivered_ids.is_delivered(arg.name) then return {'replayed'} end

@@ -5,9 +5,9 @@
 local now = clock.now()
 prepared_messages.tidy(now)
 local found = {}
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', key.claims, '-inf', now - tonumber(arg.late_ms), 'LIMIT', 0, arg.most)) do
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', key.deliveries_begun, '-inf', now - tonumber(arg.late_ms), 'LIMIT', 0, arg.most)) do
   -- Claimed anew, so that one frontend at a time looks after it.
-  redis.call('ZADD', key.claims, now, name)
-  found[#found + 1] = {name, redis.call('HGET', key.assured, name)}
+  redis.call('ZADD', key.deliveries_begun, now, name)
+  found[#found + 1] = {name, redis.call('HGET', key.prepared, name)}
 end
 return {'ok', found}

@@ -3,7 +3,7 @@
 -- message that has come under its name since.
 -- ARGV: now window_ms name nonce delivered
 -- RETURNS: ok
-local record = redis.call('HGET', key.assured, arg.name)
+local record = redis.call('HGET', key.prepared, arg.name)
 if record and string.match(record, '^%S+') == arg.nonce then
   prepared_messages.drop(arg.name, record)
   if arg.delivered == '1' then

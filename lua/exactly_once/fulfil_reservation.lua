@@ -4,7 +4,7 @@
 -- ARGV: now source_bytes total_bytes remembered name record
 -- RETURNS: ok replayed item-not-found reservation-expired reservation-used too-much-held
 local now = clock.now()
-local there, digest = redis.call('HGET', key.assured, arg.name), delivered_ids.digest(arg.record)
+local there, digest = redis.call('HGET', key.prepared, arg.name), delivered_ids.digest(arg.record)
 if not there and delivered_ids.is_delivered(arg.name) then
   if delivered_ids.has(arg.name, digest) then return {'replayed'} end
   return {'reservation-used'}
@@ -22,5 +22,5 @@ if not there or there == prepared_messages.EMPTY then
 elseif delivered_ids.digest(there) ~= digest then
   return {'reservation-used'}
 end
-redis.call('ZADD', key.claims, now, arg.name)
+redis.call('ZADD', key.deliveries_begun, now, arg.name)
 return {'ok', there}

@@ -5,7 +5,7 @@
 -- RETURNS: ok too-much-held
 local now = clock.now()
 prepared_messages.tidy(now)
-if redis.call('HEXISTS', key.assured, arg.name) == 1 or delivered_ids.has(arg.name, delivered_ids.digest(arg.record)) then
+if redis.call('HEXISTS', key.prepared, arg.name) == 1 or delivered_ids.has(arg.name, delivered_ids.digest(arg.record)) then
   return {'ok'}
 end
 if not prepared_quota.has_room(arg.name, #arg.name + #arg.record)

@@ -13,7 +13,7 @@ for i, row in ipairs(rows) do
   else
     results[i] = {'ok'}
     known.active = false
-    if row.kept == '' then redis.call('HDEL', key.bonds, row.group) else reader_ownership.put(row.group, known) end
+    if row.kept == '' then redis.call('HDEL', key.reader_owners, row.group) else reader_ownership.put(row.group, known) end
   end
 end
 return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}

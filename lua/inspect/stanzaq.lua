@@ -106,21 +106,21 @@ local function partition_record(prefix, _, say)
   if not (meta[1] or meta[2]) then return say('nothing: nobody has used it') end
   local function tell(name, value) say(name .. ' ' .. tostring(value)) end
   local function size(command, key) return redis.call(command, prefix .. key) end
-  local stored = size('XLEN', 'log') - size('HLEN', 'replaced') - size('HLEN', 'parked') - (tonumber(meta[3]) or 0)
-  local locked, dying = size('HLEN', 'inflight'), size('HLEN', 'handover')
+  local stored = size('XLEN', 'log') - size('HLEN', 'replaced') - size('HLEN', 'successors') - (tonumber(meta[3]) or 0)
+  local locked, dying = size('HLEN', 'inflight'), size('HLEN', 'handovers')
   tell('waiting', math.max(0, stored - locked - dying))
   tell('  delayed', size('ZCARD', 'delayed'))
-  tell('  blocked', size('ZCARD', 'blocked'))
+  tell('  blocked', size('ZCARD', 'group_blocked'))
   tell('  came back', size('ZCARD', 'ready'))
-  tell('  of another priority', redis.call('ZCOUNT', prefix .. 'ranked', 0, 9))
-  tell('  with an end', size('ZCARD', 'ends'))
-  tell('  passed over', redis.call('ZLEXCOUNT', prefix .. 'passed', '[ ', '(!'))
+  tell('  of another priority', redis.call('ZCOUNT', prefix .. 'by_priority', 0, 9))
+  tell('  with an end', size('ZCARD', 'expirations'))
+  tell('  passed over', redis.call('ZLEXCOUNT', prefix .. 'skipped', '[ ', '(!'))
   tell('in flight', locked)
   tell('on the way to the dead letters', dying)
   tell('kept for readers', meta[3] or 0)
   tell('subscribers', size('HLEN', 'subscribers'))
   tell('  who select', size('HLEN', 'selectors'))
-  tell('  with free credit', size('ZCARD', 'turns'))
+  tell('  with free credit', size('ZCARD', 'ready_subscribers'))
   tell('readers', size('HLEN', 'readers'))
   tell('journal', size('XLEN', 'journal'))
   tell('owner', meta[5] or 'nobody')
@@ -135,7 +135,7 @@ end
 -- Tells ms left, token, attempt, item and holder of the locks that end next.
 local function locks(prefix, most, say)
   local now = now_ms()
-  local ends = redis.call('ZRANGE', prefix .. 'deadlines', 0, at_most(most, 20) - 1, 'WITHSCORES')
+  local ends = redis.call('ZRANGE', prefix .. 'lock_deadlines', 0, at_most(most, 20) - 1, 'WITHSCORES')
   for i = 1, #ends, 2 do
     local line = redis.call('HGET', prefix .. 'inflight', ends[i])
     if line then
@@ -156,14 +156,14 @@ local function subscribers(prefix, most, say)
     local length, from = string.match(line, '^(%d+) ()')
     return length and ' selects ' .. string.sub(line, from, from + length - 1) or ''
   end
-  for _, where in ipairs({'turns', 'resting'}) do
+  for _, where in ipairs({'ready_subscribers', 'idle_subscribers'}) do
     for _, subid in ipairs(redis.call('ZRANGE', prefix .. where, 0, left - 1)) do
       local line = redis.call('HGET', prefix .. 'subscribers', subid)
       if line and left > 0 then
         local credit, bounces, qos, length, jid = string.match(line, '^(%d+) (%d+) (%a+):?(%d*) (.*)$')
         -- Of one that comes through a collection the pool follows the JID.
         if length ~= '' then jid = string.sub(jid, 1, length) .. ' through ' .. string.match(string.sub(jid, length + 2), '^%d+:(.*)$') end
-        say(string.format('%d of %s, %s bounces, %s, ', redis.call('ZCOUNT', prefix .. 'held', subid, subid), credit, bounces, qos)
+        say(string.format('%d of %s, %s bounces, %s, ', redis.call('ZCOUNT', prefix .. 'locks_by_subscriber', subid, subid), credit, bounces, qos)
           .. jid .. selects(subid))
         left = left - 1
       end
@@ -212,7 +212,7 @@ local function item_in(prefix, id)
   if not entry then return nil end
   local found, lines = fields_of(entry), {}
   local function tell(name, value) lines[#lines + 1] = name .. ' ' .. tostring(value) end
-  local dying = redis.call('HGET', prefix .. 'handover', position)
+  local dying = redis.call('HGET', prefix .. 'handovers', position)
   local delayed = redis.call('ZSCORE', prefix .. 'delayed', position)
   tell('position', number .. '-' .. position)
   tell('state', lock and 'locked' or dying and 'dying' or delayed and 'delayed' or 'waiting')
@@ -227,14 +227,14 @@ local function item_in(prefix, id)
     tell('token', token)
     tell('attempt', attempt)
     tell('since', since)
-    tell('until', redis.call('ZSCORE', prefix .. 'deadlines', position))
+    tell('until', redis.call('ZSCORE', prefix .. 'lock_deadlines', position))
     tell('frontend', frontend)
   end
   if delayed then tell('delayed until', delayed) end
   if dying then tell('dying', dying) end
   local history = redis.call('HGET', prefix .. 'history', position)
   if history then tell('attempts and last holders', history) end
-  if redis.call('HEXISTS', prefix .. 'parked', position) == 1 then tell('parked', 'a later version waits for the lock to end') end
+  if redis.call('HEXISTS', prefix .. 'successors', position) == 1 then tell('parked', 'a later version waits for the lock to end') end
   tell('payload', payload(found.body))
   return lines
 end

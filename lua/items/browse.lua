@@ -27,7 +27,7 @@ local flying = inflight.get_many(places)
 
 local function look(position, flight)
   if flight then return log_entries.get(flight.log_id), 'locked' end
-  if redis.call('HEXISTS', key.handover, position) == 1 then return log_entries.current(position), 'dying' end
+  if redis.call('HEXISTS', key.handovers, position) == 1 then return log_entries.current(position), 'dying' end
   if call.partition_log_only then return log_entries.get(position), 'kept' end
   return items.waiting(position), redis.call('ZSCORE', key.delayed, position) and 'delayed' or 'waiting'
 end
@@ -45,7 +45,7 @@ for i, position in ipairs(places) do
       tonumber((positions.split(entry.log_id))), entry.body, positions.item_id(position)})
   end
 end
-local count = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - redis.call('HLEN', key.parked)
+local count = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - redis.call('HLEN', key.successors)
 if not call.partition_log_only then count = count - call.partition_kept end
 local theirs = {}
 for subid in string.gmatch(call.partition_multi and arg.subids or '', '%d+') do

@@ -10,7 +10,7 @@ local results, deliveries = {}, {}
 
 local function advance(flight)
   retry_schedule.put(flight.position, 'deliver', 1)
-  write_buffer.add('ZADD', key.deadlines, call.partition_deadline_text, flight.position)
+  write_buffer.add('ZADD', key.lock_deadlines, call.partition_deadline_text, flight.position)
   write_buffer.flush()
   deliveries[#deliveries + 1] = redelivery.make(flight)
 end

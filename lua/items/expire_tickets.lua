@@ -7,7 +7,8 @@ local refusal = partition.load()
 if refusal then return refusal end
 local results = {}
 for i, row in ipairs(rows) do
-  redis.call('ZADD', key.seen, 'XX', string.format('%.0f', call.partition_now + tonumber(arg.once_ms)), dedupe_window.HANDED .. row.ticket)
+  local at = string.format('%.0f', call.partition_now + tonumber(arg.once_ms))
+  redis.call('ZADD', key.dedupe, 'XX', at, dedupe_window.HANDED .. row.ticket)
   results[i] = {'ok'}
 end
 return {'ok', results, {}, {}, {}, 0, 0, call.partition_token}

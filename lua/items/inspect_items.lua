@@ -12,13 +12,13 @@ local function lock(flight)
   local frontend = inflight.sender(flight.line)
   local since = string.match(flight.line, '^[^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ [^ ]+ ([^ ]+) ')
   return {flight.jid, tonumber(flight.token), tonumber(since),
-    tonumber(redis.call('ZSCORE', key.deadlines, flight.position) or 0), frontend}
+    tonumber(redis.call('ZSCORE', key.lock_deadlines, flight.position) or 0), frontend}
 end
 
 -- An item that is locked or on its way has no place among those that wait.
 local function state(position, flight)
   if flight then return log_entries.get(flight.log_id), 'locked', 0 end
-  if redis.call('HEXISTS', key.handover, position) == 1 then return log_entries.current(position), 'dying', 0 end
+  if redis.call('HEXISTS', key.handovers, position) == 1 then return log_entries.current(position), 'dying', 0 end
   if call.partition_log_only then return log_entries.get(position), 'kept', 0 end
   local delayed = tonumber(redis.call('ZSCORE', key.delayed, position) or 0)
   return items.waiting(position), delayed > 0 and 'delayed' or 'waiting', delayed

@@ -1,11 +1,11 @@
 #!lua
--- Let items that wait leave for other nodes, each by its position and id: it is on its way (`handover`) until it has arrived.
+-- Let items that wait leave for other nodes, each by its position and id: it is on its way (`handovers`) until it has arrived.
 -- ARGV: now revision frontend sent number retry | position item to
 -- RETURNS: ok stale gone deleted | ok item-not-found
 local refusal = partition.load()
 if refusal then return refusal end
 
--- No JID begins with this mark: in a record of `handover` it tells a node from the last holder of a dead letter.
+-- No JID begins with this mark: in a record of `handovers` it tells a node from the last holder of a dead letter.
 local function leave(row, entry)
   local position, attempts = row.position, attempt_history.of(row.position).attempts
   entry.item = items.name(position, entry)

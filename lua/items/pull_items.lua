@@ -14,10 +14,10 @@ local bytes, due, given, more_at_once, back = 0, 0, 0, 0, {}
 -- Gives the deadline of a lock.
 local function deadline(flight, comes)
   if not (comes and inflight.is_unfetched(flight)) then
-    return tonumber(redis.call('ZSCORE', key.deadlines, flight.position) or 0)
+    return tonumber(redis.call('ZSCORE', key.lock_deadlines, flight.position) or 0)
   end
   inflight.mark_fetched(flight, call.partition_stamp)
-  redis.call('ZADD', key.deadlines, call.partition_deadline_text, flight.position)
+  redis.call('ZADD', key.lock_deadlines, call.partition_deadline_text, flight.position)
   given = given + 1
   return call.partition_deadline
 end

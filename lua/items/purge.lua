@@ -35,4 +35,5 @@ end
 write_buffer.flush()
 partition.save()
 local more = #dropped == CHUNK or budget.over() or call.group_order_skipped >= group_order.MOST
-return {'ok', {#dropped}, {}, call.expiry_perished > 0 and {{'perished', call.expiry_perished}} or {}, {}, 0, more and 1 or 0, call.partition_token}
+local notices = call.expiry_perished > 0 and {{'perished', call.expiry_perished}} or {}
+return {'ok', {#dropped}, {}, notices, {}, 0, more and 1 or 0, call.partition_token}

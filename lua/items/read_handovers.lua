@@ -8,21 +8,21 @@ local refusal = partition.load()
 if refusal then return refusal end
 local found, bytes = {}, 0
 for _, row in ipairs(rows) do
-  local line = bytes < tonumber(arg.max_bytes) and redis.call('HGET', key.handover, row.position)
+  local line = bytes < tonumber(arg.max_bytes) and redis.call('HGET', key.handovers, row.position)
   local entry = line and log_entries.current(row.position)
   if entry then
     local attempts, jid, note, reason = handover_record.read(line)
     if note == '' then
       note = arg.note
-      redis.call('HSET', key.handover, row.position, handover_record.write(attempts, jid, note, reason))
+      redis.call('HSET', key.handovers, row.position, handover_record.write(attempts, jid, note, reason))
     end
     bytes = bytes + #entry.body
     found[#found + 1] = {row.position, items.name(row.position, entry), entry.by, entry.body, attempts, jid, reason,
       entry.key, note}
   elseif line then
     -- Nothing is left of it to bring.
-    redis.call('HDEL', key.handover, row.position)
-    redis.call('ZREM', key.tried, row.position)
+    redis.call('HDEL', key.handovers, row.position)
+    redis.call('ZREM', key.handovers_told, row.position)
   end
 end
 return {'ok', found, {}, {}, {}, 0, 0, call.partition_token}

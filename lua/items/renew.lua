@@ -9,7 +9,7 @@ local results = ack_rules.each(rows, function(row, verdict)
   if verdict == 'waiting' then return {'lock-lost'} end
   if verdict ~= 'held' then return {verdict} end
   local deadline = row.lock_ms == '' and call.partition_deadline or call.partition_now + tonumber(row.lock_ms)
-  write_buffer.add('ZADD', key.deadlines, string.format('%d', deadline), row.position)
+  write_buffer.add('ZADD', key.lock_deadlines, string.format('%d', deadline), row.position)
   return {'ok', tonumber(row.flight.token), deadline}
 end)
 write_buffer.flush()

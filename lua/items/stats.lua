@@ -4,9 +4,9 @@
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()
 if refusal then return refusal end
-local in_flight, dying = redis.call('HLEN', key.inflight), redis.call('HLEN', key.handover)
+local in_flight, dying = redis.call('HLEN', key.inflight), redis.call('HLEN', key.handovers)
 local delayed = redis.call('ZCARD', key.delayed)
-local stored = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - redis.call('HLEN', key.parked)
+local stored = redis.call('XLEN', key.log) - redis.call('HLEN', key.replaced) - redis.call('HLEN', key.successors)
   - call.partition_kept
 local waiting = math.max(0, stored - in_flight - dying)
 
@@ -14,7 +14,7 @@ local oldest = redis.call('ZRANGE', key.ready, 0, 0)[1]
 local skipped = call.partition_selects and skipped_items.after('', '', 1)[1]
 if skipped and not (oldest and positions.after(skipped, oldest)) then oldest = skipped end
 for rank = 0, call.partition_hinted and scheduling.LAST or -1 do
-  local padded = redis.call('ZRANGEBYSCORE', key.ranked, rank, rank, 'LIMIT', 0, 1)[1]
+  local padded = redis.call('ZRANGEBYSCORE', key.by_priority, rank, rank, 'LIMIT', 0, 1)[1]
   local position = padded and scheduling.unpadded(padded)
   if position and not (oldest and positions.after(position, oldest)) then oldest = position end
 end
@@ -41,6 +41,6 @@ local finished = published - redis.call('XLEN', key.log) + call.partition_kept
 
 -- Exact up to 500 subscribers with free credit; beyond that a lower bound.
 local _, room = credit.free(500)
-return {'ok', {waiting, math.max(0, waiting - delayed - redis.call('ZCARD', key.blocked)), delayed, in_flight, dying, age,
+return {'ok', {waiting, math.max(0, waiting - delayed - redis.call('ZCARD', key.group_blocked)), delayed, in_flight, dying, age,
   redis.call('HLEN', key.subscribers), room, call.partition_kept, call.partition_kept_bytes, published, finished,
   added(key.journal)}, {}, {}, {}, 0, 0, call.partition_token}

@@ -11,7 +11,7 @@ local refusal = partition.load()
 if refusal then return refusal end
 if arg.scan == '0' and arg.lapsed == arg.frontend and call.partition_session > 0 then sessions.begin() end
 local upto = arg.upto ~= '' and tonumber(arg.upto) or call.partition_token
-local after = tonumber(arg.after ~= '' and arg.after or redis.call('HGET', key.sent, arg.lapsed) or 0)
+local after = tonumber(arg.after ~= '' and arg.after or redis.call('HGET', key.send_marks, arg.lapsed) or 0)
 local deliveries = {}
 
 local function lock(position, line)

@@ -1,4 +1,3 @@
--- Who runs the script: a frontend by its name; the empty name is one that can send nothing, and `-` one that knows of no frontend
--- that lives.
+-- Who runs the script: a frontend is named. A caller with the empty name cannot send; `-` cannot send and knows of no live frontend.
 -- CALL: sends = arg.frontend ~= '' and arg.frontend ~= '-', alone = arg.frontend == '-'
 local caller = {}

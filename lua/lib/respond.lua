@@ -1,5 +1,5 @@
--- The last act of every operation that may hand items out: settle credit, dispatch, let readers read, trim, save, answer.
--- A caller that cannot send is handed nothing, and where somebody has to be sent to, a frontend is to visit at once.
+-- The last step of every operation that may hand items out: update turns, dispatch, serve readers, trim, save, reply. A caller that
+-- cannot send gets no deliveries; where there is something to send, a frontend is to sweep at once.
 local respond = {}
 
 -- Answers {'ok', results, deliveries, notices, handovers, next due ms or 0, 1 when more can be dispatched at once, token,

@@ -1,4 +1,4 @@
--- Writes gathered during a script and made with one call per command and key: a call from Lua costs more than a value.
+-- Gathers writes during a script and makes them with one call for each command and key: a call from Lua costs more than a value.
 -- CALL: of = {}, order = {}
 local write_buffer = {}
 

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Close a partition for good and tell in bounded parts who was subscribed; with the last part everything is freed, but for a
 -- mark that keeps late frontends from opening it again.
--- KEYS: meta log index replaced parked ready delayed inflight deadlines held subscribers turns resting history handover tried answers answers_old sent seen journal unconfirmed retries readers reading outstanding heads keyed blocked owners leases leaving leaves selectors conditions behind passed bonds ranked ends grants usage ledger unsettled demand wanted
+-- KEYS: meta log index replaced successors ready delayed inflight lock_deadlines locks_by_subscriber subscribers ready_subscribers idle_subscribers history handovers handovers_told replays replays_old send_marks dedupe journal confirmations retries readers readers_ready uncommitted group_heads group_of group_blocked group_epochs subscription_expiry leaving pool_partitions selectors conditions selection_progress skipped reader_owners by_priority expirations grants usage ledger grants_underway demand wanted
 -- ARGV: scan grave_seconds
 -- RETURNS: ok
 redis.call('HSET', key.meta, 'state', 'deleted')

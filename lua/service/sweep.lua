@@ -7,7 +7,7 @@
 local refusal = partition.load()
 if refusal then return refusal end
 local repeated, more_due = retries.send()
-local late = redis.call('ZRANGEBYSCORE', key.deadlines, '-inf', call.partition_now, 'LIMIT', 0, 200)
+local late = redis.call('ZRANGEBYSCORE', key.lock_deadlines, '-inf', call.partition_now, 'LIMIT', 0, 200)
 local flying, notices = inflight.get_many(late), {}
 for i, position in ipairs(late) do
   if i > 1 and budget.over() then break end
@@ -20,7 +20,7 @@ for i, position in ipairs(late) do
     lock_end.release(flight, 'expired', {})
     notices[#notices + 1] = {'unlocked', flight.jid, flight.item, tonumber(flight.token), pools.describe(flight.subid)}
   else
-    write_buffer.add('ZREM', key.deadlines, position)
+    write_buffer.add('ZREM', key.lock_deadlines, position)
   end
 end
 write_buffer.flush()
@@ -36,6 +36,8 @@ local more_aged = call.partition_kept > 0 and trim.aged() or 0
 if credit.coordinates() then coordinator.resume() end
 local reply = respond.make({}, notices, dispatch.LIMIT)
 for _, row in ipairs(repeated) do reply[3][#reply[3] + 1] = row end
-if #late == 200 or budget.over() or call.unsubscribing_more or call.ready_queue_more or more_due or more_aged == 1 or (partition_owner.get() and partition_owner.get().clearing) then reply[7] = 1 end
+local who = partition_owner.get()
+if #late == 200 or budget.over() or call.unsubscribing_more or call.ready_queue_more or more_due or more_aged == 1
+  or (who and who.clearing) then reply[7] = 1 end
 reply[6] = subscription_expiry.next(reply[6])
 return reply

@@ -4,7 +4,7 @@
 -- is no room, the longest known gives way to the kind `evict`. Answers the time, and 1 for what was known before.
 -- ARGV: now index kind member most idle_seconds
 -- RETURNS: ok too-many
-local indexes = {nodes = key.nodes, asked = key.asked, affiliated = key.affiliated, owned = key.owned}
+local indexes = {nodes = key.nodes, pending_nodes = key.pending_nodes, affiliated = key.affiliated, owned = key.owned}
 local index, now = indexes[arg.index], clock.now()
 local known = redis.call('ZSCORE', index, arg.member)
 local over = redis.call('ZCARD', index) - tonumber(arg.most) + 1

@@ -12,6 +12,6 @@ for i = 1, #found[2], 2 do
   -- What goes by the name of a pool is a subscription to another node.
   subids[#subids + 1] = subscriber.pool and '' or subscriber.subid
   credits[#credits + 1] = subscriber.limit
-  holdings[#holdings + 1] = redis.call('ZCOUNT', key.held, subscriber.subid, subscriber.subid)
+  holdings[#holdings + 1] = redis.call('ZCOUNT', key.locks_by_subscriber, subscriber.subid, subscriber.subid)
 end
 return {'ok', {found[1], jids, scopes, subids, credits, holdings}, {}, {}, {}, 0, 0, call.partition_token}

@@ -69,10 +69,10 @@ async def _part(core: RedisCore, record: NodeRecord, number: int) -> Seen:
     meta, owners, subscribers, inflight, deadlines, usage = await core._server.commands(
         [
             ("HMGET", keys.of_partition("meta", partition), "fence", "owner"),
-            ("HGETALL", keys.of_partition("owners", partition)),
+            ("HGETALL", keys.of_partition("group_epochs", partition)),
             ("HGETALL", keys.of_partition("subscribers", partition)),
             ("HGETALL", keys.of_partition("inflight", partition)),
-            ("ZRANGE", keys.of_partition("deadlines", partition), 0, -1, "WITHSCORES"),
+            ("ZRANGE", keys.of_partition("lock_deadlines", partition), 0, -1, "WITHSCORES"),
             ("HGETALL", keys.of_partition("usage", partition)),
         ]
     )

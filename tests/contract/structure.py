@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     import redis
 
 READ: Final = (
-    "meta", "log", "index", "replaced", "parked", "ready", "delayed", "inflight", "deadlines", "held", "subscribers",
-    "turns", "resting", "history", "handover", "tried", "unconfirmed", "retries", "heads", "keyed", "blocked", "journal",
+    "meta", "log", "index", "replaced", "successors", "ready", "delayed", "inflight", "lock_deadlines", "locks_by_subscriber",
+    "subscribers", "ready_subscribers", "idle_subscribers", "history", "handovers", "handovers_told", "confirmations",
+    "retries", "group_heads", "group_of", "group_blocked", "journal",
 )  # fmt: skip
 
 # One round trip and no write: the state machine asks after every step.
@@ -80,38 +81,38 @@ def expected(model: Model) -> dict[str, Any]:
             for item in stored
             if item.version.position != item.position
         },
-        "parked": {written(item.position): written(item.parked.position) for item in items if item.parked},
+        "successors": {written(item.position): written(item.parked.position) for item in items if item.parked},
         "ready": {written(item.position) for item in items if item.state == "ready"},
         "delayed": {written(item.position): str(item.due) for item in items if item.state == "delayed"},
         "inflight": {written(item.position): _line(item) for item in locked},
-        "deadlines": {written(item.position): str(item.lock.deadline) for item in locked if item.lock},
-        "held": {
+        "lock_deadlines": {written(item.position): str(item.lock.deadline) for item in locked if item.lock},
+        "locks_by_subscriber": {
             f"{item.lock.token:016d} {written(item.position)}": subid(item.lock.jid) for item in locked if item.lock
         },
         "subscribers": {
             subid(one.jid): f"{one.credit} {one.bounces} {one.qos} {one.jid}" for one in model.subscribers.values()
         },
-        "turns": turns,
-        "resting": resting,
+        "ready_subscribers": turns,
+        "idle_subscribers": resting,
         "history": {
             written(item.position): " ".join([_attempts(item), *(subid(jid) for jid in item.holders)])
             for item in items
             if item.holders
         },
-        "handover": set(letters),
-        "tried": {place: str(letter.since) for place, letter in model.dying.items()},
-        "heads": {group: written(item.position) for group, item in model.heads.items()},
-        "keyed": {
+        "handovers": set(letters),
+        "handovers_told": {place: str(letter.since) for place, letter in model.dying.items()},
+        "group_heads": {group: written(item.position) for group, item in model.heads.items()},
+        "group_of": {
             written(item.position): item.group
             for item in items
             if item.state == "blocked" or model.heads.get(item.group) is item
         },
-        "blocked": {
+        "group_blocked": {
             f"{item.group}\0{item.position[0]:020d}-{item.position[1]:020d}": "0"
             for item in items
             if item.state == "blocked"
         },
-        "unconfirmed": {place: f"{lock.stage} {lock.tries}" for place, lock in unconfirmed.items()},
+        "confirmations": {place: f"{lock.stage} {lock.tries}" for place, lock in unconfirmed.items()},
         "retries": {place: str(lock.again) for place, lock in unconfirmed.items()},
         "journal": sum(model.closed.values()),
     }
@@ -123,7 +124,7 @@ def compared(found: dict[str, Any]) -> dict[str, Any]:
     meta = seen.pop("meta")
     assert int(meta["token"]) >= 0
     seen["kept"] = (int(meta.get("kept", 0)), int(meta.get("kept_bytes", 0)))
-    for name in ("ready", "handover"):
+    for name in ("ready", "handovers"):
         seen[name] = set(seen[name])
     return seen
 

@@ -114,7 +114,7 @@ async def test_approved(core: RedisCore, door: Door, node: str, store: Store) ->
     assert [(each.subscriber, each.item_id) for each in door.deliveries] == [(W1, "a")]
     assert told(door) == [(W1, State.SUBSCRIBED)]
     assert await mine(core, W1) == [(node, W1, State.SUBSCRIBED)]
-    assert await index(store, "asked", W1) == 0
+    assert await index(store, "pending_nodes", W1) == 0
     # It may come back without being asked about again (an approval is an affiliation).
     assert await core.ask(Unsubscribe(node, W1, W1, "")) == Unsubscribed(W1, subid(W1))
     assert await core.ask(Subscribe(node, W1, W1, 1)) == Subscribed(W1, subid(W1), 1)
@@ -128,7 +128,7 @@ async def test_denied(core: RedisCore, door: Door, node: str, store: Store) -> N
     assert await core.ask(yes(node, W1, allow=False)) == Done()
     assert told(door) == [(W1, State.NONE)]
     assert await mine(core, W1) == []
-    assert await index(store, "asked", W1) == 0
+    assert await index(store, "pending_nodes", W1) == 0
     assert await core.ask(Subscribe(node, W1, W1, 1)) == waiting(W1)
 
 
@@ -343,11 +343,11 @@ async def test_bounds(core: RedisCore, node: str, monkeypatch: pytest.MonkeyPatc
     assert await core.ask(Subscribe(node, W1, W1, 1)) == waiting(W1)
     assert await core.ask(Subscribe(node, W2, W2, 1)) == waiting(W2)
     assert problem(await core.ask(Subscribe(node, third, third, 1))) is Problem.TOO_MANY_SUBSCRIPTIONS
-    assert await index(store, "asked", third) == 0
+    assert await index(store, "pending_nodes", third) == 0
     again = Jid("w1@x/again")
     assert await core.ask(Subscribe(node, again, again, 1)) == waiting(again)
     assert await mine(core, W1) == [(node, again, State.PENDING)]
-    assert await index(store, "asked", W1) == 1
+    assert await index(store, "pending_nodes", W1) == 1
 
 
 async def test_subscribers(core: RedisCore, door: Door, node: str) -> None:

@@ -183,7 +183,7 @@ async def test_ten_thousand_of_one_sender(make_core: MakeCore, valkey: RedisServ
     assert {problem(result) for result in results if isinstance(result, Refused)} == {Problem.TOO_MUCH_HELD}
     assert await core.ask(hold(node, sender=Jid("bob@localhost/1"))) == Done()
     with redis.Redis.from_url(valkey.url) as client:
-        assert client.hlen(keys.of_qos("assured")) == 101
+        assert client.hlen(keys.of_qos("prepared")) == 101
 
 
 async def test_deleted_in_between(make_core: MakeCore, node: str) -> None:

@@ -322,7 +322,7 @@ async def test_dead_letters_between_masters(
             await asyncio.sleep(0.005)
     record = await core._store.read(name)
     assert record
-    tried = keys.of_partition("tried", Partition(name, record.incarnation))
+    tried = keys.of_partition("handovers_told", Partition(name, record.incarnation))
     # Five seconds later: they were told of that much longer ago.
     for position in redis_cluster.ask(here, "ZRANGE", tried, 0, -1):
         redis_cluster.ask(here, "ZINCRBY", tried, -5_000, position)

@@ -464,7 +464,7 @@ async def test_crash_between_the_steps(
     record = await core._store.read(node)
     assert record
     async with store.client() as client:
-        key = f"sq:{{{node}@{record.incarnation}/0}}:tried"
+        key = f"sq:{{{node}@{record.incarnation}/0}}:handovers_told"
         async with asyncio.timeout(10):
             while failing["left"] or core._handovers.busy:  # noqa: ASYNC110  (nothing tells when it is done)
                 await asyncio.sleep(0.005)
@@ -542,7 +542,7 @@ async def test_resigned_frontend_leaves_no_mark(make_core: MakeCore, node: str, 
     await core.drain(2)
     await core.stop()
     async with store.client() as client:
-        assert [key async for key in client.scan_iter(f"sq:*{node}*:sent")] == []
+        assert [key async for key in client.scan_iter(f"sq:*{node}*:send_marks")] == []
 
 
 async def test_dead_letters_stay_in_the_family(core: RedisCore, node: str) -> None:

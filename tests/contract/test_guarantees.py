@@ -326,17 +326,17 @@ class QueueMachine(RuleBasedStateMachine):
 
     def guarantees(self, found: dict[str, Any]) -> None:
         """Hold design §4 to the keys alone, whatever the model says."""
-        held = Counter(found["held"].values())
-        assert found["inflight"].keys() == found["deadlines"].keys()
-        assert {member.rpartition(" ")[2] for member in found["held"]} == found["inflight"].keys()
-        assert found["unconfirmed"].keys() == found["retries"].keys() <= found["inflight"].keys()
-        standing = [found["inflight"], found["ready"], found["delayed"], found["handover"]]
+        held = Counter(found["locks_by_subscriber"].values())
+        assert found["inflight"].keys() == found["lock_deadlines"].keys()
+        assert {member.rpartition(" ")[2] for member in found["locks_by_subscriber"]} == found["inflight"].keys()
+        assert found["confirmations"].keys() == found["retries"].keys() <= found["inflight"].keys()
+        standing = [found["inflight"], found["ready"], found["delayed"], found["handovers"]]
         assert sum(map(len, standing)) == len(set().union(*standing))
-        assert found["turns"].keys() | found["resting"].keys() == found["subscribers"].keys()
-        assert not found["turns"].keys() & found["resting"].keys()
+        assert found["ready_subscribers"].keys() | found["idle_subscribers"].keys() == found["subscribers"].keys()
+        assert not found["ready_subscribers"].keys() & found["idle_subscribers"].keys()
         limits = {name: int(line.split(" ")[0]) for name, line in found["subscribers"].items()}
-        assert all(held[name] < limits[name] for name in found["turns"])
-        assert all(held[name] >= limits[name] for name in found["resting"])
+        assert all(held[name] < limits[name] for name in found["ready_subscribers"])
+        assert all(held[name] >= limits[name] for name in found["idle_subscribers"])
         # Over the credit only after it was lowered (or after a resubscription counted old locks), and then only falling.
         over = {name: held[name] for name in limits if held[name] > limits[name]}
         assert all(count <= self.holding[name] for name, count in over.items())

@@ -87,7 +87,7 @@ async def told_again(core: RedisCore, store: Store, node: str) -> None:
     assert record
     async with store.client() as client:
         for partition in record.partitions:
-            key = keys.of_partition("tried", partition)
+            key = keys.of_partition("handovers_told", partition)
             if told := await client.zrange(key, 0, -1, withscores=True):
                 await client.zadd(key, {position: at - 5_000 for position, at in told})
     for number in range(record.config.partitions):
@@ -256,7 +256,9 @@ async def test_forged_ids(make_core: MakeCore, store: Store, node: str, dedupe: 
     record = await core._store.read(node)
     assert record
     async with store.client() as client:
-        ((position, _),) = await client.zrange(keys.of_partition("tried", record.partition(0)), 0, -1, withscores=True)
+        ((position, _),) = await client.zrange(
+            keys.of_partition("handovers_told", record.partition(0)), 0, -1, withscores=True
+        )
     assert await core.ask(Configure(f"{node}/dead", ALICE, {"pubsub#max_items": ("100",)})) == Done()
     forged = f"{record.incarnation}-0-{position.decode()}"
     await published(core, f"{node}/dead", forged, f"handed {forged}", body=b"<forged/>")

@@ -178,7 +178,7 @@ def _run(client: "redis.Redis", random: Random) -> None:
         if level == "assured":
             assert max(service.workers[jid].begun.values(), default=0) <= 1
     kept = queue.kept()
-    assert not kept & {"unconfirmed", "retries", "inflight", "deadlines", "held", "ready"}
+    assert not kept & {"confirmations", "retries", "inflight", "lock_deadlines", "locks_by_subscriber", "ready"}
     queue.run("delete_partition")
 
 

@@ -238,9 +238,9 @@ async def test_what_waits_for_approval(core: RedisCore, store: Store, node: str)
         assert isinstance(await subscribed(core, f"{node}-{number}", worker(0)), Subscribed)
         async with store.client() as client:
             await client.delete(keys.of_node("pending", f"{node}-{number}"))
-    await aged(store, "asked", worker(0))
+    await aged(store, "pending_nodes", worker(0))
     assert isinstance(await subscribed(core, f"{node}-{MOST}", worker(0)), Subscribed)
-    assert list(await entries(store, "asked", worker(0))) == [f"0 {node}-{MOST}"]
+    assert list(await entries(store, "pending_nodes", worker(0))) == [f"0 {node}-{MOST}"]
 
 
 async def test_quota_is_of_nodes_that_are_there(make_core: MakeCore, store: Store, node: str) -> None:

@@ -41,7 +41,7 @@ ALICE, BOB = Jid("alice@example.org/home"), Jid("bob@example.org/b")
 WORKER = Jid("worker@example.org/a")
 
 _NOTICES: Final = "sq:{service}:notices"
-_BELL: Final = "sq:{service}:bell"
+_BELL: Final = "sq:{service}:wakeup"
 
 _NAMED: Final[Mapping[str, Any]] = {
     "partition": lambda name: keys.of_partition(name, Partition("jobs", "8e71964d", 0)),
@@ -169,11 +169,11 @@ async def test_they_are_true(make_core: MakeCore, store: Store) -> None:
     rest = RedisCore(CommandSettings(redis_url=store.url), None, "rest")
     await rest.start()
     missing = {name for name, example in EXAMPLES.items() if not example.startswith("as `")} - {
-        "sq:{qos}:claims",
+        "sq:{qos}:deliveries_begun",
         # Only of more locks than one script may end: tests/lua/test_bounce.py has it.
         "sq:{jobs@8e71964d/0}:leaving",
         # Only while a grant is on its way: tests/lua/test_grant_credit.py has it.
-        "sq:{jobs@8e71964d/0}:unsettled",
+        "sq:{jobs@8e71964d/0}:grants_underway",
         _NOTICES,
         _BELL,
     }

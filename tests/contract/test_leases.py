@@ -142,7 +142,7 @@ async def test_whoever_was_to_end_it_dies(make_core: MakeCore, node: str, store:
     await door.until(lambda: SubscriptionChanged(Subscription(node, W1, subid(W1), State.NONE)) in door.notices)
     assert await known(one, node, partitions) == [0] * partitions
     async with store.client() as client:
-        assert [key async for key in client.scan_iter("*:leases")] == []
+        assert [key async for key in client.scan_iter("*:subscription_expiry")] == []
 
 
 async def test_a_renewal_in_between(core: RedisCore, node: str) -> None:

@@ -92,7 +92,7 @@ async def test_takeover(make_core: MakeCore, store: Store, node: str, monkeypatc
     """A9: what a dead frontend owes in many partitions is taken over in a few round trips, not one after another."""
     core, _ = await make_core()
     await declared(core, node, stanzaq__partitions="300")
-    marks = [keys.of_partition("sent", each) for each in await partitions_of(core, node)]
+    marks = [keys.of_partition("send_marks", each) for each in await partitions_of(core, node)]
     async with store.client() as client:
         for name in marks:
             await client.hset(name, "dead", "5")

@@ -304,7 +304,7 @@ class Shift:
         async with store.client() as client:
             found: list[bytes] = []
             while not found:
-                found = [name async for name in client.scan_iter(match=f"*{self.node}@*:held")]
+                found = [name async for name in client.scan_iter(match=f"*{self.node}@*:locks_by_subscriber")]
             while not self.over:
                 holders = Counter(score for _, score in await client.zrange(found[0], 0, -1, withscores=True))
                 self.most.append(max(holders.values(), default=0))

@@ -68,7 +68,7 @@ class Play:
 
     def outstanding(self) -> dict[str, int]:
         """Count what each reader has not committed, by its JID."""
-        found: Any = self.queue.client.zrange(self.queue.key("outstanding"), 0, -1)
+        found: Any = self.queue.client.zrange(self.queue.key("uncommitted"), 0, -1)
         lines: Any = self.queue.client.hgetall(self.queue.key("subscribers"))
         jids = {subid: line.split(b" ", 3)[3].decode() for subid, line in lines.items()}
         counts = dict.fromkeys(READERS, 0)

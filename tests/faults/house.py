@@ -203,7 +203,7 @@ class House:
         for master in self.masters():
             for key in sorted(_asked(master, "KEYS", f"*{node}*")):
                 kind = _asked(master, "TYPE", key)
-                if kind in reading and not key.endswith((":answers", ":seen")):
+                if kind in reading and not key.endswith((":replays", ":dedupe")):
                     word, *rest = reading[kind]
                     found[key] = str(_asked(master, word, key, *rest))
         return found

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import redis
 
+from broker.keys import FORMAT
 from broker.redis_core.redis_client import diagnostics
 from broker.redis_core.redis_client.diagnostics import Level
 from frontends.tools.servers.cluster import RedisCluster
 from frontends.tools.servers.process import free_port
 from frontends.tools.servers.redis import RedisServer
 from frontends.tools.servers.sentinels import RedisSentinels
+from tests.doors.frontend import ALICE, HASH
 
 GOOD = {"appendonly": "yes", "maxmemory": "256mb"}
 
@@ -31,6 +33,17 @@ def command(server: RedisServer, *words: str) -> None:
     """Send a server a command."""
     with redis.Redis.from_url(server.url) as client:
         client.execute_command(*words)
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    """Give what a command has complained of, in one line."""
+    return " ".join(done.stderr.replace("│", " ").split())
+
+
+def kept(server: RedisServer) -> list[Any]:
+    """Name what Redis holds of the queue."""
+    with redis.Redis.from_url(server.url, decode_responses=True) as client:
+        return sorted(client.scan_iter("sq:*"))
 
 
 def examined(url: str, code: int) -> dict[str, Any]:
@@ -54,6 +67,7 @@ def test_as_it_should_be() -> None:
             "persistence",
             "role",
             "functions",
+            "format",
             "answers in",
         } == found.keys()
         del found["answers in"]
@@ -148,3 +162,34 @@ def test_no_frontend_on_what_evicts() -> None:
                 check=False,
                 timeout=4,
             )
+
+
+_DOORS = {
+    "xmpp": {"XMPP_DOMAIN": "q.localhost", "XMPP_SECRET": "s", "XMPP_SERVER": "127.0.0.1:1"},
+    "rest": {"HTTP_BIND": f"127.0.0.1:{free_port()}", "HTTP_PASSWORDS": f"{ALICE}:{HASH}"},
+    "amqp": {"AMQP_BIND": f"127.0.0.1:{free_port()}", "AMQP_PASSWORDS": f"{ALICE}:{HASH}"},
+}
+"""What each door needs to start."""
+
+
+def test_another_format() -> None:
+    """A store of an older or a newer format is refused by each door and by commands, with both versions and what to do."""
+    with RedisServer(options=GOOD) as server:
+
+        def refused(found: int, remedy: str, code: int, *words: str, **settings: str) -> None:
+            """See that a command touches nothing, and says why."""
+            before = kept(server)
+            done = cli(*words, REDIS_URL=server.url, **settings)
+            told = f"Redis holds a store of format {found}, and this version of stanzaq keeps format {FORMAT}: "
+            assert done.returncode == code and told in said(done) and remedy in said(done), done
+            assert kept(server) == before
+
+        command(server, "ZADD", "sq:{service}:names", "1", "jobs")
+        remedy = "delete its keys (sq:*), or use another Redis"
+        for door, settings in _DOORS.items():
+            refused(0, remedy, 2, "serve", door, **settings)
+        refused(0, remedy, 1, "node", "list")
+        finding = examined(server.url, 1)["format"]
+        assert finding["found"] == f"0, and this version keeps {FORMAT}" and remedy in finding["remedy"]
+        command(server, "HSET", "sq:{service}:store", "format", str(FORMAT + 1))
+        refused(FORMAT + 1, f"that keeps format {FORMAT + 1}", 1, "node", "list")

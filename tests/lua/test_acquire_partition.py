@@ -11,12 +11,14 @@ MOST = 2**63 - 1
 
 def refused(queue: Queue, jid: str, epoch: object = "", group: str = "g") -> bool:
     """Tell whether an attach is refused, which must not change anything."""
-    before = [queue.client.hgetall(queue.key(name)) for name in ("meta", "owners", "subscribers", "inflight")]
+    before = [queue.client.hgetall(queue.key(name)) for name in ("meta", "group_epochs", "subscribers", "inflight")]
     answer = queue.attach(jid, epoch, group=group)
     if answer.words == ["ok"]:
         return False
     assert answer.words == ["partition-owned"]
-    assert before == [queue.client.hgetall(queue.key(name)) for name in ("meta", "owners", "subscribers", "inflight")]
+    assert before == [
+        queue.client.hgetall(queue.key(name)) for name in ("meta", "group_epochs", "subscribers", "inflight")
+    ]
     return True
 
 
@@ -275,7 +277,7 @@ def test_bounds(queue: Queue) -> None:
     assert queue.attach(W2, group="h").words == ["too-many-subscriptions"]
     queue.now += 60_000
     assert queue.attach(W2, group="h").words == ["ok"]
-    assert queue.client.hlen(queue.key("owners")) == 1
+    assert queue.client.hlen(queue.key("group_epochs")) == 1
 
 
 def test_batch(queue: Queue) -> None:
@@ -306,4 +308,4 @@ def test_an_owner_that_has_read_is_served(queue: Queue) -> None:
     queue.follow(W1, 5)
     queue.attach(W1)
     assert queue.publish("a").given == [(W1, "a")]
-    assert not queue.client.exists(queue.key("readers"), queue.key("reading"))
+    assert not queue.client.exists(queue.key("readers"), queue.key("readers_ready"))

@@ -110,4 +110,4 @@ def test_most_groups(queue: Queue) -> None:
     assert bind(queue, group="one more") == ["too-many-subscriptions"]
     queue.now += 60_000
     assert bind(queue, group="one more")[0] == "ok"
-    assert queue.client.hlen(queue.key("bonds")) == 1
+    assert queue.client.hlen(queue.key("reader_owners")) == 1

@@ -11,7 +11,7 @@ def test_claim(records: Records) -> None:
     assert claimed(records, name) == ["item-not-found"]
     hold(records, name)
     assert claimed(records, name) == claimed(records, name, after=7) == ["ok", "n1 d1 body"]
-    assert records.client.zscore(records.key("claims"), name) == T0 + 7
+    assert records.client.zscore(records.key("deliveries_begun"), name) == T0 + 7
     conclude(records, name)
     assert claimed(records, name) == ["replayed"]
 

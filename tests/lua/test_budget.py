@@ -106,7 +106,7 @@ def read(unopened: Queue) -> Queue:
     for jid in READERS:
         # They had more credit once. Written past the scripts, which would take a minute for it.
         many = {f"{subid(jid)} {number:020d}{'0' * 20}": 0 for number in range(1, 1000)}
-        unopened.client.zadd(unopened.key("outstanding"), many)
+        unopened.client.zadd(unopened.key("uncommitted"), many)
     return unopened
 
 
@@ -115,7 +115,7 @@ def test_readers_let_go(read: Queue) -> None:
     rows = [{"subids": subids(jid), "position": f"{T0}-0"} for jid in READERS]
     assert 0 < answered(read, "commit", *rows) < 40
     read.run("commit", *rows)
-    assert not read.client.exists(read.key("outstanding"))
+    assert not read.client.exists(read.key("uncommitted"))
 
 
 def test_readers_begin_anew(read: Queue) -> None:
@@ -123,7 +123,7 @@ def test_readers_begin_anew(read: Queue) -> None:
     rows = [{"subid": subid(jid), "jid": jid, "credit": 1, "start": "@latest", "lease": 0} for jid in READERS]
     assert 0 < answered(read, "subscribe_log", *rows) < 40
     read.run("subscribe_log", *rows)
-    assert not read.client.exists(read.key("outstanding"))
+    assert not read.client.exists(read.key("uncommitted"))
 
 
 def search(queue: Queue) -> tuple[list[int], list[str]]:
@@ -143,11 +143,11 @@ def test_takeover_of_readers(read: Queue) -> None:
     """A takeover goes through readers in parts, and each of them is handed what comes next once."""
     first = read.run("take_over", frontend="f2", lapsed="f1", after="", upto="", scan="r0")
     assert (first.rows[0], first.more) == ("r0", 0)
-    assert 0 < read.client.zcard(read.key("outstanding")) < 40_000 - 1_000
+    assert 0 < read.client.zcard(read.key("uncommitted")) < 40_000 - 1_000
     _made, whose = search(read)
     whose += [f"{each.jid} {each.item}" for each in read.run("sweep", frontend="f2").deliveries]
     assert sorted(whose) == sorted(f"{jid} a" for jid in READERS)
-    assert read.client.zcard(read.key("outstanding")) == len(READERS)
+    assert read.client.zcard(read.key("uncommitted")) == len(READERS)
 
 
 def test_takeover_of_payloads(queue: Queue) -> None:

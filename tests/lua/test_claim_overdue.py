@@ -34,6 +34,6 @@ def test_old_ones_go(records: Records) -> None:
     for number in range(25):
         hold(records, named(f"u{number}@x", "1"), total_messages=100)
     overdue(records, HOUR)
-    assert len(records.hash("assured")) == 5
+    assert len(records.hash("prepared")) == 5
     overdue(records, HOUR)
-    assert records.hash("assured") == records.hash("assured_bytes") == {}
+    assert records.hash("prepared") == records.hash("prepared_bytes") == {}

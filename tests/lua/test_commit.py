@@ -20,7 +20,7 @@ def test_gives_credit_back(log: Queue) -> None:
     assert log.commit(W1, f"{T0}-0").given == [(W1, "c")]
     assert log.commit(W1, f"{T0}-2").given == [(W1, "d")]
     assert log.commit(W1, f"{T0}-3").given == []
-    assert not log.client.exists(log.key("outstanding"))
+    assert not log.client.exists(log.key("uncommitted"))
 
 
 def test_is_cumulative(log: Queue) -> None:
@@ -73,7 +73,7 @@ def test_bounces_end_the_stream(log: Queue) -> None:
     assert log.bounce(W1, delivery).given == [(W1, "b"), (W1, "c")]
     assert log.bounce(W1, delivery).given == [(W1, "b"), (W1, "c")]
     assert log.bounce(W1, delivery).given == []
-    assert not {"readers", "reading", "outstanding", "subscribers"} & log.kept()
+    assert not {"readers", "readers_ready", "uncommitted", "subscribers"} & log.kept()
     given = log.follow(W1, 2, "@earliest").deliveries
     assert log.bounce(W1, given[0], gone="1").given == []
     assert "readers" not in log.kept()

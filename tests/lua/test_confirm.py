@@ -23,7 +23,7 @@ def sent(answer: Answer) -> list[tuple[str, str, int, str]]:
 
 def unconfirmed(queue: Queue) -> set[str]:
     """Name the keys that hold anything about confirmations."""
-    return queue.kept() & {"unconfirmed", "retries"}
+    return queue.kept() & {"confirmations", "retries"}
 
 
 def test_plain_deliveries_leave_no_trace(queue: Queue) -> None:
@@ -146,14 +146,14 @@ def test_repeated(queue: Queue) -> None:
 def test_forged(queue: Queue, qos: str) -> None:
     """Bad input: nobody but the lock's holder confirms, by its full JID, and only what was sent."""
     (delivery,) = taken(queue, qos, "a")
-    before = queue.client.hgetall(queue.key("unconfirmed"))
+    before = queue.client.hgetall(queue.key("confirmations"))
     for sender in (W2, "w1@x", "w1@x/b", ""):
         assert queue.confirm(sender, delivery).words == ["lock-lost"]
     assert queue.confirm(W1, delivery, token=delivery.token + 1).words == ["lock-lost"]
     assert queue.confirm(W1, delivery._replace(position="no position at all")).words == ["lock-lost"]
     for stage in {"acknowledged", "assured", "deliver", "unacknowledged", "banana"} - {qos}:
         assert queue.confirm(W1, delivery._replace(stage=stage)).words == ["replayed"]
-    assert queue.client.hgetall(queue.key("unconfirmed")) == before
+    assert queue.client.hgetall(queue.key("confirmations")) == before
 
 
 def test_what_has_arrived_does_not_bounce(queue: Queue) -> None:
@@ -274,4 +274,4 @@ def test_marks(queue: Queue) -> None:
     """A call that tells what its frontend has sent leaves the mark."""
     (delivery,) = taken(queue, "acknowledged", "a")
     queue.run("confirm", queue.confirmed(W1, delivery), sent=17)
-    assert queue.client.hget(queue.key("sent"), "f1") == b"17"
+    assert queue.client.hget(queue.key("send_marks"), "f1") == b"17"

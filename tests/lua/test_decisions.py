@@ -131,7 +131,7 @@ def test_hard_ids(queue: Queue, ask: Ask) -> None:
     for item in HARD:
         assert ask(jid, item).words == ["ok"]
     if ask.__name__ == "retract":
-        assert queue.kept() == {"meta", "subscribers", "turns", "journal"}
+        assert queue.kept() == {"meta", "subscribers", "ready_subscribers", "journal"}
 
 
 @each

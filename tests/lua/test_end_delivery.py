@@ -11,8 +11,10 @@ def test_delivered(records: Records) -> None:
     claimed(records, name)
     conclude(records, name)
     conclude(records, name)
-    assert records.hash("assured") == records.hash("assured_bytes") == {}
-    assert not records.client.exists(*(records.key(key) for key in ("assured_since", "assured_names", "claims")))
+    assert records.hash("prepared") == records.hash("prepared_bytes") == {}
+    assert not records.client.exists(
+        *(records.key(key) for key in ("prepared_since", "prepared_names", "deliveries_begun"))
+    )
     assert records.hash("delivered")[name] == "d1"
 
 

@@ -13,7 +13,7 @@ def test_forgets(queue: Queue) -> None:
     assert letter.body == "two"
     for _ in range(2):
         assert queue.handed(letter.position).words == ["ok"]
-    assert queue.kept() == {"meta", "subscribers", "turns", "journal"}
+    assert queue.kept() == {"meta", "subscribers", "ready_subscribers", "journal"}
 
 
 def test_of_something_else(queue: Queue) -> None:

@@ -29,4 +29,4 @@ def test_kept_until_then(queue: Queue) -> None:
 def test_of_something_else(queue: Queue) -> None:
     """A ticket that nobody brought is none."""
     assert queue.run("expire_tickets", {"ticket": "t"}, once_ms=HOUR).words == ["ok"]
-    assert queue.client.exists(queue.key("seen")) == 0
+    assert queue.client.exists(queue.key("dedupe")) == 0

@@ -19,7 +19,7 @@ def test_first_body_wins(records: Records) -> None:
     assert redeem(records, name, "n1 d1 body") == ["ok", "n1 d1 body"]
     assert redeem(records, name, "n2 d1 body") == ["ok", "n1 d1 body"]
     assert redeem(records, name, "n3 d2 other") == ["reservation-used"]
-    assert records.client.zscore(records.key("claims"), name) == T0
+    assert records.client.zscore(records.key("deliveries_begun"), name) == T0
 
 
 def test_after_it_is_published(records: Records) -> None:
@@ -29,7 +29,7 @@ def test_after_it_is_published(records: Records) -> None:
     conclude(records, name)
     assert redeem(records, name, "n2 d1 body", after=HOUR - 1) == ["replayed"]
     assert redeem(records, name, "n2 d2 other", after=HOUR - 1) == ["reservation-used"]
-    assert records.hash("assured") == records.hash("assured_bytes") == {}
+    assert records.hash("prepared") == records.hash("prepared_bytes") == {}
 
 
 def test_too_late(records: Records) -> None:

@@ -180,7 +180,7 @@ def test_sent_again(parts: Parts) -> None:
     assert one.hand_out(W1, grant.grant, 1).given == []
     told(coordinator, 1, W1, 1, grant.grant)
     coordinator.now += 2_000
-    assert grants(coordinator.expire()) == [] and coordinator.client.zcard(coordinator.key("unsettled")) == 0
+    assert grants(coordinator.expire()) == [] and coordinator.client.zcard(coordinator.key("grants_underway")) == 0
 
 
 def test_not_where_it_is_unknown(parts: Parts) -> None:

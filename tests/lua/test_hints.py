@@ -44,7 +44,7 @@ def test_delay(queue: Queue) -> None:
     queue.now += 100
     assert [(d.item, d.attempt) for d in queue.expire().deliveries] == [("late", 2)]
     queue.retract(W1, "late")
-    assert not {"log", "delayed", "ready", "ranked", "ends"} & queue.kept()
+    assert not {"log", "delayed", "ready", "by_priority", "expirations"} & queue.kept()
 
 
 def test_no_delay_is_a_way_past_others(queue: Queue) -> None:
@@ -109,7 +109,7 @@ def test_priority(unopened: Queue, keep: int) -> None:
             assert unopened.retract(ALICE, found[-2], owner="1").words == ["item-not-found"]
     unopened.retract(W1, found[-1])
     assert unopened.stats()["waiting"] == 0 and unopened.retained()[0] == (8 if keep else 0)
-    assert not {"ready", "ranked", "delayed"} & unopened.kept()
+    assert not {"ready", "by_priority", "delayed"} & unopened.kept()
     assert len(unopened.read()) == (8 if keep else 0)
 
 
@@ -158,7 +158,7 @@ def test_time_to_live(queue: Queue) -> None:
         T0 + 1_000,
         "",
     )
-    assert not {"ends", "ranked", "ready", "index", "history"} & queue.kept()
+    assert not {"expirations", "by_priority", "ready", "index", "history"} & queue.kept()
     assert queue.publish("waits").words == ["ok"], "its id is free"
 
 
@@ -169,7 +169,7 @@ def test_many_at_once(queue: Queue, hint: str) -> None:
         queue.publish(*(f"i{number}" for number in range(first, first + 100)), hints=hint)
     queue.now += 1_000
     assert [queue.expire().more for _ in range(3)] == [1, 1, 0]
-    assert not {"ends", "delayed"} & queue.kept()
+    assert not {"expirations", "delayed"} & queue.kept()
 
 
 def test_nothing_is_handed_out_late(queue: Queue) -> None:
@@ -179,7 +179,7 @@ def test_nothing_is_handed_out_late(queue: Queue) -> None:
     queue.now += 1_000
     answer = queue.subscribe(W1, 1_000)
     assert names(answer) == ["good"] and answer.notices == [["perished", 250]]
-    assert queue.stats()["waiting"] == 1 - 1 and not {"ends"} & queue.kept()
+    assert queue.stats()["waiting"] == 1 - 1 and not {"expirations"} & queue.kept()
 
 
 def test_locks_that_expire(queue: Queue) -> None:
@@ -199,7 +199,7 @@ def test_replaced(queue: Queue) -> None:
     queue.publish("a", body="2", hints=asked(1_000, ttl_ms=3_000))
     assert queue.browse() == {"a": "delayed", "b": "waiting", "c": "waiting"}
     queue.publish("a", body="3")
-    assert queue.browse()["a"] == "waiting" and not {"delayed", "ends"} & queue.kept()
+    assert queue.browse()["a"] == "waiting" and not {"delayed", "expirations"} & queue.kept()
     queue.publish("b", body="2", hints=asked(priority=9))
     assert [(d.item, d.body) for d in queue.subscribe(W1, 3).deliveries] == [("b", "2"), ("a", "3"), ("c", "c at 0")]
     queue.unlock(W1, "c", delay_ms=500)
@@ -234,7 +234,7 @@ def test_version_behind_a_lock(queue: Queue) -> None:
         if state:
             assert queue.unlock(W1, "a").given == [(W1, "a")]
             queue.retract(W1, "a")
-        assert not {"log", "ready", "ranked", "ends", "delayed"} & queue.kept()
+        assert not {"log", "ready", "by_priority", "expirations", "delayed"} & queue.kept()
 
 
 def test_order_of_groups(unopened: Queue) -> None:
@@ -270,7 +270,7 @@ def test_deleted_sent_elsewhere_and_purged(queue: Queue) -> None:
     assert answer.words == ["ok", "ok", "ok"] and {one.item for one in queue.letters(answer)} == {"sent", "p", "low"}
     assert queue.handed(*(told.position for told in answer.handovers)).words == ["ok"] * 3
     assert queue.run("purge").rows == [3]
-    assert not {"log", "index", "ready", "delayed", "ranked", "ends"} & queue.kept()
+    assert not {"log", "index", "ready", "delayed", "by_priority", "expirations"} & queue.kept()
 
 
 def test_a_page_of_what_is_kept(unopened: Queue) -> None:
@@ -438,5 +438,8 @@ def test_play(unopened: Queue, kind: str, seed: int) -> None:
     for jid, worker in play.workers.items():
         for item, token in worker.held.items():
             unopened.retract(jid, item, token)
-    assert not {"ready", "delayed", "ranked", "ends", "inflight", "replaced", "index", "passed"} & unopened.kept()
+    assert (
+        not {"ready", "delayed", "by_priority", "expirations", "inflight", "replaced", "index", "skipped"}
+        & unopened.kept()
+    )
     assert unopened.stats()["waiting"] == 0

@@ -28,7 +28,7 @@ def test_granted(queue: Queue) -> None:
 def test_over_before_it_begins(queue: Queue, lease: int) -> None:
     """A lease that lies in the past is refused, and nothing is changed."""
     assert queue.subscribe(W1, 1, lease=lease).words == ["lease-over"] == queue.follow(W1, 1, lease=lease).words
-    assert not {"subscribers", "leases"} & queue.kept()
+    assert not {"subscribers", "subscription_expiry"} & queue.kept()
 
 
 def test_renewed(queue: Queue) -> None:
@@ -56,7 +56,7 @@ def test_it_ends(queue: Queue) -> None:
     answer = queue.unsubscribe(W1, release="1", lapsed="1")
     assert (answer.rows, answer.given) == ([["ok", 0, 0, [subid(W1)]]], [(W2, "a")])
     assert queue.journal()[-1]["reason"] == "lapsed"
-    assert lapsed(queue) == [] and "leases" not in queue.kept()
+    assert lapsed(queue) == [] and "subscription_expiry" not in queue.kept()
 
 
 def test_renewed_at_the_last_moment(queue: Queue) -> None:
@@ -82,7 +82,7 @@ def test_readers(unopened: Queue) -> None:
     unopened.now += 6_000
     assert lapsed(unopened) == [W1]
     unopened.unsubscribe(W1, release="1", lapsed="1")
-    assert not {"readers", "reading", "subscribers", "leases"} & unopened.kept()
+    assert not {"readers", "readers_ready", "subscribers", "subscription_expiry"} & unopened.kept()
 
 
 def test_the_first_partition_knows(parts: tuple[Queue, Queue, Queue]) -> None:
@@ -112,4 +112,4 @@ def test_nothing_is_left(queue: Queue) -> None:
     queue.bounce(W1, delivery, gone="1")
     queue.subscribe(W2, 0, lease=T0 + 5_000)
     queue.unsubscribe(W2)
-    assert "leases" not in queue.kept()
+    assert "subscription_expiry" not in queue.kept()

@@ -12,10 +12,10 @@ from tests.lua.worded import W1, W2
 
 GIVE_BACK = frozenset(
     {"retract", "unlock", "renew", "sweep", "bounce", "confirm", "unsubscribe", "end_handover", "purge", "take_over",
-     "delete_partition", "track_presence", "heartbeat", "delete_node", "begin_delivery", "end_delivery", "claim_overdue",
-     "commit", "grant_credit", "hand_out", "renew_ownership", "set_group_member", "claim_pending", "remove_pending",
-     "add_to_index", "remove_from_index", "read_handovers", "expire_tickets", "force_release", "disconnect_frontend",
-     "pull_items", "release_reader"}
+     "delete_partition", "track_presence", "heartbeat", "check_format", "delete_node", "begin_delivery",
+     "end_delivery", "claim_overdue", "commit", "grant_credit", "hand_out", "renew_ownership", "set_group_member",
+     "claim_pending", "remove_pending", "add_to_index", "remove_from_index", "read_handovers", "expire_tickets",
+     "force_release", "disconnect_frontend", "pull_items", "release_reader"}
 )  # fmt: skip
 """Operations that free memory or keep what is there alive: they run without any left."""
 

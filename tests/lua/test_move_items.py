@@ -43,7 +43,7 @@ def test_wherever_they_wait(queue: Queue) -> None:
     assert [item for item, (_, state) in survey(queue).items() if state == "locked"] == ["a", "d", "f"]
     for jid, item in ((W1, "a"), (W2, "d"), (W2, "f")):
         assert queue.retract(jid, item).words == ["ok"]
-    assert not {"log", "index", "replaced", "ready", "delayed", "history", "handover"} & queue.kept()
+    assert not {"log", "index", "replaced", "ready", "delayed", "history", "handovers"} & queue.kept()
 
 
 def test_is_taken_up_again(queue: Queue) -> None:
@@ -91,4 +91,4 @@ def test_the_next_of_a_group(unopened: Queue) -> None:
     assert answer.given == [(W1, "b")]
     arrived(unopened, answer)
     unopened.retract(W1, "b")
-    assert not {"heads", "keyed", "blocked", "log"} & unopened.kept()
+    assert not {"group_heads", "group_of", "group_blocked", "log"} & unopened.kept()

@@ -23,7 +23,7 @@ def publish(queue: Queue, *pairs: tuple[str, str]) -> list[tuple[str, str]]:
 
 def clean(queue: Queue) -> None:
     """Nothing is left of any group."""
-    assert not queue.kept() & {"heads", "keyed", "blocked"}
+    assert not queue.kept() & {"group_heads", "group_of", "group_blocked"}
 
 
 def test_one_of_a_group_at_a_time(ordered: Queue) -> None:

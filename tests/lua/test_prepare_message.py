@@ -11,7 +11,7 @@ def test_first_copy_wins(records: Records) -> None:
     assert hold(records, named("a@x", "1")) == "ok"
     assert hold(records, named("a@x", "1"), "n2 d2 other") == "ok"
     assert claimed(records, named("a@x", "1")) == ["ok", "n1 d1 body"]
-    assert records.hash("assured_bytes") == {"": "17", "a@x": "17"}
+    assert records.hash("prepared_bytes") == {"": "17", "a@x": "17"}
 
 
 def test_late_copy_of_a_delivered_one(records: Records) -> None:
@@ -20,7 +20,7 @@ def test_late_copy_of_a_delivered_one(records: Records) -> None:
     conclude(records, named("a@x", "1"))
     assert hold(records, named("a@x", "1"), "n2 d1 body", after=HOUR - 1) == "ok"
     assert claimed(records, named("a@x", "1"), after=HOUR - 1) == ["replayed"]
-    assert records.hash("assured") == records.hash("assured_bytes") == {}
+    assert records.hash("prepared") == records.hash("prepared_bytes") == {}
 
 
 def test_reclaimed_name(records: Records) -> None:
@@ -89,7 +89,7 @@ def test_bytes(records: Records, total_bytes: int, fits: int) -> None:
     assert hold(records, name, "n1 d1 " + "x" * fits, total_bytes=total_bytes) == "ok"
     assert hold(records, named("a@x", "2"), total_bytes=total_bytes) == "too-much-held"
     conclude(records, name, delivered="")
-    assert records.hash("assured_bytes") == {}
+    assert records.hash("prepared_bytes") == {}
     assert hold(records, named("a@x", "2"), total_bytes=total_bytes) == "ok"
 
 
@@ -117,4 +117,4 @@ def test_what_nobody_asks_for_is_dropped(records: Records) -> None:
     hold(records, named("a@x", "old"))
     assert hold(records, named("b@x", "new"), after=HOUR) == "ok"
     assert claimed(records, named("a@x", "old")) == ["item-not-found"]
-    assert records.hash("assured_bytes") == {"": "19", "b@x": "19"}
+    assert records.hash("prepared_bytes") == {"": "19", "b@x": "19"}

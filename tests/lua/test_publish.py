@@ -83,7 +83,7 @@ def test_overwrite_in_order(queue: Queue) -> None:
     assert queue.publish().given == []
     queue.retract(W1, "a")
     queue.retract(W1, "b")
-    assert queue.kept() == {"meta", "subscribers", "turns", "journal"}
+    assert queue.kept() == {"meta", "subscribers", "ready_subscribers", "journal"}
 
 
 def test_overwrite_twice_in_one_batch(queue: Queue) -> None:
@@ -149,7 +149,7 @@ def test_overwrite_of_an_id_of_the_service(queue: Queue) -> None:
     queue.publish(made, body="three")
     assert [(d.item, d.body) for d in queue.retract(W1, made).deliveries] == [(made, "three")]
     queue.retract(W1, made)
-    assert queue.kept() == {"meta", "subscribers", "turns", "journal"}
+    assert queue.kept() == {"meta", "subscribers", "ready_subscribers", "journal"}
 
 
 def test_ignore(queue: Queue) -> None:
@@ -175,7 +175,7 @@ def test_window_is_bounded(queue: Queue) -> None:
     for _ in range(20):
         queue.now += 100
         queue.publish(f"i{queue.now}", dedupe="ignore", dedupe_ms=500)
-    assert queue.client.zcard(queue.key("seen")) <= 7
+    assert queue.client.zcard(queue.key("dedupe")) <= 7
 
 
 def test_full_rejects(queue: Queue) -> None:

@@ -65,4 +65,4 @@ def test_of_what_is_gone(queue: Queue) -> None:
     queue.handed(first)
     queue.client.xdel(queue.key("log"), second)
     assert queue.run("read_handovers", {"position": first}, {"position": second}).rows == []
-    assert not {"handover", "tried"} & queue.kept()
+    assert not {"handovers", "handovers_told"} & queue.kept()

@@ -33,7 +33,7 @@ def test_of_no_lock(queue: Queue) -> None:
     queue.publish("a")
     assert queue.renew("alice@x/1", "a").words == ["lock-lost"]
     assert queue.renew(W2, "a").words == ["forbidden"]
-    assert "deadlines" not in queue.kept()
+    assert "lock_deadlines" not in queue.kept()
 
 
 def test_batch(queue: Queue) -> None:

@@ -10,7 +10,7 @@ MINUTE = 60_000
 def test_tells_until_when(records: Records) -> None:
     """The id says until when it may be used, and the place is counted to its source."""
     assert reserve(records, "a@x", "c0ffee", hold_ms=MINUTE) == ["ok", f"r{T0 + MINUTE}-c0ffee", T0 + MINUTE]
-    assert set(records.hash("assured_bytes")) == {"", "a@x"}
+    assert set(records.hash("prepared_bytes")) == {"", "a@x"}
 
 
 def test_bounded(records: Records) -> None:
@@ -28,11 +28,11 @@ def test_forgotten(records: Records) -> None:
     for number in range(3):
         reserve(records, "a@x", f"a{number}", hold_ms=MINUTE)
     assert reserve(records, "a@x", "b0", after=MINUTE, hold_ms=MINUTE)[0] == "ok"
-    assert len(records.hash("assured")) == 1
+    assert len(records.hash("prepared")) == 1
     item = f"r{T0 + 2 * MINUTE}-b0"
     assert redeem(records, named("a@x", f"jobs\0{item}", ""), after=2 * MINUTE) == ["reservation-expired"]
     reserve(records, "a@x", "b1", after=3 * MINUTE)
-    assert len(records.hash("assured")) == 1
+    assert len(records.hash("prepared")) == 1
 
 
 def test_outlives_no_window(records: Records) -> None:

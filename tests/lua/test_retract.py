@@ -11,7 +11,7 @@ def test_acknowledgement(queue: Queue) -> None:
     queue.now += 250
     answer = queue.retract(W1, "a", token)
     assert answer.rows == [["ok", W1]]
-    assert queue.kept() == {"meta", "subscribers", "turns", "journal"}
+    assert queue.kept() == {"meta", "subscribers", "ready_subscribers", "journal"}
     (record,) = queue.journal()
     assert record == {
         "type": "acknowledged", "item": "a", "published": queue.now - 250, "delivered": queue.now - 250,
@@ -55,7 +55,7 @@ def test_replays_are_forgotten(queue: Queue) -> None:
     queue.retract(W1, "b")
     queue.now += 60_000
     queue.retract(W1, "c")
-    assert queue.kept() == {"meta", "subscribers", "turns", "journal"}
+    assert queue.kept() == {"meta", "subscribers", "ready_subscribers", "journal"}
 
 
 def test_replay_does_not_end_a_new_lock(queue: Queue) -> None:
@@ -98,7 +98,7 @@ def test_ack_deletes_only_the_version_it_locked(queue: Queue) -> None:
     (next_one,) = queue.retract(W1, "a").deliveries
     assert (next_one.item, next_one.body, next_one.attempt) == ("a", "two", 1)
     queue.retract(W1, "a")
-    assert queue.kept() == {"meta", "subscribers", "turns", "journal"}
+    assert queue.kept() == {"meta", "subscribers", "ready_subscribers", "journal"}
 
 
 def test_former_subscriber(queue: Queue) -> None:
@@ -128,7 +128,7 @@ def test_after_it_came_back(queue: Queue) -> None:
     queue.unlock(W1, "a")
     assert "history" in queue.kept()
     queue.retract(W1, "a")
-    assert queue.kept() == {"meta", "subscribers", "turns", "journal"}
+    assert queue.kept() == {"meta", "subscribers", "ready_subscribers", "journal"}
 
 
 def test_a_token_speaks_of_a_lock(queue: Queue) -> None:

@@ -130,7 +130,7 @@ def test_new_and_changed_selectors(queue: Queue) -> None:
     assert queue.unsubscribe(BLUE).words == ["ok"]
     assert "selectors" not in queue.kept()
     publish(queue, "red", "r1")
-    assert "passed" not in queue.kept() and queue.client.hget(queue.key("meta"), "selects") is None
+    assert "skipped" not in queue.kept() and queue.client.hget(queue.key("meta"), "selects") is None
 
 
 def test_came_back(queue: Queue) -> None:
@@ -199,7 +199,7 @@ def test_leaves_the_waiting(queue: Queue) -> None:
     assert queue.browse() == {"c": "dying", "d": "waiting", "e": "waiting"}
     assert queue.run("purge").rows == [2]
     assert queue.subscribe(BLUE, 10, selector=IS_BLUE).given == []
-    assert queue.client.exists(queue.key("passed")) == 0
+    assert queue.client.exists(queue.key("skipped")) == 0
 
 
 def test_in_groups(unopened: Queue) -> None:
@@ -408,7 +408,7 @@ def played(play: Headers, steps: int) -> None:
     assert not play.waiting
     for jid in list(play.workers):
         play.queue.unsubscribe(jid, release="1")
-    assert not {"selectors", "conditions", "behind"} & set(play.queue.kept())
+    assert not {"selectors", "conditions", "selection_progress"} & set(play.queue.kept())
 
 
 def test_says_whose_credit_is_wanted(parts: tuple[Queue, Queue, Queue]) -> None:

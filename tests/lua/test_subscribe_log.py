@@ -129,7 +129,7 @@ def test_worker_becomes_reader_and_back(queue: Queue) -> None:
     assert queue.retract(W1, "a").given == []
     assert queue.subscribe(W1, 1).given == [(W1, "b")]
     assert queue.publish("c").given == []
-    assert not queue.client.exists(queue.key("readers"), queue.key("reading"), queue.key("outstanding"))
+    assert not queue.client.exists(queue.key("readers"), queue.key("readers_ready"), queue.key("uncommitted"))
 
 
 def test_known_and_reads_elsewhere(queue: Queue) -> None:
@@ -160,7 +160,7 @@ def test_leaves_nothing(log: Queue, release: str) -> None:
     log.follow(W1, 5)
     log.publish("a")
     assert log.unsubscribe(W1, release=release).rows == [["ok", 0, 0, [subid(W1)]]]
-    assert not {"readers", "reading", "outstanding", "subscribers"} & log.kept()
+    assert not {"readers", "readers_ready", "uncommitted", "subscribers"} & log.kept()
     assert log.publish("b").given == []
 
 

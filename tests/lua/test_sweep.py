@@ -60,7 +60,7 @@ def test_last_delivery(unopened: Queue) -> None:
     unopened.handed(letter.position)
     unopened.now += 5_000
     assert unopened.expire().handovers == []
-    assert unopened.kept() == {"meta", "subscribers", "turns", "journal"}
+    assert unopened.kept() == {"meta", "subscribers", "ready_subscribers", "journal"}
 
 
 def test_unfinished_hand_overs(unopened: Queue) -> None:
@@ -94,7 +94,7 @@ def test_delays_and_deadlines(queue: Queue) -> None:
 def test_redelivery_marks(queue: Queue) -> None:
     """A call that tells what its frontend has sent leaves the mark."""
     queue.expire(sent=17)
-    assert queue.client.hget(queue.key("sent"), "f1") == b"17"
+    assert queue.client.hget(queue.key("send_marks"), "f1") == b"17"
 
 
 def test_no_time_given(queue: Queue) -> None:
@@ -112,9 +112,9 @@ def test_no_time_given(queue: Queue) -> None:
 def test_takes_the_mark_back(queue: Queue) -> None:
     """A frontend that is about to resign leaves no mark behind: marks are bounded by live frontends (guarantee 6)."""
     queue.expire(sent="7")
-    assert queue.client.hgetall(queue.key("sent")) == {b"f1": b"7"}
+    assert queue.client.hgetall(queue.key("send_marks")) == {b"f1": b"7"}
     queue.expire(sent="-")
-    assert queue.client.exists(queue.key("sent")) == 0
+    assert queue.client.exists(queue.key("send_marks")) == 0
 
 
 def test_old_journal_goes(queue: Queue) -> None:

@@ -91,13 +91,13 @@ def test_session_goes_with_its_frontend(queue: Queue, end: str) -> None:
     """Guarantee 6: of a frontend that has gone no session is kept; it is found by its mark."""
     resend(queue, "f1/7", "f1", after=0)
     assert queue.client.hget(queue.key("meta"), "session/f1") == b"7"
-    assert queue.client.hget(queue.key("sent"), "f1") == b"0"
+    assert queue.client.hget(queue.key("send_marks"), "f1") == b"0"
     if end == "lapsed":
         resend(queue, "f2", "f1")
     else:
         queue.expire(frontend="f1/7", sent="-")
     assert queue.client.hget(queue.key("meta"), "session/f1") is None
-    assert "sent" not in queue.kept()
+    assert "send_marks" not in queue.kept()
 
 
 def test_expired(queue: Queue) -> None:
@@ -114,7 +114,7 @@ def test_mark_goes_with_its_frontend(queue: Queue) -> None:
     token = queue.publish("a").token
     queue.publish("b", sent=token)
     resend(queue, "f2", "f1")
-    assert "sent" not in queue.kept()
+    assert "send_marks" not in queue.kept()
     assert resend(queue, "f3", "f1") == []
 
 

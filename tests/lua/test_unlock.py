@@ -116,7 +116,7 @@ def test_parked_version_supersedes(unopened: Queue) -> None:
     (again,) = unopened.unlock(W1, "a").deliveries
     assert (again.body, again.attempt) == ("three", 1)
     unopened.retract(W1, "a")
-    assert unopened.kept() == {"meta", "subscribers", "turns", "journal"}
+    assert unopened.kept() == {"meta", "subscribers", "ready_subscribers", "journal"}
 
 
 def test_history_is_bounded(queue: Queue) -> None:

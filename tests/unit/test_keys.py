@@ -22,7 +22,7 @@ def test_names() -> None:
     assert keys.of_node("options", "a{b}%") == "sq:{a%7Bb%7D%25}:options"
     assert keys.of_jid("owned", "alice@x") == "sq:{jid:alice@x}:owned"
     assert keys.of_service("due") == "sq:{service}:due"
-    assert keys.of_qos("claims") == "sq:{qos}:claims"
+    assert keys.of_qos("deliveries_begun") == "sq:{qos}:deliveries_begun"
 
 
 @given(st.text(min_size=1), st.text(min_size=1))

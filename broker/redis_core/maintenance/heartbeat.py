@@ -10,12 +10,13 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
 from broker import keys
 from broker.model.names import Partition
-from broker.model.problems import CoreUnavailable, ScriptDefect
+from broker.model.problems import CoreUnavailable, OtherFormat, ScriptDefect
 from broker.redis_core.redis_client.client import Server, Value
 from broker.redis_core.redis_client.failure_log import FailureLog
 from broker.redis_core.redis_client.wakeup import Wakeup
@@ -153,10 +154,22 @@ class Heartbeat:
                     self._deaf.over()
             await asyncio.sleep(pause)
 
-    async def turn(self, act: Act) -> None:
-        """Beat once and act on what it finds; a fault is noted and the next turn tries again."""
+    async def turn(self, act: Act) -> bool:
+        """Beat once and act on what it finds; tells whether it went well: a fault is noted and the next turn tries again."""
+        went_well = await self.tried(partial(self._turn, act))
+        if went_well:
+            self.last_turn = time.monotonic()
+        return went_well
+
+    async def _turn(self, act: Act) -> None:
+        await act(await self._beat())
+
+    async def tried(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """Do something that Redis is needed for, and tell whether it went well; a fault is noted. Raises OtherFormat."""
         try:
-            await act(await self._beat())
+            await work()
+        except OtherFormat:
+            raise
         except (CoreUnavailable, ScriptDefect) as error:
             self._trouble.met(error)
         except Exception as error:
@@ -167,7 +180,8 @@ class Heartbeat:
             self._trouble.reason = reason
         else:
             self._trouble.over()
-            self.last_turn = time.monotonic()
+            return True
+        return False
 
     def blinded(self) -> None:
         """Say that what is due may not be known: the next turn asks for a visit to all."""

@@ -62,7 +62,7 @@ class NodeStore:
         self._server = server
         self.admins = admins
         self._journal_records = journal_records
-        self.subscribed, self.asking = Index(server, "nodes"), Index(server, "asked")
+        self.subscribed, self.asking = Index(server, "nodes"), Index(server, "pending_nodes")
         self.owned = Index(server, "owned", node_quota)
         self.affiliated = Index(server, "affiliated", gives_way=True)
 
@@ -145,7 +145,7 @@ class NodeStore:
     ) -> NodeRecord | None:
         """Create a node's record with one owner, below a collection; None when the node exists."""
         # The name first: a name without a record is passed over, a record without a name would never be swept.
-        await self._server.command("ZADD", keys.of_service("names"), "NX", int(time.time() * 1000), node)
+        await self._list([int(time.time() * 1000), node])
         noted = await self.affiliated.note([(owner, node)], self._stands)
         incarnation = secrets.token_hex(4)
         rows = [{"name": name, "value": value} for name, value in stored(config).items()]
@@ -274,7 +274,12 @@ class NodeStore:
         """See that nodes are among the names, which Redis may have lost alone: who is not is visited by nobody."""
         pairs = [part for record in records for part in (record.created_ms, record.name)]
         if pairs:
-            await self._server.command("ZADD", keys.of_service("names"), "NX", *pairs)
+            await self._list(pairs)
+
+    async def _list(self, pairs: Sequence[Value]) -> None:
+        """Note names of nodes. Redis may have lost all that is the service's: the format goes wherever the names go."""
+        names, stamp = keys.of_service("names"), keys.of_service("store")
+        await self._server.commands([("HSET", stamp, "format", keys.FORMAT), ("ZADD", names, "NX", *pairs)])
 
     async def names(self, first: int = 0, count: int = LISTED) -> tuple[str, ...]:
         """Name nodes in order of creation; a name may be of a node that is just coming or going."""
@@ -301,8 +306,8 @@ class NodeStore:
 
     async def concerned(self, partitions: Sequence[Partition], frontend: str) -> list[Partition]:
         """Give those where a frontend may have left something: where there are locks or readers, or a mark of its own."""
-        held = [("EXISTS", *keys.all_of_partition(("inflight", "outstanding"), partition)) for partition in partitions]
-        marked = [("HEXISTS", keys.of_partition("sent", partition), frontend) for partition in partitions]
+        held = [("EXISTS", *keys.all_of_partition(("inflight", "uncommitted"), partition)) for partition in partitions]
+        marked = [("HEXISTS", keys.of_partition("send_marks", partition), frontend) for partition in partitions]
         answers = await self._server.commands([*held, *marked])
         found = zip(partitions, answers[: len(partitions)], answers[len(partitions) :], strict=True)
         return [partition for partition, *signs in found if any(signs)]

@@ -1,6 +1,6 @@
 """What may be wrong with a Redis before anything goes wrong: each master is asked, and each finding has its remedy.
 
-Reads only. Must not know what the queue keeps there.
+Reads only. Of what the queue keeps there it knows the format alone.
 """
 
 import asyncio
@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from broker import keys
 from broker.model.problems import CoreUnavailable
 from broker.redis_core.info import read_info
 from broker.redis_core.redis_client.client import way
 from broker.redis_core.redis_client.cluster import Cluster
 from broker.redis_core.redis_client.node import ALONE, RedisNode
 from broker.redis_core.redis_client.packages import is_unknown
+from broker.redis_core.redis_client.store_format import remedy
 from broker.scripts.packaging import FAMILY
 
 OLDEST: Final = (7, 0)
@@ -113,6 +115,7 @@ async def _examine(where: str, master: RedisNode) -> list[Finding]:
         _persistence(where, info, policy),
         _replicas(where, info),
         await _functions(where, master),
+        *await _format(where, master),
         quick,
     ]
 
@@ -120,6 +123,18 @@ async def _examine(where: str, master: RedisNode) -> list[Finding]:
 def _unreached(where: str, error: CoreUnavailable) -> Finding:
     remedy = "check REDIS_URL, that Redis runs and that this machine may connect to it"
     return Finding(Level.PROBLEM, where, "connection", str(error), remedy)
+
+
+async def _format(where: str, master: RedisNode) -> list[Finding]:
+    """Judge the format of the store: of a cluster one master has it, and a user may not be allowed to read it."""
+    store, names = keys.of_service("store"), keys.of_service("names")
+    said, exists = await master.send([("HGET", store, "format"), ("EXISTS", names)])
+    if isinstance(said, Exception) or isinstance(exists, Exception):
+        return []
+    found = keys.FORMAT if said is None and not exists else int(said or 0)
+    if found == keys.FORMAT:
+        return [Finding(Level.FINE, where, "format", str(found))]
+    return [Finding(Level.PROBLEM, where, "format", f"{found}, and this version keeps {keys.FORMAT}", remedy(found))]
 
 
 async def _told(master: RedisNode) -> dict[str, str]:

@@ -15,7 +15,7 @@ _WAIT_SECONDS: Final = 5.0
 
 def ringing() -> list[Line]:
     """Give the commands that ring; many rings that nobody has heard are one."""
-    wakeup = keys.of_service("bell")
+    wakeup = keys.of_service("wakeup")
     return [("RPUSH", wakeup, "1"), ("LTRIM", wakeup, -1, -1)]
 
 
@@ -29,4 +29,4 @@ class Wakeup:
 
     async def heard(self) -> bool:
         """Wait for a while; tells whether it has rung. Raises CoreUnavailable."""
-        return await self._server.wait("BLPOP", keys.of_service("bell"), str(self._seconds)) is not None
+        return await self._server.wait("BLPOP", keys.of_service("wakeup"), str(self._seconds)) is not None

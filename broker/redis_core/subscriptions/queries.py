@@ -120,7 +120,9 @@ class SubscriptionQueries:
         for partition in await self._store.partitions(list(partitions)):
             partitions[partition.node].append(partition)
         held = [(ref, each) for ref in rest for each in partitions[ref.node]]
-        asked = [("ZCOUNT", keys.of_partition("held", each), *reach(subid(ref.jid))) for ref, each in held]
+        asked = [
+            ("ZCOUNT", keys.of_partition("locks_by_subscriber", each), *reach(subid(ref.jid))) for ref, each in held
+        ]
         holding = {ref for (ref, _), count in zip(held, await self._commands(asked), strict=True) if count}
         return {entry for ref, entry in refs.items() if ref in taken or ref in holding}
 

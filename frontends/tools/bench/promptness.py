@@ -199,7 +199,7 @@ async def _due(server: Server, url: str, count: int) -> Row:
     ]
     ends = [begins + number * 1000 // count for number in range(count)]
     await queues.lines(
-        lambda number, each: ("ZADD", keys.of_partition("deadlines", each), ends[number], position[number])
+        lambda number, each: ("ZADD", keys.of_partition("lock_deadlines", each), ends[number], position[number])
     )
     await queues.lines(lambda number, each: ("ZADD", keys.of_service("due"), ends[number], str(each)))
 

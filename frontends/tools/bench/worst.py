@@ -175,11 +175,11 @@ async def _readers(scene: Scene, owes: str) -> tuple[Node, list[Jid], str]:
     for jid in jids:
         name = subid(jid)
         await scene.client.zadd(
-            keys.of_partition("outstanding", node.partition), {f"{name} {place}": 0 for place in places}
+            keys.of_partition("uncommitted", node.partition), {f"{name} {place}": 0 for place in places}
         )
         await scene.client.hset(keys.of_partition("readers", node.partition), name, f"{positions[-1]} 0-0 {owes}:1")
     await scene.client.hset(keys.of_partition("meta", node.partition), "token", "1")
-    await scene.client.delete(keys.of_partition("reading", node.partition))
+    await scene.client.delete(keys.of_partition("readers_ready", node.partition))
     return node, jids, offsets.written(node.partition, positions[-1])
 
 
@@ -221,7 +221,7 @@ def _due(size: int, count: int, hints: str) -> Callable[[Scene], Awaitable[Play]
 
     async def prepare(scene: Scene) -> Play:
         node = await scene.node(max_items="100000")
-        names = [keys.of_partition(name, node.partition) for name in ("delayed", "ends")]
+        names = [keys.of_partition(name, node.partition) for name in ("delayed", "expirations")]
         await node.put(scene.many(count), size, hints=hints)
         # Their time is hours away when they are put, and comes now.
         for name in names:

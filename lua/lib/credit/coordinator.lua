@@ -1,5 +1,5 @@
 -- The coordinator of credit that several partitions share: the first partition of a node that has several, and a collection's own.
--- It knows every subscriber's credit and turn (`turns`), what each partition uses (`ledger`), and which partitions have items and
+-- It knows every subscriber's credit and turn (`ready_subscribers`), what each partition uses (`ledger`), and which partitions have items and
 -- no credit (`demand`, in turn; `wanted` says how much and for whom). It grants credit to these, the least recently served
 -- subscriber first, and a frontend carries each grant to its partition. So fairness is the node's, not a partition's (Q30, Q35).
 -- CALL: made = {}, owed = false, stopped = false
@@ -68,7 +68,7 @@ end
 -- `count` of those with free credit from the `first` in turn on, and whether there are more. One that cannot send stops at the
 -- first who has to be sent to, and passes over them while no frontend lives.
 local function page(first, count)
-  local found, subids = {}, redis.call('ZRANGE', key.turns, first, first + count - 1)
+  local found, subids = {}, redis.call('ZRANGE', key.ready_subscribers, first, first + count - 1)
   for _, subid in ipairs(subids) do
     local subscriber = subscriptions.get(subid)
     call.budget_spent = call.budget_spent + 0.4
@@ -112,7 +112,7 @@ local function record(asked, served)
   table.sort(order, function(a, b) return a.served < b.served end)
   for _, subscriber in ipairs(order) do
     local subid, grant = subscriber.subid, nil
-    local turn = redis.call('ZSCORE', key.turns, subid)
+    local turn = redis.call('ZSCORE', key.ready_subscribers, subid)
     for _, one in ipairs(asked) do
       local amount = one.amounts[subid]
       if amount then
@@ -121,8 +121,8 @@ local function record(asked, served)
         call.coordinator_made[#call.coordinator_made + 1] = {one.number, subid, grant, amount}
       end
     end
-    redis.call('ZREM', key.turns, subid)
-    redis.call('ZADD', subscriber.room > 0 and key.turns or key.resting, grant, subid)
+    redis.call('ZREM', key.ready_subscribers, subid)
+    redis.call('ZADD', subscriber.room > 0 and key.ready_subscribers or key.idle_subscribers, grant, subid)
   end
   for _, one in ipairs(asked) do
     local given = one.next - 1
@@ -150,7 +150,7 @@ end
 
 -- Grants what there is credit for.
 function coordinator.run()
-  if redis.call('EXISTS', key.demand) == 0 or redis.call('EXISTS', key.turns) == 0 then return end
+  if redis.call('EXISTS', key.demand) == 0 or redis.call('EXISTS', key.ready_subscribers) == 0 then return end
   local asked, served, given, first = demands(), {}, 0, 0
   -- One more than are wanted, so that one who gave something back can be avoided; further down only if those were of no use.
   local count = math.min(left(asked) + 1, coordinator.PAGE)
@@ -166,15 +166,15 @@ end
 
 -- Sends grants again that nothing was heard of: the frontend that was to carry them may be dead. One that was taken is void.
 function coordinator.resume()
-  local late = redis.call('ZRANGEBYSCORE', key.unsettled, '-inf', call.partition_now - coordinator.AGAIN_MS, 'LIMIT', 0,
+  local late = redis.call('ZRANGEBYSCORE', key.grants_underway, '-inf', call.partition_now - coordinator.AGAIN_MS, 'LIMIT', 0,
     coordinator.LIMIT)
   for _, each in ipairs(late) do
     local subid, number = string.match(each, '^(%d+) (%d+)$')
     local entry, subscriber = ledger.get(subid, number), subscriptions.get(subid)
     if not (entry and entry.amount > 0) then
-      redis.call('ZREM', key.unsettled, each)
+      redis.call('ZREM', key.grants_underway, each)
     elseif call.caller_sends or not subscriber or subscriptions.pulls(subscriber) then
-      redis.call('ZADD', key.unsettled, call.partition_now, each)
+      redis.call('ZADD', key.grants_underway, call.partition_now, each)
       call.coordinator_made[#call.coordinator_made + 1] = {number, subid, entry.grant, entry.amount}
     end
   end
@@ -185,7 +185,7 @@ function coordinator.next(due)
   if call.coordinator_owed then return call.partition_now end
   -- With a pause: it may be that nobody has credit that is of use anywhere.
   if call.coordinator_stopped then return call.partition_now + coordinator.PAUSE_MS end
-  local first = redis.call('ZRANGE', key.unsettled, 0, 0, 'WITHSCORES')[2]
+  local first = redis.call('ZRANGE', key.grants_underway, 0, 0, 'WITHSCORES')[2]
   local at = first and tonumber(first) + coordinator.AGAIN_MS
   return at and (due == 0 or at < due) and at or due
 end

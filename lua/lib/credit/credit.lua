@@ -1,10 +1,10 @@
--- Credit and turns: a subscriber stands in `turns` while it may take another item and in `resting` while not; the score is
--- when it was last served (a token). Credit is counted from what is held, never kept (guarantee 3). In a node of several partitions
--- the first one has the credit and the turns of all who share it (`coordinator`), and an owner those of what it owns.
+-- Credit and turns. A subscriber stands in `ready_subscribers` while it may take another item, else in `idle_subscribers`; the score is the
+-- token of its last delivery. Credit is counted from the locks and never kept (guarantee 3). In a node of several partitions the
+-- first one has the credit and the turns of all who share it (`coordinator`); an owner's credit is in what it owns.
 local credit = {}
 
 function credit.lock_count(subid)
-  return redis.call('ZCOUNT', key.held, subid, subid)
+  return redis.call('ZCOUNT', key.locks_by_subscriber, subid, subid)
 end
 
 -- Whether this partition coordinates the credit of several.
@@ -27,7 +27,7 @@ function credit.update_turn(subid, reached)
   if not subscriber then return end
   if reached and not subscriptions.pulls(subscriber) then subscriptions.reached(subscriber) end
   local free = credit.room(subscriber) > 0 and not subscriptions.absent(subscriber)
-  local from, to = free and key.resting or key.turns, free and key.turns or key.resting
+  local from, to = free and key.idle_subscribers or key.ready_subscribers, free and key.ready_subscribers or key.idle_subscribers
   local served = redis.call('ZSCORE', from, subid)
   if served then
     redis.call('ZREM', from, subid)
@@ -39,7 +39,7 @@ end
 local function in_turn(next_of, count, first)
   local who = partition_owner.get()
   if not who then return next_of(count, first) end
-  return not who.clearing and redis.call('ZSCORE', key.turns, who.subid) and {who.subid} or {}
+  return not who.clearing and redis.call('ZSCORE', key.ready_subscribers, who.subid) and {who.subid} or {}
 end
 
 local function examined(subids)
@@ -67,5 +67,5 @@ end
 
 -- Whether anybody has free credit here without being the owner.
 function credit.anybody()
-  return not call.partition_several and not partition_owner.get() and redis.call('EXISTS', key.turns) == 1
+  return not call.partition_several and not partition_owner.get() and redis.call('EXISTS', key.ready_subscribers) == 1
 end

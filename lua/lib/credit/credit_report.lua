@@ -1,6 +1,5 @@
--- What a script tells of credit that several partitions share, for the frontend to carry to the coordinators: whether items wait
--- here for credit, what subscribers hold here whose credit lies elsewhere, and what this partition grants as a
--- coordinator itself.
+-- What a script reports about credit that several partitions share; the frontend carries it to the coordinators. It says whether items
+-- here wait for credit, what subscribers hold here whose credit is elsewhere, and what this partition grants as a coordinator.
 -- CALL: unknown = {}, unused = {}
 -- `unused` are those to whom a grant was of no use in this script.
 local credit_report = {MOST = 200, LOOKED_AT = 32}
@@ -30,7 +29,7 @@ local function demand()
   local waits = call.partition_cursor ~= call.partition_tail or redis.call('EXISTS', key.ready) == 1
     or call.partition_hinted and scheduling.has_ranks(0, scheduling.LAST)
   -- In a node of one partition, turns are of those who have their credit here.
-  local served = not call.partition_several and redis.call('EXISTS', key.turns) == 1
+  local served = not call.partition_several and redis.call('EXISTS', key.ready_subscribers) == 1
   if #whom == 0 and (call.partition_selects or not waits or served) then return 0, 'A' end
   local stored = redis.call('XLEN', key.log) - call.partition_kept - redis.call('HLEN', key.inflight)
   local wanted = math.min(credit_report.MOST, math.max(1, stored))
@@ -81,7 +80,8 @@ end
 -- (`A` and who is avoided, or rows of subid and pool), the holdings, the pools that have subscribers here if something is wanted, and
 -- the grants made.
 function credit_report.make()
-  if not (call.partition_several or call.partition_pools or next(call.lock_end_pools)) and #call.credit_report_unknown == 0 then return {} end
+  local shares = call.partition_several or call.partition_pools or next(call.lock_end_pools)
+  if not shares and #call.credit_report_unknown == 0 then return {} end
   local wanted, whom = demand()
   local held = held_here()
   -- Who comes for items takes a new token for a sign of something new, so none is taken without need.

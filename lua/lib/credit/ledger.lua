@@ -1,7 +1,7 @@
 -- The coordinator's ledger: what each partition uses of each subscriber's credit. `subid number` -> `held version grant amount
 -- shut turn`: what is locked there by the report of that version, the last grant and how much of it has not been reported on yet,
 -- 1 where the partition does not know the subscriber, or it does not come for its items, and its turn before that grant. `* number`
--- -> how much is on its way there in all. `unsettled` has those with a grant on its way, by when it was sent last. A lock comes
+-- -> how much is on its way there in all. `grants_underway` has those with a grant on its way, by when it was sent last. A lock comes
 -- from a grant alone, so what the ledger says is used is never less than what is.
 local ledger = {}
 
@@ -36,7 +36,7 @@ local function put(subid, number, before, entry)
   if sent ~= 0 and redis.call('HINCRBY', key.ledger, name('*', number), sent) <= 0 then
     redis.call('HDEL', key.ledger, name('*', number))
   end
-  if entry.amount == 0 then redis.call('ZREM', key.unsettled, name(subid, number)) end
+  if entry.amount == 0 then redis.call('ZREM', key.grants_underway, name(subid, number)) end
   if change ~= 0 then
     local known = usage.read(subid)
     known.used = math.max(0, known.used + change)
@@ -46,7 +46,7 @@ end
 
 -- A subscriber that a grant was of no use to has its turn again, unless it has been granted something since.
 local function restore(subid, entry)
-  for _, where in ipairs({key.turns, key.resting}) do
+  for _, where in ipairs({key.ready_subscribers, key.idle_subscribers}) do
     local served = redis.call('ZSCORE', where, subid)
     if served and tonumber(served) == tonumber(entry.grant) then redis.call('ZADD', where, entry.turn, subid) end
   end
@@ -81,7 +81,7 @@ function ledger.grant(subid, number, grant, amount, turn)
   local before = ledger.get(subid, number)
   put(subid, number, before, {held = before and before.held or 0, version = before and before.version or 0, grant = grant,
     amount = amount, shut = false, turn = turn})
-  redis.call('ZADD', key.unsettled, call.partition_now, name(subid, number))
+  redis.call('ZADD', key.grants_underway, call.partition_now, name(subid, number))
 end
 
 -- A partition that is gone for good uses nothing.

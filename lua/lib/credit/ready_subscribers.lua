@@ -1,8 +1,8 @@
--- Whose turn it is, the least recently served first, of those with free credit whom there may be something for.
+-- Whose turn it is: of those with free credit whom there may be an item for, the least recently served first.
 local ready_subscribers = {FEW = 20}
 
 local function by_score(subids)
-  local scores, found, order = redis.call('ZMSCORE', key.turns, unpack(subids)), {}, {}
+  local scores, found, order = redis.call('ZMSCORE', key.ready_subscribers, unpack(subids)), {}, {}
   for i, subid in ipairs(subids) do
     if scores[i] then
       found[#found + 1] = subid
@@ -17,7 +17,7 @@ local function by_score(subids)
 end
 
 function ready_subscribers.all(count, first)
-  return redis.call('ZRANGE', key.turns, first, first + count - 1)
+  return redis.call('ZRANGE', key.ready_subscribers, first, first + count - 1)
 end
 
 -- Whether there are some who take whatever comes.

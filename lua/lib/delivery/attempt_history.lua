@@ -1,5 +1,5 @@
--- Who held an item that came back: `attempts-untried subid subid …`, the last holder first; only such items have one. The
--- second number says how many of the attempts were no tries, and is left out while there is none.
+-- Who held an item that came back: `attempts-untried subid subid …`, the last holder first. Only such items have a record. The
+-- second number says how many attempts do not count; it is left out while it is 0.
 local attempt_history = {DEPTH = 8, NONE = {attempts = 0, untried = 0, holders = {}}}
 
 function attempt_history.read(line)

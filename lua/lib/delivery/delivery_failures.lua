@@ -1,5 +1,5 @@
--- What a delivery that does not arrive costs: its lock at once (Q18), and the subscription when no later one can arrive or
--- too many in a row did not (P30).
+-- What follows when a delivery does not arrive: its lock ends at once (Q18). The subscription ends when no later delivery can arrive, or
+-- when too many in a row did not (P30).
 local delivery_failures = {}
 
 function delivery_failures.count(subid, gone)

@@ -1,4 +1,4 @@
--- Hands waiting items to subscribers with free credit; part of every script that can enable it.
+-- Hands waiting items to subscribers with free credit. Every script that can make this possible runs it.
 -- CALL: filled = {}, granted = {}
 -- Bounded by count and by bytes: a reply is held in memory here, in the frontend, and in the XMPP server.
 -- `filled` are the JIDs of those who come for what was set aside for them here; `granted` are subscribers with credit that
@@ -25,10 +25,10 @@ local function lock(entry, subscriber, deliveries)
   local item = entry.item ~= '' and entry.item or positions.item_id(position)
   local pulled = subscriptions.pulls(subscriber)
   if entry.hints ~= '' then scheduling.stop_expiry(position, entry) end
-  write_buffer.add('HSET', key.inflight, position, inflight.line(pulled and inflight.UNFETCHED or arg.frontend, text, text, attempt, subscriber.subid,
-    entry.log_id, call.partition_stamp, #entry.body, subscriber.holder, item))
-  write_buffer.add('ZADD', key.deadlines, retry_schedule.begin(position, subscriber.qos), position)
-  write_buffer.add('ZADD', key.held, subscriber.subid, held_locks.member(text, position))
+  write_buffer.add('HSET', key.inflight, position, inflight.line(pulled and inflight.UNFETCHED or arg.frontend, text, text, attempt,
+    subscriber.subid, entry.log_id, call.partition_stamp, #entry.body, subscriber.holder, item))
+  write_buffer.add('ZADD', key.lock_deadlines, retry_schedule.begin(position, subscriber.qos), position)
+  write_buffer.add('ZADD', key.locks_by_subscriber, subscriber.subid, held_locks.member(text, position))
   if pulled then
     call.dispatch_filled[subscriber.jid] = true
   else
@@ -62,10 +62,10 @@ local function assign(items, queue, deliveries)
     if subscriber.served and not subscriber.granted and not served[subscriber.subid] then
       served[subscriber.subid] = true
       if subscriber.held < subscriber.limit then
-        write_buffer.add('ZADD', key.turns, subscriber.served, subscriber.subid)
+        write_buffer.add('ZADD', key.ready_subscribers, subscriber.served, subscriber.subid)
       else
-        write_buffer.add('ZREM', key.turns, subscriber.subid)
-        write_buffer.add('ZADD', key.resting, subscriber.served, subscriber.subid)
+        write_buffer.add('ZREM', key.ready_subscribers, subscriber.subid)
+        write_buffer.add('ZADD', key.idle_subscribers, subscriber.served, subscriber.subid)
       end
     end
   end
@@ -113,7 +113,10 @@ function dispatch.run(hint)
     local want = math.min(math.max(hint, 1), most(made, bytes))
     local items, queue = take(want)
     if not items then return deliveries, 0 end
-    if #items == 0 then return deliveries, (call.selection_more or call.group_order_skipped >= group_order.MOST or budget.over()) and 1 or 0 end
+    if #items == 0 then
+      local more = call.selection_more or call.group_order_skipped >= group_order.MOST or budget.over()
+      return deliveries, more and 1 or 0
+    end
     for i = 1, #items do bytes = bytes + #items[i].body end
     if not assign(items, queue, deliveries) then return deliveries, 0 end
     made = made + #items

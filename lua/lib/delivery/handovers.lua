@@ -1,17 +1,17 @@
--- Items on their way to another node, dead letters and those that an owner sends: recorded here until `end_handover` says that they
--- have arrived there, so that a crash in between repeats the hand-over and loses nothing. `tried` says when each was last told
--- of. What is told has no payload: who carries items asks `read_handovers` for those that it is about to bring.
+-- Items on their way to another node: dead letters, and items that an owner moves. They are recorded here until `end_handover` says that
+-- they have arrived, so a crash in between repeats the hand-over and loses nothing. `handovers_told` says when each was last told
+-- of. What is told has no payload: whoever carries items asks `read_handovers` for those that it is about to bring.
 -- CALL: made = {}
 local handovers = {LIMIT = 200}
 
 local function tell(position, jid, note)
-  redis.call('ZADD', key.tried, call.partition_stamp, position)
+  redis.call('ZADD', key.handovers_told, call.partition_stamp, position)
   call.handovers_made[#call.handovers_made + 1] = {position, string.sub(jid, 1, 1) == '>' and string.sub(jid, 2) or '', note}
 end
 
 -- The item leaves the queue: its id is free for a new item from now on.
 function handovers.start(position, entry, attempts, jid, reason)
-  write_buffer.add('HSET', key.handover, position, handover_record.write(attempts, jid, '', reason))
+  write_buffer.add('HSET', key.handovers, position, handover_record.write(attempts, jid, '', reason))
   write_buffer.add('HDEL', key.history, position)
   if entry.item ~= '' then write_buffer.add('HDEL', key.index, entry.item) end
   if call.partition_hinted then scheduling.remove(position) end
@@ -23,14 +23,14 @@ end
 -- before `before` (ms), when something else has arrived since then.
 function handovers.resume(before)
   local upto = math.max(call.partition_now - next_due.RETRY_MS, before - 1)
-  local found = redis.call('ZRANGEBYSCORE', key.tried, '-inf', string.format('%.0f', upto), 'LIMIT', 0, handovers.LIMIT)
-  local lines = #found > 0 and redis.call('HMGET', key.handover, unpack(found)) or {}
+  local found = redis.call('ZRANGEBYSCORE', key.handovers_told, '-inf', string.format('%.0f', upto), 'LIMIT', 0, handovers.LIMIT)
+  local lines = #found > 0 and redis.call('HMGET', key.handovers, unpack(found)) or {}
   for i, position in ipairs(found) do
     if lines[i] then
       local _, jid, note = handover_record.read(lines[i])
       tell(position, jid, note)
     else
-      redis.call('ZREM', key.tried, position)
+      redis.call('ZREM', key.handovers_told, position)
     end
   end
 end

@@ -1,5 +1,5 @@
--- What subscribers hold: members `token position`, the token padded, of a score that is the holder's subid. So the locks of one stand
--- in the order in which they were made, and those after a token are found without reading the others.
+-- The locks of each subscriber: members `token position` with the token padded; the score is the subid. So the locks of one subscriber
+-- stand in the order in which they were made, and those after a token are found without reading the others.
 local held_locks = {DIGITS = 16, STEP = 20}
 
 function held_locks.member(token, position)
@@ -14,7 +14,7 @@ end
 
 -- The positions of up to `count` locks of a subscriber, the oldest first.
 function held_locks.of(subid, count)
-  local found = redis.call('ZRANGEBYSCORE', key.held, subid, subid, 'LIMIT', 0, count)
+  local found = redis.call('ZRANGEBYSCORE', key.locks_by_subscriber, subid, subid, 'LIMIT', 0, count)
   for i, member in ipairs(found) do found[i] = held_locks.position(member) end
   return found
 end
@@ -24,7 +24,7 @@ function held_locks.after(subid, token, count)
   local found, step = {}, 1
   repeat
     local asked = #found + step
-    for _, member in ipairs(redis.call('ZREVRANGEBYSCORE', key.held, subid, subid, 'LIMIT', #found, step)) do
+    for _, member in ipairs(redis.call('ZREVRANGEBYSCORE', key.locks_by_subscriber, subid, subid, 'LIMIT', #found, step)) do
       if tonumber(string.sub(member, 1, held_locks.DIGITS)) <= token then break end
       found[#found + 1] = member
     end

@@ -1,8 +1,7 @@
--- In-flight records: `frontend sequence token attempt subid log-id since bytes jid-length jid item-id`, one readable line
--- an item, there only while the item is locked. First what a resend changes; then what an acknowledgement asks for; the
--- rest is read from the journal alone, which is given the whole line.
--- In the place of a frontend, NOBODY: no frontend is to send it; UNFETCHED: it is set aside for a subscriber that has yet to fetch
--- it, so nobody has been given it.
+-- Locks: position -> `frontend sequence token attempt subid log-id since bytes jid-length jid item-id`, one readable line for each locked
+-- item. First stands what a takeover changes, then what an acknowledgement reads; only the journal reads the rest, as a whole line.
+-- In the place of the frontend, NOBODY: no frontend is to send it. UNFETCHED: it is set aside for a subscriber that has not
+-- fetched it yet, so nobody has received it.
 local inflight = {NOBODY = '-', UNFETCHED = '*'}
 
 -- What follows is the order of the line; all are texts. Not by string.format, which would end a text at its first zero byte.

@@ -1,5 +1,5 @@
--- The positions of a partition at which items stand, in order and a page of them at a time: those after a place, or the last
--- ones before one. A place is `partition-ms-sequence`; of equal positions that of the lower partition comes first.
+-- The positions of a partition's items, in order and a page at a time: those after a place, or the last ones before one. A place is
+-- `partition-ms-sequence`; of equal positions that of the lower partition comes first.
 -- CALL: back = arg.backwards == '1', from = nil, after = nil, to = nil, before = nil, cut = nil
 local item_listing = {MOST = 5000}
 
@@ -46,11 +46,11 @@ end
 -- are looked through each time: of more than so many, beside what is kept, a page may pass some over.
 local function elsewhere(count)
   local found = {ready(count), redis.call('ZRANGE', key.delayed, 0, item_listing.MOST - 1),
-    redis.call('ZRANGE', key.deadlines, 0, item_listing.MOST - 1), group_order.waiting(item_listing.MOST), {},
+    redis.call('ZRANGE', key.lock_deadlines, 0, item_listing.MOST - 1), group_order.waiting(item_listing.MOST), {},
     call.partition_selects and skipped_items.after('', '', item_listing.MOST) or {}}
-  local dying = redis.call('HSCAN', key.handover, 0, 'COUNT', item_listing.MOST)[2]
+  local dying = redis.call('HSCAN', key.handovers, 0, 'COUNT', item_listing.MOST)[2]
   for i = 1, #dying, 2 do found[5][#found[5] + 1] = dying[i] end
-  local ranked = call.partition_hinted and redis.call('ZRANGE', key.ranked, 0, item_listing.MOST - 1) or {}
+  local ranked = call.partition_hinted and redis.call('ZRANGE', key.by_priority, 0, item_listing.MOST - 1) or {}
   for i, padded in ipairs(ranked) do ranked[i] = scheduling.unpadded(padded) end
   found[#found + 1] = ranked
   return found

@@ -1,4 +1,4 @@
--- How a lock ends: acknowledged, or given back (released, expired, bounced), which may make the item a dead letter.
+-- How a lock ends: the item is acknowledged, or it is given back (released, expired, bounced) and may become a dead letter.
 -- CALL: touched = {}, arrived = {}, freed = 0, ended = {}, pools = {}, any_parked = nil
 -- `pools` are those of subscriptions that have ended in this script, by subid.
 local lock_end = {}
@@ -11,8 +11,8 @@ end
 local function unlock(flight)
   call.budget_spent = call.budget_spent + 1.2
   write_buffer.add('HDEL', key.inflight, flight.position)
-  write_buffer.add('ZREM', key.deadlines, flight.position)
-  write_buffer.add('ZREM', key.held, held_locks.member(flight.token, flight.position))
+  write_buffer.add('ZREM', key.lock_deadlines, flight.position)
+  write_buffer.add('ZREM', key.locks_by_subscriber, held_locks.member(flight.token, flight.position))
   -- Asked here: this runs for each acknowledgement, and a call costs more than the question.
   if call.partition_confirms then confirmations.remove(flight.position) end
   call.lock_end_touched[flight.subid] = true
@@ -20,8 +20,8 @@ local function unlock(flight)
 end
 
 local function parked(flight)
-  if call.lock_end_any_parked == nil then call.lock_end_any_parked = redis.call('EXISTS', key.parked) == 1 end
-  return call.lock_end_any_parked and redis.call('HGET', key.parked, flight.position) or nil
+  if call.lock_end_any_parked == nil then call.lock_end_any_parked = redis.call('EXISTS', key.successors) == 1 end
+  return call.lock_end_any_parked and redis.call('HGET', key.successors, flight.position) or nil
 end
 
 -- The item that was locked goes; a later version, parked while it was locked, becomes an item of its own (X1).
@@ -36,7 +36,7 @@ local function finish(flight, successor, acknowledged)
   if call.partition_hinted then scheduling.remove(flight.position) end
   group_order.remove(flight.position)
   if successor then
-    write_buffer.add('HDEL', key.parked, flight.position)
+    write_buffer.add('HDEL', key.successors, flight.position)
     local entry = call.partition_hinted and log_entries.get(successor)
     if not (entry and scheduling.add(successor, entry)) then
       write_buffer.add('ZADD', key.ready, positions.place(successor), successor)

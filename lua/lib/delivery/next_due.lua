@@ -1,5 +1,5 @@
--- When the partition next needs a visit: a lock's deadline, a delay's end, an item's end, what to try or to hand over again,
--- what of the log gets too old, and the end of its owner's lease.
+-- When the partition next needs a sweep: a lock's deadline, the end of a delay or of an item's life, a retry, a hand-over that has not
+-- arrived, the age of the log, the end of the owner's lease.
 local next_due = {RETRY_MS = 5000, GRAIN_MS = 60000}
 
 -- When what is kept longest of the log gets too old. Coarsely: a visit for each entry would be a busy loop.
@@ -10,15 +10,15 @@ local function aged()
 end
 
 function next_due.time()
-  local soonest = redis.call('ZRANGE', key.deadlines, 0, 0, 'WITHSCORES')[2]
+  local soonest = redis.call('ZRANGE', key.lock_deadlines, 0, 0, 'WITHSCORES')[2]
   soonest = soonest and tonumber(soonest) or 0
   local delayed = redis.call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')[2]
   if delayed and (soonest == 0 or tonumber(delayed) < soonest) then soonest = tonumber(delayed) end
-  local over = call.partition_hinted and redis.call('ZRANGE', key.ends, 0, 0, 'WITHSCORES')[2]
+  local over = call.partition_hinted and redis.call('ZRANGE', key.expirations, 0, 0, 'WITHSCORES')[2]
   if over and (soonest == 0 or tonumber(over) < soonest) then soonest = tonumber(over) end
   local again = call.partition_confirms and redis.call('ZRANGE', key.retries, 0, 0, 'WITHSCORES')[2]
   if again and (soonest == 0 or tonumber(again) < soonest) then soonest = tonumber(again) end
-  local untold = redis.call('ZRANGE', key.tried, 0, 0, 'WITHSCORES')[2]
+  local untold = redis.call('ZRANGE', key.handovers_told, 0, 0, 'WITHSCORES')[2]
   local retry = untold and untold + next_due.RETRY_MS
   if retry and (soonest == 0 or retry < soonest) then soonest = retry end
   if call.partition_keep_ms > 0 and call.partition_kept > 0 then

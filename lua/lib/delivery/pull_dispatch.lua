@@ -1,5 +1,5 @@
--- What a caller that can send nothing hands out: items to those who come for them. Fairly: it stops at the first in turn who
--- has to be sent to, so that a frontend goes on; when it is alone it passes over them, the first `MOST` of them.
+-- What a caller that cannot send hands out: items for those who fetch them. To be fair it stops at the first in turn who has to be
+-- sent to, and a frontend goes on; when no frontend lives it passes over these, the first `MOST` of them.
 -- CALL: owed = false
 local pull_dispatch = {MOST = 1000}
 

@@ -1,11 +1,12 @@
--- A delivery that is sent again, or goes on to its next stage: same token, a new sequence, another frontend to send it.
+-- Makes the row of a delivery that is sent again, or that goes on to its next stage. The token stays; the sequence is new, and another
+-- frontend sends it.
 local redelivery = {NOTHING = {by = '', body = '', key = ''}}
 
 -- Puts the delivery into the caller's hands and gives the row that says what to send. Nothing past the deadline: that is
 -- left to `sweep`, since a worker must not begin what another is about to get.
 function redelivery.make(flight)
   local position = flight.position
-  local deadline = tonumber(redis.call('ZSCORE', key.deadlines, position))
+  local deadline = tonumber(redis.call('ZSCORE', key.lock_deadlines, position))
   local stage = confirmations.of(position)
   if not (deadline and deadline > call.partition_now) or partition_owner.is_fenced(flight) then return nil end
   local entry = stage == 'deliver' and redelivery.NOTHING or log_entries.get(flight.log_id)

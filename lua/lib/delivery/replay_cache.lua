@@ -1,5 +1,5 @@
--- Answers given to retract and unlock, so that a replay of the same request is answered as the first was (Q27). Two
--- generations: the younger becomes the older after a minute or 5,000 answers, and the older one goes.
+-- Keeps the answers of retract and unlock, so that a repeated request gets the answer of the first one (Q27). There are two
+-- generations: after a minute or 5,000 answers the younger one becomes the older one, and the older one is dropped.
 local replay_cache = {AGE_MS = 60000, COUNT = 5000}
 
 -- Zero bytes keep the parts apart: no JID and no request id can hold one.
@@ -9,9 +9,9 @@ end
 
 function replay_cache.rotate()
   local since = tonumber(redis.call('HGET', key.meta, 'answers_since') or 0)
-  if call.partition_now - since < replay_cache.AGE_MS and redis.call('HLEN', key.answers) < replay_cache.COUNT then return end
-  redis.call('UNLINK', key.answers_old)
-  if redis.call('EXISTS', key.answers) == 1 then redis.call('RENAME', key.answers, key.answers_old) end
+  if call.partition_now - since < replay_cache.AGE_MS and redis.call('HLEN', key.replays) < replay_cache.COUNT then return end
+  redis.call('UNLINK', key.replays_old)
+  if redis.call('EXISTS', key.replays) == 1 then redis.call('RENAME', key.replays, key.replays_old) end
   redis.call('HSET', key.meta, 'answers_since', call.partition_now)
 end
 
@@ -19,9 +19,9 @@ end
 function replay_cache.given(row)
   if not row.request or row.request == '' then return nil end
   local asked = name(row)
-  return redis.call('HGET', key.answers, asked) or redis.call('HGET', key.answers_old, asked) or nil
+  return redis.call('HGET', key.replays, asked) or redis.call('HGET', key.replays_old, asked) or nil
 end
 
 function replay_cache.give(row, answer)
-  if row.request ~= '' then write_buffer.add('HSET', key.answers, name(row), answer) end
+  if row.request ~= '' then write_buffer.add('HSET', key.replays, name(row), answer) end
 end

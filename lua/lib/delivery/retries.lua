@@ -1,5 +1,5 @@
--- The next try of what has not been confirmed in time; after the last one silence counts as a delivery that came back.
--- Bounded as a dispatch is, and for the same reason; what subscriptions that end give back counts too.
+-- Sends again what was not confirmed in time. After the last try, silence counts as a delivery that came back.
+-- Bounded as a dispatch is, and for the same reason; what ending subscriptions give back counts too.
 local retries = {LIMIT = 200, BYTES = 1048576}
 
 -- Gives the rows to send and whether more are due.

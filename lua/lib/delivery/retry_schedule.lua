@@ -1,4 +1,4 @@
--- When what is not confirmed is sent again: `retry` gives the first pause and the longest in ms, and how often.
+-- When a delivery that is not confirmed is sent again: `retry` has the first pause and the longest one in ms, and how often.
 local retry_schedule = {ASIDE_MS = 5000}
 
 local function pause(tries)
@@ -12,7 +12,7 @@ end
 
 -- Records that something is sent for the how-many-th time.
 function retry_schedule.put(position, stage, tries)
-  write_buffer.add('HSET', key.unconfirmed, position, string.format('%s %d', stage, tries))
+  write_buffer.add('HSET', key.confirmations, position, string.format('%s %d', stage, tries))
   write_buffer.add('ZADD', key.retries, string.format('%d', call.partition_now + pause(tries)), position)
 end
 

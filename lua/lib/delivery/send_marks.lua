@@ -1,11 +1,11 @@
--- Sent marks: up to which sequence a frontend's deliveries are surely sent. `-` takes the mark back: the frontend is about
--- to resign, and what has left the list of frontends is never rescued.
+-- Send marks: up to which sequence a frontend has surely sent its deliveries. `-` removes the mark: the frontend is about to resign, and
+-- nobody takes over from one that has left the list of frontends.
 local send_marks = {}
 
 function send_marks.record()
   if arg.sent == '-' then
     sessions.forget(arg.frontend)
   elseif arg.sent ~= '' then
-    redis.call('HSET', key.sent, arg.frontend, arg.sent)
+    redis.call('HSET', key.send_marks, arg.frontend, arg.sent)
   end
 end

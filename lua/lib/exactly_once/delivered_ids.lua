@@ -1,5 +1,5 @@
--- Marks of messages that are delivered, so that late copies are known (SX9). A name's mark is the digests of what was
--- delivered under it, the latest first (SX10); `-` before them: what came last under the name is not delivered.
+-- Messages that are delivered, so that late copies are known (SX9): name -> the digests of what was delivered under it, the latest
+-- first (SX10). A line that begins with `-`: the last message under the name is not delivered.
 local delivered_ids = {DIGESTS = 16}
 
 function delivered_ids.digest(record)

@@ -1,5 +1,5 @@
--- Messages held between the two steps of an assured delivery. A name is the sender's bare JID, its resource and the
--- msgId with zero bytes between; a record begins `nonce digest `. EMPTY is that of a reservation, whose message is yet to come.
+-- Messages between the two steps of an assured delivery. A name is the sender's bare JID, its resource and the msgId with zero
+-- bytes between; a record begins `nonce digest `. EMPTY is the record of a reservation, whose message has not come yet.
 local prepared_messages = {TIDY = 20, EMPTY = '- - '}
 
 function prepared_messages.source(name)
@@ -9,37 +9,37 @@ end
 -- Bytes change with the sets and nowhere else, so that they cannot drift from what is there.
 local function weigh(name, bytes)
   for _, whose in ipairs({prepared_messages.source(name), ''}) do
-    if redis.call('HINCRBY', key.assured_bytes, whose, bytes) <= 0 then redis.call('HDEL', key.assured_bytes, whose) end
+    if redis.call('HINCRBY', key.prepared_bytes, whose, bytes) <= 0 then redis.call('HDEL', key.prepared_bytes, whose) end
   end
 end
 
 function prepared_messages.keep(now, name, record)
-  redis.call('HSET', key.assured, name, record)
-  redis.call('ZADD', key.assured_since, now, name)
-  redis.call('ZADD', key.assured_names, 0, name)
+  redis.call('HSET', key.prepared, name, record)
+  redis.call('ZADD', key.prepared_since, now, name)
+  redis.call('ZADD', key.prepared_names, 0, name)
   weigh(name, #name + #record)
 end
 
 function prepared_messages.drop(name, record)
-  redis.call('HDEL', key.assured, name)
-  redis.call('ZREM', key.assured_since, name)
-  redis.call('ZREM', key.assured_names, name)
-  redis.call('ZREM', key.claims, name)
+  redis.call('HDEL', key.prepared, name)
+  redis.call('ZREM', key.prepared_since, name)
+  redis.call('ZREM', key.prepared_names, name)
+  redis.call('ZREM', key.deliveries_begun, name)
   weigh(name, -#name - #record)
 end
 
 -- What its sender has forgotten is dropped, a few at a time; whoever asks later is told that it is not here (SX8).
 function prepared_messages.tidy(now)
-  local old = redis.call('ZRANGEBYSCORE', key.assured_since, '-inf', now - tonumber(arg.window_ms), 'LIMIT', 0, prepared_messages.TIDY)
-  for _, name in ipairs(old) do prepared_messages.drop(name, redis.call('HGET', key.assured, name)) end
+  local old = redis.call('ZRANGEBYSCORE', key.prepared_since, '-inf', now - tonumber(arg.window_ms), 'LIMIT', 0, prepared_messages.TIDY)
+  for _, name in ipairs(old) do prepared_messages.drop(name, redis.call('HGET', key.prepared, name)) end
 end
 
 function prepared_messages.bytes(whose)
-  return tonumber(redis.call('HGET', key.assured_bytes, whose) or 0)
+  return tonumber(redis.call('HGET', key.prepared_bytes, whose) or 0)
 end
 
 -- Counted in the order of the names: a source's stand together, whatever its resources (S19, SX11).
 function prepared_messages.count(name)
   local whose = prepared_messages.source(name)
-  return redis.call('ZLEXCOUNT', key.assured_names, '[' .. whose .. '\0', '(' .. whose .. '\1')
+  return redis.call('ZLEXCOUNT', key.prepared_names, '[' .. whose .. '\0', '(' .. whose .. '\1')
 end

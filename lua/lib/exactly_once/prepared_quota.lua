@@ -1,4 +1,4 @@
--- How much may be held: of one source, and of all together (S19, S20).
+-- How much may be prepared: by one source, and by all together (S19, S20).
 local prepared_quota = {}
 
 -- Whether so many bytes more may be.
@@ -10,6 +10,6 @@ end
 -- Whether another message of this size may be.
 function prepared_quota.has_room(name, size)
   return prepared_messages.count(name) < tonumber(arg.source_messages)
-    and redis.call('ZCARD', key.assured_names) < tonumber(arg.total_messages)
+    and redis.call('ZCARD', key.prepared_names) < tonumber(arg.total_messages)
     and prepared_quota.has_bytes(name, size)
 end

@@ -1,10 +1,10 @@
--- The epochs of groups (E27): group -> `epoch kept`, while a member owns the partition (kept is 0), and after its connection
--- was lost until its lease would have ended (EX11). A group without a record has the epoch 0 and any is accepted (EX15).
+-- The epochs of groups (E27): group -> `epoch kept`. While a member owns the partition, kept is 0. After its connection was lost,
+-- kept is when its lease would have ended (EX11). A group without a record has epoch 0, so any epoch is accepted (EX15).
 local group_epochs = {GROUPS = 1000}
 
 -- The epoch that an attach must go beyond; nil for none.
 function group_epochs.recorded(group)
-  local line = redis.call('HGET', key.owners, group)
+  local line = redis.call('HGET', key.group_epochs, group)
   if not line then return nil end
   local epoch, kept = string.match(line, '^(%d+) (%d+)$')
   local who = partition_owner.get()
@@ -24,18 +24,18 @@ end
 
 -- Whether one more group may have a record; those that are over make room.
 function group_epochs.room(group)
-  if redis.call('HEXISTS', key.owners, group) == 1 or redis.call('HLEN', key.owners) < group_epochs.GROUPS then return true end
-  local names = redis.call('HKEYS', key.owners)
+  if redis.call('HEXISTS', key.group_epochs, group) == 1 or redis.call('HLEN', key.group_epochs) < group_epochs.GROUPS then return true end
+  local names = redis.call('HKEYS', key.group_epochs)
   for _, name in ipairs(names) do
-    if not group_epochs.recorded(name) then redis.call('HDEL', key.owners, name) end
+    if not group_epochs.recorded(name) then redis.call('HDEL', key.group_epochs, name) end
   end
-  return redis.call('HLEN', key.owners) < group_epochs.GROUPS
+  return redis.call('HLEN', key.group_epochs) < group_epochs.GROUPS
 end
 
 function group_epochs.put(group, epoch, kept)
-  redis.call('HSET', key.owners, group, string.format('%s %d', epoch, kept))
+  redis.call('HSET', key.group_epochs, group, string.format('%s %d', epoch, kept))
 end
 
 function group_epochs.reset(group)
-  redis.call('HDEL', key.owners, group)
+  redis.call('HDEL', key.group_epochs, group)
 end

@@ -1,4 +1,4 @@
--- Whole numbers up to 2^63-1 as texts (EX12): numbers in Lua go to 2^53.
+-- Whole numbers up to 2^63-1 as texts (EX12): a number in Lua is exact up to 2^53.
 local int64 = {MOST = '9223372036854775807'}
 
 function int64.after(a, b)

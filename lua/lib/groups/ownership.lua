@@ -1,4 +1,4 @@
--- How ownership ends by its lease or by another's attach, and how the locks from before an attach end.
+-- How ownership ends when its lease ends, and how the locks from before an attach end.
 local ownership = {CHUNK = 300}
 
 -- Frees a partition whose owner has not been heard of for the time of its lease (EX16).
@@ -15,7 +15,7 @@ end
 function ownership.clear(reason)
   local who, told = partition_owner.get(), {}
   for _, each in ipairs(call.ownership_loss_notices) do told[each[2]] = told[each[2]] or each[1] == 'lost' end
-  local members, places = redis.call('ZRANGE', key.held, 0, ownership.CHUNK - 1), {}
+  local members, places = redis.call('ZRANGE', key.locks_by_subscriber, 0, ownership.CHUNK - 1), {}
   for i, member in ipairs(members) do places[i] = held_locks.position(member) end
   for i, flight in ipairs(inflight.get_many(places)) do
     if i > 1 and budget.exhausted() then break end
@@ -26,10 +26,10 @@ function ownership.clear(reason)
           pools.describe(flight.subid)}
       end
     else
-      write_buffer.add('ZREM', key.held, members[i])
+      write_buffer.add('ZREM', key.locks_by_subscriber, members[i])
     end
   end
   write_buffer.flush()
-  who.clearing = redis.call('EXISTS', key.held) == 1
+  who.clearing = redis.call('EXISTS', key.locks_by_subscriber) == 1
   partition_owner.put(who)
 end

@@ -1,4 +1,4 @@
--- How an owner ceases to be one; `notices` are for those who are to be told.
+-- How an owner loses its partition; `notices` go to those who have to be told.
 -- CALL: notices = {}
 local ownership_loss = {}
 
@@ -9,7 +9,8 @@ function ownership_loss.end_of(subid, kept, reason)
   if not who or who.subid ~= subid then return end
   local epoch = group_epochs.recorded(who.group)
   if reason then
-    call.ownership_loss_notices[#call.ownership_loss_notices + 1] = {'lost', subscriptions.get(subid).jid, who.group, epoch, call.partition_fence, reason}
+    call.ownership_loss_notices[#call.ownership_loss_notices + 1] =
+      {'lost', subscriptions.get(subid).jid, who.group, epoch, call.partition_fence, reason}
   end
   if kept then group_epochs.put(who.group, epoch, who.lease) else group_epochs.reset(who.group) end
   partition_owner.drop()

@@ -1,6 +1,6 @@
--- Who owns the partition, if anybody does (E26, E28). `meta` holds the `owner`, a line `subid lease clearing group`, and the
--- `fence`, the token of the last attach: no lock with a lower one authorises anything any more (EX11). The lease is a time
--- in ms (EX16); `clearing` is 1 while locks below the fence are left. An owner is always a subscriber.
+-- Who owns the partition, if anybody does (E26, E28). `meta` has the `owner`, a line `subid lease clearing group`, and the
+-- `fence`, the token of the last attach: a lock with a lower token authorises nothing (EX11). The lease is a time in ms
+-- (EX16); `clearing` is 1 while locks below the fence are left. An owner always has a subscription.
 -- CALL: found = nil
 local partition_owner = {}
 

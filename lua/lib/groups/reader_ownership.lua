@@ -1,10 +1,10 @@
--- Links that own the reading of the partition for a group (E26): group -> `epoch fence ends active`. While one is active, and
--- until the lease of one whose connection was lost is over, its epoch stands (EX11, EX16).
+-- Links that own the reading of the partition for a group (E26): group -> `epoch fence ends active`. The epoch holds while the link is
+-- active, and until the lease ends if its connection was lost (EX11, EX16).
 local reader_ownership = {GROUPS = 1000}
 
 -- Nil for a group whose lease is over, or that has none.
 function reader_ownership.get(group)
-  local line = redis.call('HGET', key.bonds, group)
+  local line = redis.call('HGET', key.reader_owners, group)
   local epoch, fence, ends, active = string.match(line or '', '^(%d+) (%d+) (%d+) ([01])$')
   if not epoch or tonumber(ends) <= call.partition_now then return nil end
   return {epoch = epoch, fence = tonumber(fence), ends = tonumber(ends), active = active == '1'}
@@ -20,14 +20,15 @@ end
 
 -- Whether one more group may have a record; those that are over make room.
 function reader_ownership.room(group)
-  if redis.call('HEXISTS', key.bonds, group) == 1 or redis.call('HLEN', key.bonds) < reader_ownership.GROUPS then return true end
-  for _, name in ipairs(redis.call('HKEYS', key.bonds)) do
-    if not reader_ownership.get(name) then redis.call('HDEL', key.bonds, name) end
+  if redis.call('HEXISTS', key.reader_owners, group) == 1 then return true end
+  if redis.call('HLEN', key.reader_owners) < reader_ownership.GROUPS then return true end
+  for _, name in ipairs(redis.call('HKEYS', key.reader_owners)) do
+    if not reader_ownership.get(name) then redis.call('HDEL', key.reader_owners, name) end
   end
-  return redis.call('HLEN', key.bonds) < reader_ownership.GROUPS
+  return redis.call('HLEN', key.reader_owners) < reader_ownership.GROUPS
 end
 
 function reader_ownership.put(group, known)
-  redis.call('HSET', key.bonds, group,
+  redis.call('HSET', key.reader_owners, group,
     string.format('%s %d %d %d', known.epoch, known.fence, known.ends, known.active and 1 or 0))
 end

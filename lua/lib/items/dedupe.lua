@@ -1,5 +1,5 @@
--- What is published once: item ids where the node ignores repeats (X1), and tickets that rows bring with them. A ticket may have
--- a digest of what its item says after it, with a zero byte between.
+-- What is published once: item ids where the node ignores repeats (X1), and the tickets of rows. A ticket may be followed by a zero byte
+-- and a digest of the item.
 local dedupe = {DIGEST = 'digest '}
 
 local function ticket(row)

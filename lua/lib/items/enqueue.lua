@@ -1,4 +1,4 @@
--- How a published item enters: what a repeated id means (X1), whether there is room (P17, PX4), and where it goes.
+-- How a published item enters: what a repeated id means (X1), whether there is room (P17, PX4), and where the item goes.
 -- CALL: known = nil, count = nil
 local enqueue = {}
 
@@ -60,7 +60,7 @@ function enqueue.room()
   local limit = tonumber(arg.max_items)
   if call.enqueue_count < limit then return true end
   -- Versions of one item are several entries: counted exactly only when it matters.
-  local versions = redis.call('HLEN', key.replaced) + redis.call('HLEN', key.parked)
+  local versions = redis.call('HLEN', key.replaced) + redis.call('HLEN', key.successors)
   if redis.call('XLEN', key.log) - call.partition_kept - versions < limit then return true end
   local dead_letter = arg.node_full == 'dead-letter-oldest'
   if arg.node_full == 'reject' or (dead_letter and not call.partition_dead_letters) then return false end
@@ -105,7 +105,7 @@ function enqueue.replace(row)
     return enqueue.append(row)
   end
   dedupe.remember(row)
-  local beside = known.flight and key.parked or key.replaced
+  local beside = known.flight and key.successors or key.replaced
   local earlier = redis.call('HGET', beside, known.position)
   if earlier then redis.call('XDEL', key.log, earlier) end
   local log_id = log_entries.append(row, known.position)

@@ -1,5 +1,5 @@
--- What its time has not come for, and what its time to live is over for: that perishes, nobody is handed it any more. One in flight
--- may still be acknowledged.
+-- Delays that are not over, and items whose time to live is over: these perish, and nobody is handed them any more. One in flight may
+-- still be acknowledged.
 -- CALL: perished = 0, bytes = 0, more = false
 -- Bounded by count and by bytes: an entry is read with its payload. `perished` and `bytes` are how many and how much in this script.
 local expiry = {LIMIT = 200, BYTES = 1048576}
@@ -32,7 +32,7 @@ end
 
 -- Lets those perish whose time is over; `more` says that a bound has left some of them.
 function expiry.sweep()
-  local over = redis.call('ZRANGEBYSCORE', key.ends, '-inf', call.partition_now, 'LIMIT', 0, expiry.LIMIT)
+  local over = redis.call('ZRANGEBYSCORE', key.expirations, '-inf', call.partition_now, 'LIMIT', 0, expiry.LIMIT)
   call.expiry_more = #over == expiry.LIMIT
   for _, position in ipairs(over) do
     if call.expiry_bytes >= expiry.BYTES then

@@ -1,5 +1,5 @@
--- Items that are in this partition by an earlier number of partitions: since the node grew their ids have another. `former` in
--- `meta` is the last position that one of them may have. Whoever repeats such an item is to find it here first.
+-- Items that were put into this partition when the node had fewer partitions: their ids belong to another one now. `former` in `meta` is
+-- the last position that such an item may have. A repeat of such an item has to find it here.
 local former_partition = {}
 
 -- What was appended here is an item, or a version of one, that was found here: it has to be found here as well.

@@ -1,5 +1,5 @@
--- Order within a group, for nodes that ask for it: of the items of one group key one is ahead (`heads`), in flight or on its way
--- there, and those after it are `blocked` until it has left the queue. `keyed` says of both which group they belong to.
+-- Order within a group, for nodes that ask for it. One item of each group key is the head (`group_heads`): it is in flight, or on its
+-- way there. Those after it stand in `group_blocked` until it has left the queue. `group_of` says which group each of both is in.
 -- CALL: skipped = 0
 local group_order = {MOST = 500}
 
@@ -17,16 +17,16 @@ end
 -- Whether an item that is next in the queue may go out; else it is blocked, to come back when those ahead of it are gone.
 function group_order.may_go_out(position, group)
   if not call.partition_ordered then return true end
-  group = redis.call('HGET', key.keyed, position) or group
+  group = redis.call('HGET', key.group_of, position) or group
   if group == '' then return true end
-  local head = redis.call('HGET', key.heads, group)
+  local head = redis.call('HGET', key.group_heads, group)
   if head == position then return true end
-  redis.call('HSET', key.keyed, position, group)
+  redis.call('HSET', key.group_of, position, group)
   if not head then
-    redis.call('HSET', key.heads, group, position)
+    redis.call('HSET', key.group_heads, group, position)
     return true
   end
-  redis.call('ZADD', key.blocked, 0, member(group, position))
+  redis.call('ZADD', key.group_blocked, 0, member(group, position))
   call.group_order_skipped = call.group_order_skipped + 1
   return false
 end
@@ -34,33 +34,33 @@ end
 -- Where an item stands that may go out and is not for the cursor to bring, as ZADD takes it.
 function group_order.place(position)
   local rank = call.partition_hinted and scheduling.rank(position)
-  if rank then return key.ranked, rank, positions.padded(position) end
+  if rank then return key.by_priority, rank, positions.padded(position) end
   return key.ready, positions.place(position), position
 end
 
 -- An item has left the queue: the next of its group is ready.
 function group_order.remove(position)
-  local group = call.partition_ordered and redis.call('HGET', key.keyed, position)
+  local group = call.partition_ordered and redis.call('HGET', key.group_of, position)
   if not group then return end
-  redis.call('HDEL', key.keyed, position)
-  if redis.call('HGET', key.heads, group) ~= position then
-    redis.call('ZREM', key.blocked, member(group, position))
+  redis.call('HDEL', key.group_of, position)
+  if redis.call('HGET', key.group_heads, group) ~= position then
+    redis.call('ZREM', key.group_blocked, member(group, position))
     return
   end
-  local following = redis.call('ZRANGEBYLEX', key.blocked, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT', 0, 1)[1]
+  local following = redis.call('ZRANGEBYLEX', key.group_blocked, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT', 0, 1)[1]
   if following then
-    redis.call('ZREM', key.blocked, following)
-    redis.call('HSET', key.heads, group, position_of(following))
+    redis.call('ZREM', key.group_blocked, following)
+    redis.call('HSET', key.group_heads, group, position_of(following))
     -- At once: a later row of the same call may drop it again.
     redis.call('ZADD', group_order.place(position_of(following)))
   else
-    redis.call('HDEL', key.heads, group)
+    redis.call('HDEL', key.group_heads, group)
   end
 end
 
 -- Up to `count` of those that are blocked.
 function group_order.waiting(count)
-  local found = redis.call('ZRANGE', key.blocked, 0, count - 1)
+  local found = redis.call('ZRANGE', key.group_blocked, 0, count - 1)
   for i, text in ipairs(found) do found[i] = position_of(text) end
   return found
 end

@@ -1,4 +1,4 @@
--- Finds items by id and takes them out of the queue for good.
+-- Finds items by id, and removes them from the queue for good.
 local items = {}
 
 -- Positions of these ids, in their order, false where there is none; an id that the service made may name what is gone.
@@ -25,7 +25,7 @@ end
 -- The entry of an item that is not locked; nil when there is none, when it is on its way to the dead letters, or when
 -- `item` is not what it is called: a publisher's id does not make the service's id for the same place another name of it.
 function items.waiting(position, item)
-  if redis.call('HEXISTS', key.handover, position) == 1 then return nil end
+  if redis.call('HEXISTS', key.handovers, position) == 1 then return nil end
   local entry = log_entries.current(position)
   if call.partition_kept > 0 and not call.partition_log_only and retention.done({position}, {''})[1] then return nil end
   -- One of another priority has its place for as long as it is there.
@@ -33,7 +33,7 @@ function items.waiting(position, item)
   if rank and not scheduling.rank(position) then return nil end
   -- An entry that belongs to another position is a version of that item, no item of its own.
   if entry and entry.at and entry.log_id == position and not redis.call('ZSCORE', key.ready, position)
-    and not redis.call('ZSCORE', key.delayed, position) and redis.call('HEXISTS', key.keyed, position) == 0
+    and not redis.call('ZSCORE', key.delayed, position) and redis.call('HEXISTS', key.group_of, position) == 0
     and not (rank or call.partition_selects and skipped_items.contains(position)) then
     return nil
   end

@@ -1,5 +1,5 @@
--- What waits, in order: what is more urgent than usual (`ranked`), `ready` (left FIFO order and may go out), the log from the
--- cursor on, and at its end what is less urgent.
+-- What waits, in order: what is more urgent than usual (`by_priority`), `ready` (left FIFO order and may go out), the log from the
+-- cursor on, and last what is less urgent than usual.
 -- CALL: more = false
 -- `more` says that a bound has left something that is due.
 local ready_queue = {DUE = 200}
@@ -22,7 +22,7 @@ local function spent(taken)
   return #taken > 0 and budget.over()
 end
 
--- From `ready`, or from `ranked` those of some ranks.
+-- From `ready`, or from `by_priority` those of some ranks.
 local function from_ready(count, taken, first, last)
   while count > 0 and call.group_order_skipped < group_order.MOST and not spent(taken) do
     local most = log_entries.fit(count)
@@ -53,7 +53,7 @@ local function from_log(count, taken)
     for i = 1, #found do
       local entry, position = found[i], found[i].log_id
       call.partition_cursor = position
-      -- A version, or what stands in `ranked`: retention keeps those of items that are done as well, and there may be any number.
+      -- A version, or what stands in `by_priority`: retention keeps those of items that are done as well, and there may be any number.
       if entry.at or (entry.hints ~= '' and scheduling.of(entry).rank) then
         call.group_order_skipped = call.group_order_skipped + 1
       else
@@ -78,7 +78,9 @@ function ready_queue.next(count, yielding)
   if call.partition_hinted then from_ready(count, taken, scheduling.first_ranks(yielding)) end
   from_ready(count - #taken, taken)
   from_log(count - #taken, taken)
-  if call.partition_hinted and call.partition_cursor == call.partition_tail then from_ready(count - #taken, taken, scheduling.last_ranks(yielding)) end
+  if call.partition_hinted and call.partition_cursor == call.partition_tail then
+    from_ready(count - #taken, taken, scheduling.last_ranks(yielding))
+  end
   return taken
 end
 

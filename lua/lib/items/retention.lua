@@ -1,4 +1,4 @@
--- What stays in the log when its work is done (the options of retention), and what of it has to go.
+-- Which entries stay in the log when their work is done (the options of retention), and which of them have to go.
 local retention = {}
 
 local function keep_out(done, places, command, name)
@@ -15,24 +15,24 @@ function retention.done(places, ats)
   for i, position in ipairs(places) do
     done[i] = not positions.after(position, call.partition_cursor)
     if done[i] and ats[i] ~= '' then
-      done[i] = redis.call('HGET', key.replaced, ats[i]) ~= position and redis.call('HGET', key.parked, ats[i]) ~= position
+      done[i] = redis.call('HGET', key.replaced, ats[i]) ~= position and redis.call('HGET', key.successors, ats[i]) ~= position
     end
   end
   keep_out(done, places, 'HMGET', key.inflight)
-  keep_out(done, places, 'HMGET', key.handover)
+  keep_out(done, places, 'HMGET', key.handovers)
   keep_out(done, places, 'ZMSCORE', key.ready)
   keep_out(done, places, 'ZMSCORE', key.delayed)
   if call.partition_selects then
     local members = {}
     for i, position in ipairs(places) do members[i] = skipped_items.member('', position) end
-    keep_out(done, members, 'ZMSCORE', key.passed)
+    keep_out(done, members, 'ZMSCORE', key.skipped)
   end
   if call.partition_hinted then
     local members = {}
     for i, position in ipairs(places) do members[i] = positions.padded(position) end
-    keep_out(done, members, 'ZMSCORE', key.ranked)
+    keep_out(done, members, 'ZMSCORE', key.by_priority)
   end
-  if call.partition_ordered then keep_out(done, places, 'HMGET', key.keyed) end
+  if call.partition_ordered then keep_out(done, places, 'HMGET', key.group_of) end
   return done
 end
 

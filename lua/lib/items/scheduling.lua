@@ -1,8 +1,8 @@
--- What a publisher asks for its item: not before a time, before or after others, not from a time on. The entry says it as `after
--- priority ends`, in ms and 0 for none. What is delayed keeps its place in the log and is in `delayed` as well until its time has
--- come; `ends` has those that wait and end. Priorities are ranks, 9 less the priority, so that what goes first sorts first: in
--- `ranked` stands every item of another than the usual, padded so that those of a rank sort as the log does; with `AWAY` more while
--- it is in flight, delayed or elsewhere. The cursor passes over them.
+-- Delay, priority and time to live of an item. The entry has them as `delay_until priority expires`, in ms and 0 for none. A delayed item
+-- keeps its place in the log and is in `delayed` until it is due; `expirations` has the waiting items that expire. A rank is 9 less the
+-- priority, so that the most urgent sorts first. `by_priority` has every item of another priority than the usual one, padded so that
+-- items of one rank sort as the log does; AWAY is added to the rank while the item is in flight, delayed or elsewhere. The cursor
+-- passes over these items.
 local scheduling = {NONE = {after = 0, ends = 0}, USUAL = 5, LAST = 9, AWAY = 10}
 
 -- What an entry or a row says; `rank` nil for the usual one.
@@ -30,7 +30,7 @@ end
 
 -- Nil of an item of the usual priority.
 function scheduling.rank(position)
-  local score = redis.call('ZSCORE', key.ranked, positions.padded(position))
+  local score = redis.call('ZSCORE', key.by_priority, positions.padded(position))
   return score and score % scheduling.AWAY or nil
 end
 
@@ -47,7 +47,7 @@ end
 
 -- Whether anything stands there of these ranks.
 function scheduling.has_ranks(first, last)
-  return redis.call('ZCOUNT', key.ranked, first, last) > 0
+  return redis.call('ZCOUNT', key.by_priority, first, last) > 0
 end
 
 -- The position that a padded text ends with.
@@ -58,11 +58,11 @@ end
 
 -- Takes the positions of up to `count` of these ranks, or of the first of them that has any when they come down.
 function scheduling.take(count, first, last)
-  local found = redis.call('ZRANGEBYSCORE', key.ranked, first, math.max(first, last), 'WITHSCORES', 'LIMIT', 0, count)
+  local found = redis.call('ZRANGEBYSCORE', key.by_priority, first, math.max(first, last), 'WITHSCORES', 'LIMIT', 0, count)
   if first > last and #found == 0 then return scheduling.take(count, first - 1, last) end
   local out = {}
   for i = 1, #found, 2 do
-    redis.call('ZADD', key.ranked, found[i + 1] + scheduling.AWAY, found[i])
+    redis.call('ZADD', key.by_priority, found[i + 1] + scheduling.AWAY, found[i])
     out[#out + 1] = scheduling.unpadded(found[i])
   end
   return out
@@ -73,7 +73,7 @@ function scheduling.add(position, entry)
   local asks, rests = scheduling.of(entry), scheduling.is_delayed(entry)
   scheduling.start_expiry(position, entry)
   if asks.rank then
-    write_buffer.add('ZADD', key.ranked, asks.rank + (rests and scheduling.AWAY or 0), positions.padded(position))
+    write_buffer.add('ZADD', key.by_priority, asks.rank + (rests and scheduling.AWAY or 0), positions.padded(position))
   end
   if rests then write_buffer.add('ZADD', key.delayed, asks.after, position) end
   return rests or asks.rank ~= nil
@@ -81,15 +81,15 @@ end
 
 -- The end of an item that is handed out is not looked for; of one that comes back it is.
 function scheduling.stop_expiry(position, entry)
-  if scheduling.of(entry).ends > 0 then write_buffer.add('ZREM', key.ends, position) end
+  if scheduling.of(entry).ends > 0 then write_buffer.add('ZREM', key.expirations, position) end
 end
 
 function scheduling.start_expiry(position, entry)
-  if scheduling.of(entry).ends > 0 then write_buffer.add('ZADD', key.ends, scheduling.of(entry).ends, position) end
+  if scheduling.of(entry).ends > 0 then write_buffer.add('ZADD', key.expirations, scheduling.of(entry).ends, position) end
 end
 
 -- It is in the queue no more.
 function scheduling.remove(position)
-  write_buffer.add('ZREM', key.ranked, positions.padded(position))
-  write_buffer.add('ZREM', key.ends, position)
+  write_buffer.add('ZREM', key.by_priority, positions.padded(position))
+  write_buffer.add('ZREM', key.expirations, position)
 end

@@ -14,7 +14,8 @@ end
 -- Whether the first entries, up to `ROUND`, were all passed and others may follow. Those of before `oldest` (ms) go by
 -- their age.
 local function pass_some(oldest)
-  local found, ended = log_entries.range('(' .. call.partition_trim, call.partition_cursor, math.min(trim.ROUND, trim.LIMIT - call.trim_passed))
+  local most = math.min(trim.ROUND, trim.LIMIT - call.trim_passed)
+  local found, ended = log_entries.range('(' .. call.partition_trim, call.partition_cursor, most)
   local places, ats = {}, {}
   for i = 1, #found do places[i], ats[i] = found[i].log_id, found[i].at or '' end
   local done = #found > 0 and retention.done(places, ats)

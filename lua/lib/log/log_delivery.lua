@@ -1,5 +1,5 @@
--- Hands entries of the log to readers with room, in order and without consuming them; part of every script that can
--- append entries or make room.
+-- Hands entries of the log to readers with room, in order, and consumes nothing. Every script that can append entries or make room
+-- runs it.
 -- CALL: ranges = {}, made = 0, bytes = 0
 -- Bounded by count and by bytes, as a dispatch is and for its reasons.
 local log_delivery = {LIMIT = 200, ROUND = 20, BYTES = 1048576}
@@ -8,7 +8,7 @@ local log_delivery = {LIMIT = 200, ROUND = 20, BYTES = 1048576}
 local function lagging()
   local _, seq = positions.split(call.partition_tail)
   local place = string.format('%.0f', positions.place(call.partition_tail))
-  return redis.call('ZRANGEBYSCORE', key.reading, '-inf', (seq < 1023 and '(' or '') .. place, 'LIMIT', 0, log_delivery.LIMIT)
+  return redis.call('ZRANGEBYSCORE', key.readers_ready, '-inf', (seq < 1023 and '(' or '') .. place, 'LIMIT', 0, log_delivery.LIMIT)
 end
 
 -- Entries after a position; many readers stand at the same one.

@@ -1,5 +1,5 @@
--- Readers of the log: subid -> `position committed frontend:sequence …`: up to where entries were handed out, up to where
--- the reader says that it has them, and who was to send those between, with the last sequence of each.
+-- Readers of the log: subid -> `position committed frontend:sequence …`. Entries were handed out up to the position; the reader has
+-- confirmed those up to `committed`; the frontends were to send those between, with the last sequence of each.
 local log_readers = {}
 
 function log_readers.read(subid, line)
@@ -25,7 +25,7 @@ function log_readers.put(reader)
   local line = {reader.position, reader.committed}
   for frontend, sequence in pairs(reader.owed) do
     -- What is surely sent is nobody's to send again.
-    if sequence > tonumber(redis.call('HGET', key.sent, frontend) or 0) then
+    if sequence > tonumber(redis.call('HGET', key.send_marks, frontend) or 0) then
       line[#line + 1] = string.format('%s:%d', frontend, sequence)
     end
   end

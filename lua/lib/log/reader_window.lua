@@ -1,7 +1,7 @@
--- How much each reader may be handed: its credit less what it has not committed, which is counted from `outstanding` and
--- never kept (`subid position`, all of one score, so in the order of their texts). A reader with room stands in `reading`
--- at the place of its position: the one that lags most comes first.
--- So many are let go of for a unit of work.
+-- How much each reader may be handed: its credit less what it has not committed. That is counted from `uncommitted` and never kept
+-- (`subid position`, all of one score, so they sort as texts). A reader with room stands in `readers_ready` at the place of its
+-- position, so the one that lags most comes first.
+-- `GONE` entries are let go of for one unit of work.
 local reader_window = {GONE = 20}
 
 local function member(subid, position)
@@ -13,32 +13,32 @@ local function whole(subid)
 end
 
 local function let_go(from, to)
-  call.budget_spent = call.budget_spent + redis.call('ZREMRANGEBYLEX', key.outstanding, from, to) / reader_window.GONE
+  call.budget_spent = call.budget_spent + redis.call('ZREMRANGEBYLEX', key.uncommitted, from, to) / reader_window.GONE
 end
 
 function reader_window.room(reader)
   local subscriber = subscriptions.get(reader.subid)
   if not subscriber then return 0 end
-  return subscriber.limit - redis.call('ZLEXCOUNT', key.outstanding, whole(reader.subid)), subscriber.jid
+  return subscriber.limit - redis.call('ZLEXCOUNT', key.uncommitted, whole(reader.subid)), subscriber.jid
 end
 
 -- Records a reader where its room belongs.
 function reader_window.save(reader)
   log_readers.put(reader)
   if reader_window.room(reader) > 0 then
-    redis.call('ZADD', key.reading, positions.place(reader.position), reader.subid)
+    redis.call('ZADD', key.readers_ready, positions.place(reader.position), reader.subid)
   else
-    redis.call('ZREM', key.reading, reader.subid)
+    redis.call('ZREM', key.readers_ready, reader.subid)
   end
 end
 
 function reader_window.hand_out(reader, position)
-  redis.call('ZADD', key.outstanding, 0, member(reader.subid, position))
+  redis.call('ZADD', key.uncommitted, 0, member(reader.subid, position))
   reader.position = position
 end
 
 function reader_window.is_outstanding(reader, position)
-  return redis.call('ZSCORE', key.outstanding, member(reader.subid, position))
+  return redis.call('ZSCORE', key.uncommitted, member(reader.subid, position))
 end
 
 -- The reader has all up to this position; what it says again, or of earlier ones, changes nothing.
@@ -56,7 +56,7 @@ end
 
 function reader_window.forget(subid)
   if not call.partition_streams then return false end
-  redis.call('ZREM', key.reading, subid)
+  redis.call('ZREM', key.readers_ready, subid)
   let_go(whole(subid))
   return redis.call('HDEL', key.readers, subid) == 1
 end

@@ -1,4 +1,4 @@
--- Where a reader begins, as a position after which it is given everything: resolved once (EX5, EX9).
+-- Where a reader begins: the position after which it is given everything, found once (EX5, EX9).
 local start_position = {}
 
 -- `@earliest`, `@latest`, `=POSITION` (from it on), `>POSITION` (after it) or `tMS` (from that time on). Gives nil for what

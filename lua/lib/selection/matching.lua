@@ -1,4 +1,4 @@
--- Who takes what in a partition where subscriptions select, and who would if it had credit here.
+-- Which subscriber gets which item where subscriptions have selectors, and who would get some with credit here.
 -- CALL: whom = {}
 local matching = {}
 
@@ -79,14 +79,15 @@ end
 
 -- Credit that lies elsewhere is wanted by whom, where something waits for them; gives 1 when there is more to look through.
 function matching.find_demand()
-  if not (call.partition_selects and (call.partition_several or call.partition_pools)) or call.partition_paused or partition_owner.get() then return 0 end
+  local shares = call.partition_several or call.partition_pools
+  if not (call.partition_selects and shares) or call.partition_paused or partition_owner.get() then return 0 end
   -- In a node of several partitions the turns are the coordinator's: nobody has credit here without a grant.
   local local_turns, lacking = not call.partition_several, nil
-  local fed = local_turns and redis.call('ZCARD', key.turns) or 0
+  local fed = local_turns and redis.call('ZCARD', key.ready_subscribers) or 0
   repeat
     call.matching_whom = {}
     for _, subid in ipairs(selection_progress.all()) do
-      if not (local_turns and redis.call('ZSCORE', key.turns, subid)) and selection.has_match(subid) then
+      if not (local_turns and redis.call('ZSCORE', key.ready_subscribers, subid)) and selection.has_match(subid) then
         call.matching_whom[#call.matching_whom + 1] = {subid, pools.of(subid) or ''}
       end
     end

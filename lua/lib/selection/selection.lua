@@ -1,5 +1,5 @@
--- What a subscriber selects of the items that dispatch has passed over. It looks through these in order, from its mark on: nothing
--- is examined twice for the same one, and what is passed over in this script only for those whom it may be for.
+-- Finds what a subscriber selects among the skipped items. It examines them in order, from its mark on, so it examines nothing twice; an
+-- item that this script has skipped is examined only for those whom it may be for.
 -- CALL: more = false, seen = {}
 -- Bounded by instructions run; an item that is read counts as some, and its bytes.
 local selection = {WORK = 8000, ITEM = 20, CHUNK = 20}

@@ -1,5 +1,5 @@
--- Who, of those that select, has not examined all that was passed over: subid -> mark, the padded place up to which it has. Who is not
--- named here has, and need be asked only when something comes that meets its conditions.
+-- How far each subscription with a selector has examined the skipped items: subid -> mark, the padded place up to which it has. A
+-- subscription without a mark has examined all; it is asked only when an item comes that meets its conditions.
 -- CALL: marks = nil, stored = {}, kept = {}, met = {}, standing = {}
 -- `met` has the items passed over in this script that still stand, by position: their place, and the set of those whom they may be
 -- for; `standing` is how many there are for each of these. `kept` are those to be written in any case.
@@ -8,8 +8,10 @@ local selection_progress = {}
 local function marks()
   if not call.selection_progress_marks then
     call.selection_progress_marks = {}
-    local found = redis.call('HGETALL', key.behind)
-    for i = 1, #found, 2 do call.selection_progress_marks[found[i]], call.selection_progress_stored[found[i]] = found[i + 1], found[i + 1] end
+    local found = redis.call('HGETALL', key.selection_progress)
+    for i = 1, #found, 2 do
+      call.selection_progress_marks[found[i]], call.selection_progress_stored[found[i]] = found[i + 1], found[i + 1]
+    end
   end
   return call.selection_progress_marks
 end
@@ -43,7 +45,8 @@ function selection_progress.remove_item(position)
   for subid in pairs(item.by) do
     local standing = call.selection_progress_standing[subid] - 1
     call.selection_progress_standing[subid] = standing
-    if standing == 0 and not (call.selection_progress_stored[subid] or call.selection_progress_kept[subid]) then selection_progress.set(subid, nil) end
+    local stays = call.selection_progress_stored[subid] or call.selection_progress_kept[subid]
+    if standing == 0 and not stays then selection_progress.set(subid, nil) end
   end
 end
 
@@ -58,7 +61,7 @@ end
 -- It has a new selector, and has examined nothing; or none any more.
 function selection_progress.reset(subid, selects)
   marks()[subid], call.selection_progress_stored[subid] = selects and '' or nil, selects and '' or nil
-  if selects then redis.call('HSET', key.behind, subid, '') else redis.call('HDEL', key.behind, subid) end
+  if selects then redis.call('HSET', key.selection_progress, subid, '') else redis.call('HDEL', key.selection_progress, subid) end
 end
 
 -- Those who have not examined something that was passed over in this script, may be for them, and still stands.
@@ -79,9 +82,11 @@ function selection_progress.save()
   local lack = left()
   for subid, mark in pairs(call.selection_progress_marks) do
     local stored = call.selection_progress_stored[subid]
-    if mark ~= stored and (stored or call.selection_progress_kept[subid] or lack[subid]) then write_buffer.add('HSET', key.behind, subid, mark) end
+    if mark ~= stored and (stored or call.selection_progress_kept[subid] or lack[subid]) then
+      write_buffer.add('HSET', key.selection_progress, subid, mark)
+    end
   end
   for subid in pairs(call.selection_progress_stored) do
-    if not call.selection_progress_marks[subid] then write_buffer.add('HDEL', key.behind, subid) end
+    if not call.selection_progress_marks[subid] then write_buffer.add('HDEL', key.selection_progress, subid) end
   end
 end

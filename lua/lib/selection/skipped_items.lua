@@ -1,9 +1,9 @@
--- Items that dispatch has passed over, for nobody with credit selects them: members `subid position` of one score, so in the
--- order of their texts: what is of another priority has its rank before the position. Each item stands here once with an empty
--- subid; and again for a subscriber who selects it though its mark is beyond it, because the item came back, is more urgent, or
--- was found while there was no credit.
--- So many of these for a subscriber, and what was passed over is examined for it anew. `pages` are what many look through alike;
--- `named` is whether anything stands here by the name of a subscriber, once that has been asked.
+-- Items that dispatch has skipped because nobody with credit selects them. Members are `subid position`, all of one score, so they sort
+-- as texts; an item of another priority has its rank before the position. Each item stands here once with an empty subid. It stands here
+-- again for a subscriber that selects it although its mark is beyond it: the item came back, is more urgent, or was found while
+-- there was no credit.
+-- When a subscriber has `MOST` of these, it examines all skipped items anew. `pages` are ranges that many look through alike; `named` says
+-- whether anything stands here under the name of a subscriber, once that has been asked.
 -- CALL: pages = {}, named = nil, places = {}, last = nil
 local skipped_items = {MOST = 1000}
 
@@ -25,7 +25,7 @@ end
 
 -- Whether there is anything by the name of a subscriber, who is behind then.
 local function noted()
-  if call.skipped_items_named == nil then call.skipped_items_named = redis.call('ZLEXCOUNT', key.passed, '(!', '+') > 0 end
+  if call.skipped_items_named == nil then call.skipped_items_named = redis.call('ZLEXCOUNT', key.skipped, '(!', '+') > 0 end
   return call.skipped_items_named
 end
 
@@ -35,7 +35,7 @@ function skipped_items.after(subid, mark, count)
   local page = name .. ' ' .. count
   if subid ~= '' and not noted() then return {} end
   if not call.skipped_items_pages[page] then
-    local found = redis.call('ZRANGEBYLEX', key.passed, '(' .. name, '(' .. subid .. '!', 'LIMIT', 0, count)
+    local found = redis.call('ZRANGEBYLEX', key.skipped, '(' .. name, '(' .. subid .. '!', 'LIMIT', 0, count)
     for i, member in ipairs(found) do found[i] = scheduling.unpadded(member) end
     call.skipped_items_pages[page] = found
   end
@@ -46,18 +46,18 @@ end
 function skipped_items.note(subid, position)
   call.skipped_items_pages = {}
   if subid ~= '' then call.skipped_items_named = true end
-  redis.call('ZADD', key.passed, 0, skipped_items.member(subid, position))
+  redis.call('ZADD', key.skipped, 0, skipped_items.member(subid, position))
 end
 
 local function forget(subid)
   call.skipped_items_pages = {}
-  redis.call('ZREMRANGEBYLEX', key.passed, '[' .. subid .. ' ', '(' .. subid .. '!')
+  redis.call('ZREMRANGEBYLEX', key.skipped, '[' .. subid .. ' ', '(' .. subid .. '!')
 end
 
 -- The last place where anything has stood in this script, empty where nothing has.
 local function last()
   if not call.skipped_items_last then
-    local member = redis.call('ZRANGE', key.passed, '(!', '[ ', 'BYLEX', 'REV', 'LIMIT', 0, 1)[1]
+    local member = redis.call('ZRANGE', key.skipped, '(!', '[ ', 'BYLEX', 'REV', 'LIMIT', 0, 1)[1]
     call.skipped_items_last = member and string.sub(member, 2) or ''
   end
   return call.skipped_items_last
@@ -66,7 +66,7 @@ end
 local function tell(subid, entry, mark)
   skipped_items.note(subid, entry.position)
   selection_progress.keep(subid, mark)
-  if redis.call('ZLEXCOUNT', key.passed, '[' .. subid .. ' ', '(' .. subid .. '!') > skipped_items.MOST then
+  if redis.call('ZLEXCOUNT', key.skipped, '[' .. subid .. ' ', '(' .. subid .. '!') > skipped_items.MOST then
     forget(subid)
     selection_progress.keep(subid, '')
   end
@@ -97,16 +97,16 @@ function skipped_items.remove(position)
   if noted() then
     for i, subid in ipairs(selection_progress.all()) do members[i + 1] = skipped_items.member(subid, position) end
   end
-  redis.call('ZREM', key.passed, unpack(members))
+  redis.call('ZREM', key.skipped, unpack(members))
 end
 
 -- Whether anything less urgent than usual stands here.
 function skipped_items.has_low_priority()
-  return redis.call('ZLEXCOUNT', key.passed, '[ ' .. scheduling.USUAL, '(!') > 0
+  return redis.call('ZLEXCOUNT', key.skipped, '[ ' .. scheduling.USUAL, '(!') > 0
 end
 
 function skipped_items.contains(position)
-  return redis.call('ZSCORE', key.passed, skipped_items.member('', position))
+  return redis.call('ZSCORE', key.skipped, skipped_items.member('', position))
 end
 
 -- A subscription selects something else now, or nothing any more.
@@ -118,7 +118,7 @@ end
 
 -- When nobody selects and everything has gone, nobody need look here again.
 function skipped_items.finished()
-  if redis.call('EXISTS', key.selectors) == 1 or redis.call('EXISTS', key.passed) == 1 then return false end
+  if redis.call('EXISTS', key.selectors) == 1 or redis.call('EXISTS', key.skipped) == 1 then return false end
   redis.call('HDEL', key.meta, 'selects')
   call.partition_selects = false
   return true

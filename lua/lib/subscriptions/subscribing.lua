@@ -1,4 +1,4 @@
--- How a worker's subscription enters a partition.
+-- How a worker's subscription begins in a partition.
 local subscribing = {}
 
 -- A reader's subscription is none of a worker's: it ends when a worker's begins.
@@ -11,7 +11,7 @@ end
 function subscribing.put(subscriber, new)
   if new then
     reader_window.forget(subscriber.subid)
-    redis.call('ZADD', key.resting, 0, subscriber.subid)
+    redis.call('ZADD', key.idle_subscribers, 0, subscriber.subid)
     if subscriber.pool then pools.count_subscriber(subscriber.pool, 1) end
   end
   subscriptions.put(subscriber)

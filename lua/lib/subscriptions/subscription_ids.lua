@@ -1,4 +1,5 @@
--- What a sender's subscriptions are called in a partition. `subids` are the two that it may have there directly.
+-- Which subscriptions a JID may have in a partition, and which it has. `subids` are the two that a sender may have there directly: by its
+-- full JID and by its bare one.
 local subscription_ids = {MOST = 32}
 
 -- The names of the subscriptions that one JID may have, given one of them, directly or in a pool: they differ in the last

@@ -1,11 +1,11 @@
--- How a subscriber leaves, and how all that it holds is given back at once.
+-- How a subscription ends, and how all that it holds is given back.
 -- CALL: more = false
 -- `more`: there is something to go on with at once. `TOLD`: the reason for which locks end that their holder is to hear of.
 local unsubscribing = {CHUNK = 300, TOLD = 'withdrawn'}
 
 function unsubscribing.stop_working(subid)
-  redis.call('ZREM', key.turns, subid)
-  redis.call('ZREM', key.resting, subid)
+  redis.call('ZREM', key.ready_subscribers, subid)
+  redis.call('ZREM', key.idle_subscribers, subid)
   grants.forget(subid)
   if credit.coordinates() then usage.leave(subid) end
   skipped_items.set_selector(subid, '')
@@ -21,7 +21,7 @@ function unsubscribing.remove(subid, kept, reason)
     pools.count_subscriber(pool, -1)
     call.lock_end_pools[subid] = pool
   end
-  redis.call('ZREM', key.leases, subid)
+  redis.call('ZREM', key.subscription_expiry, subid)
   return redis.call('HDEL', key.subscribers, subid) == 1
 end
 

@@ -1,0 +1,22 @@
+"""In which format the store is kept: a process of another version says so, and touches nothing. Must not know what is in it."""
+
+from broker import keys
+from broker.model.problems import OtherFormat
+from broker.redis_core.redis_client.client import Server
+
+
+async def check_format(server: Server, *, begin: bool) -> None:
+    """See that the store is kept as this version keeps it, and perhaps begin one where there is none; raises OtherFormat."""
+    names = [keys.of_service(name) for name in server.header("check_format").keys]
+    given = {"format": keys.FORMAT, "begin": "1" if begin else ""}
+    code, found = await server.run(server.arguments("check_format", names, given))
+    if code != b"ok":
+        msg = f"Redis holds a store of format {found}, and this version of stanzaq keeps format {keys.FORMAT}: {remedy(found)}"
+        raise OtherFormat(msg)
+
+
+def remedy(found: int) -> str:
+    """Say what to do about a store of another format; 0 is from before formats were noted."""
+    if found > keys.FORMAT:
+        return f"install a version of stanzaq that keeps format {found}"
+    return "work its queues empty with the version that wrote it and delete its keys (sq:*), or use another Redis"

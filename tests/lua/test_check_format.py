@@ -1,0 +1,29 @@
+"""check_format: a store is kept in one format; an empty one gets that of whoever begins it."""
+
+import pytest
+
+from tests.lua.records import Records
+
+
+def test_empty(records: Records) -> None:
+    """An empty store is anybody's; whoever begins it notes the format, once."""
+    assert records.run("check_format", format=2, begin="") == ["ok", 2]
+    assert records.hash("store") == {}
+    assert [records.run("check_format", format=2, begin="1") for _ in range(2)] == [["ok", 2]] * 2
+    assert records.hash("store") == {"format": "2"}
+
+
+@pytest.mark.parametrize("begin", ["", "1"])
+@pytest.mark.parametrize(("asked", "answer"), [(1, ["newer", 2]), (2, ["ok", 2]), (3, ["older", 2])])
+def test_noted(records: Records, asked: int, answer: list[object], begin: str) -> None:
+    """What is noted stays, whoever comes."""
+    records.run("check_format", format=2, begin="1")
+    assert records.run("check_format", format=asked, begin=begin) == answer
+    assert records.hash("store") == {"format": "2"}
+
+
+def test_nothing_noted(records: Records) -> None:
+    """A store that has nodes and says nothing is older than all formats, and nothing is noted."""
+    records.client.zadd(records.key("names"), {"jobs": 1})
+    assert records.run("check_format", format=1, begin="1") == ["older", 0]
+    assert records.hash("store") == {}
