@@ -1,7 +1,7 @@
 #!lua
--- Make subscriptions known in a partition whose credit another coordinates: here, they hold items under grants alone. Every grant
--- from before the registration `number` is void from now on. Answers what is held here, the version of that, and 1 for one who
--- is absent. The caller is to run `sweep` if items may wait for whoever is registered. One that comes through a collection names its pool;
+-- Make a subscription known in a partition whose credit another one coordinates: here it gets items under grants alone. The registration
+-- `number` makes every grant from before it void. Answers what the subscriber holds here, the version of that, and 1 for one that
+-- is absent. The caller has to run `sweep` if items may wait for it. A subscription through a collection names its pool;
 -- `several`: it is not its JID's first.
 -- ARGV: now revision number | subid jid qos registration pool several selector
 -- RETURNS: ok stale gone deleted | ok superseded

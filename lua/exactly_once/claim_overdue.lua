@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Take up deliveries that were begun and not ended in time: whoever began them may be dead. Drop what nobody asks for.
+-- Take up deliveries that were begun and not ended in time, because their frontend may be dead. Drop messages that nobody asks for.
 -- ARGV: now window_ms late_ms most
 -- RETURNS: ok
 local now = clock.now()

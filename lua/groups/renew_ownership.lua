@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- An owner says that it is there: start its lease anew (EX16).
+-- Renew the lease of an owner that says it is alive (EX16).
 -- ARGV: now revision | subids
 -- RETURNS: ok stale gone deleted | ok not-subscribed
 local refusal = partition.load()

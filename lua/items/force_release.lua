@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- End locks by an owner's word: those of the items named, or all that a subscriber holds, a bounded part of these per call.
--- Answers how many have ended and how many of that subscriber's are left. Who held them is told, and is fenced out.
+-- End locks because an owner says so: those of the items named, or all locks of a subscriber, a bounded part of these each call.
+-- Answers how many have ended and how many that subscriber has left. The holders are told, and can do nothing more with their tokens.
 -- ARGV: now revision frontend sent number retry subid | item
 -- RETURNS: ok stale gone deleted
 local refusal = partition.load()

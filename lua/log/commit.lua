@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Readers say up to where they have what was handed to them, and get as much more.
+-- Note up to where readers have what was handed to them, and hand them as much more.
 -- ARGV: now revision frontend sent number retry | subids position
 -- RETURNS: ok stale gone deleted | ok not-subscribed offset-not-found
 local refusal = partition.load()

@@ -1,6 +1,6 @@
 #!lua
--- Make a node's record newer than a partition of it that is newer than the record: a loss has taken the record back. It is the
--- record that stays, but for the number of partitions: those that it has forgotten have items. Answers whether it was behind.
+-- Make a node's record newer than a partition that is newer than the record: Redis has lost a change of the record. The record stays
+-- as it is, but for the number of partitions: those that it has forgotten have items. Answers whether the record was behind.
 -- ARGV: now incarnation revision partitions
 -- RETURNS: ok stale
 local node = redis.call('HMGET', key.node, 'incarnation', 'revision')

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Have a frontend end, and tell whether it stood in the list. It is heard no longer, so the others take over what it owes with
--- their next heartbeats; itself learns of it with its own next one, whenever that is. Of those told so before, the ones longer
--- ago than `keep_ms` are forgotten, and the longest ago of `most`.
+-- Tell a frontend to end, and answer whether it was in the list. It no longer counts as heard, so the others take over its deliveries with
+-- their next heartbeats; the frontend itself learns of it with its own next one. Earlier entries are forgotten when they are older
+-- than `keep_ms`, and the oldest ones beyond `most`.
 -- ARGV: now frontend by keep_ms most
 -- RETURNS: ok
 local now = clock.now()

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Note in an index of one bare JID what is about to be so (`coming`), or what is so (`settled`). A score is when that was, in
--- ms, and negative while it is coming: so an end that is heard of late strikes off nothing that comes again. Where there
--- is no room, the longest known gives way to the kind `evict`. Answers the time, and 1 for what was known before.
+-- Note in an index of one bare JID what will be so (`coming`), or what is so (`settled`). The score is when that was, in ms; it is
+-- negative while it is coming, so that an end which is heard of late does not remove what begins again. Where there is no room, the
+-- entry that is known longest gives way to the kind `evict`. Answers the time, and 1 if the entry was known before.
 -- ARGV: now index kind member most idle_seconds
 -- RETURNS: ok too-many
 local indexes = {nodes = key.nodes, pending_nodes = key.pending_nodes, affiliated = key.affiliated, owned = key.owned}

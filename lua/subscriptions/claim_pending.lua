@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Take up a subscription that waited for approval and has it: only one at a time makes it. Should that one die, another may
--- take it up `late_ms` after. Answers a stamp that `remove_pending` is to be told.
+-- Take up an approved subscription, so that only one frontend makes it. If that one dies, another may take it up `late_ms`
+-- later. Answers a stamp for `remove_pending`.
 -- ARGV: now jid late_ms
 -- RETURNS: ok gone waiting
 local now, line = clock.now(), redis.call('HGET', key.pending, arg.jid)

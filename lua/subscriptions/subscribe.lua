@@ -1,8 +1,9 @@
 #!lua
--- Add subscribers or change what they asked for; `must` says that the subscription has to exist already, and may leave
--- `qos` as it is: a reader, then, reads on. With `several` a JID may have more than one, and gets a new one. Who begins to share the node owns nothing any more. In a node of several
--- partitions, and of a collection, this is the coordinator's script. It answers the number of a registration where the other
--- partitions have to hear of it, else `0`; an empty `credit` asks for that alone. A `selector` of `=` leaves that as it is.
+-- Add subscriptions, or change their options. With `must` the subscription has to exist already, and an empty `qos` keeps the old one, so
+-- that a reader reads on. With `several` a JID may have more than one subscription, and gets a new one. A subscriber that begins to
+-- share the node loses what it owned. Of a node of several partitions, and of a collection, only the coordinator runs this. It answers
+-- the number of a registration if the other partitions have to hear of it, else `0`; an empty `credit` asks for that alone. A
+-- `selector` of `=` keeps the old one.
 -- ARGV: now revision frontend sent number retry max_subscribers | subid jid credit qos must lease scope named several selector
 -- RETURNS: ok stale gone deleted | ok not-subscribed too-many-subscriptions options-invalid lease-over subid-required subid-invalid
 local refusal = partition.load()

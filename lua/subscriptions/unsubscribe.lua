@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Remove subscribers; with `release` give back what they hold, a bounded part per call (the row answers how much is left).
--- `which`: of a JID's subscriptions the one that is `named`, or else the only one; `this` very one; or `all` of them, in a `pool`
--- if that is given. The row answers too whether there are others, and the names of those that have ended.
--- With `born` it is as of that registration: one that came later stays, and so does who owns the partition.
--- With `lapsed` only if the lease is over still. With `told` it hears of each lock that ends. With `kept` the epoch of what the subscriber owned outlasts it (EX11); with a
--- `reason` it is told that it owns it no more.
+-- Remove subscriptions; with `release` also give back what they hold, a bounded part each call (the row answers how much is left).
+-- `which` says which subscriptions of a JID are meant: the one that is `named`, or else the only one; `this` one; or `all`, in one
+-- `pool` if that is given. The row also answers whether others are left, and the names of those that have ended.
+-- `born` is a registration: a subscription that came after it stays, and so does the owner of the partition. With `lapsed` a subscription
+-- ends only if its lease is still over. With `told` it hears of each lock that ends. With `kept` the epoch of what it owned outlasts it
+-- (EX11); a `reason` is what it is told about the loss of its partition.
 -- ARGV: now revision frontend sent number retry | subid named which pool release kept reason lapsed born told
 -- RETURNS: ok stale gone deleted | ok not-subscribed superseded subid-required subid-invalid
 local refusal = partition.load()
