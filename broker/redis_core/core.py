@@ -42,7 +42,7 @@ from broker.redis_core.redis_client.libraries import Libraries
 from broker.redis_core.redis_client.memory import Memory
 from broker.redis_core.redis_client.store_format import check_format
 from broker.redis_core.redis_client.wakeup import Wakeup
-from broker.redis_core.registry.rows import ROWS, counter
+from broker.redis_core.registry.rows import ROWS, UNKNOWN
 from broker.redis_core.routing.router import NodeRouter
 from broker.scripts.location import lua_directory
 from broker.settings import Settings
@@ -127,7 +127,7 @@ class RedisCore:
         def answer(result: Result) -> None:
             self._waiting_bytes -= size
             self.metrics.turn.observe(time.monotonic() - began)
-            if name := counter(command, result):
+            if name := ROWS.get(type(command), UNKNOWN).metric(result):
                 self.metrics.count(name)
             reply(result)
 

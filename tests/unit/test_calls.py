@@ -64,7 +64,7 @@ from broker.redis_core.operations.operation import (
     refused,
     subid,
 )
-from broker.redis_core.registry.rows import ROWS, call_of
+from broker.redis_core.registry.rows import CALLS
 from broker.scripts.location import lua_directory
 from broker.scripts.source import operation
 
@@ -122,13 +122,13 @@ SHARED = {"now", "revision", "frontend", "sent", "number", "once_ms", "retry", "
 
 def test_samples_are_all() -> None:
     """Every script of a row has a sample here."""
-    assert {type(sample) for sample in SAMPLES} == {kind for kind, row in ROWS.items() if row.script}
+    assert {type(sample) for sample in SAMPLES} == CALLS.keys()
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)
 def test_arguments(sample: Any) -> None:
     """Fixed arguments and columns are those of the header, no more and no fewer, and of types that Redis takes."""
-    call = call_of(type(sample))
+    call = CALLS[type(sample)]
     found = operation(lua_directory(), call.script)
     fixed = call.fixed(sample, RECORD)
     # Items that come from other nodes have windows of their own, and not the service's.
@@ -142,7 +142,7 @@ def test_arguments(sample: Any) -> None:
 
 def test_publish_model_subscribers() -> None:
     """P7: only who may publish anyhow is not asked to be subscribed."""
-    call = call_of(Publish).row
+    call = CALLS[Publish].row
     assert call
     record = NodeRecord("n", "i1", 1, NodeConfig(publish_model=PublishModel.SUBSCRIBERS), RECORD.affiliations)
     assert call(Publish("n", ME, "i", b"", 0), record)["subids"] == ""
@@ -152,7 +152,7 @@ def test_publish_model_subscribers() -> None:
 
 def test_results() -> None:
     """Rows become results; a code word is its problem; a word that is no problem's is a defect of ours."""
-    publish, retract = call_of(Publish).result, call_of(Retract).result
+    publish, retract = CALLS[Publish].result, CALLS[Retract].result
     assert publish(None, [b"ok", b"i"], RECORD) == Published("i")
     assert publish(None, [b"duplicate", b"i"], RECORD) == Published("i", duplicate=True)
     assert retract(None, [b"ok", b""], RECORD) == Retracted(None)

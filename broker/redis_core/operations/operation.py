@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import repeat
 from typing import Any
 
 from broker import keys
@@ -111,9 +112,9 @@ class Reply:
         _code, rows, deliveries, notices, handovers, due_ms, more, token, *told = reply
         return Reply(
             rows,
-            tuple([_delivery(row, partition, config) for row in deliveries]),
-            tuple([_notice(row, partition) for row in notices]),
-            tuple([Handover(position.decode(), to.decode(), note.decode()) for position, to, note in handovers]),
+            tuple(map(_delivery, deliveries, repeat(partition), repeat(config))),
+            tuple(map(_notice, notices, repeat(partition))),
+            tuple(map(_handover, handovers)),
             due_ms,
             bool(more),
             token,
@@ -142,6 +143,11 @@ def _delivery(row: list[Any], partition: Partition, config: NodeConfig) -> Deliv
         collection=through,
         subid=whose,
     )
+
+
+def _handover(row: list[bytes]) -> Handover:
+    position, to, note = row
+    return Handover(position.decode(), to.decode(), note.decode())
 
 
 def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0911  (a table of cases)

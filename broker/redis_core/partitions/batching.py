@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from broker.redis_core.operations.operation import Call
-from broker.redis_core.registry.rows import call_of
+from broker.redis_core.registry.rows import CALLS
 from broker.tasks import Ticket
 
 LIMIT = 200
@@ -66,7 +66,7 @@ def batched(tickets: Iterable[Ticket]) -> list[Batch]:
         at = open_of.get(kind, -1)
         if at < 0 or at < latest_of.get(sender, -1) or not batches[at].takes(size):
             at = len(batches)
-            batches.append(Batch(kind, call_of(kind)))
+            batches.append(Batch(kind, CALLS[kind]))
             if batches[at].call.row is not None:
                 open_of[kind] = at
         batches[at].add(ticket, size)

@@ -36,7 +36,7 @@ from broker.redis_core.ports import CorePort, NodePort
 from broker.redis_core.records.cache import NodeCache
 from broker.redis_core.redis_client.client import Arguments, Server
 from broker.redis_core.registry.partitioner import Place
-from broker.redis_core.registry.rows import ROWS, call_of, place, refusal
+from broker.redis_core.registry.rows import CALLS, ROWS, place, refusal
 from broker.tasks import FAILED, STOPPED, Ticket, start
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class PartitionPipeline:
                     # Before anything else is handed out. One that cannot send was handed nothing: who comes for items finds them.
                     if self._core.sends:
                         self._batches.appendleft(
-                            Batch(TakeOver, call_of(TakeOver), [Ticket(*self._searching(self._marks.received))])
+                            Batch(TakeOver, CALLS[TakeOver], [Ticket(*self._searching(self._marks.received))])
                         )
                 # One call a round trip: scripts that Redis has read already run one after another without a turn for others.
                 await self._carry_out(self._batches.popleft())

@@ -42,6 +42,34 @@ Handler = Callable[[Any], Coroutine[Any, Any, Result]]
 """Carries out a command that needs more than one script."""
 
 
+def _refused(result: Result) -> str | None:
+    return "refused" if isinstance(result, Refused | Unaffiliated) else None
+
+
+def _published(result: Result) -> str | None:
+    match result:
+        case Published(duplicate=duplicate):
+            return "duplicates" if duplicate else "published"
+    return _refused(result)
+
+
+def _redeemed(result: Result) -> str | None:
+    # What is no repeat counts as the publish that it led to.
+    return "duplicates" if isinstance(result, Published) and result.duplicate else _refused(result)
+
+
+def _acknowledged(result: Result) -> str | None:
+    return "acknowledged" if isinstance(result, Retracted) and not result.replayed else _refused(result)
+
+
+def _unlocked(result: Result) -> str | None:
+    return "released" if isinstance(result, Unlocked) and not result.replayed else _refused(result)
+
+
+def _bounced(result: Result) -> str | None:
+    return "bounced" if isinstance(result, Done) else _refused(result)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """What is known of one command."""
@@ -79,29 +107,8 @@ class Row:
     hands_out: bool = False
     """It goes alone and hands items out: when more could go, the partition is visited again."""
 
-    metric: Callable[[Any], str | None] | None = None
-    """Which counter its outcome adds to."""
-
-
-def _published(result: Result) -> str | None:
-    return ("duplicates" if result.duplicate else "published") if isinstance(result, Published) else None
-
-
-def _redeemed(result: Result) -> str | None:
-    # What is no repeat counts as the publish that it led to.
-    return "duplicates" if isinstance(result, Published) and result.duplicate else None
-
-
-def _acknowledged(result: Result) -> str | None:
-    return "acknowledged" if isinstance(result, Retracted) and not result.replayed else None
-
-
-def _unlocked(result: Result) -> str | None:
-    return "released" if isinstance(result, Unlocked) and not result.replayed else None
-
-
-def _bounced(result: Result) -> str | None:
-    return "bounced" if isinstance(result, Done) else None
+    metric: Callable[[Result], str | None] = _refused
+    """Which counter its outcome adds to; None where nobody counts it."""
 
 
 ROWS: Final[Mapping[type, Row]] = {
@@ -268,14 +275,8 @@ ROWS: Final[Mapping[type, Row]] = {
 UNKNOWN: Final = Row()
 """What is known of a command without a row: nobody may give it."""
 
-
-def call_of(kind: type) -> Call:
-    """Give how a partition's script carries out a command; raises TypeError where none does."""
-    found = ROWS.get(kind, UNKNOWN).script
-    if found is None:
-        msg = f"{kind.__name__} is no partition's script"
-        raise TypeError(msg)
-    return found
+CALLS: Final[Mapping[type, Call]] = {kind: row.script for kind, row in ROWS.items() if row.script}
+"""How partitions' scripts carry out commands."""
 
 
 def place(command: AnyCommand, count: int) -> int | Place:
@@ -307,11 +308,3 @@ def gathered(command: AnyCommand, outcomes: Sequence[Outcome]) -> Outcome:
     join = ROWS[type(command)].merge
     assert join is not None, "only what has a merge goes to all partitions"
     return join(command, outcomes)
-
-
-def counter(command: AnyCommand, result: Result) -> str | None:
-    """Name the counter that an outcome adds to; None where nobody counts it."""
-    if isinstance(result, Refused | Unaffiliated):
-        return "refused"
-    metric = ROWS.get(type(command), UNKNOWN).metric
-    return metric and metric(result)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never
 
 import structlog
 
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _NOWHERE = Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
+_NotOne = Literal[Place.ALL, Place.SUBSCRIPTION, Place.DEPARTURE, Place.LEASE, Place.NOWHERE]
+"""Where a command goes that is for several partitions, or for none."""
+
 _ELSEWHERE = (Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN, Problem.LOCKED_BY_ANOTHER, Problem.LOCK_LOST)
 """Refusals after which an item is looked for in other partitions than its home."""
 
@@ -216,17 +219,17 @@ class NodeRouter:
             if searched and searched(command):
                 reply = then(reply, self._unless_elsewhere, command, where)
             self._former_partitions.bring(command, reply, where)
+        elif where is Place.ANY:
+            self.pipeline(next(self._turns) % partitions).submit(command, reply)
         elif where is Place.NOWHERE and cached:
             self.known.forget()
             self._queue(command, reply)
         else:
             self._spread(command, reply, partitions, where)
 
-    def _spread(self, command: AnyCommand, reply: Reply, partitions: int, where: Place) -> None:
+    def _spread(self, command: AnyCommand, reply: Reply, partitions: int, where: _NotOne) -> None:
         """Give a command that concerns no one partition to those that it concerns."""
         match where:
-            case Place.ANY:
-                self.pipeline(next(self._turns) % partitions).submit(command, reply)
             case Place.ALL:
                 self._everywhere(command, reply, partitions)
             case Place.SUBSCRIPTION:
