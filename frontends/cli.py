@@ -194,9 +194,9 @@ def doctor(
 
     Example: STANZAQ_REDIS_URL=redis://redis.example.org:6379/0 stanzaq doctor
     """
-    from frontends.commands import doctor as checkup  # noqa: PLC0415
+    from frontends.commands import doctor as diagnostics  # noqa: PLC0415
 
-    raise typer.Exit(checkup.main(settings(config, load_redis), as_json=as_json))
+    raise typer.Exit(diagnostics.main(settings(config, load_redis), as_json=as_json))
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`stanzaq doctor`: shows what a checkup has found, and what to do about it. Must not know how anything is looked for."""
+"""`stanzaq doctor`: shows what diagnostics have found, and what to do about it. Must not know how anything is looked for."""
 
 import asyncio
 import json
