@@ -17,12 +17,11 @@ from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies, requests, stanzas
 from frontends.xmpp.stanzas import Question
 
-_NODE = "jobs"
 _OWNER, _STRANGER = Jid("owner@x/1"), Jid("stranger@x/1")
 
 
-async def _ask(core: RedisCore, sender: Jid) -> str:
-    inside = f"<purge-delayed xmlns='{ns.STANZAQ}' node='{_NODE}'/>"
+async def _ask(core: RedisCore, node: str, sender: Jid) -> str:
+    inside = f"<purge-delayed xmlns='{ns.STANZAQ}' node='{node}'/>"
     iq = stanzas.asked(
         ET.fromstring(f"<iq xmlns='jabber:client' type='set' id='1' from='{sender}' to='q.x'>{inside}</iq>")
     )
@@ -32,16 +31,16 @@ async def _ask(core: RedisCore, sender: Jid) -> str:
     return replies.answer(question, await core.ask(question.command)).decode()
 
 
-async def _run(url: str) -> None:
+async def _run(url: str, node: str) -> None:
     settings: dict[str, Any] = {"redis_url": url, "xmpp_domain": "q.x", "xmpp_secret": "s"}
     core = RedisCore(Settings(**settings), None)
-    await core.ask(Declare(_NODE, _OWNER, {"stanzaq#partitions": ("2",)}))
+    await core.ask(Declare(node, _OWNER, {"stanzaq#partitions": ("2",)}))
     for partition in (0, 1):
-        await core.ask(Publish(_NODE, _OWNER, None, b"x", 1, partition=partition, hints=Hints(delay_ms=60_000)))
-        await core.ask(Publish(_NODE, _OWNER, None, b"x", 1, partition=partition))
+        await core.ask(Publish(node, _OWNER, None, b"x", 1, partition=partition, hints=Hints(delay_ms=60_000)))
+        await core.ask(Publish(node, _OWNER, None, b"x", 1, partition=partition))
     for sender in (_STRANGER, _OWNER, _OWNER):
-        sys.stdout.write(await _ask(core, sender) + "\n")
+        sys.stdout.write(await _ask(core, node, sender) + "\n")
     await core.stop()
 
 
-asyncio.run(_run(sys.argv[1]))
+asyncio.run(_run(*sys.argv[1:]))

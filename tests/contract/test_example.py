@@ -25,14 +25,14 @@ def test_takes_four_files() -> None:
     assert str(_PATCH.relative_to(_ROOT)) in (_ROOT / "CONTRIBUTING.md").read_text()
 
 
-def test_works(store: Store, tmp_path: Path) -> None:
+def test_works(store: Store, node: str, tmp_path: Path) -> None:
     """With the patch applied, an owner drops what is delayed in all partitions, once, by a stanza; a stranger is refused."""
     for folder in ("broker", "frontends", "lua"):
         shutil.copytree(_ROOT / folder, tmp_path / folder)
     shutil.copy(_ROOT / "pyproject.toml", tmp_path)
     subprocess.run(["git", "apply", "-C1", "--recount", _PATCH], cwd=tmp_path, check=True, timeout=20)
     done = subprocess.run(
-        [sys.executable, _PROGRAM, store.url],
+        [sys.executable, _PROGRAM, store.url, node],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
         capture_output=True,

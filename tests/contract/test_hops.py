@@ -172,5 +172,5 @@ async def test_ceilings_of_http(store: Store, monkeypatch: pytest.MonkeyPatch) -
                 answer = await http.post("/queues/jobs", content=b"x", headers={"Content-Type": "text/plain"})
             assert answer.status_code == 201
             assert trips == [["publish"]]
-    assert publish.calls.total() <= 207 and publish.files <= 46, publish
+    assert publish.calls.total() <= 215 and publish.files <= 46, publish
     await core.stop()
