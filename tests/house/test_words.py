@@ -45,13 +45,6 @@ _FORMS: Final = {
 _WORDS: Final = {form: word for word in RETIRED for form in (word, f"{word}s", *_FORMS.get(word, ()))}
 
 ALLOWED: Final = {
-    ("broker/keys.py", "bell"): "the name of a Redis key",
-    ("broker/keys.py", "bond"): "the name of a Redis key",
-    ("broker/redis_core/redis_client/wakeup.py", "bell"): "the name of a Redis key",
-    ("docs/design/amqp.md", "bond"): "the name of a Redis key",
-    ("docs/design/failures.md", "bell"): "the name of a Redis key",
-    ("docs/operations.md", "bell"): "the name of a Redis key",
-    ("docs/operations.md", "bond"): "the name of a Redis key",
     ("docs/performance.md", "rounds"): "repetitions of a measurement",
     ("README.md", "roster"): "an access model of XEP-0060",
     ("frontends/rest/auth/csrf.py", "proxy"): "an HTTP proxy",
@@ -67,7 +60,7 @@ ALLOWED: Final = {
 }
 """Where a word stands in another, standard meaning, and which."""
 
-LUA_STILL: Final = {"bond", "hunger", "rounds", "seat", "wish"}
+LUA_STILL: Final = {"hunger", "rounds", "seat", "wish"}
 """What operations in Redis still say."""
 
 
