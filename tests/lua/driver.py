@@ -101,7 +101,7 @@ for i, name in ipairs(KEYS) do
     -- Entries never change: how many there are, and what was added and deleted last, says it all.
     local info = redis.call('XINFO', 'STREAM', name)
     for j = 2, #info, 2 do
-      if type(info[j]) ~= 'table' then all[#all + 1] = info[j] end
+      if type(info[j]) ~= 'table' then all[#all + 1] = tostring(info[j]) end
     end
   end
   if kind == 'hash' or kind == 'set' then table.sort(all) end
