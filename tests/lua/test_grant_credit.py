@@ -50,6 +50,15 @@ def used(coordinator: Queue, jid: str) -> int:
     return total
 
 
+def test_an_owner_shares_nothing(parts: Parts) -> None:
+    """E28, guarantee 3: who owns the first partition is granted nothing for another one, whose items are others' to have."""
+    coordinator, one, _ = parts
+    assert coordinator.attach(W1, 3).words == ["ok"]
+    assert grants(wanted(coordinator, one.partition.number, 1)) == []
+    seated(parts, W2, 1)
+    assert (used(coordinator, W1), used(coordinator, W2)) == (0, 1)
+
+
 def test_least_recently_served_first(parts: Parts) -> None:
     """Q35, guarantee 9: whichever partition wants, the least recently served subscriber with free credit is next."""
     coordinator, one, two = parts
