@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Hand items out with credit that a coordinator has granted to subscribers, each grant once; what is not used of it the report gives
--- back. A subscriber that is not known here is told to the coordinator of the `pool` (empty: of the node).
+-- back. A subscriber that shares nothing here, since it is not known or owns the partition, is told to the coordinator of the `pool`
+-- (empty: of the node).
 -- ARGV: now revision frontend sent number retry | subid grant amount pool
 -- RETURNS: ok stale gone deleted | ok superseded not-subscribed
 local refusal = partition.load()
@@ -8,15 +9,16 @@ if refusal then return refusal end
 local results, amount = {}, 0
 
 local function take(row)
-  local subscriber = subscriptions.get(row.subid)
-  if not subscriber or subscriptions.reads(subscriber) or (subscriber.pool or '') ~= row.pool then
+  local subscriber, owner = subscriptions.get(row.subid), partition_owner.get()
+  local owns = owner and owner.subid == row.subid
+  if not subscriber or owns or subscriptions.reads(subscriber) or (subscriber.pool or '') ~= row.pool then
     credit_report.refuse(row.subid, row.pool, row.grant)
     return {'not-subscribed'}
   end
   lock_end.touch(row.subid)
   if not grants.take(row.subid, row.grant) then return {'superseded'} end
   -- While the partition is owned, nobody else is handed anything (E28), and nobody who does not come for it.
-  if not partition_owner.get() and not subscriptions.absent(subscriber) and (call.caller_sends or subscriptions.pulls(subscriber)) then
+  if not owner and not subscriptions.absent(subscriber) and (call.caller_sends or subscriptions.pulls(subscriber)) then
     subscriber.limit, subscriber.held, subscriber.granted = tonumber(row.amount), 0, true
     subscriber.holder = inflight.holder(subscriber.jid)
     call.dispatch_granted[#call.dispatch_granted + 1] = subscriber

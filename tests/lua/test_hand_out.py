@@ -61,6 +61,15 @@ def test_not_while_it_is_owned(parts: Parts) -> None:
     assert answer.given == [] and held(answer) == [(subid(W1), 0, GRANT, UNUSED)]
 
 
+def test_not_to_the_owner(parts: Parts) -> None:
+    """E28, guarantee 3: an owner shares nothing there; what was granted to it before is given back whole, whatever it holds."""
+    _, one, _ = parts
+    one.attach(W1, credit=1)
+    one.publish("a")
+    answer = one.hand_out(W1, GRANT, 1)
+    assert answer.words == ["not-subscribed"] and held(answer) == [(subid(W1), 0, GRANT, SHUT)]
+
+
 def test_not_back_to_who_gave_it_back(parts: Parts) -> None:
     """Q30: of those with grants, the one that gave an item back is not handed it."""
     _, one, _ = parts

@@ -7,7 +7,10 @@ local credit_report = {MOST = 200, LOOKED_AT = 32}
 -- A partition that does not know a subscriber for whom it was granted credit says so: 1 in the last column, as of one that is
 -- absent. 2 there says that a grant was of no use.
 function credit_report.refuse(subid, pool, number)
-  call.credit_report_unknown[#call.credit_report_unknown + 1] = {subid, credit.lock_count(subid), tonumber(number), pool, 1}
+  local owner = partition_owner.get()
+  -- What an owner holds is no part of what is shared.
+  local held = owner and owner.subid == subid and 0 or credit.lock_count(subid)
+  call.credit_report_unknown[#call.credit_report_unknown + 1] = {subid, held, tonumber(number), pool, 1}
 end
 
 -- Who had the items before that came back and are next: they go to others first.
