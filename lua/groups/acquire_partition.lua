@@ -14,7 +14,7 @@ local function answer(who)
 end
 
 -- What an owner may hold here lies here: it is lent to no other partition.
-local function seat(row)
+local function assign(row)
   local new = not subscribing.known(row.subid)
   subscribing.put({subid = row.subid, jid = row.jid, limit = tonumber(row.credit), bounces = 0, qos = row.qos}, new)
   -- An owner takes whatever comes: nobody else may.
@@ -37,7 +37,7 @@ local function attach(row)
   local less = same and credit.lock_count(row.subid) > tonumber(row.credit)
   local why = less and 'moved' or row.reason
   if who and (less or not same) then unsubscribing.remove(who.subid, false, why) end
-  seat(row)
+  assign(row)
   if same and not less then
     partition_owner.renew(who)
     return answer(who)

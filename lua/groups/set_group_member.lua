@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Keep who takes part in the groups of a node without a wish for partitions, if the node still is of the life that the
+-- Keep who takes part in the groups of a node without naming partitions, if the node still is of the life that the
 -- caller knows. Answers how many there are, and whether it was one of them.
 -- ARGV: incarnation kind subid member most
 -- RETURNS: ok stale too-many

@@ -14,7 +14,7 @@ if arg.group ~= '' then
 end
 local position, gap = start_position.resolve(arg.start)
 local limit, bytes, found, more, full = tonumber(arg.limit), 0, {}, 0, false
--- In short rounds: what is read past the bound of bytes is read in vain.
+-- A few at a time: what is read past the bound of bytes is read in vain.
 while position and not full do
   local read, ended = log_entries.range('(' .. position, '+', math.min(20, limit - #found + 1))
   for _, entry in ipairs(read) do

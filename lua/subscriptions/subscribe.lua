@@ -24,7 +24,7 @@ end
 local function read_on(row, subscriber)
   if row.credit == '' then return {'not-subscribed'} end
   if row.qos ~= '' and row.qos ~= 'unacknowledged' then return {'options-invalid'} end
-  if selectors.wished(row) then return {'options-invalid', 'selector'} end
+  if selectors.requested(row) then return {'options-invalid', 'selector'} end
   subscriber.limit = tonumber(row.credit)
   subscriptions.put(subscriber)
   local reader = log_readers.get(row.subid)
@@ -80,9 +80,9 @@ for i, row in ipairs(rows) do
     results[i] = {'not-subscribed'}
   elseif not known and redis.call('HLEN', key.subscribers) >= tonumber(arg.max_subscribers) then
     results[i] = {'too-many-subscriptions'}
-  elseif selectors.wished(row) and owns and row.must == '1' then
+  elseif selectors.requested(row) and owns and row.must == '1' then
     results[i] = {'options-invalid', 'selector'}
-  elseif selectors.wished(row) and not selectors.room(row.subid) then
+  elseif selectors.requested(row) and not selectors.room(row.subid) then
     results[i] = {'too-many-subscriptions', 'selector'}
   elseif subscription_expiry.would_be_over(row.lease) then
     results[i] = {'lease-over'}

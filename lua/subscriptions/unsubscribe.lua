@@ -47,7 +47,7 @@ local function go(row, those)
       room = room - gone_back
     end
     left = left + credit.lock_count(subid)
-    -- A registration from before must not seat it again.
+    -- A registration from before must not bring it back.
     if row.born ~= '' and row.pool ~= '' then grants.take(subid, row.born) end
   end
   return {#ended > 0 and 'ok' or 'not-subscribed', left, others(row, those), ended}

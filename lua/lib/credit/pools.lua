@@ -14,11 +14,11 @@ local function remember(pool)
   redis.call('HSET', key.meta, 'past_pools', call.partition_past_pools)
 end
 
--- The coordinator of a pool is elsewhere: here, one more or one less of its subscribers is seated.
+-- The coordinator of a pool is elsewhere: here, one more or one less of its subscribers is known.
 function pools.count_subscriber(pool, by)
   local count, entries = by, {}
-  for each, seated in string.gmatch(call.partition_pools or '', '(%S+) (%d+)') do
-    if each == pool then count = count + seated else entries[#entries + 1] = each .. ' ' .. seated end
+  for each, known in string.gmatch(call.partition_pools or '', '(%S+) (%d+)') do
+    if each == pool then count = count + known else entries[#entries + 1] = each .. ' ' .. known end
   end
   if count > 0 then entries[#entries + 1] = string.format('%s %d', pool, count) else remember(pool) end
   call.partition_pools = #entries > 0 and table.concat(entries, ' ')

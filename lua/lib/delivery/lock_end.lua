@@ -52,22 +52,22 @@ function lock_end.acknowledge(flight)
   journal.closed('acknowledged', flight, '')
 end
 
--- `kind` is released, expired or bounced; `wish` may hold delay_ms, reason, dead_letter, and untried: it does not count.
+-- `kind` is released, expired or bounced; `request` may hold delay_ms, reason, dead_letter, and untried: it does not count.
 -- What nobody has fetched goes back as if it had never been set aside: nobody was given it, so there was no attempt.
-function lock_end.release(flight, kind, wish)
+function lock_end.release(flight, kind, request)
   unlock(flight)
   local successor, unfetched = parked(flight), inflight.is_unfetched(flight)
   local attempt = tonumber(flight.attempt) - (unfetched and 1 or 0)
-  local tried = not (wish.untried or unfetched) and attempt_history.exhausted(flight.position, attempt, call.partition_max_deliveries)
-  local reason = wish.reason or ''
+  local tried = not (request.untried or unfetched) and attempt_history.exhausted(flight.position, attempt, call.partition_max_deliveries)
+  local reason = request.reason or ''
   if successor then
     finish(flight, successor, false)
-  elseif call.partition_dead_letters and (tried or wish.dead_letter) then
+  elseif call.partition_dead_letters and (tried or request.dead_letter) then
     kind, reason = 'dead-lettered', reason ~= '' and reason or (tried and 'max-deliveries' or kind)
     handovers.start(flight.position, log_entries.get(flight.log_id), attempt, flight.jid, reason)
   else
-    if not unfetched then attempt_history.add(flight.position, flight.attempt, flight.subid, wish.untried) end
-    local delay, over = wish.delay_ms or 0, call.partition_hinted and expiry.expire_or_wait(flight, attempt)
+    if not unfetched then attempt_history.add(flight.position, flight.attempt, flight.subid, request.untried) end
+    local delay, over = request.delay_ms or 0, call.partition_hinted and expiry.expire_or_wait(flight, attempt)
     if delay > 0 and not over then
       write_buffer.add('ZADD', key.delayed, call.partition_now + delay, flight.position)
     elseif not over then

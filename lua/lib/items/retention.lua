@@ -36,7 +36,7 @@ function retention.done(places, ats)
   return done
 end
 
--- An entry that is kept goes: by itself, by its owner's wish, or with all of them.
+-- An entry that is kept goes: by itself, because its owner wants it, or with all of them.
 function retention.lose(log_id, bytes)
   call.partition_kept, call.partition_kept_bytes = call.partition_kept - 1, call.partition_kept_bytes - bytes
   if positions.after(log_id, call.partition_lost) then call.partition_lost = log_id end

@@ -1,6 +1,6 @@
 -- How what is kept of the log goes: `trim` in meta moves from its head to the cursor, past what still waits.
 -- CALL: passed = 0
--- In short rounds: bodies are read with their entries.
+-- A few at a time: bodies are read with their entries.
 local trim = {LIMIT = 200, ROUND = 20}
 
 local function drop(entry)

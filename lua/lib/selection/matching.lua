@@ -20,7 +20,7 @@ end
 
 -- Each in turn takes the next that it selects; gives whether anybody has, and whether anybody would take more.
 local function round(queue, count, taken)
-  local before, hungry = #taken, false
+  local before, unserved = #taken, false
   for _, subscriber in ipairs(queue) do
     local entry = #taken < count and free(subscriber) and selection.next(subscriber.subid)
     if entry then
@@ -29,10 +29,10 @@ local function round(queue, count, taken)
       skipped_items.remove(entry.position)
       taken[#taken + 1] = entry
     elseif free(subscriber) then
-      hungry = true
+      unserved = true
     end
   end
-  return #taken > before, hungry
+  return #taken > before, unserved
 end
 
 -- Whether anything has its place before some of what was passed over.
@@ -59,7 +59,7 @@ function matching.take(count, candidates)
   end
   local queue = asked()
   -- Who is not asked may be as soon as something comes that it selects.
-  local hungry, others, passes = nil, credit.anybody(), nil
+  local unserved, others, passes = nil, credit.anybody(), nil
   if #queue == 0 and (queue.cut or not others) then return nil end
   -- What came back has its place among them.
   while ahead() do
@@ -71,8 +71,8 @@ function matching.take(count, candidates)
     if passes then queue = asked() end
     -- Behind those who are asked is somebody who has to be sent to: so each of them gets one item.
     if queue.cut then count, others = math.min(count, #taken + #queue), false end
-    got, hungry = round(queue, count, taken)
-    passes = #taken < count and not got and (hungry or others) and selection.pass()
+    got, unserved = round(queue, count, taken)
+    passes = #taken < count and not got and (unserved or others) and selection.pass()
   until #taken >= count or not (got or passes)
   return taken, everybody
 end

@@ -27,7 +27,7 @@ function selectors.said(subid)
 end
 
 -- Whether a selector is asked for; `=` leaves it as it is.
-function selectors.wished(row)
+function selectors.requested(row)
   return row.selector ~= '' and row.selector ~= '='
 end
 

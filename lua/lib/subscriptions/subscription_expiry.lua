@@ -12,7 +12,7 @@ function subscription_expiry.would_be_over(lease)
   return lease ~= '' and lease ~= '0' and time(lease) <= call.partition_now
 end
 
--- Gives until when it is granted: a wish for more than MOST_MS is cut down to that (XEP-0060 §12.18).
+-- Gives until when it is granted: a request for more than MOST_MS is cut down to that (XEP-0060 §12.18).
 function subscription_expiry.put(subid, lease)
   if lease == '0' then
     redis.call('ZREM', key.subscription_expiry, subid)

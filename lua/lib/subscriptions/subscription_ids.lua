@@ -18,12 +18,12 @@ end
 
 -- By what the names of a pool's subscriptions differ from direct ones, of each pool that there is and that there was.
 local function offsets()
-  local found, seated = {}, {}
+  local found, present = {}, {}
   for offset in string.gmatch(call.partition_pools or '', '(%d+):%S+ %d+') do
-    found[#found + 1], seated[offset] = tonumber(offset), true
+    found[#found + 1], present[offset] = tonumber(offset), true
   end
   for offset in string.gmatch(call.partition_past_pools or '', '%d+') do
-    if not seated[offset] then found[#found + 1] = tonumber(offset) end
+    if not present[offset] then found[#found + 1] = tonumber(offset) end
   end
   return found
 end
