@@ -1,13 +1,18 @@
 # Everything that can be done here. Each target makes .venv, installs, and brings in the servers that it needs.
 SETUP := deploy/local/setup.sh
 BIN := .venv/bin
-PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup
+PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup -m "not soak"
 
 # More options for the command that a target runs, e.g. make demo ARGS="--kill --items 5000"
 ARGS ?=
 
+# The tests that `make test` is to run, e.g. make test ONLY=tests/contract; without it, first those that are soon done.
+ONLY ?=
+SOON := tests/house tests/lua tests/unit
+LATER := $(filter-out $(SOON),$(patsubst %/,%,$(wildcard tests/*/)))
+
 .DEFAULT_GOAL := help
-.PHONY: help install demo report-demo report-picture test check lint bench soak helm-docs image-test
+.PHONY: help install demo report-demo report-picture test retry check lint bench soak helm-docs image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -27,10 +32,14 @@ report-picture: report-demo ## Make the picture in README anew, of a report of a
 
 test: lint .venv/.tools ## Run lint, types, import rules and every test but the long ones
 	@$(SETUP) packages curl ejabberd redis-server faketime java promtool chromium chromedriver
-	$(PYTEST) -m "not soak" $(ARGS)
+	$(PYTEST) --maxfail 10 $(or $(ONLY),$(SOON)) $(ARGS)
+	$(if $(ONLY),,$(PYTEST) --maxfail 10 $(LATER) $(ARGS))
 
-check: lint ## Run lint, types, import rules and the tests of the house
-	$(PYTEST) tests/house $(ARGS)
+retry: .venv/.tools ## Run the tests that failed last
+	$(PYTEST) --last-failed --last-failed-no-failures none $(ARGS)
+
+check: lint ## Run lint, types, import rules and the tests that start no server
+	$(PYTEST) tests/house tests/unit $(ARGS)
 
 bench: .venv/.dev ## Measure the core, the doors and reports next to their native ceilings, into bench/results
 	@$(SETUP) packages ejabberd java
