@@ -9,16 +9,15 @@ if refusal then return refusal end
 local results, amount = {}, 0
 
 local function take(row)
-  local subscriber, owner = subscriptions.get(row.subid), partition_owner.get()
-  local owns = owner and owner.subid == row.subid
-  if not subscriber or owns or subscriptions.reads(subscriber) or (subscriber.pool or '') ~= row.pool then
+  local subscriber = subscriptions.get(row.subid)
+  if not subscriber or partition_owner.is(row.subid) or subscriptions.reads(subscriber) or (subscriber.pool or '') ~= row.pool then
     credit_report.refuse(row.subid, row.pool, row.grant)
     return {'not-subscribed'}
   end
   lock_end.touch(row.subid)
   if not grants.take(row.subid, row.grant) then return {'superseded'} end
   -- While the partition is owned, nobody else is handed anything (E28), and nobody who does not come for it.
-  if not owner and not subscriptions.absent(subscriber) and (call.caller_sends or subscriptions.pulls(subscriber)) then
+  if not partition_owner.get() and not subscriptions.absent(subscriber) and (call.caller_sends or subscriptions.pulls(subscriber)) then
     subscriber.limit, subscriber.held, subscriber.granted = tonumber(row.amount), 0, true
     subscriber.holder = inflight.holder(subscriber.jid)
     call.dispatch_granted[#call.dispatch_granted + 1] = subscriber

@@ -9,9 +9,8 @@ if refusal then return refusal end
 local PAGE, found, past = 200, {}, arg.after
 
 local function tell(subid)
-  local subscriber, who = subscriptions.get(subid), partition_owner.get()
-  -- An owner's credit is its own.
-  if not (who and who.subid == subid) then
+  local subscriber = subscriptions.get(subid)
+  if not partition_owner.is(subid) then
     found[#found + 1] = {subid, credit.lock_count(subid), grants.last(subid), subscriber and subscriber.pool or ''}
   end
 end

@@ -71,8 +71,7 @@ local results = {}
 for i, row in ipairs(rows) do
   local subid, refused = meant(row)
   row.subid = subid or row.subid
-  local known, who = subid and subscriptions.get(subid), partition_owner.get()
-  local owns = who and who.subid == subid
+  local known, owns = subid and subscriptions.get(subid), partition_owner.is(subid)
   if refused then
     results[i] = refused
   -- The coordinator knows nothing of an owner's credit, which lies where it owns.

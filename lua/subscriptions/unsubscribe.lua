@@ -32,8 +32,7 @@ end
 local function superseded(row)
   if row.lapsed == '1' and subscriptions.get(row.subid) and not subscription_expiry.has_ended(row.subid) then return true end
   if row.born == '' then return false end
-  local who = partition_owner.get()
-  return who and who.subid == row.subid or grants.last(row.subid) > tonumber(row.born)
+  return partition_owner.is(row.subid) or grants.last(row.subid) > tonumber(row.born)
 end
 
 local function go(row, those)

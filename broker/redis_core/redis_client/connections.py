@@ -22,8 +22,10 @@ Line = Sequence[Value]
 """A command as it is sent, word by word."""
 
 UNKNOWN: Final = -1
+"""How often operations were loaded where nothing is known of a connection yet."""
 
 MOST: Final = 64
+"""Connections to one Redis: so many calls are under way there at most."""
 
 Greet = Callable[[AbstractConnection], Awaitable[None]]
 
@@ -152,8 +154,8 @@ class Connections:
 
     async def close(self, *, free_alone: bool = False) -> None:
         """Close all connections, or those that nobody uses."""
-        for connection in list(self._free if free_alone else self._all):
-            await connection.disconnect()
+        # One that cannot be closed in order must not leave the others open.
+        await asyncio.gather(*(each.disconnect() for each in (self._free if free_alone else self._all)))
 
     def _one_more(self) -> Connection:
         connection = self._make()

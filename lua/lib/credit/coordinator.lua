@@ -68,7 +68,6 @@ end
 -- `count` of those with free credit from the `first` in turn on, and whether there are more. One that cannot send stops at the
 -- first who has to be sent to, and passes over them while no frontend lives. Who owns this partition works its own ones alone (E28).
 local function page(first, count)
-  local owner = partition_owner.get()
   local found, subids = {}, redis.call('ZRANGE', key.ready_subscribers, first, first + count - 1)
   for _, subid in ipairs(subids) do
     local subscriber = subscriptions.get(subid)
@@ -77,7 +76,7 @@ local function page(first, count)
       call.coordinator_owed = true
       return found, false
     end
-    local shares = not (owner and owner.subid == subid) and (call.caller_sends or subscriptions.pulls(subscriber))
+    local shares = not partition_owner.is(subid) and (call.caller_sends or subscriptions.pulls(subscriber))
     subscriber.room = shares and credit.room(subscriber) or 0
     if subscriber.room > 0 then found[#found + 1] = subscriber end
   end

@@ -14,8 +14,8 @@ end
 
 -- How much more a subscriber could take.
 function credit.room(subscriber)
-  local room, who = subscriber.limit - credit.lock_count(subscriber.subid), partition_owner.get()
-  if not credit.coordinates() or (who and who.subid == subscriber.subid) then return room end
+  local room = subscriber.limit - credit.lock_count(subscriber.subid)
+  if not credit.coordinates() or partition_owner.is(subscriber.subid) then return room end
   local known = usage.read(subscriber.subid)
   -- Until all partitions have said what it holds from before.
   return known.registering == '0' and room - known.used or 0

@@ -7,9 +7,7 @@ local credit_report = {MOST = 200, LOOKED_AT = 32}
 -- A partition that does not know a subscriber for whom it was granted credit says so: 1 in the last column, as of one that is
 -- absent. 2 there says that a grant was of no use.
 function credit_report.refuse(subid, pool, number)
-  local owner = partition_owner.get()
-  -- What an owner holds is no part of what is shared.
-  local held = owner and owner.subid == subid and 0 or credit.lock_count(subid)
+  local held = partition_owner.is(subid) and 0 or credit.lock_count(subid)
   call.credit_report_unknown[#call.credit_report_unknown + 1] = {subid, held, tonumber(number), pool, 1}
 end
 
@@ -42,7 +40,7 @@ end
 
 -- What subscribers hold here whose locks have begun or ended in this script; what the coordinator holds itself is settled at once.
 local function held_here()
-  local found, who, unused = call.credit_report_unknown, partition_owner.get(), call.credit_report_unused
+  local found, unused = call.credit_report_unknown, call.credit_report_unused
   for _, subscriber in ipairs(call.dispatch_granted) do unused[subscriber.subid] = subscriber.held == 0 or nil end
   for subid in pairs(call.lock_end_touched) do
     local subscriber, last = subscriptions.get(subid), grants.last(subid)
@@ -53,7 +51,7 @@ local function held_here()
     elseif credit.coordinates() then
       ledger.take_own_grant(subid, last, unused[subid])
       credit.update_turn(subid)
-    elseif call.partition_several and not (who and who.subid == subid) then
+    elseif call.partition_several and not partition_owner.is(subid) then
       found[#found + 1] = {subid, credit.lock_count(subid), last, '', shut}
     end
   end

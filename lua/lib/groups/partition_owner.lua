@@ -14,6 +14,12 @@ function partition_owner.get()
   return call.partition_owner_found
 end
 
+-- Whether a subscription owns the partition: what it holds here is no part of the credit that is shared.
+function partition_owner.is(subid)
+  local who = partition_owner.get()
+  return who and who.subid == subid
+end
+
 function partition_owner.put(who)
   call.partition_owner_found = who
   call.partition_owner = string.format('%s %d %d ', who.subid, who.lease, who.clearing and 1 or 0) .. who.group
