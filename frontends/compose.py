@@ -333,9 +333,9 @@ async def _measure(core: RedisCore) -> None:
         try:
             await core.measure()
         except (CoreUnavailable, ScriptDefect) as fault:
-            trouble.met(fault)
+            trouble.report(fault)
         else:
-            trouble.over()
+            trouble.recovered()
         await asyncio.sleep(_MEASURE_SECONDS)
 
 

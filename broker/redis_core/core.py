@@ -29,7 +29,7 @@ from broker.redis_core.commands.internal import Outcome, PartitionCommand, fulfi
 from broker.redis_core.delivery.handovers import Handovers
 from broker.redis_core.delivery.relay import Relay
 from broker.redis_core.handlers import Handlers
-from broker.redis_core.maintenance.heartbeat import TURN_SECONDS, Heartbeat, HeartbeatResult
+from broker.redis_core.maintenance.heartbeat import HEARTBEAT_SECONDS, Heartbeat, HeartbeatResult
 from broker.redis_core.maintenance.instances import DoorHeartbeat
 from broker.redis_core.maintenance.sweeper import Sweeper
 from broker.redis_core.metrics import Metrics
@@ -163,13 +163,13 @@ class RedisCore:
         """Start the heartbeat, waiting for Redis as long as it takes; then look at every partition once. Raises OtherFormat."""
         check = partial(check_format, self._server, begin=True)
         # Polled: whether Redis answers is known by asking it.
-        while not (await self._heartbeat.tried(check) and await self._heartbeat.turn(self._act)):  # noqa: ASYNC110
+        while not (await self._heartbeat.attempt(check) and await self._heartbeat.beat(self._act)):  # noqa: ASYNC110
             await asyncio.sleep(_START_PAUSE_SECONDS)
         if self.sends:
             self._running.append(keep_running(self._heartbeat.listen))
         self._running.append(keep_running(partial(self._heartbeat.run, self._act)))
         if self.frontend:
-            self.background(self._sweeper.visit_all)
+            self.background(self._sweeper.sweep_all)
 
     def link(self, up: bool) -> None:  # noqa: FBT001  (an event with two values)
         """Hear that the door's stream is up or down: a frontend that cannot send must not look alive."""
@@ -187,7 +187,7 @@ class RedisCore:
     def healthy(self) -> list[str]:
         """Give the reasons for which this frontend should get no work; none is health."""
         reasons = [self._heartbeat.failure] if self._heartbeat.failure else []
-        if self._heartbeat.beating and time.monotonic() - self._heartbeat.last_turn > LATE_SECONDS:
+        if self._heartbeat.beating and time.monotonic() - self._heartbeat.last_beat > LATE_SECONDS:
             reasons.append(f"the dispatch loop has not turned for {LATE_SECONDS:.0f} s")
         return reasons
 
@@ -233,9 +233,9 @@ class RedisCore:
         self._tasks.cancel()
         if not self._relay and all(not pipeline.unmarked and pipeline.quiet for pipeline in self.pipelines()):
             try:
-                await self._heartbeat.resign()
+                await self._heartbeat.deregister()
             except CoreUnavailable as error:
-                log.warning("could not resign", error=str(error))
+                log.warning("could not deregister", error=str(error))
         if self._door:
             with contextlib.suppress(CoreUnavailable):
                 await self._door.leave()
@@ -266,7 +266,7 @@ class RedisCore:
 
     def announce(self, partition: Partition, due_ms: int) -> None:
         """Note when a partition next needs a visit; one that cannot send says at once what a frontend is to do soon."""
-        if self._relay and (not self._running or due_ms <= self._heartbeat.now_ms() + 1000 * TURN_SECONDS):
+        if self._relay and (not self._running or due_ms <= self._heartbeat.now_ms() + 1000 * HEARTBEAT_SECONDS):
             self._relay.announce(partition, due_ms)
         else:
             self._heartbeat.announce(partition, due_ms)
@@ -276,7 +276,7 @@ class RedisCore:
         if self._relay and not self._running:
             self._relay.announce(partition, 0)
         else:
-            self._heartbeat.changed(partition.node)
+            self._heartbeat.report_changed(partition.node)
 
     def count(self, what: str, amount: int = 1) -> None:
         """Count for the metrics."""
@@ -304,10 +304,10 @@ class RedisCore:
     async def _act(self, visits: HeartbeatResult) -> None:
         """Do what one turn of the heartbeat has found; one that cannot send looks everywhere when it is alone, or no more."""
         if self._relay:
-            before, self.frontend = self.frontend, ALONE if visits.alone else ""
+            before, self.frontend = self.frontend, ALONE if visits.no_live_frontend else ""
             if before != self.frontend:
                 # Whom it passed over while nobody was there to send, a frontend has to hear of.
-                self.background(self._sweeper.visit_all)
+                self.background(self._sweeper.sweep_all)
         if self._door:
             # Redis may have no memory left: what cannot be told now is told with the next beat.
             with contextlib.suppress(CoreUnavailable):

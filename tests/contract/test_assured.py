@@ -118,8 +118,8 @@ async def test_refused_for_now(make_core: MakeCore, node: str) -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a frontend look for unfinished deliveries all the time."""
     monkeypatch.setattr(exactly_once, "LATE_MS", 200)
-    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 0.03)
-    monkeypatch.setattr(sweeper, "LOOK_EVERY", 1)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1)
 
 
 @pytest.mark.parametrize("published", [False, True])

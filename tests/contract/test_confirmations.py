@@ -27,7 +27,7 @@ each_quality = pytest.mark.parametrize("qos", [Qos.ACKNOWLEDGED, Qos.ASSURED])
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let frontends turn so often that nobody waits for it."""
-    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 0.03)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
 
 
 def confirmed(delivery: Delivery, sender: Jid | None = None) -> Confirm:
@@ -120,7 +120,7 @@ async def test_frontend_dies_between_the_steps(
     quick: None, monkeypatch: pytest.MonkeyPatch, make_core: MakeCore, node: str
 ) -> None:
     """X8: the one that heard `received` dies before it has sent `deliver`; another sends it, and never the item again."""
-    monkeypatch.setattr(heartbeat, "LAPSE_MS", 200)
+    monkeypatch.setattr(heartbeat, "DEAD_AFTER_MS", 200)
     monkeypatch.setattr(send_marks, "READ_SECONDS", 0.0)
     (dying, door), (other, rescue) = await make_core(), await make_core()
     await dying.ask(Declare(node, ALICE, {}))

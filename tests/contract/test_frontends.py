@@ -26,8 +26,8 @@ _DISCONNECTED: Final = "sq:{service}:disconnected"
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody lapse of itself, and all beat quickly."""
-    monkeypatch.setattr(heartbeat, "LAPSE_MS", 600_000)
-    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 0.03)
+    monkeypatch.setattr(heartbeat, "DEAD_AFTER_MS", 600_000)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
     monkeypatch.setattr(send_marks, "READ_SECONDS", 0.0)
 
 
@@ -79,7 +79,7 @@ async def test_disconnected(patient: None, make_core: MakeCore, store: Store, no
     assert isinstance(await other.ask(Retract(node, W1, rescue.deliveries[0].item_id, token)), Retracted)
     if hangs:
         assert not doomed.ending.is_set()
-        await doomed._heartbeat.turn(doomed._sweeper.act)
+        await doomed._heartbeat.beat(doomed._sweeper.act)
     async with asyncio.timeout(5):
         await doomed.ending.wait()
     assert doomed.ended_by == "admin@x" and not other.ending.is_set()
@@ -110,7 +110,7 @@ async def test_one_that_dies_on_its_way_out(quick_lapse: None, make_core: MakeCo
 @pytest.fixture
 def quick_lapse(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let silence count after half a second."""
-    monkeypatch.setattr(heartbeat, "LAPSE_MS", 500)
+    monkeypatch.setattr(heartbeat, "DEAD_AFTER_MS", 500)
 
 
 async def _scored(store: Store, frontend: str, holds: Callable[[float | None], bool]) -> None:

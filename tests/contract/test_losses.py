@@ -33,8 +33,8 @@ def item(node: str, item_id: str | None = None) -> Publish:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a frontend's silence count after a fifth of a second, so that nobody waits for it."""
-    monkeypatch.setattr(heartbeat, "LAPSE_MS", 200)
-    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 0.03)
+    monkeypatch.setattr(heartbeat, "DEAD_AFTER_MS", 200)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
     monkeypatch.setattr(send_marks, "READ_SECONDS", 0.0)
 
 
@@ -225,7 +225,7 @@ async def test_expiry_of_itself(quick: None, make_core: MakeCore, node: str) -> 
 
 async def test_expiry_after_a_drain(make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guarantee 4: a frontend that goes in order leaves word of when the locks run out that it has just handed out."""
-    monkeypatch.setattr(sweeper, "LOOK_EVERY", 10**9)
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 10**9)
     _, door = await make_core()
     going, _ = await make_core()
     await going.ask(Declare(node, ALICE, {"stanzaq#lock_seconds": ("1",)}))
@@ -241,7 +241,7 @@ async def test_expiry_after_lost_news(
     quick: None, make_core: MakeCore, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Guarantee 4: who lost the reply that says what is due visits all, and tries again when that fails too."""
-    monkeypatch.setattr(sweeper, "LOOK_EVERY", 10**9)
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 10**9)
     core, door = await make_core()
     await core.ask(Declare(node, ALICE, {"stanzaq#lock_seconds": ("1",)}))
     await core.ask(Subscribe(node, W1, W1, 1))
@@ -331,7 +331,7 @@ async def test_redis_goes_while_renewing(
     with monkeypatch.context() as patched:
         patched.setattr(core._store, "open", away)
         if rescuing:
-            assert not await core._sweeper.rescue_partition(Partition(node, ""), "nobody")
+            assert not await core._sweeper.take_over_partition(Partition(node, ""), "nobody")
         else:
             assert await core.ask(item(node)) == Refused(Problem.UNAVAILABLE, "the service could not carry this out")
     assert isinstance(await core.ask(item(node)), Published)

@@ -187,8 +187,8 @@ async def test_deletions_and_lives(
     make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A record that is back goes if its partitions are deleted; partitions that are gone begin anew, with later tokens."""
-    monkeypatch.setattr(sweeper, "LOOK_EVERY", 1)
-    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 0.03)
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
     (core, _), (other, door) = await make_core(), await make_core()
     await core.ask(Declare(node, ALICE, {"stanzaq#partitions": ("2",)}))
     await served((core, other), node, "before")
@@ -224,8 +224,8 @@ async def test_deletions_and_lives(
 
 async def test_the_list_of_names(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that is not among the names any more is put there again: else nobody would visit it."""
-    monkeypatch.setattr(sweeper, "LOOK_EVERY", 1)
-    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 0.03)
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.03)
     core, _ = await make_core()
     await core.ask(Declare(node, ALICE, {}))
     await core.ask(Publish(node, ALICE, "a", b"x", 1))

@@ -295,7 +295,7 @@ async def test_credit_lost_on_its_way_comes_back(core: RedisCore, node: str) -> 
     assert (await stats(core, node)).credit_free == 4
     async with asyncio.timeout(10):
         while (await stats(core, node)).credit_free < 6:
-            await core._sweeper.visit_all()
+            await core._sweeper.sweep_all()
             await asyncio.sleep(0.1)
     for _ in range(2):
         await core.routes(node).ask(1, HandOut(node, grant.subid, grant.grant, grant.amount))
@@ -341,7 +341,7 @@ async def test_what_the_coordinator_has_lost(core: RedisCore, door: Door, node: 
     assert record is not None
     async with store.client() as client:
         await client.delete(*(keys.of_partition(name, record.partition(0)) for name in ("ledger", "usage")))
-    await core._sweeper.visit_all()
+    await core._sweeper.sweep_all()
     await free_but(core, node, 0)
     for delivery in door.deliveries:
         await core.ask(Retract(node, W1, delivery.item_id))

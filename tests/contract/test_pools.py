@@ -421,7 +421,7 @@ async def test_what_gets_lost_comes_back(make_core: MakeCore, tag: str) -> None:
 
 async def test_a_want_comes_again(core: RedisCore, door: Door, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guarantee 3: a coordinator that has not heard what is wanted is told within a second, though nothing else happens there."""
-    monkeypatch.setattr(sweeper, "LOOK_EVERY", 1_000_000)
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1_000_000)
     top, (leaf,) = await tree(core, tag, 1)
     await core.ask(Subscribe(top, W1, W1, 3, scope=ALL))
     balancer, asked, go_on = core.routes(top).balancer, asyncio.Event(), asyncio.Event()
@@ -446,7 +446,7 @@ async def test_a_want_of_a_partition_comes_again(
     core: RedisCore, door: Door, tag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Guarantee 3: the same holds for a partition of the node, whose coordinator is the first one."""
-    monkeypatch.setattr(sweeper, "LOOK_EVERY", 1_000_000)
+    monkeypatch.setattr(sweeper, "SCAN_EVERY", 1_000_000)
     node = await made(core, f"q{tag}", partitions="2")
     await core.ask(Subscribe(node, W1, W1, 3))
     balancer, lost = core.routes(node).balancer, asyncio.Event()

@@ -47,7 +47,7 @@ async def partitions_of(core: RedisCore, *nodes: str) -> list[Partition]:
 async def none_due(core: RedisCore, store: Store) -> None:
     """Wait until nothing is due any more, and all visits are over."""
     async with store.client() as client, asyncio.timeout(30):
-        while await client.zcard(keys.of_service("due")) or core._heartbeat.room < heartbeat.DUE_AT_ONCE:  # noqa: ASYNC110
+        while await client.zcard(keys.of_service("due")) or core._heartbeat.free_sweeps < heartbeat.MAX_SWEEPS:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
@@ -58,21 +58,21 @@ async def test_more_than_one_take(
     core, _ = await make_core()
     await declared(core, node, stanzaq__partitions="1000")
     due = await partitions_of(core, node)
-    monkeypatch.setattr(heartbeat, "DUE_AT_ONCE", 100)
-    monkeypatch.setattr("broker.redis_core.maintenance.sweeper.DUE_AT_ONCE", 100)
-    core._heartbeat.room = 100
+    monkeypatch.setattr(heartbeat, "MAX_SWEEPS", 100)
+    monkeypatch.setattr("broker.redis_core.maintenance.sweeper.MAX_SWEEPS", 100)
+    core._heartbeat.free_sweeps = 100
     # The pulse turns by itself this once and no more.
-    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 3_600)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 3_600)
     async with store.client() as client:
         await client.zadd(keys.of_service("due"), {str(partition): 1 for partition in due})
-    core._heartbeat.hasten()
+    core._heartbeat.beat_now()
     await none_due(core, store)
 
 
 async def test_together(make_core: MakeCore, store: Store, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A9: many nodes that are due, and not known here, take a few round trips in all, not several each."""
     # The pulse turns when the test says so: a beat that is under way when it is cancelled would ask for a visit to all.
-    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 3_600)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 3_600)
     core, _ = await make_core()
     nodes = [f"{node}/{number}" for number in range(90)]
     await asyncio.gather(*(declared(core, each) for each in nodes))
@@ -83,7 +83,7 @@ async def test_together(make_core: MakeCore, store: Store, node: str, monkeypatc
     trips = Trips(monkeypatch)
     async with store.client() as client:
         await client.zadd(keys.of_service("due"), {str(partition): 1 for partition in due})
-    await core._heartbeat.turn(core._sweeper.act)
+    await core._heartbeat.beat(core._sweeper.act)
     await none_due(core, store)
     assert trips.count <= 8
 
@@ -104,9 +104,9 @@ async def test_takeover(make_core: MakeCore, store: Store, node: str, monkeypatc
             """Take the place of the visits that follow."""
             looked.set()
 
-        monkeypatch.setattr(core._sweeper, "visit_all", look)
+        monkeypatch.setattr(core._sweeper, "sweep_all", look)
         trips = Trips(monkeypatch)
-        await core._sweeper._rescue("dead")
+        await core._sweeper._take_over("dead")
         assert looked.is_set() and not any([await client.exists(name) for name in marks])
     assert trips.count <= 20
 
@@ -126,7 +126,7 @@ async def test_going(make_core: MakeCore, store: Store, node: str, monkeypatch: 
     core._routes.clear()
     async with store.client() as client, asyncio.timeout(10):
         await client.zadd(keys.of_service("due"), {str(partition): 1})
-        core._heartbeat.hasten()
+        core._heartbeat.beat_now()
         await reading.wait()
         assert await client.zscore(keys.of_service("due"), str(partition)) is None
         await core.drain(5)

@@ -51,7 +51,7 @@ async def test_the_bell(make_core: MakeCore, store: Store, node: str, monkeypatc
     cores = [await make_core() for _ in range(2)]
     await declared(cores[0][0], node)
     assert isinstance(await cores[0][0].ask(Subscribe(node, W1, W1, 100)), Subscribed)
-    monkeypatch.setattr(heartbeat, "TURN_SECONDS", 60.0)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 60.0)
     # The turns that have begun are over then.
     await asyncio.sleep(0.7)
     quiet = silent(store)

@@ -212,7 +212,7 @@ async def test_not_alone_any_more(
     named, door = await make_core()
     nameless = await make_nameless()
     for core in (named, nameless):
-        monkeypatch.setattr(core._sweeper, "_look_in_passing", look_nowhere)
+        monkeypatch.setattr(core._sweeper, "_scan_next", look_nowhere)
     await declared(nameless, node)
     assert isinstance(await named.ask(Subscribe(node, W1, W1, 5)), Subscribed)
     # As it is until the heartbeat after the frontend's first.

@@ -412,7 +412,7 @@ class SpreadMachine(RuleBasedStateMachine):
         """Visit all when nothing has been heard of a grant for long: what has got lost comes back."""
         step = self._later(2_000)
         self.ledger.astray = False
-        self._run(step, self.cores[front][0]._sweeper.visit_all())
+        self._run(step, self.cores[front][0]._sweeper.sweep_all())
 
     @rule(
         front=fronts,
@@ -482,7 +482,7 @@ class SpreadMachine(RuleBasedStateMachine):
         self.ledger.astray = False
         # Grants that it carries no more are sent again when nothing was heard of them for so long.
         self.clock.now += 2_000
-        await self.cores[(front + 1) % 3][0]._sweeper._rescue(core.frontend)
+        await self.cores[(front + 1) % 3][0]._sweeper._take_over(core.frontend)
 
     # What the whole node says.
 

@@ -221,7 +221,7 @@ async def test_without_rights(server: RedisServer) -> None:
     assert [line["event"] for line in lines] == [
         "Redis does not take the operations",
         "heartbeat failed",
-        "could not resign",
+        "could not deregister",
     ]
     for line in lines:
         assert re.fullmatch(
@@ -237,7 +237,7 @@ async def test_without_the_bell(make_core: MakeCore, server: RedisServer) -> Non
     with capture_logs() as lines:
         core, door = await make_core(as_user(server.url, "stanzaq"))
         await asyncio.sleep(1.5)
-    assert [line["event"] for line in lines] == ["wake-ups are not heard"]
+    assert [line["event"] for line in lines] == ["wake-ups cannot be received"]
     assert await core.ask(Declare("jobs", ALICE, {})) == Declared("jobs")
     assert isinstance(await core.ask(Subscribe("jobs", WORKER, WORKER, 1)), Subscribed)
     quiet = RedisCore(CommandSettings(redis_url=server.url), None)

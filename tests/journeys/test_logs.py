@@ -122,7 +122,7 @@ async def test_records_that_cannot_be_read(frontend: Frontend, client: Client, s
 
 async def test_redis_away(frontend: Frontend, client: Client, server: RedisServer) -> None:
     """While Redis hangs, asking is refused as `warning`, and the heartbeat says once that it fails and once that it is over."""
-    failed, over = (len(lines(frontend, event=event)) for event in ("heartbeat failed", "heartbeat failed: over"))
+    failed, over = (len(lines(frontend, event=event)) for event in ("heartbeat failed", "heartbeat failed: recovered"))
     server.process.pause()
     try:
         answer = await client.pubsub(f"<publish node='any'><item>{PAYLOAD}</item></publish>")
@@ -132,7 +132,7 @@ async def test_redis_away(frontend: Frontend, client: Client, server: RedisServe
         server.process.resume()
     (line, *_more) = lines(frontend, problem="timed-out")
     assert line["level"] == "warning" and line["node"] == "any"
-    await eventually(lambda: len(lines(frontend, event="heartbeat failed: over")) == over + 1, "it is not over")
+    await eventually(lambda: len(lines(frontend, event="heartbeat failed: recovered")) == over + 1, "it is not over")
     told = [line["error"] for line in lines(frontend, event="heartbeat failed")[failed:]]
     # Once for each way to fail that follows another: no answer at first, then perhaps no connection.
     assert told and all(one != other for one, other in itertools.pairwise(told))

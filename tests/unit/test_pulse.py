@@ -59,7 +59,7 @@ class Turns:
 
     async def turn(self) -> None:
         """Beat once."""
-        await self.pulse.turn(self._act)
+        await self.pulse.beat(self._act)
 
     async def _act(self, visits: HeartbeatResult) -> None:
         self.found.append(visits)
@@ -96,7 +96,7 @@ async def test_owes_after_a_fault() -> None:
     turns = Turns()
     turns.heart.away = True
     turns.pulse.announce(JOBS, NOW + 60_000)
-    turns.pulse.rescued("f9")
+    turns.pulse.report_taken_over("f9")
     await turns.turn()
     assert turns.pulse.failure == "away" and turns.found == []
     turns.heart.away = False
@@ -114,11 +114,11 @@ async def test_tells_anew_after_a_fault() -> None:
     await turns.turn()
     turns.heart.away = False
     await turns.turn()
-    assert turns.found[-1].blind
+    assert turns.found[-1].state_unknown
     turns.pulse.announce(JOBS, NOW + 60_000)
     await turns.turn()
     assert turns.heart.beats[-1] == turns.heart.beats[0] != []
-    assert not turns.found[-1].blind
+    assert not turns.found[-1].state_unknown
 
 
 async def test_tells_anew_after_a_loss() -> None:
@@ -134,7 +134,7 @@ async def test_tells_anew_after_a_loss() -> None:
     turns.pulse.announce(JOBS, NOW + 60_000)
     await turns.turn()
     assert turns.heart.beats[-1] == turns.heart.beats[0] != []
-    assert [visits.blind for visits in turns.found] == [False, False, True, False]
+    assert [visits.state_unknown for visits in turns.found] == [False, False, True, False]
 
 
 async def test_asks_for_visits() -> None:

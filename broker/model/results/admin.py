@@ -78,7 +78,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class FrontendStatus:
     """A frontend that was heard of so long ago, or since then is `disconnected_by` somebody and not gone yet.
 
     Items are sent through the `door` xmpp alone; at the others they are come for, so nobody takes over from those frontends.
@@ -94,7 +94,7 @@ class Heard:
 class FrontendList:
     """The frontends, those that send items first; of both kinds those that were not heard of for longest, at most 1,000."""
 
-    frontends: tuple[Heard, ...]
+    frontends: tuple[FrontendStatus, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from broker import keys
 from broker.model.items import Delivery, Notice
 from broker.model.names import Partition
 from broker.redis_core.redis_client.client import Server, Value
-from broker.redis_core.redis_client.wakeup import ringing
+from broker.redis_core.redis_client.wakeup import wakeup_commands
 
 log = structlog.get_logger()
 
@@ -100,5 +100,5 @@ class Relay:
                 ("LTRIM", waiting, -MOST_NOTICES, -1),
                 ("EXPIRE", waiting, KEPT_SECONDS),
             ]
-        lines += ringing()
+        lines += wakeup_commands()
         await self._server.commands(lines)

@@ -23,17 +23,17 @@ from broker.redis_core.redis_client.wakeup import Wakeup
 
 log = structlog.get_logger()
 
-TURN_SECONDS = 0.5
-LAPSE_MS = 3_000
+HEARTBEAT_SECONDS = 0.5
+DEAD_AFTER_MS = 3_000
 """A frontend unheard for so long has lapsed: with a turn and a rescue on top its deliveries are re-sent within 5 s."""
 
-DUE_AT_ONCE = 1_000
+MAX_SWEEPS = 1_000
 """Most visits that a frontend has under way: what is due beyond that is left to other frontends, or is taken soon after."""
 
-TOLD_SECONDS = 2.0
+CHANGES_SECONDS = 2.0
 """Between two heartbeats that tell which nodes have changed: a busy one is told of once in so long."""
 
-RUNG_SECONDS = 0.02
+LISTEN_PAUSE_SECONDS = 0.02
 """Between a ring that is heard and listening again: what else comes in meanwhile is found by the same turn."""
 
 
@@ -49,11 +49,11 @@ class HeartbeatResult:
     """
 
     due: list[Partition] = field(default_factory=list)
-    lapsed: list[str] = field(default_factory=list)
-    blind: bool = False
+    dead: list[str] = field(default_factory=list)
+    state_unknown: bool = False
     notices: list[bytes] = field(default_factory=list)
     disconnected_by: str = ""
-    alone: bool = False
+    no_live_frontend: bool = False
     early: bool = False
 
 
@@ -68,30 +68,30 @@ class Heartbeat:
         """Beat for `frontend`, or without a name for a core that cannot send; nothing happens before `run` or `turn`."""
         self._server = server
         self._wakeup = wakeup
-        self._rung = asyncio.Event()
+        self._wake = asyncio.Event()
         self._frontend = frontend
         self._announced: dict[str, int] = {}
-        self._owed: dict[str, int] = {}
-        self._rescued: list[str] = []
+        self._unsent_due: dict[str, int] = {}
+        self._taken_over: list[str] = []
         self._changed: set[str] = set()
-        self._told_at = 0.0
+        self._changes_sent_at = 0.0
         self._skew_ms = 0.0
-        self._beaten_at = 0
-        self._blind = False
-        self._hastened = False
-        self.room = DUE_AT_ONCE
+        self._last_beat_ms = 0
+        self._state_unknown = False
+        self._beat_early = False
+        self.free_sweeps = MAX_SWEEPS
         """How many more visits may be begun: the next beat takes as many partitions that are due."""
-        self.full = False
+        self.more_due = False
         """The last beat has taken as many as it might, so that more may be due."""
         self.beating = True
-        self.last_turn = time.monotonic()
-        self._trouble = FailureLog("heartbeat failed")
-        self._deaf = FailureLog("wake-ups are not heard")
+        self.last_beat = time.monotonic()
+        self._failures = FailureLog("heartbeat failed")
+        self._wakeup_failures = FailureLog("wake-ups cannot be received")
 
     @property
     def failure(self) -> str:
         """Why the last turn failed; empty when it did not."""
-        return self._trouble.reason
+        return self._failures.reason
 
     def now_ms(self) -> float:
         """Give Redis's time by the last heartbeat: good enough to decide what to announce, nothing else."""
@@ -103,13 +103,13 @@ class Heartbeat:
         known = self._announced.get(name, 0)
         if self.now_ms() < known <= due_ms:
             return
-        self._announced[name] = self._owed[name] = due_ms
+        self._announced[name] = self._unsent_due[name] = due_ms
 
-    def rescued(self, frontend: str) -> None:
+    def report_taken_over(self, frontend: str) -> None:
         """Tell with the next heartbeat that all of a lapsed frontend's deliveries are taken over."""
-        self._rescued.append(frontend)
+        self._taken_over.append(frontend)
 
-    def changed(self, node: str) -> None:
+    def report_changed(self, node: str) -> None:
         """Tell with one of the next heartbeats that something has happened to a node."""
         self._changed.add(node)
 
@@ -117,136 +117,135 @@ class Heartbeat:
         """Beat until cancelled."""
         while True:
             # Spread, so that frontends do not beat together.
-            await self._pause(TURN_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311  (guards nothing)
+            await self._pause(HEARTBEAT_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311  (guards nothing)
             if self.beating:
-                await self.turn(act)
+                await self.beat(act)
 
-    def hasten(self) -> None:
+    def beat_now(self) -> None:
         """Have the next beat come at once."""
-        self._hastened = True
-        self._rung.set()
+        self._beat_early = True
+        self._wake.set()
 
-    async def living(self) -> list[str]:
+    async def live_frontends(self) -> list[str]:
         """Name the frontends that have not lapsed, in an order that is the same for all."""
-        since = int(self.now_ms()) - LAPSE_MS
+        since = int(self.now_ms()) - DEAD_AFTER_MS
         found = await self._server.command("ZRANGEBYSCORE", keys.of_service("frontends"), f"({since}", "+inf")
         return sorted(name.decode() for name in found)
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._rung.wait()
-        self._rung.clear()
+                await self._wake.wait()
+        self._wake.clear()
 
     async def listen(self) -> None:
         """Have the next beat at once when something wakes it, until cancelled."""
         while True:
-            pause = TURN_SECONDS
+            pause = HEARTBEAT_SECONDS
             # One that does not beat leaves wake-ups to those who do.
             if self.beating:
                 try:
-                    if await self._wakeup.heard():
-                        self._rung.set()
-                    pause = RUNG_SECONDS
+                    if await self._wakeup.wait():
+                        self._wake.set()
+                    pause = LISTEN_PAUSE_SECONDS
                 except (CoreUnavailable, ScriptDefect) as error:
-                    self._deaf.met(error)
+                    self._wakeup_failures.report(error)
                 else:
-                    self._deaf.over()
+                    self._wakeup_failures.recovered()
             await asyncio.sleep(pause)
 
-    async def turn(self, act: Act) -> bool:
+    async def beat(self, act: Act) -> bool:
         """Beat once and act on what it finds; tells whether it went well: a fault is noted and the next turn tries again."""
-        went_well = await self.tried(partial(self._turn, act))
+        went_well = await self.attempt(partial(self._beat_and_act, act))
         if went_well:
-            self.last_turn = time.monotonic()
+            self.last_beat = time.monotonic()
         return went_well
 
-    async def _turn(self, act: Act) -> None:
+    async def _beat_and_act(self, act: Act) -> None:
         await act(await self._beat())
 
-    async def tried(self, work: Callable[[], Awaitable[None]]) -> bool:
+    async def attempt(self, work: Callable[[], Awaitable[None]]) -> bool:
         """Do something that Redis is needed for, and tell whether it went well; a fault is noted. Raises OtherFormat."""
         try:
             await work()
         except OtherFormat:
             raise
         except (CoreUnavailable, ScriptDefect) as error:
-            self._trouble.met(error)
+            self._failures.report(error)
         except Exception as error:
             # A defect of ours, so the place is wanted; the same one twice a second is not.
             reason = str(error) or type(error).__name__
             if reason != self.failure:
                 log.exception("turn failed")
-            self._trouble.reason = reason
+            self._failures.reason = reason
         else:
-            self._trouble.over()
+            self._failures.recovered()
             return True
         return False
 
-    def blinded(self) -> None:
+    def mark_state_unknown(self) -> None:
         """Say that what is due may not be known: the next turn asks for a visit to all."""
-        self._blind = True
+        self._state_unknown = True
 
     async def _beat(self) -> HeartbeatResult:
-        owed, rescued = self._owed, self._rescued
-        self._owed, self._rescued = {}, []
+        due_times, taken_over = self._unsent_due, self._taken_over
+        self._unsent_due, self._taken_over = {}, []
         changed: set[str] = set()
-        if time.monotonic() - self._told_at > TOLD_SECONDS:
+        if time.monotonic() - self._changes_sent_at > CHANGES_SECONDS:
             changed, self._changed = self._changed, set()
-        early, self._hastened = self._hastened, False
-        most = self.room
+        early, self._beat_early = self._beat_early, False
+        most = self.free_sweeps
         try:
-            now, lapsed, due, before, notices, by, alive = await self._call(owed, rescued, changed, most)
+            now, dead, due, before, notices, by, alive = await self._call(due_times, taken_over, changed, most)
         except (CoreUnavailable, ScriptDefect):
-            self.blinded()
+            self.mark_state_unknown()
             # A Redis that comes back may have lost what it was told last: all that the visits find is told anew.
             self._announced = {}
-            self._owed = owed | self._owed
-            self._rescued += rescued
+            self._unsent_due = due_times | self._unsent_due
+            self._taken_over += taken_over
             self._changed |= changed
             raise
         if changed:
-            self._told_at = time.monotonic()
+            self._changes_sent_at = time.monotonic()
         self._skew_ms = now - time.monotonic() * 1000
-        if self._frontend and before != self._beaten_at:
-            self.blinded()
-            self._announced = owed
-        self._beaten_at = now
+        if self._frontend and before != self._last_beat_ms:
+            self.mark_state_unknown()
+            self._announced = due_times
+        self._last_beat_ms = now
         for partition in due:
             # Taken off the list for this visit, with whatever was announced for later.
             self._announced.pop(partition.decode(), None)
         for name in list(self._announced):
             if self._announced[name] <= now:
                 del self._announced[name]
-        self.full = len(due) == most
-        blind, self._blind = self._blind, False
+        self.more_due = len(due) == most
+        state_unknown, self._state_unknown = self._state_unknown, False
         partitions = [Partition.parse(name.decode()) for name in due]
-        return HeartbeatResult(
-            partitions, [name.decode() for name in lapsed], blind, notices, by.decode(), alone=not alive, early=early
-        )
+        frontends = [name.decode() for name in dead]
+        return HeartbeatResult(partitions, frontends, state_unknown, notices, by.decode(), not alive, early)
 
     async def _call(
-        self, owed: Mapping[str, int], rescued: Iterable[str], changed: Iterable[str], most: int
+        self, due_times: Mapping[str, int], taken_over: Iterable[str], changed: Iterable[str], most: int
     ) -> tuple[int, list[bytes], list[bytes], int, list[bytes], bytes, int]:
-        rows: list[dict[str, Value]] = [{"kind": "due", "name": name, "at": at} for name, at in owed.items()]
-        rows += [{"kind": "rescued", "name": name, "at": 0} for name in rescued]
+        rows: list[dict[str, Value]] = [{"kind": "due", "name": name, "at": at} for name, at in due_times.items()]
+        rows += [{"kind": "rescued", "name": name, "at": 0} for name in taken_over]
         rows += [{"kind": "changed", "name": name, "at": 0} for name in changed]
         fixed: dict[str, Value] = {
             "now": "",
             "frontend": self._frontend,
-            "lapse_ms": LAPSE_MS,
+            "lapse_ms": DEAD_AFTER_MS,
             "most": most,
-            "beaten": self._beaten_at,
+            "beaten": self._last_beat_ms,
         }
         names = [keys.of_service(name) for name in self._server.header("heartbeat").keys]
-        _code, now, lapsed, due, before, notices, by, alive = await self._server.run(
+        _code, now, dead, due, before, notices, by, alive = await self._server.run(
             self._server.arguments("heartbeat", names, fixed, rows)
         )
-        return now, lapsed, due, int(before), notices, by, alive
+        return now, dead, due, int(before), notices, by, alive
 
-    async def resign(self) -> None:
+    async def deregister(self) -> None:
         """Tell for the last time what will be due, and leave the list: nothing of this one is to be taken over."""
-        await self._call(self._owed, self._rescued, self._changed, 0)
+        await self._call(self._unsent_due, self._taken_over, self._changed, 0)
         await self._server.commands(
             [
                 ("ZREM", keys.of_service("frontends"), self._frontend),

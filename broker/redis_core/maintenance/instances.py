@@ -8,20 +8,20 @@ from broker import keys
 from broker.model.commands import Disconnect, Frontends
 from broker.model.names import bare
 from broker.model.problems import Problem
-from broker.model.results import Disconnected, FrontendList, Heard, Refused, Result
+from broker.model.results import Disconnected, FrontendList, FrontendStatus, Refused, Result
 from broker.redis_core.records.validation import Rules
 from broker.redis_core.redis_client.client import Server, Value
 
-MOST_TOLD: Final = 1_000
-BEAT_MS: Final = 1_000
+MAX_LISTED: Final = 1_000
+DOOR_BEAT_MS: Final = 1_000
 """Time between two beats of a door: three are missed before it has lapsed."""
 
-SHOWN_MS: Final = 3_600_000
+DOOR_SHOWN_MS: Final = 3_600_000
 """How long a door that has lapsed is shown: nobody takes over from it, so nobody strikes it off."""
 
-_FORGOTTEN_AT_ONCE: Final = 1_000
+_REMOVE_BATCH: Final = 1_000
 
-TOLD_MS: Final = 86_400_000
+DISCONNECT_KEPT_MS: Final = 86_400_000
 """How long it is kept that a frontend is to end: one that hangs for longer has been killed by its watchdog."""
 
 _FORBIDDEN: Final = Refused(Problem.FORBIDDEN, "only administrators may see frontends, or disconnect them")
@@ -46,16 +46,16 @@ class Instances:
         if bare(command.sender) not in self._rules.admins:
             return _FORBIDDEN
         _code, rows = await self._server.run(self._server.arguments("list_frontends", self._names, {"now": ""}))
-        heard = [Heard(name.decode(), ago, by.decode()) for name, ago, by in rows]
+        heard = [FrontendStatus(name.decode(), ago, by.decode()) for name, ago, by in rows]
         return FrontendList((*heard, *await self._doors()))
 
-    async def _doors(self) -> tuple[Heard, ...]:
+    async def _doors(self) -> tuple[FrontendStatus, ...]:
         (seconds, micros), found = await self._server.commands(
-            [("TIME",), ("ZRANGE", keys.of_service("doors"), 0, MOST_TOLD - 1, "WITHSCORES")]
+            [("TIME",), ("ZRANGE", keys.of_service("doors"), 0, MAX_LISTED - 1, "WITHSCORES")]
         )
         now = int(seconds) * 1000 + int(micros) // 1000
         doors = (_door(member, now - int(at)) for member, at in found)
-        return tuple(each for each in doors if each.ago_ms < SHOWN_MS)
+        return tuple(each for each in doors if each.ago_ms < DOOR_SHOWN_MS)
 
     async def disconnect(self, command: Disconnect) -> Result:
         """Have one end."""
@@ -68,8 +68,8 @@ class Instances:
         told: dict[str, Value] = {
             "frontend": command.frontend,
             "by": bare(command.sender),
-            "keep_ms": TOLD_MS,
-            "most": MOST_TOLD,
+            "keep_ms": DISCONNECT_KEPT_MS,
+            "most": MAX_LISTED,
         }
         _code, listed = await self._server.run(
             self._server.arguments("disconnect_frontend", self._names, {"now": "", **told})
@@ -90,11 +90,11 @@ class DoorHeartbeat:
     async def beat(self) -> None:
         """Tell that it lives, unless that was told just now; the first time forget those that are shown no more."""
         now = int(self._now_ms())
-        if now < self._told_ms + BEAT_MS:
+        if now < self._told_ms + DOOR_BEAT_MS:
             return
         names = keys.of_service("doors")
         if not self._told_ms:
-            old = ("ZRANGEBYSCORE", names, "-inf", now - SHOWN_MS, "LIMIT", 0, _FORGOTTEN_AT_ONCE)
+            old = ("ZRANGEBYSCORE", names, "-inf", now - DOOR_SHOWN_MS, "LIMIT", 0, _REMOVE_BATCH)
             if forgotten := await self._server.command(*old):
                 await self._server.command("ZREM", names, *forgotten)
         await self._server.command("ZADD", names, now, self._name)
@@ -106,6 +106,6 @@ class DoorHeartbeat:
             await self._server.command("ZREM", keys.of_service("doors"), self._name)
 
 
-def _door(member: bytes, ago_ms: int) -> Heard:
+def _door(member: bytes, ago_ms: int) -> FrontendStatus:
     door, _, name = member.decode().partition(" ")
-    return Heard(name, ago_ms, "", door)
+    return FrontendStatus(name, ago_ms, "", door)

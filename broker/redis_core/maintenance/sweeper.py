@@ -19,7 +19,7 @@ from broker.model.results import Counted, Refused
 from broker.redis_core.commands.internal import Ask, Outcome, Scanned, Sweep, TakeOver
 from broker.redis_core.delivery import relay
 from broker.redis_core.groups.ownership import Ownership
-from broker.redis_core.maintenance.heartbeat import DUE_AT_ONCE, Heartbeat, HeartbeatResult
+from broker.redis_core.maintenance.heartbeat import MAX_SWEEPS, Heartbeat, HeartbeatResult
 from broker.redis_core.metrics import Metrics
 from broker.redis_core.nodes.history import Histories
 from broker.redis_core.partitions.pipeline import PartitionPipeline
@@ -33,20 +33,20 @@ log = structlog.get_logger()
 
 _AWAY_FOR_GOOD = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
 
-RESCUED_AT_ONCE = 500
+TAKEOVER_BATCH = 500
 """Partitions of a lapsed frontend that are taken over together."""
 
-LOOKED_AT_ONCE = 50
+SWEEP_BATCH = 50
 """Partitions that are visited together when all are: so many that it is soon done, so few that others get their turn."""
 
-BUSY_TURNS = 6
+BUSY_MARK_EVERY = 6
 """Of so many turns that have more urgent work, one tells what is sent."""
 
-LOOK_EVERY = 18
+SCAN_EVERY = 18
 """Heartbeats between two looks in passing: idle cost stays under 20 commands a second, those in scripts counted."""
 
 
-COMPARED = 1
+COMPARE_BATCH = 1
 """With each look so many records that are known here are compared with Redis: more would cost an idle frontend too much."""
 
 
@@ -95,70 +95,70 @@ class Sweeper:
         self._heartbeat = heartbeat
         self._ask = ask
         self._finish = finish
-        self._rescuing: set[str] = set()
-        self._visiting = 0
+        self._taking_over: set[str] = set()
+        self._sweeping = 0
         self._measured_ms = 0
         self._turns = 0
-        self._looked = 0
-        self._next: list[Partition] = []
-        self._compared: list[NodeRouter] = []
+        self._scanned_nodes = 0
+        self._to_scan: list[Partition] = []
+        self._to_compare: list[NodeRouter] = []
 
     async def act(self, visits: HeartbeatResult) -> None:
         """Do what one turn of the heartbeat has found."""
         if visits.disconnected_by:
             self._core.disconnected(visits.disconnected_by)
             return
-        await self._visit_due(visits.due)
+        await self._sweep_due(visits.due)
         for notice in relay.understood(visits.notices):
             self._core.notify(notice)
-        if visits.blind:
-            self._core.background(self.visit_all)
-        self._missed(visits.lapsed)
+        if visits.state_unknown:
+            self._core.background(self.sweep_all)
+        self._begin_takeovers(visits.dead)
         if visits.early:
             return
-        self._mark()
+        self._report_sent()
         for routes in self._core.every():
             routes.tick()
         self._turns += 1
-        if self._turns % LOOK_EVERY == 0:
-            await self._look_in_passing()
+        if self._turns % SCAN_EVERY == 0:
+            await self._scan_next()
             self._core.background(self._finish)
 
-    def _missed(self, frontends: Iterable[str]) -> None:
+    def _begin_takeovers(self, frontends: Iterable[str]) -> None:
         for frontend in frontends:
-            if frontend != self._core.frontend and frontend not in self._rescuing:
-                self._rescuing.add(frontend)
-                log.warning("frontend lapsed", frontend=frontend)
-                self._core.background(partial(self._rescue, frontend))
+            if frontend != self._core.frontend and frontend not in self._taking_over:
+                self._taking_over.add(frontend)
+                log.warning("frontend is dead", frontend=frontend)
+                self._core.background(partial(self._take_over, frontend))
 
-    def _mark(self) -> None:
+    def _report_sent(self) -> None:
         """Have pipelines tell what is sent, and look for what was lost: not so many that what is due has to wait for them.
 
         While much is due, or a frontend is being replaced, that is put off for a few turns: each of them is a visit.
         """
-        if (self._rescuing or self._visiting > DUE_AT_ONCE // 4) and self._turns % BUSY_TURNS:
+        if (self._taking_over or self._sweeping > MAX_SWEEPS // 4) and self._turns % BUSY_MARK_EVERY:
             return
-        room = self._heartbeat.room
+        room = self._heartbeat.free_sweeps
         for pipeline in self._core.pipelines():
             if room > 0 and (pipeline.doubtful or pipeline.unmarked) and pipeline.quiet:
                 pipeline.mark()
                 room -= 1
 
-    async def _visit_due(self, partitions: Sequence[Partition]) -> None:
+    async def _sweep_due(self, partitions: Sequence[Partition]) -> None:
         """Begin visits; as soon as half of them are done, and more may be due, the next beat comes."""
-        self._visiting += len(partitions)
-        self._heartbeat.room = DUE_AT_ONCE - self._visiting
+        self._sweeping += len(partitions)
+        self._heartbeat.free_sweeps = MAX_SWEEPS - self._sweeping
         try:
-            await self._know(partitions)
+            await self._read_records(partitions)
         except asyncio.CancelledError:
             # This frontend is going in order. They are on no list any more: it tells of them with its last words.
             for partition in partitions:
                 self._heartbeat.announce(partition, int(self._heartbeat.now_ms()))
             raise
         for partition in partitions:
-            self._visit(partition, partial(self._visited, partition))
+            self._sweep(partition, partial(self._swept, partition))
 
-    async def _know(self, partitions: Sequence[Partition]) -> None:
+    async def _read_records(self, partitions: Sequence[Partition]) -> None:
         """Read the records that are not known here together: for each alone it would take a round trip."""
         routes = {partition.node: self._core.routes(partition.node) for partition in partitions}
         unknown = [node for node, each in routes.items() if each.known.record is None]
@@ -167,35 +167,35 @@ class Sweeper:
             for record in await self._store.read_all(unknown) if unknown else ():
                 routes[record.name].known.met(record)
 
-    def _visit(self, partition: Partition, reply: Callable[[Outcome], None], *, passing: bool = False) -> None:
+    def _sweep(self, partition: Partition, reply: Callable[[Outcome], None], *, passing: bool = False) -> None:
         self._core.routes(partition.node).submit(Sweep(partition.node, partition.number, passing), reply)
 
-    def _visited(self, partition: Partition, outcome: Outcome) -> None:
+    def _swept(self, partition: Partition, outcome: Outcome) -> None:
         """Owe a visit that failed again: nobody else knows of it."""
-        self._visiting -= 1
-        self._heartbeat.room = DUE_AT_ONCE - self._visiting
-        if self._heartbeat.full and self._visiting <= DUE_AT_ONCE // 2:
-            self._heartbeat.full = False
-            self._heartbeat.hasten()
+        self._sweeping -= 1
+        self._heartbeat.free_sweeps = MAX_SWEEPS - self._sweeping
+        if self._heartbeat.more_due and self._sweeping <= MAX_SWEEPS // 2:
+            self._heartbeat.more_due = False
+            self._heartbeat.beat_now()
         if isinstance(outcome, Refused) and outcome.problem not in _AWAY_FOR_GOOD:
             self._heartbeat.announce(partition, int(self._heartbeat.now_ms()))
 
-    async def _look_in_passing(self) -> None:
+    async def _scan_next(self) -> None:
         """Visit one partition, the next in the list each time, round and round: finds what events missed."""
-        await self._forget_lost(COMPARED)
+        await self._compare_records(COMPARE_BATCH)
         if not self._core.frontend:
             # It cannot send, and frontends that can are there.
             return
-        if not self._next:
-            names = await self._store.names(self._looked, 1)
-            self._looked = self._looked + 1 if names else 0
-            self._next = await self._store.partitions(names)
-        for partition in self._next[:1]:
+        if not self._to_scan:
+            names = await self._store.names(self._scanned_nodes, 1)
+            self._scanned_nodes = self._scanned_nodes + 1 if names else 0
+            self._to_scan = await self._store.partitions(names)
+        for partition in self._to_scan[:1]:
             # What comes after it finds the node's record read.
-            self._visit(partition, partial(self._looked_at, partition), passing=True)
-        del self._next[:1]
+            self._sweep(partition, partial(self._scanned, partition), passing=True)
+        del self._to_scan[:1]
 
-    def _looked_at(self, partition: Partition, _: Outcome) -> None:
+    def _scanned(self, partition: Partition, _: Outcome) -> None:
         if partition.number == 0:
             self._core.background(partial(self._core.owners.settle, partition.node))
             # What an owner has approved and a frontend that died has not made.
@@ -203,59 +203,59 @@ class Sweeper:
             # Credit that a crash has lost between two partitions, or that a failover has brought back, is found again.
             self._core.background(self._core.routes(partition.node).audit)
 
-    async def visit_all(self) -> None:
+    async def sweep_all(self) -> None:
         """Visit every partition once, as a frontend does that has just started or does not know what is due."""
         try:
             for _first in range(0, len(self._core.every()), LISTED):
-                await self._forget_lost(LISTED)
+                await self._compare_records(LISTED)
             async for partitions in self._partitions():
-                await self._each(partitions, LOOKED_AT_ONCE, self._visit_one)
+                await self._in_batches(partitions, SWEEP_BATCH, self._sweep_one)
         except CoreUnavailable:
-            self._heartbeat.blinded()
+            self._heartbeat.mark_state_unknown()
             raise
 
-    async def _visit_one(self, partition: Partition) -> bool:
+    async def _sweep_one(self, partition: Partition) -> bool:
         await self._ask(Sweep(partition.node, partition.number, passing=True))
         if partition.number == COORDINATOR:
             await self._core.routes(partition.node).audit()
         return True
 
-    async def _each(
+    async def _in_batches(
         self, partitions: Sequence[Partition], at_once: int, work: Callable[[Partition], Coroutine[Any, Any, bool]]
     ) -> bool:
         """Do the same in many partitions, in a part of them at once; tells whether all went well."""
         well = True
         for first in range(0, len(partitions), at_once):
             some = partitions[first : first + at_once]
-            await self._know(some)
+            await self._read_records(some)
             well = all(await asyncio.gather(*map(work, some))) and well
         return well
 
-    async def _rescue(self, frontend: str) -> None:
+    async def _take_over(self, frontend: str) -> None:
         """Take over from a lapsed frontend, everywhere; only when all is done is it struck off the list."""
         try:
-            living = await self._heartbeat.living()
+            living = await self._heartbeat.live_frontends()
             # What it owed comes first and is looked for in bulk: thousands of idle nodes must not stand in its way. Each of
             # those that live begins with its share, and looks at the others' after that: they may die on the way.
             complete, others = True, list[Partition]()
             async for found in self._partitions():
                 mine: list[Partition] = []
                 for each in found:
-                    (mine if _first_of(each, living) in {self._core.frontend, ""} else others).append(each)
-                complete = await self._rescue_all(mine, frontend) and complete
+                    (mine if _first_frontend(each, living) in {self._core.frontend, ""} else others).append(each)
+                complete = await self._take_over_all(mine, frontend) and complete
             for at in range(0, len(others), LISTED):
-                complete = await self._rescue_all(others[at : at + LISTED], frontend) and complete
+                complete = await self._take_over_all(others[at : at + LISTED], frontend) and complete
             if complete:
-                self._heartbeat.rescued(frontend)
-            await self.visit_all()
+                self._heartbeat.report_taken_over(frontend)
+            await self.sweep_all()
         finally:
-            self._rescuing.discard(frontend)
+            self._taking_over.discard(frontend)
 
-    async def _rescue_all(self, partitions: Sequence[Partition], frontend: str) -> bool:
+    async def _take_over_all(self, partitions: Sequence[Partition], frontend: str) -> bool:
         found = await self._store.concerned(partitions, frontend)
-        return await self._each(found, RESCUED_AT_ONCE, partial(self.rescue_partition, frontend=frontend))
+        return await self._in_batches(found, TAKEOVER_BATCH, partial(self.take_over_partition, frontend=frontend))
 
-    async def rescue_partition(self, partition: Partition, frontend: str) -> bool:
+    async def take_over_partition(self, partition: Partition, frontend: str) -> bool:
         """Take over what a frontend owes in one partition; False when that has to be tried again."""
         scan, upto = "0", None
         while True:
@@ -296,15 +296,15 @@ class Sweeper:
         async for names in self._names():
             yield await self._store.partitions(names)
 
-    async def _forget_lost(self, most: int) -> None:
+    async def _compare_records(self, most: int) -> None:
         """Compare records that are known here, the next ones each time, with Redis; one of another life is read anew.
 
         Redis may have lost the record of a life that is known here: no script would notice, for its partitions are still there.
         Or it has lost the name alone, in the list of all nodes.
         """
-        if not self._compared:
-            self._compared = [routes for routes in self._core.every() if routes.known.record]
-        some, self._compared = self._compared[:most], self._compared[most:]
+        if not self._to_compare:
+            self._to_compare = [routes for routes in self._core.every() if routes.known.record]
+        some, self._to_compare = self._to_compare[:most], self._to_compare[most:]
         if not some:
             return
         lives = await self._store.lives([routes.known.node for routes in some])
@@ -324,6 +324,6 @@ class Sweeper:
             first += len(names)
 
 
-def _first_of(partition: Partition, living: Sequence[str]) -> str:
+def _first_frontend(partition: Partition, living: Sequence[str]) -> str:
     """Say which of the living frontends looks at a partition first; the same for all who ask."""
     return living[crc32(str(partition).encode()) % len(living)] if living else ""

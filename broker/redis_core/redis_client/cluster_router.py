@@ -68,7 +68,7 @@ class ClusterRouter:
         self._masters: dict[Address, RedisNode] = {}
         self._learning: asyncio.Task[None] | None = None
         self._learnt_at = -math.inf
-        self._trouble = FailureLog("masters not found")
+        self._failures = FailureLog("masters not found")
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
         """Send commands in one round trip to each master; what was refused to the end stands as its error among the replies.
@@ -113,7 +113,7 @@ class ClusterRouter:
 
     def _nobody(self) -> Unsent:
         """Say that nobody serves a slot, and why that is so if it is known."""
-        return Unsent(_NOBODY, told=": ".join(filter(None, (_NOBODY, self._trouble.reason))))
+        return Unsent(_NOBODY, told=": ".join(filter(None, (_NOBODY, self._failures.reason))))
 
     async def _round(
         self, lines: Sequence[Line], left: Sequence[_PendingCommand], replies: list[Any]
@@ -190,11 +190,11 @@ class ClusterRouter:
             found = await self._finder.find()
         except CoreUnavailable as error:
             # What was known may still serve, or else says so itself.
-            self._trouble.met(error)
+            self._failures.report(error)
             return
         finally:
             self._learning = None
-        self._trouble.over()
+        self._failures.recovered()
         owners: list[Address | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
         for first, last, address in found:
             owners[first : last + 1] = [address] * (last + 1 - first)

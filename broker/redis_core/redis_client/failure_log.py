@@ -17,15 +17,15 @@ class FailureLog:
         self.reason = ""
         """Why it failed the last time; empty when it did not."""
 
-    def met(self, error: Exception | str) -> None:
+    def report(self, error: Exception | str) -> None:
         """Note that it failed, and tell that unless it is known."""
         reason = str(error)
         if reason != self.reason:
             log.warning(self._event, error=reason)
         self.reason = reason
 
-    def over(self) -> None:
+    def recovered(self) -> None:
         """Note that it succeeded."""
         if self.reason:
-            log.info("%s: over", self._event, error=self.reason)
+            log.info("%s: recovered", self._event, error=self.reason)
         self.reason = ""

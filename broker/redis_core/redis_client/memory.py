@@ -22,9 +22,9 @@ class Memory:
             self._metrics.memory((await self._told()).values())
         except Forbidden as error:
             # Its user may not ask: all else goes on.
-            self._unknown.met(error)
+            self._unknown.report(error)
         else:
-            self._unknown.over()
+            self._unknown.recovered()
 
     async def evicting(self) -> list[Finding]:
         """Find the masters that would drop what the queue holds; raises CoreUnavailable."""

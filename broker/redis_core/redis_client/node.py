@@ -329,9 +329,9 @@ class RedisNode:
         except (RedisError, OSError, TimeoutError) as error:
             unsent = _unloaded(error, self._place)
             if isinstance(unsent, Unloaded):
-                self._refused.met(unsent)
+                self._refused.report(unsent)
             raise unsent from error
-        self._refused.over()
+        self._refused.recovered()
         connection.loads = loads
 
     def _take_other(self, why: ResponseError) -> None:
@@ -360,9 +360,9 @@ class RedisNode:
                 raise reply
         for reply in replies[needed:]:
             if isinstance(reply, Exception):
-                self._without.met(f"{ALONE} at {self._place}: {reply}")
+                self._without.report(f"{ALONE} at {self._place}: {reply}")
             else:
-                self._without.over()
+                self._without.recovered()
 
     async def everywhere(self, line: Line) -> dict[str, Any]:
         """Ask each master there is: this one."""

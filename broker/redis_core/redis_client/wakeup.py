@@ -13,7 +13,7 @@ from broker.redis_core.redis_client.connections import Line
 _WAIT_SECONDS: Final = 5.0
 
 
-def ringing() -> list[Line]:
+def wakeup_commands() -> list[Line]:
     """Give the commands that ring; many rings that nobody has heard are one."""
     wakeup = keys.of_service("wakeup")
     return [("RPUSH", wakeup, "1"), ("LTRIM", wakeup, -1, -1)]
@@ -27,6 +27,6 @@ class Wakeup:
         self._server = server
         self._seconds = min(_WAIT_SECONDS, timeout / 2)
 
-    async def heard(self) -> bool:
+    async def wait(self) -> bool:
         """Wait for a while; tells whether it has rung. Raises CoreUnavailable."""
         return await self._server.wait("BLPOP", keys.of_service("wakeup"), str(self._seconds)) is not None

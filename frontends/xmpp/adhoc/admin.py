@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.model.commands import Configure, Disconnect, Frontends, Overview, Release
 from broker.model.options import NodeState
-from broker.model.results import Disconnected, FrontendList, Heard, Overviewed, Released, Summary
+from broker.model.results import Disconnected, FrontendList, FrontendStatus, Overviewed, Released, Summary
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp.adhoc import commands, fields
 from frontends.xmpp.adhoc.fields import Fields
@@ -83,7 +83,7 @@ def _choice(found: FrontendList) -> str:
     return forms.written("form", ns.ADMIN_DISCONNECT, (field,), _DISCONNECT_TITLE, text)
 
 
-def _known(one: Heard) -> str:
+def _known(one: FrontendStatus) -> str:
     what = f"disconnected by {one.disconnected_by}" if one.disconnected_by else "heard of"
     return f"{one.name}: {what} {one.ago_ms} ms ago"
 

@@ -10,7 +10,17 @@ from broker.model.names import Jid
 from broker.model.nodes import NodeRecord
 from broker.model.options import NodeConfig
 from broker.model.problems import MalformedRequest, Problem
-from broker.model.results import Counted, Disconnected, Done, FrontendList, Heard, Overviewed, Released, Result, Summary
+from broker.model.results import (
+    Counted,
+    Disconnected,
+    Done,
+    FrontendList,
+    FrontendStatus,
+    Overviewed,
+    Released,
+    Result,
+    Summary,
+)
 from frontends.xmpp import namespaces as ns
 from frontends.xmpp import replies
 from frontends.xmpp.adhoc import offered
@@ -132,7 +142,8 @@ def test_frontends_to_choose_from(read: Read) -> None:
     asked = read(command(ns.ADMIN_DISCONNECT), sender=ADMIN)
     assert isinstance(asked, Question) and asked.command == Frontends(ADMIN)
     # At other doors there is nothing that others could take over.
-    told = reply(asked, FrontendList((Heard("f1", 9_000, "boss@x"), Heard("f2", 12, ""), Heard("h1", 12, "", "rest"))))
+    boss = FrontendStatus("f1", 9_000, "boss@x")
+    told = reply(asked, FrontendList((boss, FrontendStatus("f2", 12, ""), FrontendStatus("h1", 12, "", "rest"))))
     assert told.get("status") == "executing"
     options = [each.findtext(f"{{{ns.FORM}}}value") for each in told.iter(f"{{{ns.FORM}}}option")]
     assert options == ["f1", "f2"]
