@@ -1,7 +1,7 @@
-"""The heartbeat of a frontend: a loop of one script call every half second tells what is due, and which frontends are dead.
+"""The heartbeat of a frontend: one script call every half second reports due times and returns due partitions and dead frontends.
 
-Idle cost is this loop's alone: one heartbeat a turn and now and then a partition looked at in passing, however many nodes
-there are. Where a process asks for it the next turn comes at once. Must not know what a visit does.
+An idle frontend costs no more than this loop and a slow background scan, however many nodes there are. A wake-up makes the next
+heartbeat come at once. Must not know what a sweep does.
 """
 
 import asyncio
@@ -25,27 +25,25 @@ log = structlog.get_logger()
 
 HEARTBEAT_SECONDS = 0.5
 DEAD_AFTER_MS = 3_000
-"""A frontend unheard for so long has lapsed: with a turn and a rescue on top its deliveries are re-sent within 5 s."""
+"""A frontend without a heartbeat for so long is dead: others take it over and send its deliveries again within 5 s."""
 
 MAX_SWEEPS = 1_000
-"""Most visits that a frontend has under way: what is due beyond that is left to other frontends, or is taken soon after."""
+"""Sweeps that a frontend runs at once at most; it leaves other due partitions to other frontends, or to its next heartbeat."""
 
 CHANGES_SECONDS = 2.0
-"""Between two heartbeats that tell which nodes have changed: a busy one is told of once in so long."""
+"""Interval between reports of changed nodes: a busy node is reported once in an interval."""
 
 LISTEN_PAUSE_SECONDS = 0.02
-"""Between a ring that is heard and listening again: what else comes in meanwhile is found by the same turn."""
+"""Pause between a wake-up and the next wait: one heartbeat serves all wake-ups that come meanwhile."""
 
 
 @dataclass(slots=True)
 class HeartbeatResult:
-    """What the heartbeat asks for: partitions that are due, frontends that have lapsed, notices that others could not tell.
+    """What a heartbeat returned: due partitions, dead frontends, and notices left by processes that cannot send.
 
-    With a `disconnected_by` it asks for nothing else but that this frontend ends.
-
-    After a beat whose answer was lost it is `blind`: what that beat took from the list of due partitions, nobody knows. So it is
-    when Redis does not know of the beat before: a replica has taken over that had not heard of it. It is `alone` while no
-    frontend lives. It comes `early` where the beat before has left something that is due: then there is only that to do.
+    With `disconnected_by` the frontend does nothing but end. `state_unknown` is set when the reply to the last heartbeat was lost
+    or when a promoted replica does not know that heartbeat: due partitions may have been removed without being swept, so the
+    frontend sweeps all. An `early` heartbeat only fetches more due partitions than the last one could take.
     """
 
     due: list[Partition] = field(default_factory=list)
@@ -58,14 +56,14 @@ class HeartbeatResult:
 
 
 Act = Callable[[HeartbeatResult], Awaitable[None]]
-"""What does the work that a turn has found."""
+"""Does the work that a heartbeat returned."""
 
 
 class Heartbeat:
-    """Keeps one frontend alive in Redis and learns what there is to do."""
+    """Keeps one frontend alive in Redis and fetches its work."""
 
     def __init__(self, server: Server, frontend: str, wakeup: Wakeup) -> None:
-        """Beat for `frontend`, or without a name for a core that cannot send; nothing happens before `run` or `turn`."""
+        """Send heartbeats for `frontend`; a core that cannot send has no name. Nothing is sent before `run` or `beat`."""
         self._server = server
         self._wakeup = wakeup
         self._wake = asyncio.Event()
@@ -80,9 +78,9 @@ class Heartbeat:
         self._state_unknown = False
         self._beat_early = False
         self.free_sweeps = MAX_SWEEPS
-        """How many more visits may be begun: the next beat takes as many partitions that are due."""
+        """How many more sweeps may begin: the next heartbeat takes at most so many due partitions."""
         self.more_due = False
-        """The last beat has taken as many as it might, so that more may be due."""
+        """The last heartbeat took as many partitions as it might: more may be due."""
         self.beating = True
         self.last_beat = time.monotonic()
         self._failures = FailureLog("heartbeat failed")
@@ -90,15 +88,15 @@ class Heartbeat:
 
     @property
     def failure(self) -> str:
-        """Why the last turn failed; empty when it did not."""
+        """Why the last heartbeat failed; empty when it succeeded."""
         return self._failures.reason
 
     def now_ms(self) -> float:
-        """Give Redis's time by the last heartbeat: good enough to decide what to announce, nothing else."""
+        """Return Redis's time by the last heartbeat: good enough to decide what to announce, nothing else."""
         return time.monotonic() * 1000 + self._skew_ms
 
     def announce(self, partition: Partition, due_ms: int) -> None:
-        """Tell with the next heartbeat when a partition needs a visit, unless an earlier visit is announced already."""
+        """Report a partition's due time with the next heartbeat, unless an earlier one has been announced."""
         name = str(partition)
         known = self._announced.get(name, 0)
         if self.now_ms() < known <= due_ms:
@@ -106,28 +104,28 @@ class Heartbeat:
         self._announced[name] = self._unsent_due[name] = due_ms
 
     def report_taken_over(self, frontend: str) -> None:
-        """Tell with the next heartbeat that all of a lapsed frontend's deliveries are taken over."""
+        """Report with the next heartbeat that all deliveries of a dead frontend are taken over."""
         self._taken_over.append(frontend)
 
     def report_changed(self, node: str) -> None:
-        """Tell with one of the next heartbeats that something has happened to a node."""
+        """Report with one of the next heartbeats that a node has changed."""
         self._changed.add(node)
 
     async def run(self, act: Act) -> None:
-        """Beat until cancelled."""
+        """Send heartbeats until cancelled."""
         while True:
-            # Spread, so that frontends do not beat together.
+            # Jitter keeps frontends from sending together.
             await self._pause(HEARTBEAT_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311  (guards nothing)
             if self.beating:
                 await self.beat(act)
 
     def beat_now(self) -> None:
-        """Have the next beat come at once."""
+        """Send the next heartbeat at once."""
         self._beat_early = True
         self._wake.set()
 
     async def live_frontends(self) -> list[str]:
-        """Name the frontends that have not lapsed, in an order that is the same for all."""
+        """Return the names of the live frontends, in the same order for all callers."""
         since = int(self.now_ms()) - DEAD_AFTER_MS
         found = await self._server.command("ZRANGEBYSCORE", keys.of_service("frontends"), f"({since}", "+inf")
         return sorted(name.decode() for name in found)
@@ -139,10 +137,10 @@ class Heartbeat:
         self._wake.clear()
 
     async def listen(self) -> None:
-        """Have the next beat at once when something wakes it, until cancelled."""
+        """Send the next heartbeat at once after each wake-up, until cancelled."""
         while True:
             pause = HEARTBEAT_SECONDS
-            # One that does not beat leaves wake-ups to those who do.
+            # A frontend without heartbeats leaves wake-ups to the others.
             if self.beating:
                 try:
                     if await self._wakeup.wait():
@@ -155,7 +153,7 @@ class Heartbeat:
             await asyncio.sleep(pause)
 
     async def beat(self, act: Act) -> bool:
-        """Beat once and act on what it finds; tells whether it went well: a fault is noted and the next turn tries again."""
+        """Send one heartbeat and act on its result. Returns False on a fault, which is logged; the next heartbeat tries again."""
         went_well = await self.attempt(partial(self._beat_and_act, act))
         if went_well:
             self.last_beat = time.monotonic()
@@ -165,7 +163,7 @@ class Heartbeat:
         await act(await self._beat())
 
     async def attempt(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Do something that Redis is needed for, and tell whether it went well; a fault is noted. Raises OtherFormat."""
+        """Do work that needs Redis and return whether it succeeded; a fault is logged. Raises OtherFormat."""
         try:
             await work()
         except OtherFormat:
@@ -173,7 +171,7 @@ class Heartbeat:
         except (CoreUnavailable, ScriptDefect) as error:
             self._failures.report(error)
         except Exception as error:
-            # A defect of ours, so the place is wanted; the same one twice a second is not.
+            # A defect of this program: log the traceback, but only once.
             reason = str(error) or type(error).__name__
             if reason != self.failure:
                 log.exception("turn failed")
@@ -184,7 +182,7 @@ class Heartbeat:
         return False
 
     def mark_state_unknown(self) -> None:
-        """Say that what is due may not be known: the next turn asks for a visit to all."""
+        """Assume that due partitions were lost: the next result asks for a sweep of all."""
         self._state_unknown = True
 
     async def _beat(self) -> HeartbeatResult:
@@ -199,7 +197,7 @@ class Heartbeat:
             now, dead, due, before, notices, by, alive = await self._call(due_times, taken_over, changed, most)
         except (CoreUnavailable, ScriptDefect):
             self.mark_state_unknown()
-            # A Redis that comes back may have lost what it was told last: all that the visits find is told anew.
+            # Redis may come back without what it was last told, so later sweeps announce everything again.
             self._announced = {}
             self._unsent_due = due_times | self._unsent_due
             self._taken_over += taken_over
@@ -213,7 +211,7 @@ class Heartbeat:
             self._announced = due_times
         self._last_beat_ms = now
         for partition in due:
-            # Taken off the list for this visit, with whatever was announced for later.
+            # The heartbeat removed the partition from the list, with any later due time that was announced.
             self._announced.pop(partition.decode(), None)
         for name in list(self._announced):
             if self._announced[name] <= now:
@@ -244,7 +242,7 @@ class Heartbeat:
         return now, dead, due, int(before), notices, by, alive
 
     async def deregister(self) -> None:
-        """Tell for the last time what will be due, and leave the list: nothing of this one is to be taken over."""
+        """Report the last due times and leave the list of frontends: others have nothing to take over."""
         await self._call(self._unsent_due, self._taken_over, self._changed, 0)
         await self._server.commands(
             [

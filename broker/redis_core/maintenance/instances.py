@@ -1,4 +1,4 @@
-"""Frontends as administrators see them, and the end of one. Must not know how a frontend ends, nor what it owes."""
+"""Lists frontends for administrators and disconnects them. Must not know how a frontend ends, nor which deliveries it leaves."""
 
 import re
 from collections.abc import Callable
@@ -14,15 +14,15 @@ from broker.redis_core.redis_client.client import Server, Value
 
 MAX_LISTED: Final = 1_000
 DOOR_BEAT_MS: Final = 1_000
-"""Time between two beats of a door: three are missed before it has lapsed."""
+"""Interval between heartbeats of a door; a door is dead after three missed ones."""
 
 DOOR_SHOWN_MS: Final = 3_600_000
-"""How long a door that has lapsed is shown: nobody takes over from it, so nobody strikes it off."""
+"""How long a dead door is listed: nobody takes over from a door, so nobody removes it."""
 
 _REMOVE_BATCH: Final = 1_000
 
 DISCONNECT_KEPT_MS: Final = 86_400_000
-"""How long it is kept that a frontend is to end: one that hangs for longer has been killed by its watchdog."""
+"""How long a disconnect request is kept: the watchdog has killed a frontend that hangs for longer."""
 
 _FORBIDDEN: Final = Refused(Problem.FORBIDDEN, "only administrators may see frontends, or disconnect them")
 _UNKNOWN: Final = Refused(Problem.ITEM_NOT_FOUND, "no frontend has such a name")
@@ -33,16 +33,16 @@ _NAME: Final = re.compile(r"[0-9a-f]{8}", re.ASCII)
 
 
 class Instances:
-    """Lists frontends, and has them end."""
+    """Lists and disconnects frontends."""
 
     def __init__(self, server: Server, rules: Rules) -> None:
-        """Look at the list that heartbeats keep."""
+        """Read the list that heartbeats keep."""
         self._server = server
         self._rules = rules
         self._names = [keys.of_service(name) for name in server.header("list_frontends").keys]
 
     async def list(self, command: Frontends) -> Result:
-        """List them."""
+        """List frontends and doors."""
         if bare(command.sender) not in self._rules.admins:
             return _FORBIDDEN
         _code, rows = await self._server.run(self._server.arguments("list_frontends", self._names, {"now": ""}))
@@ -58,7 +58,7 @@ class Instances:
         return tuple(each for each in doors if each.ago_ms < DOOR_SHOWN_MS)
 
     async def disconnect(self, command: Disconnect) -> Result:
-        """Have one end."""
+        """Request the end of a frontend; it ends when its next heartbeat tells it."""
         if bare(command.sender) not in self._rules.admins:
             return _FORBIDDEN
         if not _NAME.fullmatch(command.frontend):
@@ -78,17 +78,17 @@ class Instances:
 
 
 class DoorHeartbeat:
-    """Tells that a frontend lives that is handed nothing, so that it is seen; nothing else depends on it."""
+    """Registers a frontend that only serves requests, so that administrators see it; nothing else depends on it."""
 
     def __init__(self, server: Server, name: str, now_ms: Callable[[], float]) -> None:
-        """Tell of `name`, by Redis's time; nothing is told before `beat`."""
+        """Register `name` by Redis's time; nothing is sent before `beat`."""
         self._server = server
         self._name = name
         self._now_ms = now_ms
         self._told_ms = 0
 
     async def beat(self) -> None:
-        """Tell that it lives, unless that was told just now; the first time forget those that are shown no more."""
+        """Renew the registration at most once an interval; the first call removes doors that are no longer listed."""
         now = int(self._now_ms())
         if now < self._told_ms + DOOR_BEAT_MS:
             return
@@ -101,7 +101,7 @@ class DoorHeartbeat:
         self._told_ms = now
 
     async def leave(self) -> None:
-        """Tell that it ends, if it was told that it lives."""
+        """Remove the registration."""
         if self._told_ms:
             await self._server.command("ZREM", keys.of_service("doors"), self._name)
 

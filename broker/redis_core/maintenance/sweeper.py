@@ -1,6 +1,6 @@
-"""What follows from a heartbeat: due partitions are swept, a dead frontend's deliveries taken over, idle partitions looked at.
+"""Background maintenance after each heartbeat: sweep due partitions, take over from dead frontends, scan one idle partition.
 
-All of it is idempotent and may be done by several frontends at once. Must not know how a visit changes a partition.
+All of it is idempotent, so several frontends may do it at once. Must not know how a sweep changes a partition.
 """
 
 import asyncio
@@ -34,24 +34,23 @@ log = structlog.get_logger()
 _AWAY_FOR_GOOD = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
 
 TAKEOVER_BATCH = 500
-"""Partitions of a lapsed frontend that are taken over together."""
+"""Partitions of a dead frontend that are taken over together."""
 
 SWEEP_BATCH = 50
-"""Partitions that are visited together when all are: so many that it is soon done, so few that others get their turn."""
+"""Partitions that are swept together when all are: more would keep other commands waiting, fewer would take too long."""
 
 BUSY_MARK_EVERY = 6
-"""Of so many turns that have more urgent work, one tells what is sent."""
+"""Report sent deliveries on every sixth heartbeat while there is more urgent work."""
 
 SCAN_EVERY = 18
-"""Heartbeats between two looks in passing: idle cost stays under 20 commands a second, those in scripts counted."""
-
+"""Heartbeats between two background scans: idle cost stays under 20 commands a second, those in scripts included."""
 
 COMPARE_BATCH = 1
-"""With each look so many records that are known here are compared with Redis: more would cost an idle frontend too much."""
+"""Cached records that each scan compares with Redis: more would cost an idle frontend too much."""
 
 
 class Pipelines(Protocol):
-    """What the sweeper needs of the core."""
+    """The interface of the core that the sweeper uses."""
 
     frontend: str
     metrics: Metrics
@@ -60,26 +59,26 @@ class Pipelines(Protocol):
     histories: Histories
 
     def routes(self, node: str) -> NodeRouter:
-        """Give the pipelines of a node's partitions."""
+        """Return the router of a node."""
 
     def every(self) -> list[NodeRouter]:
-        """Give the routes of all nodes that are known here."""
+        """Return the routers of all nodes that are cached here."""
 
     def pipelines(self) -> list[PartitionPipeline]:
-        """Give the pipelines there are."""
+        """Return all open pipelines."""
 
     def notify(self, notice: Notice) -> None:
         """Hand a notice to the door."""
 
     def disconnected(self, by: str) -> None:
-        """Hear that this frontend is to end, and who wants it."""
+        """End this frontend at the request of `by`."""
 
     def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Run something that nobody waits for."""
+        """Run something in the background."""
 
 
 class Sweeper:
-    """One frontend's share of what keeps all queues moving."""
+    """One frontend's share of the maintenance of all nodes."""
 
     def __init__(
         self,
@@ -89,7 +88,7 @@ class Sweeper:
         ask: Ask,
         finish: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
-        """Work on the pipelines of `core`, owe to `heartbeat` what could not be done, `finish` assured messages in passing."""
+        """Sweep through the pipelines of `core`, announce failed sweeps to `heartbeat`, and `finish` prepared messages."""
         self._core = core
         self._store = store
         self._heartbeat = heartbeat
@@ -104,7 +103,7 @@ class Sweeper:
         self._to_compare: list[NodeRouter] = []
 
     async def act(self, visits: HeartbeatResult) -> None:
-        """Do what one turn of the heartbeat has found."""
+        """Do the work that one heartbeat returned."""
         if visits.disconnected_by:
             self._core.disconnected(visits.disconnected_by)
             return
@@ -132,9 +131,9 @@ class Sweeper:
                 self._core.background(partial(self._take_over, frontend))
 
     def _report_sent(self) -> None:
-        """Have pipelines tell what is sent, and look for what was lost: not so many that what is due has to wait for them.
+        """Have pipelines report sent deliveries and look for lost ones, within the number of free sweeps.
 
-        While much is due, or a frontend is being replaced, that is put off for a few turns: each of them is a visit.
+        Each report is a sweep, so it waits for some heartbeats while much is due or a takeover runs.
         """
         if (self._taking_over or self._sweeping > MAX_SWEEPS // 4) and self._turns % BUSY_MARK_EVERY:
             return
@@ -145,13 +144,13 @@ class Sweeper:
                 room -= 1
 
     async def _sweep_due(self, partitions: Sequence[Partition]) -> None:
-        """Begin visits; as soon as half of them are done, and more may be due, the next beat comes."""
+        """Begin sweeps; once half of all sweeps are done and more partitions may be due, send the next heartbeat."""
         self._sweeping += len(partitions)
         self._heartbeat.free_sweeps = MAX_SWEEPS - self._sweeping
         try:
             await self._read_records(partitions)
         except asyncio.CancelledError:
-            # This frontend is going in order. They are on no list any more: it tells of them with its last words.
+            # The frontend shuts down. The partitions are on no list any more: its last heartbeat puts them back.
             for partition in partitions:
                 self._heartbeat.announce(partition, int(self._heartbeat.now_ms()))
             raise
@@ -159,10 +158,10 @@ class Sweeper:
             self._sweep(partition, partial(self._swept, partition))
 
     async def _read_records(self, partitions: Sequence[Partition]) -> None:
-        """Read the records that are not known here together: for each alone it would take a round trip."""
+        """Read the missing node records in one round trip."""
         routes = {partition.node: self._core.routes(partition.node) for partition in partitions}
         unknown = [node for node, each in routes.items() if each.known.record is None]
-        # Where Redis is away, each finds that for itself.
+        # When Redis is away, each sweep fails by itself.
         with contextlib.suppress(CoreUnavailable, ScriptDefect):
             for record in await self._store.read_all(unknown) if unknown else ():
                 routes[record.name].known.met(record)
@@ -171,7 +170,7 @@ class Sweeper:
         self._core.routes(partition.node).submit(Sweep(partition.node, partition.number, passing), reply)
 
     def _swept(self, partition: Partition, outcome: Outcome) -> None:
-        """Owe a visit that failed again: nobody else knows of it."""
+        """Announce a failed sweep again: the partition is on no list any more."""
         self._sweeping -= 1
         self._heartbeat.free_sweeps = MAX_SWEEPS - self._sweeping
         if self._heartbeat.more_due and self._sweeping <= MAX_SWEEPS // 2:
@@ -181,30 +180,30 @@ class Sweeper:
             self._heartbeat.announce(partition, int(self._heartbeat.now_ms()))
 
     async def _scan_next(self) -> None:
-        """Visit one partition, the next in the list each time, round and round: finds what events missed."""
+        """Sweep one partition, in the order of the list, to find what events missed."""
         await self._compare_records(COMPARE_BATCH)
         if not self._core.frontend:
-            # It cannot send, and frontends that can are there.
+            # This process cannot send, and live frontends can.
             return
         if not self._to_scan:
             names = await self._store.names(self._scanned_nodes, 1)
             self._scanned_nodes = self._scanned_nodes + 1 if names else 0
             self._to_scan = await self._store.partitions(names)
         for partition in self._to_scan[:1]:
-            # What comes after it finds the node's record read.
+            # The sweep caches the node's record for `_scanned`.
             self._sweep(partition, partial(self._scanned, partition), passing=True)
         del self._to_scan[:1]
 
     def _scanned(self, partition: Partition, _: Outcome) -> None:
         if partition.number == 0:
             self._core.background(partial(self._core.owners.settle, partition.node))
-            # What an owner has approved and a frontend that died has not made.
+            # A frontend may have died between an owner's approval and the subscription.
             self._core.background(partial(self._core.approvals.settle, partition.node))
-            # Credit that a crash has lost between two partitions, or that a failover has brought back, is found again.
+            # A crash may have lost credit between two partitions, and a failover may have brought some back.
             self._core.background(self._core.routes(partition.node).audit)
 
     async def sweep_all(self) -> None:
-        """Visit every partition once, as a frontend does that has just started or does not know what is due."""
+        """Sweep every partition once: after a start, or when due partitions may have been lost."""
         try:
             for _first in range(0, len(self._core.every()), LISTED):
                 await self._compare_records(LISTED)
@@ -223,7 +222,7 @@ class Sweeper:
     async def _in_batches(
         self, partitions: Sequence[Partition], at_once: int, work: Callable[[Partition], Coroutine[Any, Any, bool]]
     ) -> bool:
-        """Do the same in many partitions, in a part of them at once; tells whether all went well."""
+        """Run `work` for many partitions, `at_once` at a time; returns whether all succeeded."""
         well = True
         for first in range(0, len(partitions), at_once):
             some = partitions[first : first + at_once]
@@ -232,11 +231,11 @@ class Sweeper:
         return well
 
     async def _take_over(self, frontend: str) -> None:
-        """Take over from a lapsed frontend, everywhere; only when all is done is it struck off the list."""
+        """Take over all deliveries of a dead frontend; only then report it, so that it leaves the list of frontends."""
         try:
             living = await self._heartbeat.live_frontends()
-            # What it owed comes first and is looked for in bulk: thousands of idle nodes must not stand in its way. Each of
-            # those that live begins with its share, and looks at the others' after that: they may die on the way.
+            # Partitions with its deliveries are found in bulk and come before idle ones. Each live frontend begins with its
+            # share, then checks the shares of others, which may die meanwhile.
             complete, others = True, list[Partition]()
             async for found in self._partitions():
                 mine: list[Partition] = []
@@ -256,7 +255,7 @@ class Sweeper:
         return await self._in_batches(found, TAKEOVER_BATCH, partial(self.take_over_partition, frontend=frontend))
 
     async def take_over_partition(self, partition: Partition, frontend: str) -> bool:
-        """Take over what a frontend owes in one partition; False when that has to be tried again."""
+        """Take over a dead frontend's deliveries in one partition; returns False when it must be tried again."""
         scan, upto = "0", None
         while True:
             outcome = await self._ask(TakeOver(partition.node, frontend, None, upto, scan, partition.number))
@@ -267,13 +266,13 @@ class Sweeper:
                 return True
 
     async def measure(self) -> None:
-        """Measure the nodes that are new here or that something has happened to, for gauges and their history.
+        """Measure new and changed nodes, for gauges and their history.
 
-        The others have what they had, but for the age of what waits; the gauges of nodes that are gone are dropped.
+        The gauges of other nodes keep their values, but for the age of waiting items; those of deleted nodes are dropped.
         """
         metrics = self._core.metrics
         there = {name async for names in self._names() for name in names}
-        # What is told in this millisecond may not be complete.
+        # Redis may still receive changes within this millisecond.
         upto = await self._store.now_ms() - 1
         changed = await self._store.changed(self._measured_ms, upto)
         metrics.keep(there)
@@ -297,10 +296,10 @@ class Sweeper:
             yield await self._store.partitions(names)
 
     async def _compare_records(self, most: int) -> None:
-        """Compare records that are known here, the next ones each time, with Redis; one of another life is read anew.
+        """Compare the next cached records with Redis, and forget a record of another incarnation.
 
-        Redis may have lost the record of a life that is known here: no script would notice, for its partitions are still there.
-        Or it has lost the name alone, in the list of all nodes.
+        If Redis lost the record of a cached incarnation, no script would notice, since the partitions are still there. If Redis
+        also have lost only the name in the list of all nodes: it is added again.
         """
         if not self._to_compare:
             self._to_compare = [routes for routes in self._core.every() if routes.known.record]
@@ -325,5 +324,5 @@ class Sweeper:
 
 
 def _first_frontend(partition: Partition, living: Sequence[str]) -> str:
-    """Say which of the living frontends looks at a partition first; the same for all who ask."""
+    """Return which live frontend takes over a partition first; the same for all callers."""
     return living[crc32(str(partition).encode()) % len(living)] if living else ""

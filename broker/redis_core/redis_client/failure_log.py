@@ -1,6 +1,6 @@
-"""A failure that comes again and again, logged once: when it begins, when it changes, when it is over.
+"""Logs a repeated failure once: when it begins, when its reason changes and when it has recovered.
 
-What is tried twice a second would else fill the log just when somebody needs it. Must not know what is tried.
+A retry twice a second would otherwise fill the log. Must not know what is tried.
 """
 
 import structlog
@@ -9,23 +9,23 @@ log = structlog.get_logger()
 
 
 class FailureLog:
-    """One thing that is tried again and again."""
+    """The failures of one operation that is retried."""
 
     def __init__(self, event: str) -> None:
-        """Tell failures as `event`."""
+        """Log failures as `event`."""
         self._event = event
         self.reason = ""
-        """Why it failed the last time; empty when it did not."""
+        """Why the last try failed; empty when it succeeded."""
 
     def report(self, error: Exception | str) -> None:
-        """Note that it failed, and tell that unless it is known."""
+        """Note a failure, and log it if its reason is new."""
         reason = str(error)
         if reason != self.reason:
             log.warning(self._event, error=reason)
         self.reason = reason
 
     def recovered(self) -> None:
-        """Note that it succeeded."""
+        """Note a success, and log it if the last try failed."""
         if self.reason:
             log.info("%s: recovered", self._event, error=self.reason)
         self.reason = ""
