@@ -4,7 +4,7 @@ Everything that names a key asks here; scripts receive keys and never build one.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 from urllib.parse import unquote
 
@@ -417,36 +417,58 @@ def escaped(text: str) -> str:
     return text.translate(_ESCAPED)
 
 
+def format_found(noted: bytes | None, *, has_nodes: int) -> int:
+    """Tell the format of a store from what it notes; one with nodes and no note is older than all formats, so 0."""
+    return int(noted or 0) if noted or has_nodes else FORMAT
+
+
+def other_format(found: int) -> tuple[str, str]:
+    """Say that a store has another format, and what to do about it."""
+    fault = f"Redis holds a store of format {found}, and this version of stanzaq keeps format {FORMAT}"
+    if found > FORMAT:
+        return fault, f"install a version of stanzaq that keeps format {found}"
+    return fault, "work its queues empty with the version that wrote it and delete its keys, sq:*, or use another Redis"
+
+
+def _key(tag: str, name: str) -> str:
+    return f"sq:{{{tag}}}:{BY_NAME[name].name}"
+
+
 def of_partition(name: str, partition: Partition) -> str:
-    """Name a key of a partition: `sq:{NODE@INCARNATION/P}:name`."""
-    return f"sq:{{{escaped(str(partition))}}}:{name}"
+    """Name a key of a partition: `sq:{NODE@INCARNATION/P}:name`. This and the others raise KeyError on names not in the table."""
+    return _key(escaped(str(partition)), name)
 
 
 @lru_cache(maxsize=4_096)
 def all_of_partition(names: tuple[str, ...], partition: Partition) -> tuple[str, ...]:
-    """Name several keys of a partition; those of partitions that are busy are at hand."""
-    prefix = of_partition("", partition)
-    return tuple([prefix + name for name in names])
+    """Name several keys of a partition; those of busy partitions are cached."""
+    prefix = f"sq:{{{escaped(str(partition))}}}:"
+    return tuple([prefix + name for name in _checked(names)])
+
+
+@cache
+def _checked(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(BY_NAME[name].name for name in names)
 
 
 def of_node(name: str, node: str) -> str:
     """Name a key of a node's record: `sq:{NODE}:name`."""
-    return f"sq:{{{escaped(node)}}}:{name}"
+    return _key(escaped(node), name)
 
 
 def of_jid(name: str, jid: str) -> str:
     """Name a key of a bare JID: `sq:{jid:JID}:name`."""
-    return f"sq:{{jid:{escaped(jid)}}}:{name}"
+    return _key(f"jid:{escaped(jid)}", name)
 
 
 def of_service(name: str) -> str:
     """Name a key of the whole service: `sq:{service}:name`."""
-    return f"sq:{{{SERVICE}}}:{name}"
+    return _key(SERVICE, name)
 
 
 def of_qos(name: str) -> str:
     """Name a key of assured messages: `sq:{qos}:name`."""
-    return f"sq:{{{QOS}}}:{name}"
+    return _key(QOS, name)
 
 
 def unescaped(text: str) -> str:

@@ -3,20 +3,23 @@
 A look in passing, by plain commands in one round trip for a partition: exact for itself, not with what is read before or after.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (what everybody calls it)
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
+from broker import keys
 from broker.analytics.source.offsets import Id
 from broker.analytics.source.options import Options
 from broker.analytics.source.servers import Link, Servers
 from broker.analytics.source.snapshot import keys_of
 from broker.journal.schema import Place
+from broker.model.names import Partition
 
 SCHEMA: Final = StructType(
     [
@@ -56,6 +59,8 @@ _READER: Final = b"stream"
 """What stands in the place of a subscription's quality of service when it only reads the log."""
 _LOOKED_AT: Final = 100
 _LISTED: Final = 1_000
+_LAST_RANK: Final = 9
+"""The rank of the least urgent item in `by_priority`; ten more means that the item is in flight or delayed."""
 _TELLING: Final = 100
 """Fewer records say little of how fast a journal fills."""
 
@@ -87,8 +92,8 @@ def standings(servers: Servers, options: Options) -> dict[Place, Standing]:
                 line.split(":", 1) for line in link.ask("INFO", "memory").decode().splitlines() if ":" in line
             )
             room = int(memory["used_memory"]), int(memory.get("maxmemory", 0))
-            for key, place in keys_of(link, "meta").items():
-                standing = options.wants(place) and _standing(link, key.removesuffix("meta"), place, at, room)
+            for place in keys_of(link, "meta").values():
+                standing = options.wants(place) and _standing(link, place, at, room)
                 if standing:
                     found[place] = standing
     return found
@@ -130,36 +135,37 @@ def waiting(spark: SparkSession, found: Mapping[Place, Standing], options: Mappi
     )
 
 
-def _standing(link: Link, key: str, place: Place, at: datetime, room: tuple[int, int]) -> Standing | None:
-    meta, lines, stored, replaced, parked, dying, locked, locks, ready = link.all(
-        ("HMGET", f"{key}meta", "state", "cursor", "kept", "journal_max"),
-        ("HVALS", f"{key}subscribers"),
-        ("XLEN", f"{key}log"),
-        ("HLEN", f"{key}replaced"),
-        ("HLEN", f"{key}parked"),
-        ("HKEYS", f"{key}handover"),
-        ("HKEYS", f"{key}inflight"),
-        ("HVALS", f"{key}inflight"),
-        ("ZRANGE", f"{key}ready", 0, 0),
+def _standing(link: Link, place: Place, at: datetime, room: tuple[int, int]) -> Standing | None:
+    of = partial(keys.of_partition, partition=Partition(*place))
+    meta, lines, stored, replaced, successors, dying, locked, locks = link.all(
+        ("HMGET", of("meta"), "state", "cursor", "kept", "journal_max"),
+        ("HVALS", of("subscribers")),
+        ("XLEN", of("log")),
+        ("HLEN", of("replaced")),
+        ("HLEN", of("successors")),
+        ("HKEYS", of("handovers")),
+        ("HKEYS", of("inflight")),
+        ("HVALS", of("inflight")),
     )
     state, cursor, kept, journal_max = meta
     if state == b"deleted" or cursor is None:
         return None
     first, last, length = link.all(
-        ("XRANGE", f"{key}journal", "-", "+", "COUNT", 1),
-        ("XREVRANGE", f"{key}journal", "+", "-", "COUNT", 1),
-        ("XLEN", f"{key}journal"),
+        ("XRANGE", of("journal"), "-", "+", "COUNT", 1),
+        ("XREVRANGE", of("journal"), "+", "-", "COUNT", 1),
+        ("XLEN", of("journal")),
     )
-    waiting = max(0, stored - replaced - parked - int(kept or 0) - len(locked) - len(dying))
-    oldest = _oldest(link, key, cursor, ready) if waiting else None
+    waiting = max(0, stored - replaced - successors - int(kept or 0) - len(locked) - len(dying))
+    eligible = _eligible(link, of)
     workers = [line.split(b" ", 3) for line in lines]
     workers = [words for words in workers if words[2] != _READER]
+    oldest = min([*eligible, *_first_ahead(link, of("log"), cursor)], key=Id.parse, default=None) if waiting else None
     row = (
         *place,
         at,
         waiting,
         len(locked),
-        oldest and _time(oldest.ms),
+        oldest and _time(Id.parse(oldest).ms),
         sum(int(words[0]) for words in workers),
         len(workers),
         first[0][0].decode() if first else None,
@@ -171,7 +177,8 @@ def _standing(link: Link, key: str, place: Place, at: datetime, room: tuple[int,
     away = frozenset(position.decode() for position in (*locked, *dying))
     keeps_s = _keeps_s(first, last, length, int(journal_max or 0))
     opened = tuple(_open(place, line) for line in locks)
-    return Standing(row, opened, Id.parse(cursor), frozenset(_back(link, key)), away, keeps_s)
+    back = eligible | _members(link, of("delayed")) | _grouped(link, of("group_of"))
+    return Standing(row, opened, Id.parse(cursor), frozenset(back), away, keeps_s)
 
 
 def _keeps_s(first: list[Any], last: list[Any], length: int, most: int) -> float | None:
@@ -191,23 +198,41 @@ def _time(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
-def _oldest(link: Link, key: str, cursor: bytes, ready: list[bytes]) -> Id | None:
-    ahead = link.ask("XRANGE", f"{key}log", b"(" + cursor, "+", "COUNT", _LOOKED_AT)
-    # An entry with `at` is a version of an item that stands elsewhere.
-    places = [Id.parse(offset) for offset, fields in ahead if b"at" not in fields[4::2]][:1]
-    return min([*places, *map(Id.parse, ready)], default=None)
+def _first_ahead(link: Link, log: str, cursor: bytes) -> list[str]:
+    """Give the position of the first item after the cursor, if there is one among the entries looked at."""
+    ahead = link.ask("XRANGE", log, b"(" + cursor, "+", "COUNT", _LOOKED_AT)
+    # An entry with `at` is a version of an item whose position is another entry's.
+    return [offset.decode() for offset, fields in ahead if b"at" not in fields[4::2]][:1]
 
 
-def _back(link: Link, key: str) -> Iterator[str]:
-    """Give the positions before the cursor that wait all the same."""
-    for name in ("ready", "delayed"):
-        first = 0
-        while found := link.ask("ZRANGE", f"{key}{name}", first, first + _LISTED - 1):
-            yield from (position.decode() for position in found)
-            first += len(found)
+def _eligible(link: Link, of: Callable[[str], str]) -> set[str]:
+    """Give the positions before the cursor of items that could be handed out now."""
+    skipped = _members(link, of("skipped"), "[ ", "(!", "BYLEX")
+    urgent = _members(link, of("by_priority"), 0, _LAST_RANK, "BYSCORE")
+    return _members(link, of("ready")) | {_unpadded(member) for member in skipped | urgent}
+
+
+def _members(
+    link: Link, key: str, first: str | int = "-inf", last: str | int = "+inf", by: str = "BYSCORE"
+) -> set[str]:
+    """Give the members of a sorted set in a range, a page at a time."""
+    members: list[str] = []
+    while found := link.ask("ZRANGE", key, first, last, by, "LIMIT", len(members), _LISTED):
+        members += [member.decode() for member in found]
+    return set(members)
+
+
+def _unpadded(member: str) -> str:
+    """Read the position that a padded text ends with: two numbers of twenty digits."""
+    return f"{int(member[-40:-20])}-{int(member[-20:])}"
+
+
+def _grouped(link: Link, key: str) -> set[str]:
+    """Give the positions of items that wait for others of their group."""
+    grouped: set[str] = set()
     cursor: Any = b"0"
     while True:
-        cursor, pairs = link.ask("HSCAN", f"{key}keyed", cursor, "COUNT", _LISTED)
-        yield from (position.decode() for position in pairs[::2])
+        cursor, pairs = link.ask("HSCAN", key, cursor, "COUNT", _LISTED)
+        grouped.update(position.decode() for position in pairs[::2])
         if cursor == b"0":
-            return
+            return grouped

@@ -20,6 +20,7 @@ from broker.journal.schema import Place
 from broker.model.names import Partition
 from tests.analytics.conftest import SETTINGS, Journals
 from tests.lua.driver import T0, Queue
+from tests.lua.test_selection import IS_RED, packed
 
 JOBS = Partition("jobs", "ab12")
 OTHERS = Partition("others", "cd34", 5)
@@ -139,6 +140,31 @@ def test_what_waits(spark: SparkSession, queue: Queue, journals: Journals) -> No
     assert (row["credit"], row["subscribers"], row["journal_length"], row["journal_max"]) == (3, 1, 2, 1000)
     assert row["journal_first"] < row["journal_last"] and row["used_memory"] > 0
     assert found.attempts.count() == 2 and found.gaps.count() == 0
+    found.attempts.unpersist()
+    found.waiting.unpersist()
+
+
+def test_what_waits_of_every_kind(spark: SparkSession, queue: Queue, journals: Journals) -> None:
+    """The queue and its report count the same as waiting: groups, priorities, selectors, versions, delays, dead letters."""
+    queue.open(revision=2, ordered="1")
+    red, blue = packed(color="red"), packed(color="blue")
+    queue.subscribe("w@x/a", 2, revision="2", selector=IS_RED)
+    queue.publish("head", "behind", key="k", body=red, revision="2")
+    queue.publish("dies", body=red, revision="2")
+    queue.publish("skipped", "urgent", "overwritten", body=blue, revision="2", hints="0 4 0")
+    queue.publish("urgent", body=blue, revision="2", hints="0 9 0")
+    queue.publish("late", body=red, revision="2", hints="60000 4 0")
+    queue.publish("overwritten", body=blue, revision="2")
+    queue.publish("head", body=red, revision="2")
+    queue.run("unlock", queue.given_back("w@x/a", "dies", dead_letter="1"), revision="2")
+    queue.publish("replaced", body=red, revision="2")
+    stats = queue.run("stats", revision="2").rows
+    states = {row[0]: row[1] for row in queue.run("browse", revision="2").rows[2]}
+    found = inputs.of_redis(journals.url, spark=spark)
+    waiting = sorted(row["item"] for row in found.waiting.collect())
+    assert waiting == sorted(name for name, state in states.items() if state not in {"locked", "dying"})
+    (row,) = found.census.collect()
+    assert (row["waiting"], row["in_flight"]) == (stats[0], stats[3]) == (len(waiting), 2)
     found.attempts.unpersist()
     found.waiting.unpersist()
 

@@ -201,6 +201,25 @@ def test_a_user_that_only_reads(journals: Journals) -> None:
         journals.client.execute_command("ACL", "DELUSER", "reports")
 
 
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        (keys.FORMAT + 1, f"^Redis holds a store of format {keys.FORMAT + 1}, .* keeps format {keys.FORMAT}: install"),
+        (None, f"^Redis holds a store of format 0, .* keeps format {keys.FORMAT}: work its queues empty"),
+    ],
+)
+def test_another_format(journals: Journals, found: int | None, line: str) -> None:
+    """A store that another version has written is refused, not misread."""
+    written(journals)
+    journals.client.zadd(keys.of_service("names"), {"jobs": 1})
+    if found:
+        journals.client.hset(keys.of_service("store"), "format", found)
+    with pytest.raises(Unreadable, match=line):
+        taken(url=journals.url)
+    with pytest.raises(Unreadable, match=line):
+        standings(Servers(journals.url), Options(journals.url))
+
+
 def test_keys_of_others(journals: Journals) -> None:
     """What is in the same Redis and no journal is passed over."""
     written(journals)

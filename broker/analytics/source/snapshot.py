@@ -6,12 +6,15 @@ All streams of a Redis process are asked in one script, because in a cluster no 
 from dataclasses import dataclass
 from typing import Any, Final
 
+from redis.exceptions import AskError
+
 from broker.analytics.faults import Unreadable
 from broker.analytics.source.offsets import Id, Offset
 from broker.analytics.source.options import Options
 from broker.analytics.source.pieces import Piece
 from broker.analytics.source.servers import Link, Process, Servers
 from broker.journal.schema import PARTITION_KEYS, Place, place_of
+from broker.keys import FORMAT, format_found, of_service, other_format
 
 # Ids alone: an entry may be as large as a payload. A stream may have gone since the keys were listed.
 _BOUNDS: Final = """#!lua flags=no-writes,allow-cross-slot-keys
@@ -82,7 +85,8 @@ def snapshot(servers: Servers, options: Options) -> dict[Place, Bounds]:
 
 
 def keys_of(link: Link, name: str) -> dict[str, Place]:
-    """Find the keys of one name of all partitions in a process."""
+    """Find the keys of one name of all partitions in a process; raises Unreadable where another version has written them."""
+    _check_format(link)
     keys: dict[str, Place] = {}
     cursor: Any = b"0"
     while True:
@@ -94,6 +98,17 @@ def keys_of(link: Link, name: str) -> dict[str, Place]:
                 keys[key] = place
         if cursor == b"0":
             return dict(sorted(keys.items()))
+
+
+def _check_format(link: Link) -> None:
+    """Refuse a store of another format; in a cluster only the process that holds its mark can tell."""
+    try:
+        noted = link.ask("HGET", of_service("store"), "format")
+        found = format_found(noted, has_nodes=link.ask("EXISTS", of_service("names")))
+    except AskError:
+        return
+    if found != FORMAT:
+        raise Unreadable(": ".join(other_format(found)))
 
 
 def reach(link: Link, piece: Piece, most: int) -> tuple[int, Offset]:

@@ -19,7 +19,6 @@ from broker.redis_core.redis_client.client import way
 from broker.redis_core.redis_client.cluster import Cluster
 from broker.redis_core.redis_client.node import ALONE, RedisNode
 from broker.redis_core.redis_client.packages import is_unknown
-from broker.redis_core.redis_client.store_format import remedy
 from broker.scripts.packaging import FAMILY
 
 OLDEST: Final = (7, 0)
@@ -131,10 +130,11 @@ async def _format(where: str, master: RedisNode) -> list[Finding]:
     said, exists = await master.send([("HGET", store, "format"), ("EXISTS", names)])
     if isinstance(said, Exception) or isinstance(exists, Exception):
         return []
-    found = keys.FORMAT if said is None and not exists else int(said or 0)
+    found = keys.format_found(said, has_nodes=exists)
     if found == keys.FORMAT:
         return [Finding(Level.FINE, where, "format", str(found))]
-    return [Finding(Level.PROBLEM, where, "format", f"{found}, and this version keeps {keys.FORMAT}", remedy(found))]
+    _fault, remedy = keys.other_format(found)
+    return [Finding(Level.PROBLEM, where, "format", f"{found}, and this version keeps {keys.FORMAT}", remedy)]
 
 
 async def _told(master: RedisNode) -> dict[str, str]:

@@ -11,12 +11,4 @@ async def check_format(server: Server, *, begin: bool) -> None:
     given = {"format": keys.FORMAT, "begin": "1" if begin else ""}
     code, found = await server.run(server.arguments("check_format", names, given))
     if code != b"ok":
-        msg = f"Redis holds a store of format {found}, and this version of stanzaq keeps format {keys.FORMAT}: {remedy(found)}"
-        raise OtherFormat(msg)
-
-
-def remedy(found: int) -> str:
-    """Say what to do about a store of another format; 0 is from before formats were noted."""
-    if found > keys.FORMAT:
-        return f"install a version of stanzaq that keeps format {found}"
-    return "work its queues empty with the version that wrote it and delete its keys (sq:*), or use another Redis"
+        raise OtherFormat(": ".join(keys.other_format(found)))
