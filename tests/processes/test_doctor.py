@@ -185,7 +185,7 @@ def test_another_format() -> None:
             assert kept(server) == before
 
         command(server, "ZADD", "sq:{service}:names", "1", "jobs")
-        remedy = "delete its keys (sq:*), or use another Redis"
+        remedy = "delete its keys, sq:*, or use another Redis"
         for door, settings in _DOORS.items():
             refused(0, remedy, 2, "serve", door, **settings)
         refused(0, remedy, 1, "node", "list")
