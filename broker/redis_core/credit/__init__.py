@@ -1,1 +1,1 @@
-"""How the credit of a subscriber comes to the partitions that want it. Must not know who subscribes."""
+"""Brings subscribers' credit to the partitions that need it. Must not know who subscribes."""

@@ -1,7 +1,7 @@
-"""One coordinator's side in a frontend: carries reports to it, and its grants to the partitions that they are for.
+"""Moves credit of one coordinator: carries reports to the coordinator and its grants to partitions.
 
-Nothing is kept here but what could not be told yet: the coordinator sends a grant again that it hears nothing of. Must not know
-where partitions are.
+Keeps only reports that could not be sent; the coordinator repeats a grant that is not confirmed. Must not know where partitions
+are.
 """
 
 import asyncio
@@ -27,45 +27,45 @@ from broker.redis_core.ports import AskPartition
 from broker.redis_core.registry.partitioner import COORDINATOR
 
 GONE = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
-"""Refusals of a partition that is no more."""
+"""Refusals of a partition that no longer exists."""
 
 
 class Balancer:
-    """Carries what concerns the credit of one node's, or one collection's, subscribers."""
+    """Moves the credit of the subscribers of one node or collection."""
 
     def __init__(self, node: str, ask: AskPartition) -> None:
-        """Ask partitions by `ask`."""
+        """Send commands to partitions by `ask`."""
         self._node = node
         self._ask = ask
         self._untold: dict[tuple[int, str], Holding] = {}
 
     def tell(self, holdings: Sequence[Holding] = (), demand: Demand | None = None) -> asyncio.Future[Outcome]:
-        """Tell the coordinator; gives its answer."""
+        """Report to the coordinator; returns its answer."""
         told = self._ask(COORDINATOR, GrantCredit(self._node, tuple(holdings), demand))
         told.add_done_callback(partial(self._told, holdings))
         return told
 
     async def want(self, demand: Demand) -> int | None:
-        """Tell what a partition wants; gives how much it is granted now, None when that could not be told."""
+        """Report a partition's demand; returns the amount granted now, or None when the report failed."""
         outcome = await self.tell(demand=demand)
         return outcome.amount if isinstance(outcome, Granted) else None
 
     def carry(self, grants: Iterable[Grant]) -> None:
-        """Bring grants to the partitions that they are for."""
+        """Carry grants to their partitions."""
         for each in grants:
             carried = self._ask(each.number, HandOut(self._node, each.subid, each.grant, each.amount))
             carried.add_done_callback(partial(self._carried, each))
 
     def tick(self) -> None:
-        """Tell again what could not be told."""
+        """Send failed reports again."""
         if self._untold:
             untold, self._untold = self._untold, {}
             self.tell(tuple(untold.values()))
 
     async def audit(self, others: Sequence[int]) -> tuple[str, ...]:
-        """Hold the coordinator's ledger against what partitions say; gives who is not known where it should be.
+        """Compare the coordinator's ledger with what the partitions hold; returns subids unknown where they should be known.
 
-        Both may have lost something: a frontend that died told nothing of a lock's end, a failover loses a second of either.
+        Either side may be wrong: a frontend may die before it reports the end of a lock, and a failover loses a second of writes.
         """
         unknown: dict[str, None] = {}
         scan, ended = "0", False
@@ -114,7 +114,7 @@ class Balancer:
 
 
 def _outcome(future: asyncio.Future[Outcome]) -> Outcome | None:
-    """Give how a question turned out; None when it was given up."""
+    """Return the outcome of a command; None when it was cancelled."""
     if future.cancelled():
         return None
     error = future.exception()

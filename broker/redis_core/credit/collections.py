@@ -1,9 +1,9 @@
-"""One credit over all leaves below a collection: which partitions that concerns, and how each is asked.
+"""One credit for all leaves below a collection: which partitions it covers, and how each of them is asked.
 
-A collection's own partition is the coordinator. It has given a number to each partition below (`leaves`), by which
-subscriptions and balancer know it; here a number becomes a partition of a leaf, and the name that a subscription has with the
-coordinator the one that it has there, since a direct subscription is another one. What is noted is asked until it is gone for
-good, so nothing that is held in a leaf is ever missed. Must not know what credit is.
+The collection's own partition is the coordinator. It numbers each partition below it (`leaves`); subscriptions and balancer use
+these numbers. This module turns a number into a partition of a leaf, and a subid of the coordinator into the subid of the leaf,
+where a direct subscription of the same JID has another one. A numbered partition is asked until it is deleted, so that no
+held credit is missed. Must not know what credit is.
 """
 
 import asyncio
@@ -43,43 +43,43 @@ from broker.redis_core.registry.partitioner import COORDINATOR
 from broker.tasks import start
 
 ASKED_SECONDS = 10.0
-"""For so long a coordinator is taken to know what a partition wants: it may have lost that in a failover."""
+"""How long a coordinator is trusted to remember a partition's demand: a failover may have lost it."""
 
 LOOK_SECONDS = 1.0
-"""So often, at most, it is looked whether a collection that is heard of is still there."""
+"""Shortest interval between checks that a collection still exists after a report for it."""
 
 FIND_SECONDS = 2.0
-"""So often, at most, who comes for what it holds has it looked which partitions that concerns."""
+"""Shortest interval at which a pulling subscriber reads again which partitions are below the collection."""
 
 _NOT_THERE = Refused(Problem.PARTITION_NOT_FOUND, "nothing below the collection has this number")
 _GONE = (Problem.NODE_NOT_FOUND, Problem.PARTITION_NOT_FOUND)
 _SHUT = (Problem.FORBIDDEN, Problem.CLOSED_NODE, Problem.APPROVAL_REQUIRED, Problem.UNSUPPORTED)
-"""Refusals of a leaf that does not admit a subscriber: it is passed over."""
+"""Refusals of a leaf that does not admit a subscriber: the leaf is skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionPartition:
-    """A partition that a pool's credit may lie in, so many levels below the collection; None: it is below it no more."""
+    """A partition that may hold credit of a collection, and its depth below it; None: it has left the collection."""
 
     partition: Partition
     level: int | None
 
 
 class Gate(Protocol):
-    """What pools need of a node's routes."""
+    """The interface of a node's router that collections use."""
 
     balancer: Balancer
     pool: "CollectionCredit"
 
     def pipeline(self, number: int = 0) -> PartitionPipeline:
-        """Give the pipeline of a partition."""
+        """Return the pipeline of a partition."""
 
     def submit(self, command: AnyCommand, reply: Callable[[Any], None]) -> None:
-        """Take a command."""
+        """Submit a command."""
 
 
 Gates = Callable[[str], Gate]
-"""Finds the routes of a node."""
+"""Finds the router of a node."""
 
 Background = Callable[[Callable[[], Coroutine[Any, Any, Any]]], None]
 
@@ -94,7 +94,7 @@ class CollectionCredit:
         gates: Gates,
         background: Background,
     ) -> None:
-        """Know nothing yet; what is below the node is read from `tree`."""
+        """Begin with an empty cache; the partitions below the node are read from `tree`."""
         self._cache = known
         self._tree = tree
         self._gates = gates
@@ -109,7 +109,7 @@ class CollectionCredit:
         self._evicting: set[tuple[Partition, str]] = set()
 
     async def numbers(self) -> Sequence[int]:
-        """Give the numbers that there are now: whoever asks while they are read waits until they are read anew."""
+        """Return the present numbers; callers that come during a read wait for the next one."""
         awaited = self._awaited
         if awaited is None:
             awaited = self._awaited = start(self._read_next())
@@ -118,17 +118,17 @@ class CollectionCredit:
 
     @property
     def known(self) -> Iterable[Partition]:
-        """The partitions that are known here."""
+        """The cached partitions."""
         return self._numbers
 
     async def partitions(self) -> Sequence[Partition]:
-        """Give the partitions that there were a little while ago at most."""
+        """Return the partitions; the list is at most FIND_SECONDS old."""
         if time.monotonic() - self._known_at > FIND_SECONDS:
             await self.numbers()
         return list(self._numbers)
 
     def ask(self, number: int, command: AnyCommand) -> asyncio.Future[Any]:
-        """Give a command that is worded for the coordinator to a partition below."""
+        """Send a command that is addressed to the coordinator's numbers and subids to a partition below."""
         return start(self._asked(self._units.get(number), command))
 
     async def _read_next(self) -> None:
@@ -178,26 +178,26 @@ class CollectionCredit:
             case Leave():
                 outcome: Outcome = await awaited(pipeline, self._leave(leaf, command))
                 gone = isinstance(outcome, Refused) and outcome.problem in _GONE
-                # By which names it ended here is nobody's business.
+                # The coordinator does not know the subids of a leaf.
                 return replace(outcome, ended=()) if isinstance(outcome, Left) else Left((), 0) if gone else outcome
         msg = f"{type(command).__name__} is nothing for a partition below a collection"
         raise TypeError(msg)
 
     def _leave(self, leaf: Partition, leave: Leave) -> Leave:
-        """Word for a leaf what is worded for the coordinator."""
+        """Translate a command from the coordinator's subids to the leaf's."""
         text = self._text
         whose = leave.subid and below(text, leave.subid)
         return replace(leave, node=leaf.node, pool=text, subid=whose, incarnation=leaf.incarnation)
 
     async def _holdings(self, leaf: Partition, pipeline: PartitionPipeline, command: ListHoldings) -> Outcome:
-        """Ask a leaf what subscribers through the collection hold there, and name them as the coordinator does."""
+        """Ask a leaf what subscribers of the collection hold there, and translate to the coordinator's subids."""
         text = self._text
         subids = tuple(below(text, subid) for subid in command.subids)
         asked = replace(command, node=leaf.node, subids=subids, incarnation=leaf.incarnation)
         found: Outcome = await awaited(pipeline, asked)
         if not isinstance(found, Holdings):
             return found
-        # One that was asked for by its name is of this pool, also when it is subscribed no more.
+        # A row that was asked for by its subid belongs to this collection, even after its subscription has ended.
         rows = [
             replace(each, subid=above(text, each.subid)) for each in found.rows if each.pool == text or command.subids
         ]
@@ -206,7 +206,7 @@ class CollectionCredit:
     async def _registered(
         self, unit: CollectionPartition, pipeline: PartitionPipeline, register: RegisterSubscription
     ) -> Outcome:
-        """Register a subscriber where its scope reaches and the leaf admits it; anywhere else it may hold nothing."""
+        """Register a subscriber if its scope includes the leaf and the leaf admits it; otherwise remove it from the leaf."""
         leaf, scope = unit.partition, register.scope
         outcome: Outcome = Refused(Problem.FORBIDDEN)
         if scope is not None and scope.works and unit.level is not None and scope.reaches(unit.level):
@@ -231,7 +231,7 @@ class CollectionCredit:
         return outcome
 
     def hear(self, text: str, partition: Partition, report: CreditReport, rows: Sequence[HeldCredit]) -> None:
-        """Take what subscribers of the pool `text`, which may be of an earlier life of the collection, hold in a leaf."""
+        """Handle a leaf's report of held credit; `text` names the collection, which may be an earlier incarnation."""
         self._look_sometimes()
         if text == self._text and partition in self._numbers:
             self._told(self._numbers[partition], report, rows)
@@ -239,7 +239,7 @@ class CollectionCredit:
             self._background(partial(self._hear_of, text, partition, report, rows))
 
     async def want(self, text: str, partition: Partition, demand: Demand) -> int | None:
-        """Tell the coordinator what a leaf wants; gives how much it is granted, None when that could not be told."""
+        """Report a leaf's demand to the coordinator; returns the amount granted now, or None when the report failed."""
         self._look_sometimes()
         number = await self._number(text, partition)
         if number is None:
@@ -255,7 +255,7 @@ class CollectionCredit:
             self._told(number, report, rows)
 
     async def _number(self, text: str, partition: Partition) -> int | None:
-        """Give the number of a leaf's partition; whoever came there through a collection that is no more is put out."""
+        """Return the number of a leaf's partition; subscribers that came through a deleted collection are removed from it."""
         if text != self._text or partition not in self._numbers:
             await self.numbers()
         if text != self._text:
@@ -273,13 +273,13 @@ class CollectionCredit:
             self._background(self._look)
 
     async def _look(self) -> None:
-        """Find out whether the collection is still the same: what is heard of one that is gone is nothing to act on."""
+        """Check that the collection is still the same incarnation: reports for a deleted one are ignored."""
         record = await self._cache.renew()
         if record is None or pool(record.partition(COORDINATOR)) != self._text:
             await self.numbers()
 
     async def _evict(self, text: str, leaf: Partition) -> None:
-        """Remove those from a partition who came through a collection that is no more, with all that they hold."""
+        """Remove subscribers that came through a deleted collection from a leaf, with all that they hold there."""
         if (leaf, text) in self._evicting:
             return
         self._evicting.add((leaf, text))
@@ -293,39 +293,39 @@ class CollectionCredit:
 
 
 OWN = ""
-"""The coordinator of the node itself, among those that are named by their pools."""
+"""The node's own coordinator, among coordinators that are named by their collections."""
 
 
 class CreditReports:
-    """Carries what scripts say of credit to the coordinators: that of the node, and those of the collections above it."""
+    """Carries the credit reports of scripts to the coordinators of the node and of the collections above it."""
 
     def __init__(self, own: Balancer, gates: Gates, background: Background, visit: Callable[[int], None]) -> None:
-        """Begin with nothing asked; `own` carries for the node's coordinator, a `visit` has a partition report anew."""
+        """Begin with no demand reported; `own` reports to the node's coordinator, `visit` sweeps a partition to report anew."""
         self._own = own
         self._gates = gates
         self._background = background
         self._visit = visit
         self._turns = count()
-        # Which coordinators know what each partition wants: one keeps that until it has granted it. With the report since which
-        # it is wanted, and when they were asked.
+        # By partition: the report since which it has its demand, when it was reported, and the coordinators that know it.
+        # A coordinator remembers a demand until it has granted it.
         self._asked: dict[int, tuple[str, float, set[str]]] = {}
         self._asking: set[int] = set()
-        # Partitions whose coordinators may not have heard what is wanted: it may be long until a script runs there by itself.
+        # Partitions whose demand may not have reached a coordinator: without a sweep, no script may run there for long.
         self._untold: set[int] = set()
 
     @property
     def idle(self) -> bool:
-        """Nothing is owed to a coordinator."""
+        """Whether all reports have reached their coordinators."""
         return not self._untold
 
     def tick(self) -> None:
-        """Have those partitions report anew whose report did not reach a coordinator."""
+        """Sweep the partitions whose demand did not reach a coordinator."""
         untold, self._untold = self._untold, set()
         for number in untold:
             self._visit(number)
 
     def heard(self, partition: Partition, partitions: int, report: CreditReport) -> None:
-        """Hear what a script of a partition says."""
+        """Carry one credit report of a partition."""
         self._own.carry(report.grants)
         rows: dict[str, list[HeldCredit]] = defaultdict(list)
         for each in report.holdings:
@@ -334,12 +334,12 @@ class CreditReports:
             self._asked.pop(partition.number, None)
             self._untold.discard(partition.number)
         known = self._known(partition.number, report.since) if report.wanted else set()
-        # A coordinator that has granted something may know no more what is wanted.
+        # A coordinator that has granted credit may have forgotten the demand.
         known.difference_update(rows)
         own = holdings(partition.number, report.version, rows.pop(OWN, []))
         for text, theirs in rows.items():
             self._gates(collection(text)).pool.hear(text, partition, report, theirs)
-        # The first partition is the coordinator, and has said to itself what it wants.
+        # The first partition is the coordinator itself.
         coordinated = partitions > 1 and partition.number != COORDINATOR
         whom = whose(report, OWN) if report.wanted and coordinated and OWN not in known else ""
         demand = Demand(partition.number, report.version, report.wanted, whom) if whom else None
@@ -352,7 +352,7 @@ class CreditReports:
             self._ask(partition, report, known, [OWN] if demand else [])
 
     def _known(self, number: int, since: str) -> set[str]:
-        """Give which coordinators know what a partition has wanted since a report."""
+        """Return the coordinators that know a partition's demand since a report."""
         before, asked_at, known = self._asked.get(number, ("", 0.0, set[str]()))
         if since != before or time.monotonic() - asked_at > ASKED_SECONDS:
             known = set()
@@ -365,7 +365,7 @@ class CreditReports:
             self._untold.add(number)
 
     def _ask(self, partition: Partition, report: CreditReport, known: set[str], own: list[str]) -> None:
-        """Ask one coordinator after another for credit, each time beginning with another, until there is enough."""
+        """Ask the coordinators for credit one by one until there is enough; the first one rotates."""
         if partition.number in self._asking:
             return
         texts = own + [text for text in report.pools if text not in known and whose(report, text)]
@@ -397,17 +397,17 @@ class CreditReports:
 
 
 def holdings(number: int, version: int, rows: Sequence[HeldCredit]) -> list[Holding]:
-    """Read what a script says of what is held in a partition."""
+    """Convert what a script reports to be held in a partition."""
     return [Holding(number, each.subid, version, each.held, each.last, each.state) for each in rows]
 
 
 def sated(number: int, report: CreditReport) -> Demand | None:
-    """Say that a partition wants nothing any more, if that is so."""
+    """Return an empty demand if the partition wants no more credit."""
     return None if report.wanted else Demand(number, report.version, 0, "A")
 
 
 def whose(report: CreditReport, text: str) -> str:
-    """Say of whom credit of one pool, or of the node itself, is wanted; empty when none of its is of use."""
+    """Return whose credit of one collection, or of the node itself, is wanted; empty when none of it is useful."""
     if isinstance(report.whom, str):
         return report.whom
     names = [subid for subid, pool in report.whom if pool == text]
@@ -415,7 +415,7 @@ def whose(report: CreditReport, text: str) -> str:
 
 
 def awaited(pipeline: PartitionPipeline, command: AnyCommand) -> asyncio.Future[Any]:
-    """Give a pipeline a command, whose outcome is awaited."""
+    """Submit a command to a pipeline and return its outcome as a future."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     pipeline.submit(command, partial(fulfil, future))
     return future

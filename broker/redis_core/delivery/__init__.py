@@ -1,1 +1,1 @@
-"""Items on their way between nodes and doors: dead letters, moves, exactly-once, and what administrators look at."""
+"""Items on their way between nodes and to doors: dead letters, moves, exactly-once messages, and their inspection."""

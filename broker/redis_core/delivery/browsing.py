@@ -1,6 +1,6 @@
-"""A browse goes on until there is something to show: a page without items would be taken for the last one (XEP-0059 §2.2).
+"""Repeats a browse until a page has items: clients take a page without items for the last one (XEP-0059 §2.2).
 
-What one script looks through is bounded, and it may all be versions of items that stand elsewhere. Must not know pipelines.
+One script reads a bounded number of entries, and all of them may be old versions. Must not know pipelines.
 """
 
 from collections.abc import Awaitable
@@ -13,7 +13,7 @@ from broker.redis_core.commands.internal import Ask
 
 
 async def browse(command: Browse, first: Awaitable[Any], ask: Ask) -> Result:
-    """Look at a page of items; the `first` look is under way."""
+    """Return a page of items; `first` is the outcome of the first read."""
     outcome = await first
     while True:
         if not isinstance(outcome, Browsed) or outcome.items or outcome.reached is None:

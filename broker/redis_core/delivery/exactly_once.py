@@ -1,9 +1,9 @@
-"""Messages in two steps, assured ones (urn:xmpp:qos) and reserved ones (RX1): once however often either step is asked for.
+"""Messages in two steps, prepared ones (urn:xmpp:qos) and reserved ones (RX1): published once however often a step is repeated.
 
-The two steps may land on two frontends, and each may die at any point: `hold` keeps a publish. `deliver` begins its delivery,
-publishes it under a ticket that counts once, and ends the delivery. `reserve` keeps a place without a message; `redeem` brings
-the message and begins its delivery. What was begun and not ended, `finish` takes up. Must not know what a message looks like on
-any wire, nor a partition's insides.
+The two steps may reach two frontends, and each may die at any point. `hold` stores a publish. `deliver` claims its delivery,
+publishes it with a ticket that counts once, and ends the delivery. `reserve` stores a place without a message; `redeem` brings
+the message and claims its delivery. `finish` completes deliveries that were claimed and not ended. Must not know what a message
+looks like on any wire, nor how a partition works.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from broker.settings import Settings
 log = structlog.get_logger()
 
 LATE_MS = 5_000
-"""After so long a claim without an end is taken for its frontend's death; a second publish would be ignored anyway."""
+"""A claim that is older and not ended belongs to a dead frontend; the ticket makes a second publish harmless anyway."""
 
 FINISHED_AT_ONCE = 50
 
@@ -44,9 +44,9 @@ _UNKNOWN = Refused(Problem.ITEM_NOT_FOUND, "nothing is held under this msgId: se
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A publish in wait: `nonce digest body-bytes partition node-length item-length key-length node item key envelope`.
+    """A stored publish: `nonce digest body-bytes partition node-length item-length key-length node item key envelope`.
 
-    The partition is `-` when none is named. Hints follow it with a stroke before each, if there are any.
+    The partition is `-` when none is named. Scheduling options follow it, each after a slash.
     """
 
     nonce: str
@@ -54,7 +54,7 @@ class Held:
     publish: Publish
 
     def pack(self) -> bytes:
-        """Write the record."""
+        """Return the record as bytes."""
         publish = self.publish
         names = [text.encode() for text in (publish.node, publish.item_id or "", publish.key)]
         partition = "-" if publish.partition is None else str(publish.partition)
@@ -66,7 +66,7 @@ class Held:
 
     @staticmethod
     def unpack(sender: Jid, record: bytes) -> "Held":
-        """Read the record; the publish has its ticket."""
+        """Read the record; the publish carries its ticket."""
         nonce, digest, body_bytes, told, node_length, item_length, key_length, rest = record.split(b" ", 7)
         partition, _, hints = told.decode().partition("/")
         item_at = int(node_length)
@@ -78,7 +78,7 @@ class Held:
             rest[item_at:key_at].decode(),
             rest[body_at:],
             int(body_bytes),
-            # A zero byte: no publisher's item id, which stands in the same set, can be one.
+            # No item id of a publisher has a zero byte, so the ticket is unique in the set that holds both.
             ticket=f"\0{nonce.decode()}",
             partition=None if partition == "-" else int(partition),
             key=rest[key_at:body_at].decode(),
@@ -88,7 +88,7 @@ class Held:
 
 
 def begun(command: Hold) -> Held:
-    """Make the record of a message that comes in: its nonce makes its item id, and its ticket, one of their own."""
+    """Make the record of a new message; its nonce makes item id and ticket unique."""
     publish = command.publish
     item = publish.item_id
     place = "\0".join([publish.node, str(publish.partition), publish.key, *str(publish.hints).split()])
@@ -100,23 +100,23 @@ def begun(command: Hold) -> Held:
 
 
 def name(sender: Jid, msg_id: str) -> str:
-    """Name a message: by the full JID (S14), in an order that keeps the messages of one bare JID together (SX11)."""
+    """Return the key of a message: by full JID (S14), ordered so that messages of one bare JID are adjacent (SX11)."""
     return f"{bare(sender)}\0{resource(sender)}\0{msg_id}"
 
 
 def place(sender: Jid, node: str, item_id: str) -> str:
-    """Name what is reserved: no msgId holds a zero byte, so it is no assured message's name."""
+    """Return the key of a reservation: no msgId has a zero byte, so no prepared message has the same key."""
     return name(sender, f"{node}\0{item_id}")
 
 
 def sender_of(named: str) -> Jid:
-    """Give the full JID in a name."""
+    """Return the full JID in a key."""
     whose, at, _msg_id = named.split("\0", 2)
     return Jid(f"{whose}/{at}" if at else whose)
 
 
 class ExactlyOnce:
-    """Carries out the two steps; holds nothing that is not in Redis."""
+    """Carries out the two steps; keeps all state in Redis."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class ExactlyOnce:
         publish: Callable[[Publish], Awaitable[Any]],
         admits: Callable[[Publish], Awaitable[Refused | None]],
     ) -> None:
-        """Publish by `publish`, and reserve only for whom a node `admits`."""
+        """Publish by `publish`; `admits` refuses reservations of those who may not publish to the node."""
         self._server = server
         self._publish = publish
         self._admits = admits
@@ -139,12 +139,12 @@ class ExactlyOnce:
             "total_messages": settings.qos_total_messages,
             "total_bytes": settings.qos_total_bytes,
         }
-        # Without a word on it, the users of the server that the component belongs to.
+        # By default the users of the component's own server are trusted.
         trusted = settings.qos_trusted or (settings.xmpp_domain.partition(".")[2],)
         self._trusted = frozenset((*trusted, *settings.admins)) - {""}
 
     async def hold(self, command: Hold) -> Result:
-        """Keep a message; once this is answered it outlives every frontend."""
+        """Store a message; after the answer it outlives every frontend."""
         whose = bare(command.sender)
         if whose not in self._trusted and whose.rpartition("@")[2] not in self._trusted:
             return _UNTRUSTED
@@ -154,7 +154,7 @@ class ExactlyOnce:
         return Done() if code == b"ok" else _TOO_MUCH
 
     async def deliver(self, command: Deliver) -> Result:
-        """Let what is held take effect; a repeat of a delivery that is done is done as well."""
+        """Publish a stored message; a repeat of a finished delivery succeeds too."""
         named = name(command.sender, command.msg_id)
         code, *found = await self._run("begin_delivery", name=named)
         if code == b"ok":
@@ -162,7 +162,7 @@ class ExactlyOnce:
         return Done() if code == b"replayed" else _UNKNOWN
 
     async def reserve(self, command: Reserve) -> Result:
-        """Reserve an item's id for whoever may publish to the node."""
+        """Reserve an item id for a sender that may publish to the node."""
         refused = await self._admits(Publish(command.node, command.sender, None, b"", 0))
         if refused is not None:
             return refused
@@ -171,7 +171,7 @@ class ExactlyOnce:
         return Reserved(made[0].decode(), made[1]) if code == b"ok" else _TOO_MUCH
 
     async def redeem(self, command: Redeem) -> Result:
-        """Publish what was reserved; a body that the node would not take leaves the reservation as it is."""
+        """Publish to a reservation; a body that the node refuses leaves the reservation unused."""
         item_id = command.item_id
         publish = Publish(
             command.node,
@@ -196,7 +196,7 @@ class ExactlyOnce:
         return Published(item_id) if isinstance(concluded, Done) else concluded
 
     async def finish(self) -> None:
-        """Take up what others have begun and not ended, and drop what has been held for too long."""
+        """Complete deliveries that were claimed and not ended, and drop messages that were stored for too long."""
         _code, found = await self._run("claim_overdue", late_ms=LATE_MS, most=FINISHED_AT_ONCE)
         for named, record in found:
             result = await self._conclude(named.decode(), record)
@@ -207,12 +207,12 @@ class ExactlyOnce:
         held = Held.unpack(sender_of(named), record)
         result = await self._publish(held.publish)
         if isinstance(result, Refused) and result.problem.retryable:
-            # It stays, and whoever asks again, its sender or `finish`, may have more luck.
+            # It stays stored: its sender or `finish` tries again.
             return result
         delivered = isinstance(result, Published)
         await self._run("end_delivery", name=named, nonce=held.nonce, delivered="1" if delivered else "")
         if isinstance(result, Refused):
-            # Not to be taken for a message that is unknown: its sender would send it again, in vain and for ever.
+            # Answered with another error than an unknown message, which the sender would send again for ever.
             return _GONE if result.problem is Problem.NODE_NOT_FOUND else result
         return Done()
 

@@ -1,9 +1,8 @@
-"""Items on their way to another node, dead letters and those that an owner sends: from their old partition to their new node.
+"""Brings dead letters and moved items from their old partition to their new node.
 
-Each step may be repeated. `Letters` reads items and notes where they are about to be brought, `Admit` takes each in once by its
-ticket, `Handed` lets the old partition forget it, and `Arrived` the new one forget the ticket. Whoever dies in between leaves
-what the next one repeats, at the same place: the note says which that is. Must not know when an item has to go: scripts
-decide that.
+Each step is idempotent. `ReadHandovers` reads items and notes their target, `AcceptHandover` stores each item once by its ticket,
+`EndHandover` removes it from the old partition, and `ExpireTickets` lets the new one forget the ticket. After a crash another
+frontend repeats the steps with the noted target. Must not know when an item is handed over: scripts decide that.
 """
 
 import asyncio
@@ -38,28 +37,28 @@ from broker.redis_core.registry.partitioner import arrival
 log = structlog.get_logger()
 
 DEAD = ("reason", "holder", "attempts", "node", "item", "publisher")
-"""What a dead letter tells of itself, each as header `stanzaq-dead-NAME`."""
+"""What a dead letter says about its death, each as header `stanzaq-dead-NAME`."""
 
 DEAD_NODE, DEAD_ITEM, DEAD_REASON = (f"stanzaq-dead-{name}" for name in ("node", "item", "reason"))
 
 MOVED_FROM, MOVED_ATTEMPTS, MOVED_TIMES = (f"stanzaq-moved-{name}" for name in ("from", "attempts", "times"))
-"""What an item tells of its last transfer: the node, its deliveries there, and the how-many-th transfer it was."""
+"""What an item says about its last move: the old node, its deliveries there, and the number of its moves."""
 
 _MARK: Final = b">"
-"""In the place of a holder: what follows is a node. No JID begins with it (RFC 7622 §3.3)."""
+"""Marks a node in the place of a holder. No JID begins with it (RFC 7622 §3.3)."""
 
 _TIMES_DIGITS: Final = 6
 
 FIRST: Final = 8
 MOST: Final = 50
-"""Items that are brought at once: the first ones, by which it shows whether their node takes any, and those that follow."""
+"""Batch sizes: the first batch shows whether the target accepts anything, the later ones are larger."""
 
 FIRST_BYTES: Final = 262_144
 MOST_BYTES: Final = 1_048_576
-"""Payload that is read at once, or one item."""
+"""Payload that is read at once; a larger item is read alone."""
 
 PAUSE_SECONDS: Final = 4.5
-"""How long a node that took nothing is left alone: a little less than until items on their way to it are told of again."""
+"""How long a node that accepted nothing is skipped: a little less than the interval of its next announcement."""
 
 _NOT_THERE: Final = (
     Problem.NODE_FULL,
@@ -67,19 +66,19 @@ _NOT_THERE: Final = (
     Problem.PARTITION_NOT_FOUND,
     Problem.PUBLISH_UNSUPPORTED,
 )
-"""Refusals that say for sure that an item has not arrived."""
+"""Refusals that prove that an item has not arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Where items go: `to` a node, or as dead letters; `note` is `PARTITIONS NODE` of where they may have arrived."""
+    """The target of items: the node `to`, or dead letters; `note` is `PARTITIONS NODE` of where they may have arrived."""
 
     to: str
     note: str
 
 
 class Handovers:
-    """Brings items to their nodes; makes nodes for dead letters that are not there."""
+    """Brings items to their nodes; creates missing nodes for dead letters."""
 
     def __init__(
         self,
@@ -89,7 +88,7 @@ class Handovers:
         background: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
         count: Callable[[str], None],
     ) -> None:
-        """Read and move items by `ask`; `count` hears of each dead letter that has arrived."""
+        """Read and move items by `ask`; `count` is called for each dead letter that arrived."""
         self._store = store
         self._nodes = nodes
         self._ask = ask
@@ -100,11 +99,11 @@ class Handovers:
 
     @property
     def busy(self) -> bool:
-        """Something is being brought."""
+        """Whether any hand-over is running."""
         return bool(self._told)
 
     def tell(self, record: NodeRecord, partition: int, told: Sequence[Handover]) -> None:
-        """Hear of items of a partition that are to be brought, as its scripts tell."""
+        """Begin to hand over items that a script of the partition announced."""
         key = (record.name, record.incarnation, partition)
         begun = key in self._told
         waiting = self._told.setdefault(key, [])
@@ -113,7 +112,7 @@ class Handovers:
             self._background(lambda: self._bring_all(record, partition))
 
     async def _bring_all(self, record: NodeRecord, partition: int) -> None:
-        """Bring items for as long as any arrive: where one did, others that could not arrive before may follow at once."""
+        """Hand over items as long as any arrive: an arrival may make room for items that were refused before."""
         key = (record.name, record.incarnation, partition)
         try:
             began_ms = await self._store.now_ms()
@@ -131,14 +130,14 @@ class Handovers:
             del self._told[key]
 
     async def _bring(self, record: NodeRecord, partition: int, way: _Way, positions: list[str]) -> int:
-        """Bring items that go one way; gives how many of all are left if any arrived, else 0."""
-        # As it is stored: a pipeline's record has the administrators for owners, and they are what all nodes share.
+        """Hand over items with one target; returns how many are left in all if any arrived, else 0."""
+        # The stored record: a pipeline's record counts administrators as owners, and they are owners of every node.
         source = await self._store.read(record.name)
         if source is None or source.incarnation != record.incarnation:
             return 0
         target, count = await self._target(source, way)
         if way.note and target is None:
-            # Its node is gone, with whatever had arrived there.
+            # The noted target is deleted, with any item that had arrived there.
             await asyncio.gather(*(self._handed(source, partition, each, arrived=False) for each in positions))
             way = _Way(way.to, "")
             target, count = await self._target(source, way)
@@ -149,7 +148,7 @@ class Handovers:
         if began < until:
             return 0
         if until:
-            # Where some partitions are full, no place in line may keep an item from being the one that finds room.
+            # Where some partitions are full, a random order keeps items for a full one from blocking those for others.
             random.shuffle(positions)
         left, size, most_bytes = 0, FIRST, FIRST_BYTES
         while positions:
@@ -177,7 +176,7 @@ class Handovers:
     async def _admit(
         self, source: NodeRecord, partition: int, target: NodeRecord, count: int, letters: Sequence[HandoverItem]
     ) -> list[int | None]:
-        """Bring items to a node; gives, for each that is there, how many are left, None where its old partition has not heard."""
+        """Store items in their target; returns, for each one stored, how many are left (None: not reported to the old partition)."""
         brought = [_brought(source, partition, target, count, letter) for letter in letters]
         results = await asyncio.gather(*(self._ask(admit) for admit in brought))
         pairs = list(zip(letters, brought, results, strict=True))
@@ -207,20 +206,20 @@ class Handovers:
         return [each for (_, _, there), each in zip(settled, left, strict=True) if there]
 
     async def _handed(self, source: NodeRecord, partition: int, position: str, *, arrived: bool) -> int | None:
-        """Tell the old partition how it has turned out; gives how many are left there, None when it has not heard."""
+        """Report a hand-over to the old partition; returns how many are left there, None when that failed."""
         outcome = await self._ask(EndHandover(source.name, source.incarnation, position, partition, arrived))
         return outcome.count if isinstance(outcome, Remaining) else None
 
     def _pause(self, node: str, began: float) -> None:
-        """Leave a node alone from when it was tried: an answer that took long must not make it miss its next turn."""
+        """Skip a node, counted from the begin of the try: a slow answer must not make it miss its next announcement."""
         self._paused = {each: until for each, until in self._paused.items() if until > began - 2 * PAUSE_SECONDS}
         self._paused[node] = began + PAUSE_SECONDS
 
     async def _target(self, source: NodeRecord, way: _Way) -> tuple[NodeRecord | None, int]:
-        """Give the node that items are to be brought to, and how many partitions it had when that was first tried."""
+        """Return the target node, and its partition count at the first try."""
         count, _, noted = way.note.partition(" ")
         name = noted or way.to or source.config.dead_letters_of(source.name) or source.name
-        # Its own is where an item comes back to that has nowhere to go any more.
+        # An item without a usable target returns to its own node.
         target = source if name == source.name else await self._store.read(name)
         if not way.to and name != source.name:
             target = await self._of_its_owners(source, name, target, make=not noted)
@@ -231,10 +230,10 @@ class Handovers:
     async def _of_its_owners(
         self, source: NodeRecord, name: str, taker: NodeRecord | None, *, make: bool
     ) -> NodeRecord | None:
-        """Give the node for dead letters if it shares an owner: whoever came first by its name may be anyone."""
+        """Return the dead-letter node if it shares an owner with the source: anyone may have created a node of that name."""
         owners = [jid for jid, affiliation in source.affiliations.items() if affiliation is Affiliation.OWNER]
         if taker is None and make:
-            # Tried for ever and with no dead letters of its own: a letter that nobody can take stays there.
+            # Unlimited attempts and no dead letters of its own: a dead letter that no worker can handle stays there.
             config = NodeConfig(
                 title=f"Dead letters of {source.name}"[:200],
                 max_deliveries=0,
@@ -254,14 +253,14 @@ class Handovers:
 def _brought(
     source: NodeRecord, partition: int, target: NodeRecord, count: int, letter: HandoverItem
 ) -> AcceptHandover:
-    """Word an item for its new node."""
-    # Unique for ever, and the same whoever brings it however often.
+    """Build the command that stores an item in its target."""
+    # Unique for ever, and the same at each repetition.
     ticket = f"{source.incarnation}-{partition}-{letter.position}"
     opened = _opened(letter.envelope)
     if target.name == source.name:
         item_id, envelope = letter.item_id, letter.envelope
     elif letter.holder.startswith(_MARK):
-        # A dead letter that comes home is called as it was.
+        # A dead letter that returns to its old node gets its old id.
         home = opened.headers.get(DEAD_NODE) == target.name
         item_id = (opened.headers.get(DEAD_ITEM, "") if home else letter.item_id) or ticket
         envelope = codec.pack(_moved(opened, source.name, letter.attempts))
@@ -275,26 +274,26 @@ def _opened(envelope: bytes) -> Envelope:
     try:
         return codec.unpack(envelope)
     except CorruptRecord:
-        # Even what nobody can read goes where it is sent: the bytes go on as they are.
+        # An unreadable item is handed over too, as plain bytes.
         return Envelope(envelope, "application/octet-stream")
 
 
 def headers(envelope: bytes) -> dict[str, str]:
-    """Read what an item tells of itself."""
+    """Return the headers of an item."""
     return dict(_opened(envelope).headers)
 
 
 def _lettered(opened: Envelope, node: str, letter: HandoverItem) -> Envelope:
-    """Add to an envelope what became of its item."""
+    """Add headers that say why and where the item died."""
     told = (letter.reason, letter.holder.decode(), str(letter.attempts), node, letter.item_id, letter.publisher)
     named = {f"stanzaq-dead-{name}": text for name, text in zip(DEAD, told, strict=True)}
     return replace(opened, headers={**opened.headers, **named})
 
 
 def _moved(opened: Envelope, node: str, attempts: int) -> Envelope:
-    """Add to an envelope where it comes from; what it tells of an earlier death stays."""
+    """Add headers that say where the item comes from; headers of an earlier death stay."""
     before = opened.headers.get(MOVED_TIMES, "0")
-    # A publisher may have written anything there.
+    # A publisher may have written anything into this header.
     times = int(before) + 1 if before.isascii() and before.isdigit() and len(before) <= _TIMES_DIGITS else 1
     told = {MOVED_FROM: node, MOVED_ATTEMPTS: str(attempts), MOVED_TIMES: str(times)}
     return replace(opened, headers={**opened.headers, **told})

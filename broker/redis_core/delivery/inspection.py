@@ -1,6 +1,6 @@
-"""What administrators look at: items one by one, across partitions; nodes in bulk.
+"""What administrators see: single items across partitions, and summaries of many nodes.
 
-Both are bounded a command and go on where the last one has come to. Must not know how what is seen is changed or shown.
+Each command is bounded, and the next one continues where it ended. Must not know how items are changed or shown.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from broker.model.items import Seen
 
 MOST_LOOKS: Final = 20
-"""Scripts a survey runs before it answers with what it has: what is done stands between items in a log that is kept."""
+"""Scripts that one survey runs at most: a kept log may have many acknowledged entries between items."""
 
 LOOKED_AT: Final = 200
-"""Entries that one of them looks at."""
+"""Entries that one of these scripts reads."""
 
 MOST_NAMED: Final = 20
-"""Items that are looked for by name at once: each may have the largest payload."""
+"""Items that may be named at once: each may have the largest payload."""
 
 _SCAN: Final = re.compile(r"([0-9]{1,4}) (\S+)", re.ASCII)
 _POSITION: Final = re.compile(r"([0-9]{1,20})-([0-9]{1,20})", re.ASCII)
@@ -39,13 +39,13 @@ class Inspection:
     """Carries out surveys and overviews."""
 
     def __init__(self, store: NodeStore, rules: Rules, ask: Ask) -> None:
-        """Look at partitions by `ask`."""
+        """Inspect partitions by `ask`."""
         self._store = store
         self._rules = rules
         self._ask = ask
 
     async def survey(self, command: Survey, upto: str = "+") -> Result:
-        """Look at items; what came after the position `upto` is left out."""
+        """List items up to the position `upto`."""
         record = await self._store.read(command.node)
         if record is None:
             return GONE
@@ -69,7 +69,7 @@ class Inspection:
         return Surveyed(found, f"{number} {after}" if number < record.config.partitions else "")
 
     async def _named(self, command: Survey, partitions: int) -> Result:
-        """Look for items by their ids wherever they are."""
+        """Find items by their ids in all partitions."""
         if len(command.item_ids) > MOST_NAMED:
             return Refused(Problem.BAD_REQUEST, f"name at most {MOST_NAMED} items at once")
         asked = [
@@ -86,7 +86,7 @@ class Inspection:
         return Surveyed(found, "")
 
     async def overview(self, command: Overview) -> Result:
-        """Look at nodes, a few round trips for all of them."""
+        """Summarize nodes, in a few round trips for all."""
         asker = bare(command.sender)
         standings: dict[str, Affiliation] = {}
         if asker in self._rules.admins:
@@ -107,11 +107,11 @@ class Inspection:
 
 
 def _exists(position: str) -> bool:
-    """Tell whether Redis can read a position that a door was sent: one that it cannot would be a script's fault."""
+    """Return whether Redis can read a position that a client sent: an unreadable one would fail the script."""
     found = _POSITION.fullmatch(position)
-    # Nothing can come after the very last one, and Redis refuses to look there.
+    # Redis refuses to read after the last possible position.
     return found is not None and int(found[1]) < _LARGEST and int(found[2]) <= _LARGEST
 
 
 NOTHING: Final = Counted(0, 0, 0, 0, 0, 0, 0, 0)
-"""What a node holds whose partitions are just being made."""
+"""The counts of a node whose partitions are still being created."""

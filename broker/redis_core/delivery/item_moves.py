@@ -1,7 +1,7 @@
-"""Items on their way from one node to another by an administrator's word: dead letters back to where they died, or any elsewhere.
+"""Moves items between nodes for an administrator: dead letters back to the node where they died, or any items elsewhere.
 
-What leaves is brought to its node like a dead letter (`handovers`). A step of many is one command; whoever wants all asks
-again from where it has come to, as fast as it likes, and stops when it likes. Must not know who that is.
+Moved items travel like dead letters (`handovers`). One command moves one batch; the caller continues from its `scan` until
+all are moved. Must not know who the caller is.
 """
 
 from collections import Counter
@@ -26,18 +26,18 @@ _MOST: Final = 200
 
 
 class ItemMoves:
-    """Carries out transfers."""
+    """Carries out moves."""
 
     def __init__(self, store: NodeStore, rules: Rules, ask: Ask, surveys: Inspection) -> None:
-        """Look for items by `surveys` and move them by `ask`."""
+        """Find items by `surveys` and move them by `ask`."""
         self._store = store
         self._rules = rules
         self._ask = ask
         self._surveys = surveys
 
     async def transfer(self, command: Transfer) -> Result:
-        """Take one step: what it counts is recorded, and arrives whatever becomes of this process."""
-        # What dies again meanwhile comes to the end of the same log: the scan ends at what was there when it began.
+        """Move one batch: the items that it counts are recorded and arrive even if this process dies."""
+        # The first batch fixes the end of the scan: items that die again meanwhile are appended to the same log.
         until, _, place = (command.scan or f"{await self._store.now_ms()}-18446744073709551615 ").partition(" ")
         here = await self._store.read_with_admins(command.node)
         if here is None:
@@ -72,7 +72,7 @@ class ItemMoves:
     async def _sorted(
         self, here: NodeRecord, command: Transfer, items: tuple[Seen, ...]
     ) -> tuple[dict[int, list[tuple[str, str, str]]], Counter[str]]:
-        """Part what goes, by its partition, from what stays, by the reason."""
+        """Group the items to move by partition, and count the others by the reason."""
         going: dict[int, list[tuple[str, str, str]]] = {}
         passed: Counter[str] = Counter()
         barred: dict[str, str | None] = {}
@@ -98,7 +98,7 @@ class ItemMoves:
         return going, passed
 
     async def _barred(self, here: NodeRecord, command: Transfer) -> str | None:  # noqa: PLR0911  (a list of reasons)
-        """Say why nothing may go from a node of the sender's to `to`, which has to be the sender's too."""
+        """Return why the sender may not move items to `to`, or None."""
         to = command.to or ""
         if to == here.name:
             return "a node cannot take its own items"

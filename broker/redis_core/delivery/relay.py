@@ -1,8 +1,7 @@
-"""What a process that cannot send leaves to the frontends: partitions to visit at once, and notices to tell.
+"""Passes work of processes that cannot send to the frontends: due partitions and notices.
 
-The commands of `stanzaq` change queues, and so does the RESTful door, and they have no stream to anybody. They never stand in
-the list of frontends, are handed no deliveries, and what they would have to say waits here until a frontend's heartbeat takes
-it. Must not know which commands there are.
+The commands of `stanzaq` and the HTTP door change queues without a stream to anybody. They are not in the list of frontends and
+receive no deliveries; their notices wait in Redis for a frontend's heartbeat. Must not know which commands there are.
 """
 
 import json
@@ -22,19 +21,19 @@ log = structlog.get_logger()
 
 MOST_NOTICES: Final = 10_000
 KEPT_SECONDS: Final = 3_600
-"""Notices are told for information: with no frontend for an hour they are of no use to anybody."""
+"""Notices are for information: after an hour without a frontend they are useless."""
 
 _KINDS: Final[dict[str, TypeAdapter[Notice]]] = {kind.__name__: TypeAdapter(kind) for kind in get_args(Notice)}
 
 
 def written(notice: Notice) -> bytes:
-    """Write a notice, readable in redis-cli."""
+    """Encode a notice as JSON, readable in redis-cli."""
     kind = type(notice).__name__
     return json.dumps([kind, _KINDS[kind].dump_python(notice, mode="json")]).encode()
 
 
 def read(text: bytes) -> Notice | None:
-    """Read what `written` wrote; None for what another version of the program wrote."""
+    """Decode a notice; None for one that another version of the program wrote."""
     try:
         name, values = json.loads(text)
         return _KINDS[name].validate_python(values)
@@ -44,7 +43,7 @@ def read(text: bytes) -> Notice | None:
 
 
 def understood(texts: Iterable[bytes]) -> Iterator[Notice]:
-    """Read those of several that are notices to this version."""
+    """Return the notices that this version understands."""
     for text in texts:
         notice = read(text)
         if notice is not None:
@@ -52,40 +51,40 @@ def understood(texts: Iterable[bytes]) -> Iterator[Notice]:
 
 
 class Relay:
-    """Stands in for a door where there is none."""
+    """The outlet of a process that has no door."""
 
     def __init__(self, server: Server, background: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None]) -> None:
-        """Leave word by `server`, on tasks that `background` runs."""
+        """Write to `server`, in tasks that `background` runs."""
         self._server = server
         self._background = background
         self._due: dict[Partition, int] = {}
         self._notices: list[Notice] = []
 
     def deliver(self, delivery: Delivery) -> None:
-        """Refuse: no script hands out anything to whoever has no name."""
+        """Fail: scripts hand out nothing to a process without a name."""
         msg = f"{delivery.partition} handed {delivery.item_id} to a process that cannot send"
         raise AssertionError(msg)
 
     def notify(self, notice: Notice) -> None:
-        """Leave a notice to be told."""
+        """Leave a notice for a frontend."""
         self._soon()
         self._notices.append(notice)
 
     def announce(self, partition: Partition, due_ms: int) -> None:
-        """Say when a partition needs a visit."""
+        """Leave a due partition for a frontend."""
         self._soon()
         self._due[partition] = min(due_ms, self._due.get(partition, due_ms))
 
     def congested(self) -> bool:
-        """Tell that a script may go on: it hands out to those alone who come for it."""
+        """Return False: scripts hand out to pulling subscribers only, so nothing waits to be sent."""
         return False
 
     def flushed(self) -> bool:
-        """Tell that nothing is left to send."""
+        """Return True: nothing is left to send."""
         return True
 
     def _soon(self) -> None:
-        # What comes in one turn of the loop goes together.
+        # One write for all notices of one turn of the event loop.
         if not (self._due or self._notices):
             self._background(self._leave)
 

@@ -1,1 +1,1 @@
-"""Who owns which partition, alone or in a group. Must not know how a partition works."""
+"""Ownership of partitions, by single consumers and by groups. Must not know how a partition works."""

@@ -1,7 +1,7 @@
-"""Who owns which partition: members of groups, and who names partitions; heartbeats; what follows when one comes or goes.
+"""Ownership of partitions: joins, leaves, explicit assignments, ownership renewals, and the rebalancing that follows.
 
-A script decides each attach by itself; here is only the order of several, and what is done again until nothing is left to
-do. All of it is idempotent, so that any frontend may go on where another has stopped. Must not know credit or any door.
+One script decides each acquisition atomically. This module orders several of them and repeats until the assignment is balanced.
+All steps are idempotent, so another frontend may continue them. Must not know credit or any door.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from broker.redis_core.subscriptions import log_readers
 from broker.tasks import start
 
 _ATTEMPTS = 10
-"""How often a spread is computed anew at most when others change it meanwhile; the rest is left to the next visit."""
+"""Rebalancing attempts while others change the assignment; the next sweep does the rest."""
 
 _PAUSE_SECONDS = 0.005
 
@@ -39,16 +39,16 @@ _FULL = Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "the node has as many members of
 
 
 def owns(command: Subscribe) -> bool:
-    """Tell whether a subscription is to own what it asks for: a partition that is named is shared with nobody (E8, E10)."""
+    """Return whether a subscription is to own partitions: an explicitly named partition is not shared (E8, E10)."""
     return bool(command.partitions and not command.start) or bool(command.group) or command.epoch is not None
 
 
 Attend = Callable[[Subscribe, "asyncio.Future[Any]"], Awaitable[Result]]
-"""Finishes a subscription that is under way: presence is to find it."""
+"""Finishes a subscription that is under way and records it for presence."""
 
 
 class Ownership:
-    """Carries out what concerns the ownership of partitions."""
+    """Carries out commands about the ownership of partitions."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Ownership:
         changed: Callable[[str], None],
         notify: Callable[[Notice], None],
     ) -> None:
-        """Ask pipelines by `ask`, which hear by `changed` that a node may have grown; `notify` tells owners."""
+        """Send commands by `ask`; `changed` invalidates a pipeline's node record, `notify` sends a notice to an owner."""
         self._notify = notify
         self._store = store
         self._members = members
@@ -68,20 +68,20 @@ class Ownership:
         self._awaited: dict[str, asyncio.Task[None]] = {}
 
     async def hindrance(self, command: Subscribe) -> Refused | None:
-        """Refuse what no attach is needed to refuse, and so nothing is changed for (E7, E26)."""
+        """Refuse an invalid request before anything is changed (E7, E26)."""
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
-        # Pipelines may know the node as it was before it grew.
+        # Pipelines may still cache the record from before the node grew.
         self._changed(command.node)
         if log_readers.reads(command, record):
             return _STREAM if command.group or command.epoch is not None else None
         return refusal(command, record) or _misfit(command, record)
 
     async def subscribe(self, command: Subscribe, attend: Attend) -> Result:
-        """Attach an owner: to all that it asks for, or to none of it; or to what falls to it in its group.
+        """Acquire all named partitions or none; without names, join the group and take a share.
 
-        `attend` subscribes it, once nothing hinders it.
+        A valid request is subscribed through `attend`.
         """
         return await self.hindrance(command) or await attend(command, start(self._attach(command)))
 
@@ -90,7 +90,7 @@ class Ownership:
         if record is None:
             return GONE
         if log_readers.reads(command, record):
-            # A log's partitions are read where they are named, and nobody owns them.
+            # Partitions of a log are read by name and have no owners.
             return await self._ask(command)  # type: ignore[return-value]
         whose = subid(command.jid)
         had = {each.partition for each in await self._members.standings(record) if each.subid == whose}
@@ -99,7 +99,7 @@ class Ownership:
         )
 
     async def keep(self, command: Keep) -> Result:
-        """Renew the leases of all that the sender owns (EX16)."""
+        """Renew all ownerships of the sender (EX16)."""
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
@@ -108,7 +108,7 @@ class Ownership:
         return Kept(await self._kept(record, command.sender, subids(command.sender).split()))
 
     async def options(self, command: Options, outcome: asyncio.Future[Any]) -> Result:
-        """Tell what a subscription owns; `outcome` is what the coordinator knows, nothing unless it shares the node."""
+        """Return what a subscription owns; `outcome` is the coordinator's answer, for a subscription that shares the node."""
         record = await self._store.read_with_admins(command.node)
         known: Result = await outcome
         if record is None or (isinstance(known, Refused) and known.problem is not Problem.NOT_SUBSCRIBED):
@@ -127,11 +127,11 @@ class Ownership:
         return tuple(owned for owned in kept if isinstance(owned, Owned))
 
     async def takes_part(self, node: str, jid: Jid) -> bool:
-        """Tell whether somebody is a member of a group."""
+        """Return whether a JID is a member of a group."""
         return await self._members.member(node, jid) is not None
 
     async def left(self, node: str, jid: Jid) -> bool:
-        """Strike off one who has left and let others have what it owned; gives whether it was a member."""
+        """Remove a member that left and reassign its partitions; returns whether it was a member."""
         record = await self._store.read_with_admins(node)
         if record is None:
             return False
@@ -141,13 +141,13 @@ class Ownership:
         return struck.was
 
     async def lost(self, notice: OwnershipLost) -> None:
-        """Do what follows when a partition has been lost without its owner's doing."""
+        """Handle the involuntary loss of a partition."""
         record = await self._store.read_with_admins(notice.node)
         if record is None:
             return
         member = await self._members.member(notice.node, notice.subscriber)
         if member is not None and notice.reason in {"lapsed", "gone"}:
-            # Who does not say that it is there leaves its group: else what it is given would wait for it again and again.
+            # A member that stops renewing leaves its group: otherwise the group would keep assigning partitions to it.
             await self._members.strike(record, notice.subscriber)
             whose = subid(notice.subscriber)
             theirs = [each.partition for each in await self._members.standings(record) if each.subid == whose]
@@ -157,10 +157,9 @@ class Ownership:
             await self.settle(notice.node)
 
     async def settle(self, node: str) -> None:
-        """Spread partitions over the members of groups anew, until nothing is left to be handed over.
+        """Rebalance partitions over group members until nothing is left to hand over.
 
-        Whoever asks while one spread is being computed waits for the next, and that is one for all who do: a thousand
-        partitions that are lost at once are no reason for a thousand.
+        Callers that come during a rebalance share the next one: a thousand lost partitions must not cause a thousand of them.
         """
         awaited = self._awaited.get(node)
         if awaited is None:
@@ -176,10 +175,10 @@ class Ownership:
         planned: list[Move] = []
         for attempt in range(_ATTEMPTS):
             if attempt:
-                # Frontends that spread at the same time must not go on undoing each other's work in step.
+                # A random pause keeps concurrent frontends from undoing each other's work in step.
                 await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS * 2**attempt))  # noqa: S311  (guards nothing)
             members = await self._members.members(node)
-            # Who left while something was handed over to it may have gone before it had it.
+            # A member that left while a partition was being assigned to it may never have received it: take it back.
             late = [move for move in planned if subid(move.member.jid) not in members]
             await asyncio.gather(*(self._take_away(node, move) for move in late))
             record = await self._store.read_with_admins(node) if members else None
@@ -195,10 +194,10 @@ class Ownership:
     async def _divided(
         self, record: NodeRecord, members: Mapping[str, Member], standings: Sequence[PartitionOwnership]
     ) -> bool:
-        """Divide the credit of members anew whose node has grown; False when there is none.
+        """Divide the credit of members anew if the node has grown; returns False when no member is affected.
 
-        What such a member owns is handed over to itself: with all its locks ended, it holds nothing beyond its new part when
-        it gets more partitions (guarantee 3).
+        Such a member's partitions are handed over to itself, which ends all their locks: when it gets more partitions, it holds
+        no more than its new share in each (guarantee 3).
         """
         count = record.config.partitions
         outgrown = [name for name, member in members.items() if member.share > share(member.credit, count)]
@@ -210,10 +209,10 @@ class Ownership:
         return bool(outgrown)
 
     async def _hand_over(self, record: NodeRecord, move: Move) -> bool:
-        """Let a member have a partition; False when there is nothing to be gained by thinking of it anew."""
+        """Assign a partition to a member; returns whether another rebalancing attempt is worthwhile."""
         if not move.given:
             await self._take_away(record.name, move)
-            # Another group may have a member who waits for it.
+            # A member of another group may be waiting for it.
             return True
         outcome = await self._ask(handing_over(record.name, move))
         match outcome:
@@ -228,7 +227,7 @@ class Ownership:
             ):
                 await self._members.strike(record, move.member.jid)
                 return True
-        # It has changed hands meanwhile, or it is another's now.
+        # Stale: the partition has changed hands meanwhile, so plan anew.
         return isinstance(outcome, Refused) and outcome.problem is Problem.UNAVAILABLE
 
     async def _take_away(self, node: str, move: Move) -> None:
@@ -249,14 +248,14 @@ class Ownership:
             )
             for number, credit in zip(numbers, _parts(_credit(command), len(numbers)), strict=True)
         ]
-        # Asked first, so that nobody is put out, and nothing that was had is given up, for what cannot be had as a whole.
+        # A dry run first: a request that cannot be met as a whole takes nothing from others and gives up nothing.
         for outcome in await asyncio.gather(*(self._ask(replace(attach, dry=True)) for attach in attaches)):
             if isinstance(outcome, Refused):
                 return outcome
-        # Whoever names partitions is no longer one whose partitions the service chooses, or gives back.
+        # A subscriber that names its partitions leaves automatic assignment.
         member = await self._members.member(command.node, command.jid)
         await self._members.strike(record, command.jid)
-        # What was its own and is asked for no more goes first: its credit is to lie in the others.
+        # Release partitions that are no longer asked for first: their credit moves to the others.
         await self._detach(command, had.difference(numbers))
         await self._unshare(command, had)
         less, rest = await self._parted(command, record, attaches)
@@ -273,7 +272,7 @@ class Ownership:
     async def _parted(
         self, command: Subscribe, record: NodeRecord, attaches: Sequence[AcquirePartition]
     ) -> tuple[list[AcquirePartition], list[AcquirePartition]]:
-        """Part those whose credit becomes less, which go first, so that it never holds more than it asks for (guarantee 3)."""
+        """Split off acquisitions that lower their credit: they go first, so the sum never exceeds the request (guarantee 3)."""
         kept = await self._kept(record, command.sender, [subid(command.jid)])
         credit = {owned.partition: owned.credit for owned in kept}
         less = [attach for attach in attaches if attach.credit < credit.get(attach.partition, 0)]
@@ -287,13 +286,13 @@ class Ownership:
         if not await self._members.join(record, member):
             return _FULL
         if before is None or before.group != member.group:
-            # What it had asked for itself or had in another group is not what falls to it now, nor is its credit there.
+            # Partitions acquired by name or in another group do not count for the new group, nor does their credit.
             had = set()
         await self._unshare(command, had)
         await self.settle(command.node)
         whose = subid(command.jid)
         mine = [found for found in await self._members.standings(record) if found.subid == whose]
-        # Without an epoch: what it had already goes on, with what it asks for now.
+        # Without an epoch: a partition that the member already owns keeps its epoch and gets the new credit.
         attaches = [
             AcquirePartition(
                 command.node, command.sender, command.jid, each, command.qos, command.group, None, standing.partition
@@ -305,7 +304,7 @@ class Ownership:
         return self._subscribed(command, tuple(outcome for outcome in outcomes if isinstance(outcome, Owned)))
 
     async def _unshare(self, command: Subscribe, had: set[int]) -> None:
-        """End the subscription of one who shared the node with others until now: a JID has one, and its credit once."""
+        """End the subscription of one that shared the node until now: a JID has one subscription, and its credit once."""
         if not had:
             await leave_empty(self._ask, Leave(command.node, command.jid))
 
@@ -319,7 +318,7 @@ class Ownership:
 
 
 def _credit(command: Subscribe) -> int:
-    """Give the credit that an owner asks for: whoever asks for none has been refused."""
+    """Return an owner's credit; a request without credit has been refused."""
     return command.credit or 0
 
 
@@ -342,6 +341,6 @@ def _misfit(command: Subscribe, record: NodeRecord) -> Refused | None:  # noqa: 
 
 
 def _parts(credit: int, count: int) -> list[int]:
-    """Divide an owner's credit over its partitions, of which each has one at least."""
+    """Divide an owner's credit over its partitions, at least one each."""
     least, over = divmod(credit, count)
     return [least + (place < over) for place in range(count)]

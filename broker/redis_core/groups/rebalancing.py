@@ -1,4 +1,4 @@
-"""Which partitions change hands so that the members of a group have them evenly. Pure; must not know who does it."""
+"""Plans which partitions change owners so that each group's members have equally many. Pure; must not know who carries it out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from broker.redis_core.records.group_members import Member, PartitionOwnership
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition that a member is to have, or (`given` False) is to have no more, for want of credit."""
+    """A partition that a member is to acquire, or (`given` False) to release for want of credit."""
 
     member: Member
     standing: PartitionOwnership
@@ -18,11 +18,11 @@ class Move:
 
 
 def moves(members: Mapping[str, Member], standings: Sequence[PartitionOwnership]) -> list[Move]:
-    """Give what has to be handed over, and to whom, so that each group's members have its partitions evenly."""
+    """Return the moves that spread each group's partitions evenly over its members."""
     found = []
     for group in sorted({member.group for member in members.values()}):
         most = {name: member.most for name, member in members.items() if member.group == group}
-        # What one who named it owns is not for others, nor what another group has (E26).
+        # Partitions that were acquired by name, or that another group owns, stay where they are (E26).
         theirs = {
             each.partition: each for each in standings if not each.subid or (each.subid in most and each.group == group)
         }
@@ -37,7 +37,7 @@ def moves(members: Mapping[str, Member], standings: Sequence[PartitionOwnership]
 
 
 def handing_over(node: str, move: Move) -> AcquirePartition:
-    """Let the member have it, if it still stands as the move was computed from."""
+    """Word a move as a command that only succeeds while the partition's fence is still the same."""
     member, standing = move.member, move.standing
     return AcquirePartition(
         node,

@@ -1,1 +1,1 @@
-"""Who takes part: subscribing, approvals, lists, and waiting for items. Must not know how a partition works."""
+"""Subscribing, approvals, lists, and waiting for items. Must not know how a partition works."""

@@ -1,8 +1,8 @@
-"""Subscriptions that need an owner's approval (XEP-0060 §8.6): they wait, are asked about, and are made or refused.
+"""Subscriptions that need an owner's approval (XEP-0060 §8.6): they are stored, owners decide, and they are made or refused.
 
-An approval is an affiliation: who is approved becomes a member, so that it may come back without being asked about
-again. What follows from the node's record is done by `settle`, which any frontend may repeat: should one die after
-the affiliation is stored, the next look in passing goes on. Must not know how a subscription is made, or any door.
+An approval makes the subscriber a member, so that it may subscribe again without a new approval. `settle` does what follows from
+the node's record and is idempotent: if a frontend dies after the affiliation is stored, the next background scan continues. Must
+not know how a subscription is made, or any door.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,24 +24,24 @@ from broker.redis_core.registry.rows import refusal
 from broker.redis_core.subscriptions.queries import SubscriptionQueries
 
 _ASKED_MOST: Final = 100
-"""Owners who are asked about one subscription; the others find it by `ListPending`."""
+"""Owners that are notified of one request; the others find it by `ListPending`."""
 
 
 class Subscribers(Protocol):
-    """What is done about subscribers once it is decided."""
+    """Carries out a decision about subscribers."""
 
     async def make(self, command: Subscribe) -> Result:
         """Make a subscription."""
 
     async def remove(self, node: str, jid: Jid, whose: str = "") -> tuple[str, ...]:
-        """End subscriptions; gives the names of those that ended. Their owner hears which locks end with them."""
+        """End subscriptions and return their subids; the subscriber is notified of each lock that ends."""
 
     async def assign(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
-        """Change affiliations, and do what follows."""
+        """Change affiliations and apply the consequences."""
 
 
 class Approvals:
-    """Carries out what concerns approvals."""
+    """Carries out commands about approvals."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Approvals:
         subscribers: Subscribers,
         notify: Callable[[Notice], None],
     ) -> None:
-        """Make and end subscriptions by `subscribers`; `notify` tells subscribers and owners."""
+        """Make and end subscriptions by `subscribers`; `notify` sends notices to subscribers and owners."""
         self._store = store
         self._pending = pending
         self._lists = lists
@@ -59,15 +59,15 @@ class Approvals:
         self._notify = notify
 
     async def remove(self, node: str, jid: Jid) -> tuple[str, ...]:
-        """End a JID's subscriptions; gives the names of those that ended."""
+        """End a JID's subscriptions and return their subids."""
         return await self._subscribers.remove(node, jid)
 
     async def subscribe(self, command: Subscribe, begun: Callable[[], Awaitable[Result]]) -> Result:
-        """Let a subscription that is refused for want of an approval wait for one, and ask the owners."""
+        """Store a subscription that needs approval, and ask the owners."""
         result = await begun()
         if not (isinstance(result, Refused) and result.problem is Problem.APPROVAL_REQUIRED):
             return result
-        # As it is stored: administrators, who own every node, are not told of each.
+        # The stored record: administrators count as owners of every node and are not notified.
         record = await self._store.read(command.node)
         if record is None:
             return GONE
@@ -76,18 +76,18 @@ class Approvals:
             return first
         asked = _subscription(command.node, command.jid, State.PENDING)
         if first:
-            # Once for a bare JID: a worker that comes back under ever new resources asks the same.
+            # Once for a bare JID: a worker that returns under new resources makes the same request.
             owners = [jid for jid, standing in record.affiliations.items() if standing is Affiliation.OWNER]
             for owner in owners[:_ASKED_MOST]:
                 self._notify(ApprovalAsked(owner, asked))
-        # An owner may have decided in between, when it was not there to be made.
+        # An owner may have decided before the request was stored.
         await self.settle(command.node)
         if not await self._pending.waits(command.node, command.jid):
             return await self._subscribers.make(replace(command, again=True))
         return Subscribed(command.jid, asked.subid, command.credit or 0, command.qos, state=State.PENDING)
 
     async def unsubscribe(self, command: Unsubscribe, begun: Callable[[], Awaitable[Result]]) -> Result:
-        """Finish an unsubscribe; one that waits for approval is taken back."""
+        """Finish an unsubscribe; a request that waits for approval is withdrawn."""
         result = await begun()
         if isinstance(result, Refused) and result.problem is not Problem.NOT_SUBSCRIBED:
             return result
@@ -96,7 +96,7 @@ class Approvals:
         return result
 
     async def approve(self, command: Approve) -> Result:
-        """Take an owner's answer."""
+        """Carry out an owner's decision."""
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
@@ -104,8 +104,8 @@ class Approvals:
             return refused
         if command.subid not in {"", subid(command.jid)}:
             return Refused(Problem.SUBID_INVALID, "the subid is not of this subscription")
-        # Like the affiliation that an approval is, an answer is about the bare JID. Where nothing of it waits, another owner was
-        # faster, or it was taken back.
+        # A decision is about the bare JID, like the affiliation that it sets. Without a request, another owner has decided or the
+        # subscriber has withdrawn it.
         asked = [jid for jid in await self._pending.all(command.node) if bare(jid) == bare(command.jid)]
         if command.allow and asked:
             return await self._admit(record, asked) or Done()
@@ -114,7 +114,7 @@ class Approvals:
         return Done()
 
     async def manage(self, command: ManageSubscribers) -> Result:
-        """Change subscriptions one by one; those that stay as they were are answered (P26)."""
+        """Change subscriptions one by one; returns those that could not be changed (P26)."""
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
@@ -143,7 +143,7 @@ class Approvals:
         return Managed(tuple(failed))
 
     async def pending(self, command: ListPending) -> Result:
-        """Name the nodes where something waits for the sender: its own, and for an administrator the first of all."""
+        """List nodes with pending requests: the sender's own, and for an administrator the first of all."""
         whose = bare(command.sender)
         if whose in self._store.admins:
             names = list(await self._store.names())
@@ -154,7 +154,7 @@ class Approvals:
         return Listing(tuple(name for name, count in zip(names, counts, strict=True) if count))
 
     async def send(self, command: SendPending) -> Result:
-        """Ask an owner about all that waits at a node."""
+        """Send an owner all pending requests of a node."""
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
@@ -165,7 +165,7 @@ class Approvals:
         return Done()
 
     async def settle(self, node: str) -> None:
-        """Make what the node's record admits now, refuse what it bars, and let the rest wait on."""
+        """Make the pending subscriptions that the node's record now admits, and refuse those that it forbids."""
         waiting = await self._pending.all(node)
         record = await self._store.read_with_admins(node) if waiting else None
         if record is None:
@@ -178,11 +178,11 @@ class Approvals:
                 await self._refuse(node, jid)
 
     async def end_all(self, node: str) -> list[Jid]:
-        """Let nothing wait any more, without a word: gives who has waited."""
+        """Remove all pending requests without notices; returns their JIDs."""
         return [jid for jid in await self._pending.all(node) if await self._pending.dismiss(node, jid)]
 
     async def _admit(self, record: NodeRecord, jids: list[Jid]) -> Refused | None:
-        """Make members of those who are nobody yet; what waits of them is settled with it."""
+        """Make JIDs without an affiliation members; that settles their requests too."""
         strangers = {bare(jid): Affiliation.MEMBER.value for jid in jids}
         new = {jid: member for jid, member in strangers.items() if record.affiliation(jid) is Affiliation.NONE}
         if new:
@@ -196,14 +196,14 @@ class Approvals:
             return
         result = await self._subscribers.make(taken.command)
         if isinstance(result, Refused) and (result.problem.retryable or result.problem is Problem.APPROVAL_REQUIRED):
-            # It waits on, and is taken up again.
+            # It stays pending and is tried again.
             return
         ended = await self._pending.dismiss(node, jid, taken.stamp)
         if ended:
             made = isinstance(result, Subscribed)
             self._tell(node, jid, State.SUBSCRIBED if made else State.NONE)
         elif ended is False and isinstance(result, Subscribed):
-            # Its subscriber took it back while it was being made.
+            # The subscriber withdrew the request while the subscription was being made.
             await self._subscribers.remove(node, jid, result.subid)
 
     async def _refuse(self, node: str, jid: Jid) -> None:
@@ -222,7 +222,7 @@ class Approvals:
 
 
 def _meant(change: Change, those: Sequence[Subscription]) -> tuple[Subscription, ...]:
-    """Give those that an owner names: without a subid they are all that the JID has."""
+    """Return the subscriptions that a change names: without a subid all of the JID."""
     return tuple(each for each in those if change.subid in {"", each.subid})
 
 

@@ -1,7 +1,7 @@
-"""Which partitions a stream reads, and what each of a node's partitions is told about it. Pure; must not know pipelines or Redis.
+"""Which partitions a log reader reads, and the command for each partition. Pure; must not know pipelines or Redis.
 
-Each partition that is read keeps the reader's place of its own, with all of its credit; every other one knows the
-subscription, so that whoever asks any partition hears of it.
+Each partition that is read keeps a position of its own with the full credit; the others only know the subscription, so that any
+partition can answer for it.
 """
 
 from broker.model import offsets
@@ -15,14 +15,14 @@ from broker.redis_core.registry.partitioner import hashed
 
 
 def reads(command: Subscribe, record: NodeRecord) -> bool:
-    """Tell whether a subscribe is a stream's: it says where to start, or the node is a log."""
+    """Return whether a subscribe makes a log reader: it names a start position, or the node is a log."""
     return bool(command.start) or not record.config.queueing
 
 
 def chosen(command: Subscribe, count: int) -> tuple[int, ...]:
-    """Choose the partitions that a stream reads: those it names, or that of its offset, or one by its JID (E10).
+    """Choose the partitions to read: the named ones, that of the start offset, or one by the JID's hash (E10).
 
-    Raises MalformedRequest when they cannot all begin where it says.
+    Raises MalformedRequest when the start offset does not fit all of them.
     """
     named = offsets.named(command.start or offsets.LATEST)
     if command.partitions:
@@ -35,7 +35,7 @@ def chosen(command: Subscribe, count: int) -> tuple[int, ...]:
 
 
 def follow(command: Subscribe, partition: int, *, reading: bool) -> SubscribeLog:
-    """Tell a partition of the stream; when it is not told otherwise it begins with what comes after (E3)."""
+    """Build the command for one partition; by default reading starts after the newest entry (E3)."""
     start = (command.start or offsets.LATEST) if reading else ""
     credit = STREAM_CREDIT if command.credit is None else command.credit
     return SubscribeLog(
@@ -44,7 +44,7 @@ def follow(command: Subscribe, partition: int, *, reading: bool) -> SubscribeLog
 
 
 def followed(outcomes: list[Outcome]) -> Outcome:
-    """Make one outcome of those of the partitions that are read."""
+    """Merge the outcomes of the partitions that are read."""
     granted = [outcome for outcome in outcomes if isinstance(outcome, Subscribed)]
     if len(granted) < len(outcomes):
         return next(outcome for outcome in outcomes if not isinstance(outcome, Subscribed))

@@ -1,8 +1,8 @@
-"""How a lease's owner comes for what it holds: a look, and while there is nothing new a wait for something.
+"""Long polling of a pull subscription: read what it holds, and wait while there is nothing new.
 
-What this process hands out wakes who waits here at once; for what others hand out Redis is asked again and again, by one for
-all who wait for the same node. Not by Redis's pub/sub: that would be a connection and a right more for every user, to save one
-cheap script. Must not know how items are handed out.
+A delivery by this process wakes its waiting polls at once. For deliveries by others, one poll per node reads Redis repeatedly for
+all that wait. Redis's pub/sub would need another connection and another right for each user to save one cheap script. Must
+not know how items are handed out.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from broker.model.results import Fetched, Refused, Result
 from broker.redis_core.commands.internal import Ask, Outcome
 
 LOOK_SECONDS: Final = 0.15
-"""Between two looks at a node for all who wait for it."""
+"""Interval at which one poll reads a node for all that wait for it."""
 
 _OWN_LOOK_SECONDS: Final = 3.0
-"""Between two of one's own at most, who may have missed a wake that another took for itself, and whose lease has to last."""
+"""Longest interval between two reads of any one poll: it may have missed a wake-up, and its lease must be renewed."""
 
 _TOGETHER_SECONDS: Final = 0.25
 
@@ -29,23 +29,23 @@ _RENEW_SECONDS: Final = 1.0
 
 
 class _Waiting:
-    """Who waits for what one node hands out: the first of them looks for all."""
+    """The polls of one node: the first of them reads for all."""
 
     def __init__(self) -> None:
-        """Begin with nobody."""
+        """Begin with no polls."""
         self.events: dict[object, asyncio.Event] = {}
         self._stamp = 0
 
     def pause(self, one: object, lease_ms: int | None) -> float:
-        """Give how long one of them waits until it looks."""
+        """Return how long a poll waits until its next read."""
         if next(iter(self.events)) is one:
             return LOOK_SECONDS
         own = _OWN_LOOK_SECONDS if lease_ms is None else min(_OWN_LOOK_SECONDS, lease_ms / 3_000)
-        # At moments that are the same for all, as far as that goes: who looks together is one call.
+        # Aligned to common moments, so that polls are read together in one call.
         return max(LOOK_SECONDS, own - (time.monotonic() + own) % _TOGETHER_SECONDS)
 
     def seen(self, one: object, stamp: int) -> None:
-        """Hear what one has found: when the first finds that somebody has been handed something, all look."""
+        """Note what a poll found: if the first one finds a new delivery, wake all."""
         if next(iter(self.events)) is one and stamp != self._stamp:
             self._stamp = stamp
             for other, event in self.events.items():
@@ -53,7 +53,7 @@ class _Waiting:
                     event.set()
 
     def leave(self, one: object) -> None:
-        """Wait no more; the next one looks for the others."""
+        """Remove a poll; the next one reads for the others."""
         first = next(iter(self.events)) is one
         del self.events[one]
         if first and self.events:
@@ -61,29 +61,29 @@ class _Waiting:
 
 
 class LongPoll:
-    """Looks and waits for all who ask in this process; as many wait as the door lets in."""
+    """Runs the long polls of this process; the door limits how many there are."""
 
     def __init__(self, ask: Ask) -> None:
-        """Look by `ask`."""
+        """Read by `ask`."""
         self._ask = ask
         self._filled: WeakValueDictionary[Jid, asyncio.Event] = WeakValueDictionary()
         self._waiting: dict[str, _Waiting] = {}
         self._closing = False
 
     def filled(self, jid: Jid) -> None:
-        """Hear that a script run here has handed something to a lease."""
+        """Wake the poll of a subscription to which a script of this process handed an item."""
         event = self._filled.get(jid)
         if event is not None:
             event.set()
 
     def close(self) -> None:
-        """Let nobody wait any more: another process serves who comes again."""
+        """End all polls: clients come again to another process."""
         self._closing = True
         for event in list(self._filled.values()):
             event.set()
 
     async def fetch(self, command: Fetch) -> Result:
-        """Read what a lease holds, as soon as that is something, or when the time is over."""
+        """Return what a pull subscription holds, as soon as there is something or the wait is over."""
         event, one = self._filled.setdefault(command.jid, asyncio.Event()), object()
         waiting = self._waiting.setdefault(command.node, _Waiting())
         waiting.events[one] = event
@@ -98,7 +98,7 @@ class LongPoll:
         ends = time.monotonic() + command.wait_seconds
         renewed = 0.0
         while True:
-            # Of two who wait for one lease the other may miss this one's wake, and then looks a little later.
+            # A second poll of the same subscription may miss this event; it reads a little later.
             event.clear()
             renews = command.lease_ms is not None and time.monotonic() - renewed > _pause(command.lease_ms)
             look = replace(command, lease_ms=command.lease_ms if renews else 0)
@@ -108,7 +108,7 @@ class LongPoll:
             if isinstance(outcome, Fetched):
                 waiting.seen(one, outcome.stamp)
             if isinstance(outcome, Fetched) and outcome.returned and not outcome.items:
-                # The visit that hands it what waits is under way already, before this look.
+                # The sweep that hands out the returned items is already running.
                 continue
             if _tells(outcome) or left <= 0:
                 return outcome  # type: ignore[return-value]  # nothing of the core's own is asked
@@ -123,7 +123,7 @@ def _tells(outcome: Outcome) -> bool:
 
 
 def _cut(outcome: Outcome) -> bool:
-    """Tell whether there is something that was too much for one script, since others asked with it."""
+    """Return whether there is more than one script could return to all that asked together."""
     return isinstance(outcome, Fetched) and outcome.more
 
 

@@ -1,7 +1,7 @@
-"""Lists of who is subscribed where, and of who has which affiliation: for whom they are about, and for a node's owner.
+"""Lists of subscriptions and affiliations, for the subscriber and for a node's owner.
 
-An index by JID says where to look and the node's own records what is so: an entry without its truth is passed over.
-Must not know what may be done about any of it.
+An index by JID says where to look; the node's own records decide, so an outdated entry is skipped. Must not know how
+subscriptions are changed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,13 +26,13 @@ from broker.redis_core.redis_client.connections import Line
 from broker.redis_core.registry.rows import refusal
 
 SHOWN: Final = 1_000
-"""Subscribers of one node that an owner is shown at once."""
+"""Subscribers of a node that an owner sees at once."""
 
 _AT_ONCE: Final = 1_000
 
 
 class SubscriptionQueries:
-    """Answers what asks for a list."""
+    """Answers list commands."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class SubscriptionQueries:
         self._ask = ask
 
     async def subscriptions(self, command: Subscriptions) -> Result:
-        """List the sender's own (P10)."""
+        """List the sender's subscriptions (P10)."""
         if command.node is not None and await self._store.read(command.node) is None:
             return GONE
         refs = [ref for ref in await self._store.subscription_refs(command.sender) if command.node in {None, ref.node}]
@@ -61,7 +61,7 @@ class SubscriptionQueries:
         return SubscriptionList(tuple(sorted(found, key=lambda each: (each.node, each.jid))))
 
     async def affiliations(self, command: Affiliations) -> Result:
-        """List the sender's own (P10)."""
+        """List the sender's affiliations (P10)."""
         whose = bare(command.sender)
         if command.node is None:
             return AffiliationList(tuple(await self._store.standings(whose)))
@@ -72,16 +72,16 @@ class SubscriptionQueries:
         return AffiliationList(() if standing is Affiliation.NONE else ((record.name, standing),))
 
     async def subscribers(self, command: ListSubscribers) -> Result:
-        """List who is subscribed, for an owner; those who wait are not among them (XEP-0060 §8.8.1.2)."""
+        """List the subscribers of a node for an owner, without pending ones (XEP-0060 §8.8.1.2)."""
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
         if refused := refusal(command, record):
             return refused
         members = await self._members.members(record.name)
-        # What has pages has an order, and who comes first is known when all are.
+        # Pages are sorted, so all subscribers must be read first.
         most = SHOWN if command.page is None else MAX_SUBSCRIBERS
-        # A member of a group has its credit in the partitions that it owns, if it owns any.
+        # A group member's credit lies in the partitions that it owns, if any.
         found = {(member.jid, whose): (0, 0) for whose, member in members.items()}
         for partition in record.partitions:
             if len(found) > most:
@@ -89,7 +89,7 @@ class SubscriptionQueries:
             async for part in subscribers(self._ask, record.name, partition.number):
                 if isinstance(part, Refused):
                     return part
-                # Those who come through a collection are shown by their JIDs.
+                # Subscribers through a collection are shown by their JIDs.
                 names = (whose or subid(jid) for jid, whose in zip(part.jids, part.subids, strict=True))
                 theirs = zip(part.credits, part.holdings, strict=True)
                 for who, (credit, holding) in zip(zip(part.jids, names, strict=True), theirs, strict=True):
@@ -101,7 +101,7 @@ class SubscriptionQueries:
         return _paged(listed, command.page)
 
     async def states(self, record: NodeRecord, jids: Iterable[Jid]) -> dict[Jid, tuple[Subscription, ...]]:
-        """Tell which subscriptions to a node these JIDs have, and how far each has come: none is one that has not begun."""
+        """Return the subscriptions of these JIDs to a node with their states; a JID without any has one in state `none`."""
         refs = [SubscriptionRef(record.name, jid) for jid in dict.fromkeys(jids)]
         taken = await self._taken(refs)
         waiting = await self._pending.all(record.name)
@@ -112,7 +112,7 @@ class SubscriptionQueries:
         return {ref.jid: tuple(taken.get(ref, ())) or other(ref) for ref in refs}
 
     async def occupied(self, entries: Sequence[Entry]) -> set[Entry]:
-        """Tell which JIDs are subscribed where an index says so, or hold something there still (Q34)."""
+        """Return the index entries whose JID is subscribed or still holds locks there (Q34)."""
         refs = {SubscriptionRef.of(entry): entry for entry in entries}
         taken = await self._taken(list(refs))
         rest = [ref for ref in refs if ref not in taken]
@@ -133,7 +133,7 @@ class SubscriptionQueries:
         return replies
 
     async def _taken(self, refs: Sequence[SubscriptionRef]) -> dict[SubscriptionRef, list[Subscription]]:
-        """Give the subscriptions of those of the refs that have one: members of groups, and whoever a partition knows."""
+        """Return the subscriptions of the given JIDs; group members are looked up in `members`, others in each partition."""
         nodes = list(dict.fromkeys(ref.node for ref in refs))
         partitions: dict[str, list[Partition]] = {node: [] for node in nodes}
         for partition in await self._store.partitions(nodes):
@@ -141,7 +141,7 @@ class SubscriptionQueries:
         there = [ref for ref in refs if partitions[ref.node]]
         members = await self._known(there, lambda ref: keys.of_node("members", ref.node), _first)
         found = await self._shared(there, lambda ref: partitions[ref.node][0])
-        # Who shares a node or reads it is known in all of its partitions; who owns some of them, in those alone.
+        # All partitions know a subscriber that shares or reads the node; an owner is known in its own partitions only.
         others = [(ref, each) for ref in there if not (members[ref] or found[ref]) for each in partitions[ref.node][1:]]
         asked = [("HEXISTS", keys.of_partition("subscribers", each), subid(ref.jid)) for ref, each in others]
         for (ref, _), known in zip(others, await self._commands(asked), strict=True):
@@ -157,7 +157,7 @@ class SubscriptionQueries:
     async def _shared(
         self, refs: Sequence[SubscriptionRef], coordinator: Callable[[SubscriptionRef], Partition]
     ) -> dict[SubscriptionRef, Sequence[str]]:
-        """Name the subscriptions that a node's first partition knows; more than one of a JID only where that has happened."""
+        """Return the subids that a node's first partition knows; `multi` is set where a JID ever had more than one."""
         asked = [("HGET", keys.of_partition("meta", coordinator(ref)), "multi") for ref in refs]
         several = {ref for ref, multi in zip(refs, await self._commands(asked), strict=True) if multi}
         return await self._known(
@@ -172,7 +172,7 @@ class SubscriptionQueries:
         key: Callable[[SubscriptionRef], str],
         names: Callable[[SubscriptionRef], Sequence[str]],
     ) -> dict[SubscriptionRef, Sequence[str]]:
-        """Give those of the names of each ref that a key has."""
+        """Return, of the names of each ref, those that its key has."""
         lines = await self._commands([("HMGET", key(ref), *names(ref)) for ref in refs])
         return {
             ref: [name for name, line in zip(names(ref), theirs, strict=True) if line is not None]
@@ -185,7 +185,7 @@ def _first(ref: SubscriptionRef) -> Sequence[str]:
 
 
 def _paged(found: Iterable[Subscription], page: Page | None) -> SubscriptionList:
-    """Give a page of subscriptions to one node, in the order of their places."""
+    """Return a page of subscriptions to one node, in their order."""
     by_place = {each.place: each for each in found}
     places, wanted = sorted(by_place), page or Page(SHOWN)
     shown = tuple(by_place[place] for place in wanted.cut(places))

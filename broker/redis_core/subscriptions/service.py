@@ -1,7 +1,7 @@
-"""Subscribing, unsubscribing and presence: a step in a partition, and one in the indexes by JID.
+"""Subscribing, unsubscribing and presence: each changes a partition, then the indexes by JID.
 
-Should a crash fall between the two, the safety nets hold: bounces and deadlines end the locks of whoever is gone. Must
-not know how either step is carried out.
+After a crash between the two, bounces and deadlines still end the locks of a subscriber that is gone. Must not know how either
+change is made.
 """
 
 import asyncio
@@ -27,22 +27,22 @@ _AT_ONCE: Final = 1_000
 
 
 class Groups(Protocol):
-    """What is needed of those who share partitions out among the members of groups."""
+    """The interface of group ownership that subscriptions use."""
 
     async def takes_part(self, node: str, jid: Jid) -> bool:
-        """Tell whether somebody is a member of a group of a node."""
+        """Return whether a JID is a member of a group of the node."""
 
     async def left(self, node: str, jid: Jid) -> bool:
-        """Let others have what one who has left a node owned there; tells whether it took part in a group."""
+        """Reassign the partitions of a JID that left the node; returns whether it was a group member."""
 
 
 class SubscriptionService:
-    """Carries out what concerns a worker's coming and going."""
+    """Carries out subscribes, unsubscribes and presence."""
 
     def __init__(
         self, store: NodeStore, occupied: Truth, ask: Ask, groups: Groups, notify: Callable[[Notice], None]
     ) -> None:
-        """Change subscriptions by `ask`; `occupied` tells who is subscribed, or holds something still."""
+        """Change subscriptions by `ask`; `occupied` returns who is subscribed or still holds locks."""
         self._notify = notify
         self._groups = groups
         self._store = store
@@ -50,13 +50,13 @@ class SubscriptionService:
         self._occupied = occupied
         self._ended: set[Entry] = set()
         self._ask = ask
-        # Each call has a connection of its own: without a queue, coming and going of one JID could change places. One for
-        # all JIDs would add up their waits when Redis hangs.
+        # Each call uses its own connection, so without a queue two changes of one JID could change places. A single queue
+        # for all JIDs would add up their waits when Redis hangs.
         self._queues: WeakValueDictionary[Jid, asyncio.Lock] = WeakValueDictionary()
         self._lapsing: set[Subscription] = set()
 
     async def subscribe(self, command: Subscribe, outcome: asyncio.Future[Any]) -> Result:
-        """Finish a subscription whose step in the partition is under way; for most it is all that is waited for."""
+        """Finish a subscription whose change in the partition is under way; most subscribes wait for nothing else."""
         entry = SubscriptionRef(command.node, command.jid).entry
         async with self._queue(command.jid):
             (noted,), member = await asyncio.gather(
@@ -64,31 +64,32 @@ class SubscriptionService:
             )
         result: Result = await outcome
         if isinstance(result, Subscribed) and not result.group and member:
-            # Whoever shares the node is no member of a group any more.
+            # A JID that shares the node is no longer a member of a group.
             await self._groups.left(command.node, command.jid)
         if isinstance(result, Subscribed) and noted is None:
             await self._ask(Leave(command.node, command.jid, subid=result.subid))
             await self._groups.left(command.node, command.jid)
             return Refused(Problem.TOO_MANY_SUBSCRIPTIONS, "you are subscribed to as many nodes as you may")
-        # A refusal says nothing of an earlier subscription of the same JID, and one that may pass nothing of this one.
+        # A refusal does not change an earlier subscription of this JID; a retryable one leaves the new one undecided. The index
+        # entry stays in both cases.
         if isinstance(result, Subscribed) or (noted and noted.known):
-            # What is noted counts already: nobody need wait for this.
+            # The noted entry already counts, so nobody waits for this.
             start(self._settled(entry))
         elif noted and isinstance(result, Refused) and not result.problem.retryable:
             await self._index.strike([entry], noted.at_ms)
         return result
 
     async def unsubscribe(self, command: Unsubscribe, outcome: asyncio.Future[Any]) -> Result:
-        """Finish a departure whose step in the partition is under way."""
+        """Finish an unsubscribe whose change in the partition is under way."""
         result: Left | Refused = await outcome
         if isinstance(result, Refused):
             return result
         if command.release:
             await self.remove(command.node, command.jid)
             result = replace(result, held=0)
-        # A member that owns nothing just now is known to no partition.
+        # No partition knows a group member that owns nothing.
         subscribed = await self._groups.left(command.node, command.jid) or result.ended
-        # Locks outlive the subscription (Q34): presence must find whoever still holds some.
+        # Locks outlive the subscription (Q34): presence must find a JID that still holds some.
         if result.held == 0 and not result.others:
             await self._left(command.node, command.jid)
         if not subscribed:
@@ -96,7 +97,7 @@ class SubscriptionService:
         return Unsubscribed(command.jid, next(iter(result.ended), subid(command.jid)))
 
     async def presence(self, command: Presence) -> Result:
-        """Note who came or went, and end what went with it (Q33)."""
+        """Record a JID's presence, and end its subscriptions when it goes offline (Q33)."""
         async with self._queue(command.sender):
             refs = await self._store.attend(command.sender, here=command.available)
         for ref in refs:
@@ -104,7 +105,7 @@ class SubscriptionService:
         return Done()
 
     async def lapse(self, over: Subscription) -> None:
-        """End a subscription whose lease is over, and tell whose it was (P31); every visit asks for it until that is done."""
+        """End a subscription whose lease expired, and notify its owner (P31); each sweep asks again until that is done."""
         if over in self._lapsing:
             return
         self._lapsing.add(over)
@@ -117,30 +118,30 @@ class SubscriptionService:
     async def remove(
         self, node: str, jid: Jid, whose: str = "", *, lapsed: bool = False, told: bool = False
     ) -> tuple[str, ...]:
-        """End a subscription, or all that a JID has, without its owner's doing, with all it holds; gives those that ended.
+        """End a subscription, or all of a JID, and release all that it holds; returns the subids that ended.
 
-        Its owner is `told` of each lock that ends.
+        With `told`, the subscriber is notified of each lock that ends.
         """
         ended, left = await leave_empty(self._ask, Leave(node, jid, lapsed, subid=whose, told=told))
         if isinstance(left, Left) or (isinstance(left, Refused) and left.problem is Problem.NODE_NOT_FOUND):
             if not (isinstance(left, Left) and left.others):
                 await self._left(node, jid)
-            # A member that owns nothing just now is known to no partition.
+            # No partition knows a group member that owns nothing.
             was = await self._groups.left(node, jid)
             ended = ended or ((subid(jid),) if was else ())
         return ended
 
     def ended(self, node: str, jid: Jid) -> None:
-        """Hear that a subscription has ended by itself in some partition; `tidy` looks what is left of it."""
+        """Note that a subscription ended by itself in some partition; `tidy` checks what is left of it."""
         self._ended.add(SubscriptionRef(node, jid).entry)
 
     @property
     def untidy(self) -> bool:
-        """There is something for `tidy` to look at."""
+        """Whether `tidy` has something to check."""
         return bool(self._ended)
 
     async def tidy(self) -> None:
-        """Strike off what has ended by itself since the last time."""
+        """Remove the index entries of subscriptions that ended by themselves."""
         ended, self._ended = list(self._ended), set()
         for first in range(0, len(ended), _AT_ONCE):
             await self._index.check(ended[first : first + _AT_ONCE], self._occupied)
