@@ -176,7 +176,7 @@ class Handovers:
     async def _admit(
         self, source: NodeRecord, partition: int, target: NodeRecord, count: int, letters: Sequence[HandoverItem]
     ) -> list[int | None]:
-        """Store items in their target; returns, for each one stored, how many are left (None: not reported to the old partition)."""
+        """Store items in their target; returns how many are left after each one, None if the old partition was not told."""
         brought = [_brought(source, partition, target, count, letter) for letter in letters]
         results = await asyncio.gather(*(self._ask(admit) for admit in brought))
         pairs = list(zip(letters, brought, results, strict=True))

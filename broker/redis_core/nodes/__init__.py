@@ -1,1 +1,1 @@
-"""What is done to a node as a whole, and to the tree of nodes."""
+"""Operations on whole nodes and on the tree of nodes."""

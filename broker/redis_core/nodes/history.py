@@ -1,6 +1,6 @@
-"""What nodes held in the last hour: a sample for each minute in which something happened, so that idle nodes cost nothing.
+"""Counts of nodes over the last hour: one sample for each minute in which something happened, so idle nodes cost nothing.
 
-Any frontend that counts a node writes the minute's sample, and the last one stands. Must not know who counts, or when.
+Each frontend that counts a node writes the sample of the minute; the last one stays. Must not know who counts, or when.
 """
 
 import contextlib
@@ -23,27 +23,27 @@ _HOUR_MS: Final = MINUTES * MINUTE_MS
 
 
 class Histories:
-    """Writes samples, and shows them."""
+    """Writes and returns samples."""
 
     def __init__(self, server: Server, store: NodeStore, ask: Ask) -> None:
-        """Count what there is now by `ask`."""
+        """Count the present items by `ask`."""
         self._server = server
         self._store = store
         self._ask = ask
 
     async def note(self, now_ms: int, counts: Mapping[str, Counted]) -> None:
-        """Write what nodes hold now: the sample of this minute takes the place of that of an hour ago."""
+        """Write what nodes hold now: the sample of this minute replaces the one of an hour ago."""
         field = now_ms // MINUTE_MS % MINUTES
         lines = [
             ("HSET", keys.of_node("hour", node), field, " ".join(map(str, astuple(_sample(now_ms, counted)))))
             for node, counted in counts.items()
         ]
-        # A minute that cannot be written, as when Redis has no memory left, is missing.
+        # When Redis has no memory left, the sample of this minute is missing.
         with contextlib.suppress(CoreUnavailable):
             await self._server.commands(lines)
 
     async def show(self, command: ShowHistory) -> Result:
-        """Give the samples of the last hour, what there was when it began, and what there is now."""
+        """Return the samples of the last hour, the counts when it began, and the counts of now."""
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
@@ -55,7 +55,7 @@ class Histories:
         assert isinstance(counted, Counted)
         now_ms = await self._store.now_ms()
         kept = await self._server.command("HGETALL", keys.of_node("hour", command.node))
-        # What is older than the node is of another that had its name.
+        # A sample that is older than the node belongs to a deleted node of the same name.
         samples = sorted(
             (each for each in map(_read, kept.values()) if each.at_ms > record.created_ms), key=lambda each: each.at_ms
         )

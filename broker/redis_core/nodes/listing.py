@@ -1,7 +1,7 @@
-"""Names of nodes, a page at a time: only of those that the asker may see (P9), and that stand below no collection (H3).
+"""Pages of node names: only nodes that the asker may see (P9) and that are below no collection (H3).
 
-A page is found by ranks, so it costs the same however many nodes there are; what is needed to judge a part of the names is read
-in one round trip. Must not know what else is in a node's record.
+A page is found by ranks, so it costs the same however many nodes there are; one round trip reads the access data of many names.
+Must not know what else is in a node's record.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from broker.redis_core.redis_client.client import Server, Value
 from broker.redis_core.registry.authorization import visible
 
 LOOKED_AT: Final = 2_000
-"""Names that one page looks through, as long as it has something to show by then: a page without names would be the last."""
+"""Names that one page checks if it has something to show by then: clients take an empty page for the last one."""
 
 _LEAST: Final = 50
 _ACCESS_MODEL: Final = "pubsub#access_model"
@@ -34,16 +34,16 @@ class NodeListing:
     """The list of nodes, as each JID may see it."""
 
     def __init__(self, server: Server, store: NodeStore, tree: Tree) -> None:
-        """Show administrators every node."""
+        """Show every node to administrators."""
         self._server = server
         self._store = store
         self._tree = tree
 
     async def page(self, command: Nodes) -> Listing | Refused:
-        """Name the nodes of a page."""
+        """Return a page of node names."""
         shown: list[tuple[int, str]] = []
         looked, after, before, index = 0, command.after, command.before, command.index
-        # One more than is asked for tells whether there are any; who asks for none is told how many there are.
+        # One more than asked for shows whether there are more; a limit of 0 asks for the total only.
         count = max(command.limit + 1, _LEAST) if command.limit else 0
         while True:
             fixed: dict[str, Value] = {
@@ -57,7 +57,7 @@ class NodeListing:
                 self._server.arguments("list_nodes", [keys.of_service("names")], fixed)
             )
             if code != b"ok":
-                # A name from which this was to go on by itself is gone meanwhile: whoever asked goes on from its own.
+                # The name to continue from is deleted meanwhile: return what was found, and the client continues from there.
                 return await self._told(_listing(command, shown, 0, more=True)) if shown else _UNKNOWN
             first, total, raw = found
             names = [name.decode() for name in raw]
@@ -71,7 +71,7 @@ class NodeListing:
             after, before = ("", names[0]) if command.backwards else (names[-1], "")
 
     async def children(self, command: Children) -> Listing | Refused:
-        """Name the children of a collection, of which there are never more than a page; a leaf has none."""
+        """Return the children of a collection, never more than a page; a leaf has none."""
         record = await self._store.read(command.node)
         if record is None:
             return GONE
@@ -79,13 +79,13 @@ class NodeListing:
         return await self._told(Listing(tuple(name for _number, name in seen), 0, len(seen), more=False))
 
     async def _told(self, listing: Listing) -> Listing:
-        """Tell collections from leaves."""
+        """Mark the collections of a listing."""
         types = await self._server.commands([("HGET", keys.of_node("options", name), _TYPE) for name in listing.nodes])
         found = (name for name, kind in zip(listing.nodes, types, strict=True) if kind == _COLLECTION)
         return replace(listing, collections=frozenset(found))
 
     async def _seen(self, sender: Jid, first: int, names: Sequence[str]) -> list[tuple[int, str]]:
-        """Give those of the names that the sender may see, each with its number; they begin with the number `first`."""
+        """Return the names that the sender may see with their ranks, which begin with `first`."""
         asker, numbered = bare(sender), list(enumerate(names, first))
         if asker in self._store.admins or not names:
             return numbered

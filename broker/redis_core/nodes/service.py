@@ -1,6 +1,6 @@
-"""What is done to a node as a whole: declare, configure, describe, affiliate, delete, purge, and the list of nodes.
+"""Operations on whole nodes: declare, configure, describe, affiliate, delete, purge and release.
 
-Each is a few scripts in an order that a crash may cut anywhere. Must not know pipelines' insides or any wire.
+Each consists of a few scripts; their order is safe against a crash at any point. Must not know how pipelines work, nor any wire.
 """
 
 import asyncio
@@ -35,25 +35,25 @@ _MOST_RELEASED = 200
 
 
 class Subscribers(Protocol):
-    """What a change of a node means for its subscribers."""
+    """Applies a node's change to its subscribers."""
 
     async def remove(self, node: str, jid: Jid) -> tuple[str, ...]:
-        """End a JID's subscriptions, telling it of each lock that ends; gives the names of those that ended."""
+        """End a JID's subscriptions, notify it of each lock that ends, and return their subids."""
 
     async def settle(self, node: str) -> None:
-        """Decide subscriptions that wait for approval, where the node's record decides them now."""
+        """Decide pending subscriptions that the node's record now admits or forbids."""
 
     async def end_all(self, node: str) -> list[Jid]:
-        """End all that wait for approval: the node is about to go, and who has waited hears of that."""
+        """End all pending subscriptions before the node is deleted; returns their JIDs, which are notified."""
 
 
 class NodeService:
-    """Carries out the commands that concern nodes."""
+    """Carries out commands on nodes."""
 
     placement: TreeMoves
 
     def __init__(self, store: NodeStore, tree: Tree, rules: Rules, core: HandlerPort, subscribers: Subscribers) -> None:
-        """Ask partitions by `core`, which hears of nodes that have changed; `subscribers` hear of what may concern them."""
+        """Send commands to partitions through `core` and report changed nodes to it; `subscribers` apply changes."""
         self._store = store
         self._tree = tree
         self.placement = TreeMoves(tree, store, self._store.read_with_admins, self._renewed)
@@ -67,7 +67,7 @@ class NodeService:
         self._subscriptions = subscribers
 
     async def declare(self, command: Declare) -> Result:
-        """Create a node with its partitions, where it is to stand in the tree."""
+        """Create a node with its partitions at its place in the tree."""
         owner = bare(command.sender)
         node = secrets.token_hex(8) if command.node is None else command.node
         wanted = self._terms.wanted(command, node)
@@ -88,11 +88,11 @@ class NodeService:
         return await self.placement.settle(command.sender, node, place) or made
 
     async def counted(self, owner: Jid, node: str) -> bool:
-        """Count a node to its owner's quota, which administrators have not; False when it is used up."""
+        """Count a node to its owner's quota; returns False when it is used up. Administrators have no quota."""
         return owner in self._rules.admins or await self._store.own(owner, node)
 
     async def make(self, node: str, owner: Jid, config: NodeConfig, parent: NodeRecord | None = None) -> Result:
-        """Create a node whoever asks: also the way of a node for dead letters."""
+        """Create a node without access checks; nodes for dead letters are created by this too."""
         refused = None if parent is None else await self._tree.adopt(parent, node)
         if refused is not None:
             await self._disown(owner, node)
@@ -108,13 +108,13 @@ class NodeService:
         return Declared(node)
 
     async def _disown(self, owner: Jid, node: str) -> None:
-        """Take a node that did not come to be off a quota, unless there is one that is its owner's."""
+        """Take a node that was not created off its owner's quota, unless the owner has one of that name."""
         known = await self._store.read(node)
         if known is None or known.affiliation(owner) is not Affiliation.OWNER:
             await self._store.disown(owner, node)
 
     async def describe(self, command: Describe) -> Result:
-        """Read a node's record, and where it stands."""
+        """Return a node's record and its place in the tree."""
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
@@ -125,12 +125,12 @@ class NodeService:
         return Described(placed, await self._tree.children(record))
 
     async def admits(self, command: Publish) -> Refused | None:
-        """Refuse what a node would not let be published; None when it would."""
+        """Return why a publish would be refused, or None."""
         record = await self._store.read_with_admins(command.node)
         return GONE if record is None else refusal(command, record)
 
     async def configure(self, command: Configure) -> Result:
-        """Change a node's configuration and its place, then its partitions' copies of it."""
+        """Change a node's configuration and place, then the copies in its partitions."""
         for _attempt in range(_RETRIES):
             record = await self._store.read_with_admins(command.node)
             if record is None:
@@ -141,7 +141,7 @@ class NodeService:
         return Refused(Problem.UNAVAILABLE, "the node is being changed by others")
 
     async def _configured(self, command: Configure, record: NodeRecord) -> Result | None:
-        """Change a node as it was read; None when it has been changed since."""
+        """Change a node as it was read; None when it has changed since."""
         try:
             options, tree = tree_request(command.options)
             config = configured(record.config, options)
@@ -161,7 +161,7 @@ class NodeService:
         return await self.placement.settle(sender, command.node, place) or Done()
 
     async def _renewed(self, record: NodeRecord, renewed: NodeRecord) -> None:
-        """Let partitions and subscribers have what has become of a record."""
+        """Bring partitions and subscribers up to a changed record."""
         await self._follow(record.config, renewed)
         places = {
             (each.parent, each.parent_life, each.config.partitions, each.config.access_model)
@@ -174,7 +174,7 @@ class NodeService:
             await self._news.tell(renewed, came=True)
 
     async def _follow(self, before: NodeConfig, record: NodeRecord) -> None:
-        """Do what follows of a changed configuration."""
+        """Apply a changed configuration."""
         config = record.config
         await self._store.open(record)
         self._changed(record.name)
@@ -189,17 +189,17 @@ class NodeService:
         await self._subscriptions.settle(record.name)
 
     async def _visit(self, record: NodeRecord) -> None:
-        """Hand out at once what has waited."""
+        """Sweep all partitions of a node, which hands out its waiting items."""
         await asyncio.gather(*(self._ask(Sweep(record.name, each.number)) for each in record.partitions))
 
     async def affiliate(self, command: Affiliate) -> Result:
-        """Change affiliations; whoever loses access loses subscriptions and locks at once."""
+        """Change affiliations; a JID that loses access loses subscriptions and locks at once."""
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
         if refused := refusal(command, record):
             return refused
-        # What stands from before may be taken away.
+        # An old affiliation may be removed even if its JID is invalid.
         wrong = [jid for jid in command.changes if not is_jid(jid) and jid not in record.affiliations]
         if wrong:
             refused = Refused(Problem.NOT_ACCEPTABLE, f"{wrong[0][:80]} is no JID")
@@ -211,13 +211,13 @@ class NodeService:
         return Unaffiliated(refused.detail, tuple((jid, now.affiliation(jid)) for jid in command.changes))
 
     async def assign(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
-        """Change affiliations whoever asks, and do what follows."""
+        """Change affiliations without access checks, and apply the consequences."""
         node = record.name
         refused = await self._store.affiliate(record, changes)
         if refused is not None:
             return refused
         self._changed(node)
-        # Every pipeline judges by the revision that its partition has: raise it before the change is answered.
+        # Pipelines compare a record's revision with their partition's: raise it before the change is answered.
         renewed = await self._store.read_with_admins(node)
         if renewed is not None:
             await self._store.open(renewed)
@@ -228,7 +228,7 @@ class NodeService:
         return None
 
     async def _expel(self, record: NodeRecord, jids: list[Jid]) -> None:
-        """Remove those subscriptions whose owners may not subscribe any more, with all that they hold, and tell them."""
+        """End the subscriptions of JIDs that may no longer subscribe, with all that they hold, and notify them."""
         for jid in jids:
             if refusal(LogExtent(record.name, jid, 0), record) is None:
                 continue
@@ -237,7 +237,7 @@ class NodeService:
             self._changed(record.name)
 
     async def delete(self, command: Delete) -> Result:
-        """Delete the node and tell all who were subscribed, or waited to be (P24)."""
+        """Delete the node and notify all subscribers, pending ones included (P24)."""
         record = await self._store.read_with_admins(command.node)
         if record is None:
             return GONE
@@ -248,7 +248,7 @@ class NodeService:
         children = await self._tree.children(record)
         through = await self._subscribers(command.node) if record.config.collects else []
         for jid in through:
-            # The leaves stay, and are to have back what is held through the collection.
+            # The leaves stay: items that are held through the collection return to them.
             await self._subscriptions.remove(command.node, jid)
         above = await self._tree.above(record)
         jids = await self._store.delete(record)
@@ -264,7 +264,7 @@ class NodeService:
         return Done()
 
     async def purge(self, command: Purge) -> Result:
-        """Drop what waits, part by part, and tell each subscriber once (P25)."""
+        """Drop waiting items in batches, and notify each subscriber once (P25)."""
         dropped = 0
         record = await self._store.read_with_admins(command.node)
         for _chunk in range(_PURGE_CHUNKS):
@@ -273,14 +273,14 @@ class NodeService:
                 return result  # type: ignore[no-any-return]
             dropped += result.count
             if not result.more:
-                # Nothing waited any more: what has come since was published after it was asked.
+                # The rest was published after the request.
                 break
         if record is not None and record.config.notify_retract:
             await self._tell_all(command.node, lambda jid: NodeEvent(command.node, jid, "purge"))
         return Purged(dropped)
 
     async def release(self, command: Release) -> Result:
-        """End locks by force, part by part."""
+        """End locks by force, in batches."""
         if len(command.item_ids) > _MOST_RELEASED:
             return Refused(Problem.BAD_REQUEST, f"name at most {_MOST_RELEASED} items at once")
         if command.holder is None:
@@ -288,7 +288,7 @@ class NodeService:
             if isinstance(outcome, Released) and not outcome.count:
                 return Refused(Problem.ITEM_NOT_FOUND, "nobody holds an item of this id")
             return outcome
-        # A bare JID stands for all of its resources.
+        # A bare JID means all of its resources.
         resources = () if resource(command.holder) else await self._store.subscribed_jids(command.holder, command.node)
         count = 0
         for jid in dict.fromkeys((command.holder, *resources)):
@@ -299,7 +299,7 @@ class NodeService:
         return Released(count)
 
     async def _released(self, command: Release) -> Result:
-        """End the locks that one command names, as many calls as that takes."""
+        """End all locks that one command names, in as many calls as that takes."""
         count, left = 0, 1
         while left:
             outcome = await self._ask(command)
@@ -312,7 +312,7 @@ class NodeService:
         for number, jid in enumerate(await self._subscribers(node), 1):
             self._notify(notice(jid))
             if number % _TOLD_AT_ONCE == 0:
-                # Others have a turn: there may be tens of thousands to tell.
+                # There may be tens of thousands of notices: let other tasks run.
                 await asyncio.sleep(0)
 
     async def _subscribers(self, node: str) -> list[Jid]:

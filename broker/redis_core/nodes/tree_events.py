@@ -1,4 +1,4 @@
-"""What a change of a node means above it in the tree: who is subscribed there is registered anew, and told (XEP-0248 §4.3.2).
+"""Applies a change of a node to the collections above it: their subscribers are registered anew and notified (XEP-0248 §4.3.2).
 
 Must not know what has changed, or how credit is shared.
 """
@@ -17,7 +17,7 @@ from broker.redis_core.records.tree import Tree
 
 
 class TreeEvents:
-    """Brings changes to where they matter."""
+    """Carries changes up the tree."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class TreeEvents:
         register_all: Callable[[str], Awaitable[None]],
         notify: Callable[[Notice], None],
     ) -> None:
-        """Have a collection's subscriptions registered in its leaves by `register_all`, and tell subscribers by `notify`."""
+        """Register a collection's subscriptions in its leaves by `register_all`, and notify subscribers by `notify`."""
         self._tree = tree
         self._read = read
         self._ask = ask
@@ -35,17 +35,17 @@ class TreeEvents:
         self._notify = notify
 
     async def register_above(self, *records: NodeRecord) -> None:
-        """Let the collections above have what has become of a node: now it may be a part of them, or none any more."""
+        """Update the collections above a node, which it may have entered or left."""
         above = {each.name: each for record in records for each in await self._tree.above(record)}
         await self.register_in(tuple(above.values()))
 
     async def register_in(self, collections: Sequence[NodeRecord]) -> None:
-        """Register all who are subscribed to these in what is below them now."""
+        """Register all subscribers of these collections in the partitions that are below them now."""
         for each in collections:
             await self._register_all(each.name)
 
     async def tell(self, record: NodeRecord, *, came: bool) -> None:
-        """Tell those who want news of the collections above that a node came there or went."""
+        """Notify the subscribers of tree events above a node that it came or went."""
         for level, collection in enumerate(await self._tree.above(record), 1):
             scopes = await self.scopes(collection.name)
             many = Counter(jid for jid, _whose in scopes)
@@ -55,7 +55,7 @@ class TreeEvents:
                     self._notify(TreeEvent(collection.name, jid, record.parent, record.name, came, told))
 
     async def scopes(self, node: str) -> dict[tuple[Jid, str], Scope | None]:
-        """List subscriptions: who shares the node stands in every partition, an owner in its own alone."""
+        """List subscriptions with their scopes: a shared one is in every partition, an owner's only in its own."""
         record = await self._read(node)
         found: dict[tuple[Jid, str], Scope | None] = {}
         for partition in () if record is None else record.partitions:

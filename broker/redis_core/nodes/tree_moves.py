@@ -1,7 +1,7 @@
-"""How nodes are placed in the tree: by a field of their own, by one of their parent's, or by an association (XEP-0248 §6).
+"""Moves of nodes in the tree: by a field of the node, by one of its parent, or by an association (XEP-0248 §6).
 
-Each move is one change of the child's record, with the notes of both collections around it in such an order that a crash
-leaves a note too many at most. Must not know what a place in the tree means for subscribers.
+Each move is one change of the child's record. The notes in both collections are written before and after it, so that a crash
+leaves one note too many at most. Must not know what a place in the tree means for subscribers.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,7 +30,7 @@ _NOT_YOURS = Refused(Problem.FORBIDDEN, "only owners of the collection, or of th
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a node is to stand: below `parent` (None: the root), above those that come besides, without those that go."""
+    """A node's place: below `parent` (None: the root), with the children `come` added and the children `go` removed."""
 
     parent: NodeRecord | None
     come: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class TreeMoves:
         read: Callable[[str], Awaitable[NodeRecord | None]],
         renewed: Callable[[NodeRecord, NodeRecord], Awaitable[None]],
     ) -> None:
-        """Read records by `read`, the administrators among their owners; `renewed` hears what each changed record was and is."""
+        """Read records with administrators as owners by `read`; `renewed` receives each changed record, before and after."""
         self._tree = tree
         self._store = store
         self._read = read
@@ -56,7 +56,7 @@ class TreeMoves:
     async def judge(
         self, sender: Jid, node: str, record: NodeRecord | None, config: NodeConfig, tree: TreeRequest
     ) -> Place | Refused:
-        """Judge where the node is to stand, before anything is changed."""
+        """Check a node's new place before anything is changed."""
         parent = None if record is None else await self.parent(record)
         if tree.parent is not None:
             parent = await self._read(tree.parent) if tree.parent else None
@@ -69,7 +69,7 @@ class TreeMoves:
             return _LEAF
         if len(tree.children) > config.children_max:
             return Refused(Problem.TOO_MANY_CHILDREN, f"the collection has at most {config.children_max} children")
-        # Judged as if it were there already, and there with its new configuration.
+        # Check the children as if the node were in its new place with its new configuration.
         here = record or NodeRecord(node, "", 0, config, {bare(sender): Affiliation.OWNER})
         here = moved(replace(here, config=config), parent)
         had = () if record is None else await self._tree.children(record)
@@ -78,7 +78,7 @@ class TreeMoves:
         return refused or Place(parent, come, tuple(child for child in had if child not in tree.children))
 
     async def _uprooted(self, sender: Jid, names: Sequence[str], parent: NodeRecord) -> Refused | None:
-        """Refuse to have nodes below a collection that are not the sender's to move, or cannot be there."""
+        """Refuse children that the sender may not move or that cannot be below the collection."""
         for name in names:
             child = await self._read(name)
             if child is None:
@@ -90,7 +90,7 @@ class TreeMoves:
         return None
 
     async def parent(self, record: NodeRecord) -> NodeRecord | None:
-        """Give the collection that a node is a child of; None is the root."""
+        """Return the collection above a node; None is the root."""
         above = await self._tree.above(record)
         return above[0] if above else None
 
@@ -118,11 +118,11 @@ class TreeMoves:
         return renewed
 
     async def settle(self, sender: Jid, node: str, place: Place) -> Refused | None:
-        """Let the children come and go that a place says, one by one."""
+        """Add and remove the children of a place, one by one."""
         for name in (*place.go, *place.come):
             command = (Dissociate if name in place.go else Associate)(node, sender, name)
             outcome = await (self.dissociate(command) if isinstance(command, Dissociate) else self.associate(command))
-            # One that has gone by itself meanwhile need not be parted.
+            # A child that has left by itself need not be removed.
             if isinstance(outcome, Refused) and outcome.problem is not Problem.NOT_ASSOCIATED:
                 return outcome
         return None
@@ -143,7 +143,7 @@ class TreeMoves:
         return _BUSY
 
     async def dissociate(self, command: Dissociate) -> Result:
-        """Make a child of a collection one of the root: its own owners may, and those of the collection."""
+        """Move a child of a collection to the root: its own owners may, and those of the collection."""
         for _attempt in range(_RETRIES):
             parent, child = await self._read(command.node), await self._read(command.child)
             if parent is None:
@@ -160,7 +160,7 @@ class TreeMoves:
         return _BUSY
 
     async def orphan(self, record: NodeRecord, children: Sequence[str]) -> None:
-        """Let the children of a collection that is gone say so themselves: they are the root's already (XEP-0248 §7.2)."""
+        """Store in the children of a deleted collection that they are below the root, as they already are (XEP-0248 §7.2)."""
         for name in children:
             child = await self._read(name)
             if child is not None and (child.parent, child.parent_life) == (record.name, record.incarnation):

@@ -1,1 +1,1 @@
-"""One partition of a node: how its commands gather, run in order, and are answered. Must not know other partitions."""
+"""One partition of a node: batches of commands, script calls and their answers. Must not know other partitions."""

@@ -1,8 +1,8 @@
-"""How commands of one loop turn share script calls: pure, so that the order it promises can be tested alone.
+"""Groups the commands of one turn of the event loop into script calls. Pure, so that the order can be tested alone.
 
 A batch holds commands of one operation, bounded by count and by bytes. A command joins the latest batch of its operation
-unless its sender already has a command in a later batch: so commands of one sender keep their order, and those of many
-senders still gather. What a script had no time for goes again, and its senders' later commands after it.
+unless its sender has a command in a later batch: commands of one sender keep their order, and those of many senders are
+still grouped. Commands that a script had no time for are sent again, before later commands of the same senders.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ LIMIT = 200
 """Most commands in one script call."""
 
 BYTES = 1_048_576
-"""Most bytes of payload in one script call, unless one command alone has more: they are copied before the script begins."""
+"""Most bytes of payload in one script call, unless a single command has more: Redis copies them before the script begins."""
 
 
 @dataclass(slots=True)
@@ -29,23 +29,23 @@ class Batch:
     bytes: int = 0
 
     def takes(self, size: int) -> bool:
-        """Tell whether a command with so many bytes of payload may join."""
+        """Return whether a command with so many bytes of payload fits."""
         return len(self.tickets) < LIMIT and self.bytes + size <= BYTES
 
     def add(self, ticket: Ticket, size: int) -> None:
-        """Let a command join."""
+        """Add a command."""
         self.tickets.append(ticket)
         self.bytes += size
 
 
 def sender_of(command: object) -> str:
-    """Give whose commands a command keeps its order among; empty when it is nobody's."""
+    """Return the sender whose commands keep their order; empty for a command without one."""
     sender: str = getattr(command, "sender", "")
     return sender
 
 
 def postponed(rest: list[Ticket], batches: Iterable[Batch]) -> list[Ticket]:
-    """Take the later commands of the same senders out of the batches that follow; gives these after the rest."""
+    """Remove later commands of the same senders from the batches that follow, and return them after the rest."""
     senders = {sender_of(ticket.command) for ticket in rest} - {""}
     again = list(rest)
     for batch in batches:

@@ -1,9 +1,9 @@
-"""The pipeline of one partition: gathers commands, runs their scripts one call after another, and hands out what they answer.
+"""The pipeline of one partition: batches commands, runs one script call at a time, and hands out the deliveries of its answer.
 
-With a single call under way per partition, commands keep their order, what arrives meanwhile gathers into the next
-batches, others get their turn at Redis between two calls, and after a lost reply the pipeline knows exactly which deliveries it
-never saw. The node's record may be an old one and is
-checked by every script (revision), so a pipeline holds nothing that another frontend does not.
+Since a partition has one call under way, its commands keep their order, commands that arrive meanwhile form the next
+batches, other partitions get their turn at Redis between two calls, and after a lost reply the pipeline knows exactly which
+deliveries it has not seen. The cached node record may be old; every script checks its revision. So a pipeline keeps nothing
+that another frontend would miss.
 """
 
 import time
@@ -50,10 +50,10 @@ _RESIGNED = "-"
 
 
 class PartitionPipeline:
-    """The way of one partition's commands to Redis."""
+    """Sends one partition's commands to Redis."""
 
     def __init__(self, known: NodeCache, *, number: int, router: NodePort, server: Server, core: CorePort) -> None:
-        """Make an idle pipeline for the partition `number` of a node; what belongs to another one goes to `router`."""
+        """Make an idle pipeline for the partition `number` of a node; commands for another partition go to `router`."""
         self.node = known.node
         self.number = number
         self._cache = known
@@ -73,47 +73,47 @@ class PartitionPipeline:
         self._began = False
 
     def submit(self, command: AnyCommand, reply: Callable[[Any], None]) -> None:
-        """Take a command; all that is submitted in one loop turn goes together."""
+        """Queue a command; all commands of one turn of the event loop are sent together."""
         self._pending.append(Ticket(command, reply))
         if self._running is None:
             self._running = start(self._run())
 
     def mark(self) -> None:
-        """Visit the partition on the pipeline's own account: to tell what is sent, and to look for what was lost."""
+        """Sweep the partition, which also reports sent deliveries and looks for lost ones."""
         self.submit(Sweep(self.node, self.number), ignored)
 
     def close(self) -> None:
-        """Visit it for the last time before the stream is closed in order."""
+        """Sweep it for the last time before the stream is closed."""
         self._closing = True
         self.mark()
 
     def resume(self) -> None:
-        """Send again what is not surely sent: the stream broke behind it."""
+        """Send deliveries again that may not have been sent before the stream broke."""
         self._search(self._marks.sent)
 
     @property
     def quiet(self) -> bool:
-        """Nothing is under way."""
+        """Whether no command is waiting or under way."""
         return self._running is None and not self._pending
 
     @property
     def idle(self) -> bool:
-        """Nothing under way, nothing owed: the pipeline may be dropped."""
+        """Whether the pipeline may be dropped: it is quiet and has nothing to report or to look for."""
         return self.quiet and not self.doubtful and not self.unmarked
 
     @property
     def doubtful(self) -> bool:
-        """A reply was lost, and deliveries made in it may still have to be looked for."""
+        """Whether a reply was lost, so that its deliveries must still be looked for."""
         return self._doubtful
 
     @property
     def unmarked(self) -> bool:
-        """Deliveries have been handed out that Redis has not been told are sent."""
+        """Whether deliveries were handed out that are not yet reported to Redis as sent."""
         return self._marks.owed
 
     @property
     def marked(self) -> bool:
-        """Redis may hold a mark of this frontend: of deliveries that were handed out here, or of a session."""
+        """Whether Redis may hold a sent mark of this frontend, of its deliveries or of a session."""
         return self._marks.received > 0 or self._began
 
     async def _run(self) -> None:
@@ -124,12 +124,12 @@ class PartitionPipeline:
                     self._pending.clear()
                 if self._doubtful:
                     self._doubtful = False
-                    # Before anything else is handed out. One that cannot send was handed nothing: who comes for items finds them.
+                    # Look for lost deliveries before new ones. A process that cannot send has none: its clients pull.
                     if self._core.sends:
                         self._batches.appendleft(
                             Batch(TakeOver, CALLS[TakeOver], [Ticket(*self._searching(self._marks.received))])
                         )
-                # One call a round trip: scripts that Redis has read already run one after another without a turn for others.
+                # One call per round trip: Redis would run several scripts at once without a turn for others.
                 await self._carry_out(self._batches.popleft())
         finally:
             self._running = None
@@ -138,14 +138,14 @@ class PartitionPipeline:
                 self._answer(self._gathered(), STOPPED)
 
     def _gathered(self) -> list[Ticket]:
-        """Take all that waits behind the present batch."""
+        """Remove and return all tickets behind the present batch."""
         tickets = [*(ticket for batch in self._batches for ticket in batch.tickets), *self._pending]
         self._batches.clear()
         self._pending.clear()
         return tickets
 
     async def _carry_out(self, batch: Batch) -> None:
-        """Run a batch's script, again if it was told an old record; whatever is raised, all have an answer, or still wait."""
+        """Run a batch's script, again if the cached record was old; on any exception all tickets are answered or wait again."""
         tickets = batch.tickets
         try:
             for attempt in range(_RETRIES):
@@ -153,36 +153,36 @@ class PartitionPipeline:
                     break
                 batch = await self._turn(batch, last=attempt == _RETRIES - 1)
         except Exception:
-            # Ours or a record's fault: the pipeline goes on.
+            # A defect of this program or of a record: the pipeline continues.
             log.exception("pipeline failed", node=self.node, partition=self.number, command=batch.kind.__name__)
             self._lost()
         finally:
             left = [ticket for ticket in tickets if not ticket.answered]
             if left:
-                # What the script had no time for goes again.
+                # Commands that the script had no time for are waiting again.
                 waiting = {id(ticket) for ticket in self._pending}
                 self._answer((ticket for ticket in left if id(ticket) not in waiting), FAILED)
 
     def _lost(self) -> None:
-        """Take note that a reply was lost: the script may have run, or run late."""
-        # The next call begins a session: once it has run, none of an earlier one does, however late it comes to Redis.
+        """Note that a reply was lost: the script may have run, or may run late."""
+        # The next call begins a session: once it has run, Redis refuses late calls of an earlier session.
         self._core.lost_replies += 1
         self._session = self._core.lost_replies
         self._doubtful = True
         self._marks.untold()
 
     async def _turn(self, batch: Batch, *, last: bool) -> Batch:
-        """Carry out a batch; gives what of it judged by an old record and has to go again."""
+        """Carry out a batch; returns the part that was judged by an old record and must be repeated."""
         tickets = batch.tickets
         try:
             cached = self._cache.record
             record = self._met(await self._cache.read())
             allowed, refused = self._judged(record, tickets)
             if refused and cached is not None:
-                # No script follows a refusal and would find the record old, so none is given by an old one.
+                # A refusal runs no script that would find the record old, so refuse by a fresh record only.
                 record = self._met(await self._cache.renew())
                 allowed, refused = self._judged(record, tickets)
-            # From here on only those are owed an answer whom the policy has not refused.
+            # Refused commands are answered; only the others still need an answer.
             tickets = allowed
             for ticket, reason in refused:
                 ticket(reason)
@@ -196,7 +196,7 @@ class PartitionPipeline:
             reply = (await self._server.run_all([self._arguments(record, batch)]))[0]
         except CoreUnavailable as error:
             self._lost()
-            # Whoever came during the call has waited for Redis too, and would else wait for it twice as long as is set.
+            # Commands that arrived during the call fail too: they have waited for Redis already.
             self._answer([*tickets, *self._gathered()], Refused(error.problem, error.detail))
             return Batch(batch.kind, batch.call)
         again = self._settle(record, batch, reply)
@@ -207,7 +207,7 @@ class PartitionPipeline:
         return Batch(batch.kind, batch.call, again)
 
     def _met(self, record: NodeRecord | None) -> NodeRecord | None:
-        """Begin anew when the node is another of the same name."""
+        """Start over when the node was created again under the same name."""
         if record is not None and record.incarnation != self._incarnation:
             self._incarnation = record.incarnation
             self._partition = record.partition(self.number)
@@ -215,12 +215,12 @@ class PartitionPipeline:
         return record
 
     async def _renewed(self, old: NodeRecord) -> Refused | None:
-        """Read the record anew and bring the partition up to it; gives a reason if nobody can be served."""
+        """Read the record and bring the partition up to it; returns a refusal if that fails."""
         try:
             record = self._met(await self._cache.renew())
             if record and await self._store.open(record, (self.number,)):
                 return None
-            # The partition is deleted and its record is not: whoever deleted the node did not come to the end of it.
+            # The partition is deleted and the record is not: somebody's deletion was cut short, so finish it.
             if record and record.incarnation == old.incarnation:
                 jids = await self._store.delete(record)
                 for jid in jids if record.config.notify_delete else ():
@@ -235,7 +235,7 @@ class PartitionPipeline:
     def _judged(
         self, record: NodeRecord | None, tickets: list[Ticket]
     ) -> tuple[list[Ticket], list[tuple[Ticket, Refused]]]:
-        """Part those whom the policy lets through from those whom it refuses; without a record it refuses all."""
+        """Split tickets into allowed and refused ones; without a record all are refused."""
         if record is None:
             return [], [(ticket, GONE) for ticket in tickets]
         allowed, refused = [], []
@@ -243,7 +243,7 @@ class PartitionPipeline:
             command = ticket.command
             reason = refusal(command, record)
             if getattr(command, "incarnation", "") not in {"", record.incarnation}:
-                # Of another life of the node.
+                # The command is for another incarnation.
                 reason = GONE
             if reason is None:
                 allowed.append(ticket)
@@ -252,7 +252,7 @@ class PartitionPipeline:
         return allowed, refused
 
     def _placed(self, record: NodeRecord, tickets: list[Ticket]) -> list[Ticket]:
-        """Send on what has another partition since the node grew: nothing new may come in where it is not looked for."""
+        """Pass on commands whose partition has changed since the node grew: items must be stored where they are looked for."""
         here = {self.number, Place.ANY}
         count = record.config.partitions
         staying = [
@@ -292,7 +292,7 @@ class PartitionPipeline:
 
     def _mark(self) -> int | str:
         now = time.monotonic()
-        # Whether all is flushed matters once a second: a door need not be asked with each call.
+        # Ask the door once a second at most, not with each call.
         if (self._closing or now >= self._marks.look_at) and self._core.flushed():
             self._marks.flushed(now, closing=self._closing)
             if self._closing:
@@ -302,7 +302,7 @@ class PartitionPipeline:
         return "" if mark is None else mark
 
     def _settle(self, record: NodeRecord, batch: Batch, reply: list[Any] | Exception) -> list[Ticket]:
-        """Answer a batch and hand out what its script gave; gives its tickets back when the record was old."""
+        """Answer a batch and hand out its deliveries; returns its tickets when the record was old."""
         if isinstance(reply, Exception):
             problem = reply.problem if isinstance(reply, CoreUnavailable) else Problem.UNAVAILABLE
             about = {"node": self.node, "partition": self.number, "command": batch.kind.__name__}
@@ -325,19 +325,19 @@ class PartitionPipeline:
         if self._server.header(call.script).writes and not _in_vain(tickets, read):
             self._core.changed(self._partition)
         self._hand_out(record, read)
-        # A door that has much to write is left alone: the heartbeat visits again, since what was handed out is not marked yet.
+        # A congested door gets no more now: the heartbeat sweeps again, since these deliveries are not reported as sent yet.
         if read.more and (call.row is not None or ROWS[batch.kind].hands_out) and not self._core.congested():
             self.submit(Sweep(self.node, self.number), ignored)
         return []
 
     def _search(self, after: int, upto: int | None = None, scan: str = "0") -> None:
-        """Look for deliveries of this frontend's own that it has not seen or not written: all that come after `after`."""
+        """Look for this frontend's own deliveries after `after` that it has not seen or not written."""
         self.submit(*self._searching(after, upto, scan))
 
     def _searching(
         self, after: int, upto: int | None = None, scan: str = "0"
     ) -> tuple[TakeOver, Callable[[Any], None]]:
-        # With it the session begins, in this partition.
+        # This call begins the session in this partition.
         self._began |= self._session > 0
         command = TakeOver(self.node, self._core.frontend, after, upto, scan, self.number)
         return command, partial(self._searched, after)
@@ -377,7 +377,7 @@ class PartitionPipeline:
             try:
                 self._core.deliver(made)
             except Exception:
-                # The others of the reply are sent; the lock of this one runs out.
+                # Send the other deliveries of the reply; the lock of this one expires.
                 log.exception("a delivery could not be sent", node=self.node, item=made.item_id)
         if read.credit is not None:
             self._router.heard(partition, record.config.partitions, read.credit)
@@ -392,7 +392,7 @@ class PartitionPipeline:
 
 
 def _in_vain(tickets: list[Ticket], read: Reply) -> bool:
-    """Tell whether a script that may write has surely changed nothing that is measured."""
+    """Return whether a writing script has certainly changed nothing that is measured."""
     command = tickets[0].command
     quiet = isinstance(command, PullItems) or (isinstance(command, Sweep) and command.passing)
     return quiet and not (read.deliveries or read.notices or read.handovers)

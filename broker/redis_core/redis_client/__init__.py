@@ -1,1 +1,1 @@
-"""The way to Redis: connections, clusters and sentinels, how operations are loaded. Must not know what an operation means."""
+"""Access to Redis: connections, clusters, sentinels, loading of operations. Must not know what an operation means."""

@@ -1,7 +1,6 @@
-"""What the core knows of Redis: scripts and a few plain commands, each sent once, and the faults that may come of it.
+"""The core's client for Redis: runs scripts and a few plain commands, each sent once, and names their faults.
 
-Whether it is one server, a cluster or a master that sentinels watch makes no difference to anyone above. Must not know
-what any script means.
+Hides whether Redis is one server, a cluster or a master that sentinels watch. Must not know what any script means.
 """
 
 import asyncio
@@ -30,26 +29,26 @@ Arguments = tuple[Operation, Sequence[str], Sequence[Value]]
 
 
 class Link(Protocol):
-    """The way to Redis: a `RedisNode`, or `ClusterRouter`."""
+    """A `RedisNode`, or a `ClusterRouter` for several."""
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
-        """Send commands, each once, in the order of each slot's; what Redis refused stands as its error among the replies.
+        """Send each command once, in order within each slot; a refused command has its error among the replies.
 
-        Operations run also when their caller is cancelled.
+        Operations run even if their caller is cancelled.
         """
 
     async def everywhere(self, line: Line) -> dict[str, Any]:
-        """Ask each master the same, by its name; what one refused stands as its error among the replies."""
+        """Send one command to each master; returns replies by address, an error for a master that refused."""
 
     async def close(self) -> None:
         """Close all connections."""
 
 
 class Server:
-    """Redis, as scripts and a few plain reads; safe to share between tasks of one loop."""
+    """Redis as the core sees it: scripts and a few plain commands; safe to share between tasks of one loop."""
 
     def __init__(self, link: Link, found: Mapping[str, Operation], timeout: float, library: str = "") -> None:
-        """Serve operations over a link, whose answers are due within `timeout` seconds; `library` is where they stand."""
+        """Serve operations over a link, whose answers are due within `timeout` seconds; `library` is their library's name."""
         self._link = link
         self.library = library
         self._patience = PATIENCE * timeout
@@ -62,14 +61,14 @@ class Server:
 
     @classmethod
     def connect(cls, url: str, folder: Path, timeout: float, packaging: Packaging = Packaging.AUTO) -> Self:
-        """Make a server for a URL; connections are opened when first used, every answer is due within `timeout` seconds."""
+        """Make a client for a URL; connections open when first used, every answer is due within `timeout` seconds."""
         found = {name: operation(folder, name) for name in operations(folder)}
         return cls(_link(url, timeout, Packages.of(folder, packaging)), found, timeout, library(folder).name)
 
     def arguments(
         self, name: str, keys: Sequence[str], fixed: Mapping[str, Value], rows: Iterable[Any] = ()
     ) -> Arguments:
-        """Put named values in the order of the script's header; a name too few or too many is a KeyError or ScriptDefect."""
+        """Put named values in the order of the script's header; a wrong or missing name is a KeyError or ScriptDefect."""
         found = self._operations[name]
         if fixed.keys() != set(found.arguments):
             msg = f"{name}: takes {found.arguments}, was given {tuple(fixed)}"
@@ -81,7 +80,7 @@ class Server:
         return found, keys, values
 
     def header(self, name: str) -> Operation:
-        """Give an operation's header."""
+        """Return an operation's header."""
         return self._operations[name]
 
     async def run(self, call: Arguments) -> list[Any]:
@@ -92,7 +91,7 @@ class Server:
         return reply
 
     async def run_all(self, calls: Sequence[Arguments]) -> list[Any]:
-        """Run scripts in one round trip, those of one slot in order; one that failed stands as its fault among the replies.
+        """Run scripts in one round trip, in order within each slot; a failed one has its fault among the replies.
 
         Raises CoreUnavailable when a connection failed: then any of them may or may not have run.
         """
@@ -105,27 +104,27 @@ class Server:
         return (await self.commands([parts]))[0]
 
     async def commands(self, lines: Sequence[Line]) -> list[Any]:
-        """Run plain commands in one round trip; raises the fault of the first that failed."""
+        """Run plain commands in one round trip; raises the first fault."""
         replies: list[Any] = await self._plain(self._link.send(lines), to_its_end=True)
         _demand(replies)
         return replies
 
     async def wait(self, *parts: Value) -> Any:
-        """Run one command that waits for something; whoever is cancelled meanwhile takes it along, with its connection."""
+        """Run one blocking command; cancelling the caller also cancels it and closes its connection."""
         replies = await self._link.send([parts])
         _demand(replies)
         return replies[0]
 
     async def everywhere(self, *parts: Value) -> dict[str, Any]:
-        """Run one command that has no key on each master; raises the fault of the first that failed."""
+        """Run one command without keys on each master; raises the first fault."""
         replies: dict[str, Any] = await self._plain(self._link.everywhere(parts), to_its_end=True)
         _demand(replies.values())
         return replies
 
     async def _plain(self, work: Coroutine[Any, Any, Any], *, to_its_end: bool = False) -> Any:
-        """Wait for an answer, but not for ever.
+        """Wait for an answer for a limited time.
 
-        `to_its_end` it goes on though nobody waits for it any more: else its connection is lost with it.
+        With `to_its_end` the work continues after its caller is cancelled: otherwise its connection would be lost.
         """
         if self._closed:
             work.close()
@@ -150,7 +149,7 @@ class Server:
                 self._idle.set()
 
     async def close(self) -> None:
-        """Take no more, wait for what is under way, and close all connections: nothing is to open one again."""
+        """Refuse new calls, wait for those under way, then close all connections."""
         self._closed = True
         await self._idle.wait()
         await asyncio.gather(*self._open, return_exceptions=True)
@@ -169,7 +168,7 @@ def _link(url: str, timeout: float, packages: Packages) -> Link:
 
 
 def way(url: str, timeout: float, packages: Packages | None = None) -> RedisNode | Cluster | Sentinels:
-    """Give the one process that a URL names, or who knows where the masters are."""
+    """Return the server of a URL, or the cluster or sentinels that know where the masters are."""
     read = read_url(url)
     meet = partial(RedisNode, read.options, timeout, packages)
     match read.kind:
@@ -178,7 +177,7 @@ def way(url: str, timeout: float, packages: Packages | None = None) -> RedisNode
         case Kind.CLUSTER:
             return Cluster(read.seeds, meet)
         case Kind.SENTINEL:
-            # User, password and database are the Redis's; how a connection is made is the same.
+            # User, password and database are those of Redis; all other options hold for sentinels too.
             plain = {name: value for name, value in read.options.items() if name not in {"username", "password", "db"}}
             sentinels = [RedisNode(plain, timeout, None, seed) for seed in read.seeds]
             return Sentinels(read.service, sentinels, meet)

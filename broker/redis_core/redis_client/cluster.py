@@ -1,6 +1,6 @@
-"""Redis Cluster: learns which master serves which slots, from any node that says that the cluster is well.
+"""Redis Cluster: learns which master serves which slots from any node that calls the cluster healthy.
 
-All known nodes and the seeds are asked at once, so none that is dead or hangs delays the answer. Must not send anything else.
+All known nodes and the seeds are asked at once, so a dead or hanging node delays nothing. Must not send anything else.
 """
 
 import math
@@ -23,17 +23,17 @@ class Cluster:
     """The nodes of one cluster."""
 
     fresh_seconds: Final = math.inf
-    """Who is no master any more says so: MOVED."""
+    """A node that is no longer master says so itself: MOVED."""
 
     def __init__(self, seeds: Sequence[Address], meet: Callable[[Address], RedisNode]) -> None:
-        """Begin with the nodes that somebody has named; reach any by `meet`."""
+        """Begin with the seeds; connect to a node by `meet`."""
         self._seeds = seeds
         self.meet = meet
         self._known: frozenset[Address] = frozenset()
         self._inquiry = FirstAnswer()
 
     async def find(self) -> Found:
-        """Give each range of slots with its master; raises CoreUnavailable when no node can say."""
+        """Return each range of slots with its master; raises CoreUnavailable when no node knows."""
         trouble = CoreUnavailable("no node of the cluster is known")
         for answer in self._inquiry.ask(self._ask(address) for address in {*self._seeds, *self._known}):
             try:
@@ -45,7 +45,7 @@ class Cluster:
         raise trouble
 
     async def close(self) -> None:
-        """Wait for who has not answered yet."""
+        """Wait for outstanding answers."""
         await self._inquiry.close()
 
     async def _ask(self, address: Address) -> tuple[Found, frozenset[Address]]:
@@ -55,7 +55,7 @@ class Cluster:
         finally:
             await node.close()
         for reply in (state, slots):
-            # Whoever is no node of a cluster says so.
+            # A server that is no cluster node answers with an error.
             if isinstance(reply, RedisError):
                 raise CoreUnavailable(str(reply), told=f"Redis at {address}: {fault(reply)}")
         if b"cluster_state:ok" not in state:
@@ -66,5 +66,5 @@ class Cluster:
 
 
 def _address(node: Sequence[Any], asked: Address) -> Address:
-    """Read an address; who does not know its own is where it was asked."""
+    """Read a node's address; without a host it is the host that was asked."""
     return Address(node[0].decode() if node[0] else asked.host, int(node[1]))

@@ -1,7 +1,7 @@
-"""Several masters as one: sends each command to the master of its slot, and again what has surely not run.
+"""Sends each command to the master of its slot, and again if it has certainly not run.
 
-A command that may have run is never sent twice: redis-py's RedisCluster would not promise that, closes all connections
-when one slot is down, and sends ASKING and what it is for on two connections. Must not know how masters are found.
+A command that may have run is never sent twice. redis-py's RedisCluster does not promise that; it also closes all connections
+when one slot is down, and sends ASKING and its command on two connections. Must not know how masters are found.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from broker.redis_url import Address
 from broker.tasks import start
 
 Found = list[tuple[int, int, Address]]
-"""Who serves what: first slot, last slot, master."""
+"""The owners of slots: first slot, last slot, master."""
 
 _REFUSED: Final = (Unsent, AskError, TryAgainError, ClusterDownError, ReadOnlyError)
-"""What is said of a command that has not run and may run elsewhere or later; MOVED is a kind of ASK."""
+"""Errors of a command that has not run and may run elsewhere or later; MOVED is a subclass of ASK."""
 
 _PAUSE_SECONDS: Final = 0.01
 _LONGEST_PAUSE_SECONDS: Final = 0.2
@@ -33,7 +33,7 @@ _NOBODY: Final = "no Redis serves this slot now"
 
 @dataclass(frozen=True, slots=True)
 class _PendingCommand:
-    """A command on its way: its place among the commands, its slot, and who is to be asked that does not own the slot yet."""
+    """A command to send: its index among the commands, its slot, and the node to ask that does not own the slot yet (ASK)."""
 
     place: int
     slot: int
@@ -41,27 +41,27 @@ class _PendingCommand:
 
 
 class Finder(Protocol):
-    """Who knows the masters: a cluster's nodes, or sentinels."""
+    """Finds masters: through a cluster's nodes, or through sentinels."""
 
     @property
     def fresh_seconds(self) -> float:
-        """For how long an answer may be relied on without asking again."""
+        """How long an answer of `find` is valid."""
 
     async def find(self) -> Found:
-        """Give each range of slots with its master; raises CoreUnavailable when nobody can say."""
+        """Return each range of slots with its master; raises CoreUnavailable when none is known."""
 
     def meet(self, address: Address) -> RedisNode:
-        """Make what reaches a master; nothing is connected yet."""
+        """Make a client of a master without connecting."""
 
     async def close(self) -> None:
-        """Close whatever it asks through."""
+        """Close all connections."""
 
 
 class ClusterRouter:
     """The masters of all slots."""
 
     def __init__(self, finder: Finder, timeout: float) -> None:
-        """Learn from `finder` who serves what; refusals are taken for `timeout` seconds."""
+        """Find masters by `finder`; retry refused commands for `timeout` seconds."""
         self._finder = finder
         self._timeout = timeout
         self._owners: list[Address | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
@@ -71,7 +71,7 @@ class ClusterRouter:
         self._failures = FailureLog("masters not found")
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
-        """Send commands in one round trip to each master; what was refused to the end stands as its error among the replies.
+        """Send commands in one round trip to each master; a command that stays refused has its error among the replies.
 
         Commands of one slot run in their order. Raises Unsent when none has run, another CoreUnavailable when a
         connection failed: then any of them may have run.
@@ -101,7 +101,7 @@ class ClusterRouter:
         return replies
 
     async def everywhere(self, line: Line) -> dict[str, Any]:
-        """Ask each master that has a slot, by its address; raises CoreUnavailable when one of them does not answer."""
+        """Send one command to each master that has a slot; raises CoreUnavailable when one of them does not answer."""
         if not any(self._owners):
             self._doubt()
             await self._learnt(asyncio.get_running_loop().time() + self._timeout)
@@ -112,13 +112,13 @@ class ClusterRouter:
         return {str(owner): reply for owner, (reply,) in zip(owners, replies, strict=True)}
 
     def _nobody(self) -> Unsent:
-        """Say that nobody serves a slot, and why that is so if it is known."""
+        """Return the fault of a slot without a master, with the reason if it is known."""
         return Unsent(_NOBODY, told=": ".join(filter(None, (_NOBODY, self._failures.reason))))
 
     async def _round(
         self, lines: Sequence[Line], left: Sequence[_PendingCommand], replies: list[Any]
     ) -> list[_PendingCommand]:
-        """Send what is left to whom it belongs; gives what has to go again."""
+        """Send the commands that are left to their masters; returns those that must be repeated."""
         groups: dict[tuple[Address, bool], list[_PendingCommand]] = {}
         ways: dict[int, Address | None] = {}
         for errand in left:
@@ -126,7 +126,7 @@ class ClusterRouter:
             if owner is None:
                 replies[errand.place] = self._nobody()
                 self._doubt()
-            # What goes another way than an earlier one of its slot would overtake it: it waits.
+            # A command waits if an earlier one of its slot goes to another node: it would overtake it.
             elif ways.setdefault(errand.slot, errand.asked) == errand.asked:
                 groups.setdefault((owner, errand.asked is not None), []).append(errand)
         work = (self._exchange(*way, [lines[errand.place] for errand in errands]) for way, errands in groups.items())
@@ -151,7 +151,7 @@ class ClusterRouter:
         return (await master.send([each for line in lines for each in (("ASKING",), line)]))[1::2]
 
     def _refused(self, left: Sequence[_PendingCommand], replies: Sequence[Any]) -> list[_PendingCommand]:
-        """Find what was refused and may go again: nothing that a later command of its slot has overtaken."""
+        """Return the refused commands that may be repeated: those that no later command of their slot has overtaken."""
         again: list[_PendingCommand] = []
         overtaken: set[int] = set()
         for errand in reversed(left):
@@ -163,9 +163,9 @@ class ClusterRouter:
         return again[::-1]
 
     def _redirected(self, slot: int, reply: Exception) -> Address | None:
-        """Learn from a refusal; gives who is to be asked though it does not own the slot."""
+        """Learn from a refusal; returns the node to ask though it does not own the slot."""
         if isinstance(reply, AskError):
-            # Without a name it is another port of the same host.
+            # Without a host it is another port of the same host.
             owner = self._owners[slot]
             address = Address(reply.host or (owner.host if owner else ""), reply.port)
             if not isinstance(reply, MovedError):
@@ -176,12 +176,12 @@ class ClusterRouter:
         return None
 
     def _doubt(self) -> None:
-        """Learn anew who serves what."""
+        """Find the masters again."""
         if self._learning is None:
             self._learning = start(self._learn())
 
     async def _learnt(self, ends: float) -> None:
-        """Wait until what is in doubt is learnt, but not for longer than the commands have."""
+        """Wait until the masters are found, at most until the commands' deadline."""
         if self._learning is not None:
             await asyncio.wait([self._learning], timeout=max(0.0, ends - asyncio.get_running_loop().time()))
 
@@ -189,7 +189,7 @@ class ClusterRouter:
         try:
             found = await self._finder.find()
         except CoreUnavailable as error:
-            # What was known may still serve, or else says so itself.
+            # The old masters may still serve, or refuse by themselves.
             self._failures.report(error)
             return
         finally:
@@ -216,12 +216,12 @@ class ClusterRouter:
 def _is_refused(reply: Any) -> bool:
     if isinstance(reply, Unloaded):
         return False
-    # redis-py has no name for what a master says that has lost its replicas, perhaps to a new master.
+    # redis-py has no class for the error of a master that has lost its replicas, perhaps to a new master.
     return isinstance(reply, _REFUSED) or (isinstance(reply, ResponseError) and str(reply).startswith("NOREPLICAS"))
 
 
 def slot_of(line: Line) -> int:
-    """Give the slot of a command's first key; what has no key goes where slot 0 is, always the same."""
+    """Return the slot of a command's first key; commands without a key go to the owner of slot 0."""
     first = 3 if line[0] == CALL else 1
     key = line[first] if len(line) > first else ""
     return key_slot(key if isinstance(key, bytes) else str(key).encode())

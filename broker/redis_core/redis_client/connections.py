@@ -1,6 +1,6 @@
-"""The connections to one Redis process: at most so many, opened when first used, whoever finds none free waits for one.
+"""The connections to one Redis process: opened when first used, limited in number; a caller that finds none free waits.
 
-redis-py opens them, speaks for them and closes them; its own pool costs more than sending a command. Must not know what is sent.
+redis-py opens, uses and closes them; its own pool costs more than sending a command. Must not know what is sent.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ Line = Sequence[Value]
 """A command as it is sent, word by word."""
 
 UNKNOWN: Final = -1
-"""How often operations were loaded where nothing is known of a connection yet."""
+"""The load count of a connection before its operations are checked."""
 
 MOST: Final = 64
-"""Connections to one Redis: so many calls are under way there at most."""
+"""Connections to one Redis, and so calls under way there, at most."""
 
 Greet = Callable[[AbstractConnection], Awaitable[None]]
 
 
 class Connection:
-    """A connection that writes commands by hiredis: redis-py does so for its blocking connections only, else in Python.
+    """A connection that writes commands by hiredis: redis-py does so for its blocking connections only.
 
-    `loads` is how often the operations of its master had been loaded when they were last known to be there.
+    `loads` is the node's load count when this connection last saw its operations loaded.
     """
 
     loads = UNKNOWN
@@ -45,30 +45,30 @@ class Connection:
     _writer: asyncio.StreamWriter | None
 
     async def on_connect_check_health(self, check_health: bool = True) -> None:  # noqa: FBT001, FBT002  (redis-py's)
-        """Begin with operations that are not known to be there: it may lead to a Redis that was started anew, or to another."""
+        """Reset the load count: the connection may lead to a restarted Redis, or to another one."""
         self.loads = UNKNOWN
         await super().on_connect_check_health(check_health=check_health)  # type: ignore[misc]
 
     async def disconnect(self, *args: Any, **how: Any) -> None:
-        """Close it; what was not written is for nobody: else it would stay in memory until a Redis that stands reads it."""
+        """Close it and drop unwritten data, which would stay in memory as long as a hanging Redis does not read it."""
         if self._writer is not None:
             self._writer.transport.abort()
         await super().disconnect(*args, **how)  # type: ignore[misc]
 
     async def send_packed_command(self, command: Any, **_how: Any) -> None:
-        """Send a command of redis-py's own, which would start a task for each, only to wait no longer than the time-out."""
+        """Send one of redis-py's own commands without its task per command, which only serves the time-out."""
         async with asyncio.timeout(self.socket_timeout):
             await self._write(command)
 
     def pack_command(self, *parts: Value) -> list[bytes]:
-        """Word a command for the wire; redis-py names some of its own in two words."""
+        """Encode a command; some of redis-py's own names have two words."""
         words: tuple[Any, ...] = (*str(parts[0]).split(), *parts[1:])
         return [hiredis.pack_command(words)]
 
     async def replies(self, lines: Sequence[Line]) -> list[Any]:
-        """Send commands and read what each is answered, which is due within the time-out after the one before.
+        """Send commands and read their replies, each due within the time-out after the one before.
 
-        One timer for all: redis-py's own, one for each answer, costs more than reading it.
+        One timer for all: redis-py's own timer for each reply costs more than reading it.
         """
         time, patience = asyncio.get_running_loop().time, self.socket_timeout
         replies: list[Any] = []
@@ -91,7 +91,7 @@ class Connection:
             self._writer.writelines(packed)
             await self._writer.drain()
         except BaseException:
-            # What was written in part is of no use to the next.
+            # The next user cannot continue a half-written command.
             await self.disconnect(nowait=True)
             raise
 
@@ -108,9 +108,9 @@ class Connections:
             retry_on_error=[],
             health_check_interval=0,
             redis_connect_func=greet,
-            # Which library asks is nothing that a user of Redis should need a command for.
+            # Redis users should not need a right for the command that tells the client library's name.
             driver_info=None,
-            # With them the pool hands out connections that Redis has closed, and each costs somebody an error (redis-py 8.1).
+            # Enabled, the pool hands out connections that Redis has closed, and each use is an error (redis-py 8.1).
             maint_notifications_config=MaintNotificationsConfig(enabled=False),
             **options,
         )
@@ -122,9 +122,9 @@ class Connections:
         self._free: list[Connection] = []
 
     async def take(self) -> Connection:
-        """Give a connection that is open and has nothing unread, the one that was used last; raises redis-py's errors.
+        """Return an open connection with nothing unread, the most recently used one; raises redis-py's errors.
 
-        Whoever finds all in use waits: a burst to more nodes than there are connections is no fault of Redis.
+        The caller waits if all are in use: a burst to more nodes than there are connections is no fault of Redis.
         """
         try:
             if self._room.locked():
@@ -148,13 +148,13 @@ class Connections:
         return connection
 
     def give_back(self, connection: Connection) -> None:
-        """Let others have a connection again."""
+        """Return a connection to the free ones."""
         self._free.append(connection)
         self._room.release()
 
     async def close(self, *, free_alone: bool = False) -> None:
-        """Close all connections, or those that nobody uses."""
-        # One that cannot be closed in order must not leave the others open.
+        """Close all connections, or only the free ones."""
+        # A failure to close one must not leave the others open.
         await asyncio.gather(*(each.disconnect() for each in (self._free if free_alone else self._all)))
 
     def _one_more(self) -> Connection:

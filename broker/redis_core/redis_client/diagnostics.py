@@ -1,6 +1,6 @@
-"""What may be wrong with a Redis before anything goes wrong: each master is asked, and each finding has its remedy.
+"""Checks a Redis for problems before they hurt: each master is asked, and each finding has its remedy.
 
-Reads only. Of what the queue keeps there it knows the format alone.
+Reads only. Of the queue's own data it knows only the format.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from broker.redis_core.redis_client.packages import is_unknown
 from broker.scripts.packaging import FAMILY
 
 OLDEST: Final = (7, 0)
-"""Scripts begin with `#!lua`, which Redis knows since then."""
+"""Scripts begin with `#!lua`, which Redis supports since this version."""
 
 _PINGS: Final = 50
 _SLOW_MS: Final = 10.0
@@ -32,7 +32,7 @@ _KEEPS: Final = "noeviction"
 
 
 class Level(Enum):
-    """How bad it is: `PROBLEM` breaks a promise of the queue, `WARNING` may do so one day."""
+    """How bad it is: a `PROBLEM` breaks a promise of the queue, a `WARNING` may do so one day."""
 
     FINE = "fine"
     WARNING = "warning"
@@ -41,7 +41,7 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at and found in which process; `remedy` is empty when there is nothing to do."""
+    """One check of one process and its result; `remedy` is empty when there is nothing to do."""
 
     level: Level
     where: str
@@ -51,7 +51,7 @@ class Finding:
 
 
 async def examine(url: str, seconds: float) -> list[Finding]:
-    """Look at every master, each answer due within `seconds`; one that cannot be reached is a finding like others."""
+    """Check every master, each answer due within `seconds`; an unreachable one is a finding like others."""
     if url.startswith("embedded:"):
         remedy = "look while a frontend runs, by the socket in its directory: unix://DIRECTORY/redis.sock"
         return [Finding(Level.WARNING, ALONE, "connection", "it is inside a frontend", remedy)]
@@ -65,7 +65,7 @@ async def examine(url: str, seconds: float) -> list[Finding]:
 
 
 def evicting(reports: Mapping[str, bytes]) -> list[Finding]:
-    """Find the masters that drop keys when memory is short, by what each says of its memory; who does not say is none of them."""
+    """Return the masters that evict keys when memory is short, from their INFO; a master without the field is skipped."""
     told = {where: read_info(report) for where, report in reports.items()}
     found = [_eviction(where, info) for where, info in told.items() if "maxmemory_policy" in info]
     return [finding for finding in found if finding.level is Level.PROBLEM]
@@ -80,7 +80,7 @@ async def _masters(url: str, seconds: float) -> AsyncIterator[Mapping[str, Redis
         try:
             owners = sorted({address for _first, _last, address in await found.find()})
         finally:
-            # Of a cluster it is known now who the masters are; sentinels are asked again with each new connection.
+            # A cluster's masters are known now; sentinels are asked again with each new connection.
             if isinstance(found, Cluster):
                 await found.close()
         masters = {str(address): found.meet(address) for address in owners}
@@ -125,7 +125,7 @@ def _unreached(where: str, error: CoreUnavailable) -> Finding:
 
 
 async def _format(where: str, master: RedisNode) -> list[Finding]:
-    """Judge the format of the store: of a cluster one master has it, and a user may not be allowed to read it."""
+    """Check the format of the store; one master of a cluster has it, and a user may not be allowed to read it."""
     store, names = keys.of_service("store"), keys.of_service("names")
     said, exists = await master.send([("HGET", store, "format"), ("EXISTS", names)])
     if isinstance(said, Exception) or isinstance(exists, Exception):
@@ -138,20 +138,20 @@ async def _format(where: str, master: RedisNode) -> list[Finding]:
 
 
 async def _told(master: RedisNode) -> dict[str, str]:
-    """Give what INFO says; nothing when the user may not ask."""
+    """Return the fields of INFO; empty when the user may not ask."""
     (reply,) = await master.send([("INFO",)])
     return read_info(reply) if isinstance(reply, bytes) else {}
 
 
 async def _asked(master: RedisNode, *command: str) -> str:
     (reply,) = await master.send([command])
-    # With RESP3, which redis-py 8 asks for, it is a map.
+    # A map with RESP3, which redis-py 8 asks for.
     pair = [word for both in reply.items() for word in both] if isinstance(reply, dict) else reply
     return bytes(pair[1]).decode() if isinstance(pair, list) and len(pair) == 2 else ""
 
 
 def _version(where: str, info: Mapping[str, str]) -> Finding:
-    # Valkey tells the version of Redis that it stands for beside its own.
+    # Valkey reports the version of Redis that it is compatible with beside its own.
     name = "Valkey " + info["valkey_version"] if "valkey_version" in info else "Redis " + info.get("redis_version", "?")
     read = re.match(r"(\d+)\.(\d+)", info.get("redis_version", ""))
     if read is None or (int(read[1]), int(read[2])) >= OLDEST:
@@ -207,7 +207,7 @@ def _replicas(where: str, info: Mapping[str, str]) -> Finding:
 
 
 async def _functions(where: str, master: RedisNode) -> Finding:
-    """Ask for a library that is nowhere, and call a function that is nowhere: who may do both has the fast way."""
+    """List a missing library and call a missing function: a user who may do both can use functions."""
     listed, called = await master.send([("FUNCTION LIST", "LIBRARYNAME", FAMILY), ("FCALL", FAMILY, "0")])
     if isinstance(listed, list) and is_unknown(called):
         return Finding(Level.FINE, where, "functions", "are allowed")
@@ -230,7 +230,7 @@ async def _latency(where: str, master: RedisNode) -> Finding:
 
 
 async def _clocks(masters: Mapping[str, RedisNode]) -> list[Finding]:
-    """Compare the clocks of several masters: locks and delays are told by them."""
+    """Compare the clocks of several masters: locks and delays depend on them."""
     if len(masters) == 1:
         return []
     times: Sequence[Any] = await asyncio.gather(*(master.send([("TIME",)]) for master in masters.values()))

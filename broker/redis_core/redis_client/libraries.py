@@ -1,8 +1,7 @@
-"""Libraries of functions that no version uses any more: each frontend names its own now and then, and drops what nobody names.
+"""Drops libraries of functions that no version uses: each frontend names its own now and then, and drops unnamed ones.
 
-A frontend that comes back with a version that is gone loads it again, so dropping one too many costs a load. Heartbeats do not
-name it: that would be two writes a second of each frontend, and whoever drops one has to ask all masters anyway. Must not know
-what is in a library.
+A frontend loads a missing library again, so a wrong drop costs one load. Heartbeats do not name libraries: that would be
+two writes a second for each frontend, and a drop asks all masters anyway. Must not know what is in a library.
 """
 
 import time
@@ -19,40 +18,40 @@ from broker.scripts.packaging import DIGEST, FAMILY
 log = structlog.get_logger()
 
 KEPT_MS: Final = 86_400_000
-"""For so long after it was named last a library stays."""
+"""How long a library stays after it was last named."""
 
 _EVERY_SECONDS: Final = 3_600.0
 
 
 class Libraries:
-    """The libraries of all versions, as one frontend looks after them."""
+    """The libraries of all versions."""
 
     def __init__(self, server: Server) -> None:
-        """Look the first time when asked to."""
+        """Do nothing until asked to."""
         self._server = server
         self._next = 0.0
 
     async def tidy(self) -> None:
-        """Once in an hour name the one in use here, and drop those unnamed for a day. Raises CoreUnavailable."""
+        """Once an hour, name the library in use and drop those unnamed for a day. Raises CoreUnavailable."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _EVERY_SECONDS
         try:
             await self._tidy()
         except (Forbidden, ScriptDefect):
-            # Its user may not have functions, or another has dropped one on some master: the next look sees to the rest.
+            # The user may not use functions, or another frontend has dropped one just now: the next call does the rest.
             return
 
     async def _tidy(self) -> None:
         server, named = self._server, keys.of_service("libraries")
-        # Not the one for people, and none of somebody else's.
+        # The pattern excludes the library for redis-cli and libraries of other programs.
         told = await server.everywhere("FUNCTION LIST", "LIBRARYNAME", FAMILY + "[0-9a-f]" * DIGEST)
         there = {library_field(each, b"library_name").decode() for found in told.values() for each in found}
         if not there:
             return
         seconds, _micros = await server.command("TIME")
         now = int(seconds) * 1000
-        # Another that is found for the first time may have been loaded just now.
+        # A library that is seen for the first time may have been loaded just now.
         lines: list[tuple[Value, ...]] = [("ZADD", named, "NX", now, name) for name in sorted(there)]
         if server.library in there:
             lines.append(("ZADD", named, now, server.library))

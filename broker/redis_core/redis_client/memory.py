@@ -1,4 +1,4 @@
-"""The memory of each Redis: how full it is, and whether it would drop what the queue holds. Must not know what it holds."""
+"""Watches the memory of each Redis: how full it is, and whether it would evict keys. Must not know which keys there are."""
 
 from broker.model.problems import Forbidden
 from broker.redis_core.metrics import Metrics
@@ -8,10 +8,10 @@ from broker.redis_core.redis_client.failure_log import FailureLog
 
 
 class Memory:
-    """What the masters say of their memory."""
+    """The masters' reports of their memory."""
 
     def __init__(self, server: Server, metrics: Metrics) -> None:
-        """Ask over the connections there are."""
+        """Ask through `server`."""
         self._server = server
         self._metrics = metrics
         self._unknown = FailureLog("the memory of Redis is not known")
@@ -21,13 +21,13 @@ class Memory:
         try:
             self._metrics.memory((await self._told()).values())
         except Forbidden as error:
-            # Its user may not ask: all else goes on.
+            # The user may not ask; everything else works.
             self._unknown.report(error)
         else:
             self._unknown.recovered()
 
     async def evicting(self) -> list[Finding]:
-        """Find the masters that would drop what the queue holds; raises CoreUnavailable."""
+        """Return the masters that would evict keys; raises CoreUnavailable."""
         return evicting(await self._told())
 
     async def _told(self) -> dict[str, bytes]:

@@ -1,6 +1,6 @@
-"""One Redis process that takes writes: sends it commands, each once, and says whether what failed may have run.
+"""A client of one Redis master: sends each command once, and tells whether a failed one may have run.
 
-Nothing is sent again here but calls of operations that Redis did not know: what timed out may have run. Must not know of other
+Only calls of operations that Redis did not know are sent again: a call that timed out may have run. Must not know of other
 processes, nor what any command means.
 """
 
@@ -34,25 +34,24 @@ from broker.tasks import start
 log = structlog.get_logger()
 
 _Asked = tuple[Sequence[Line], asyncio.Future[list[Any]]]
-"""What one caller asks for, and where its replies are awaited."""
+"""One caller's commands, and the future of their replies."""
 
 CALL: Final = "CALL"
-"""The first word of a line that runs an operation, before its name: each master says it as its package has it."""
+"""The first word of a line that runs an operation, before its name; each master's package replaces it."""
 
 ALONE: Final = "Redis"
-"""What the only process is called where several would be told apart by their addresses."""
+"""The name of the only process, where several would be told apart by their addresses."""
 
 _LOADS: Final = 3
-"""So often the operations of one round trip are loaded anew: somebody might have Redis forget them again and again."""
+"""How often the operations of one round trip are loaded again: someone may flush them repeatedly."""
 
 PATIENCE: Final = 2
-"""For so many times the time-out of an answer is it waited that commands are sent and answered: there may be no connection yet,
-or operations to load."""
+"""Total time of a call in time-outs of a single answer: it may also have to wait for a connection or load operations."""
 
 _FEW: Final = 8
 _TOGETHER: Final = 100
 _TOGETHER_BYTES: Final = 262_144
-"""Scripts of many callers that share a round trip, and about how much of arguments; who has more than a few goes alone."""
+"""Limits of a round trip that several callers share: commands, and about so many bytes; larger calls go alone."""
 
 _AWAY: Final = (
     "LOADING",
@@ -70,25 +69,25 @@ _AWAY: Final = (
 
 
 _IN_SCRIPT: Final = ("ACL failure in script", "The user executing the script can't")
-"""What Redis answers when its user may not run what a script runs: before 7.2 it does not say which command."""
+"""Errors when the user may not run a command within a script: before 7.2 they do not say which command."""
 
 _FORGOTTEN: Final = CoreUnavailable("Redis has forgotten the script, and a later one has run")
 
 
 class Unsent(CoreUnavailable):
-    """There was no connection, or Redis was still loading its data: nothing of it has run."""
+    """There was no connection, or Redis was still loading its data: none of the commands has run."""
 
 
 class Unloaded(Unsent):
-    """A Redis does not take the operations: an operator has to see to that, so asking again at once is of no use."""
+    """Redis rejects the operations: an operator has to act, so an immediate retry is useless."""
 
 
 def fault(error: Exception, place: str = "") -> Exception:
-    """Name what went wrong: the Redis at a place is away, has no memory, does not allow it, or a script is at fault."""
+    """Convert an error: Redis at a place is away, out of memory, forbids the command, or the script has a defect."""
     named = f"{ALONE} at {place}" if place else ALONE
     if isinstance(error, (RedisConnectionError, RedisTimeoutError, OSError, InvalidResponse)):
         return _unreached(error, named)
-    # redis-py takes the code word off those answers that it knows.
+    # redis-py strips the code from the errors that it knows.
     code = getattr(error, "status_code", None) or str(error).partition(" ")[0]
     if isinstance(error, OutOfMemoryError) or code == "OOM":
         return CoreUnavailable("Redis has no memory left", Problem.OUT_OF_MEMORY)
@@ -110,7 +109,7 @@ def _forbidden(said: str, named: str) -> Forbidden:
 
 
 def _unreached(error: BaseException, named: str) -> CoreUnavailable:
-    """Say why there is no answer; of what its settings are to blame for, nothing is repeated that may be a secret."""
+    """Say why there is no answer; settings that may be secret are never repeated."""
     if isinstance(error, (RedisTimeoutError, TimeoutError)):
         return CoreUnavailable(f"{ALONE} did not answer in time", Problem.TIMED_OUT, f"{named} did not answer in time")
     if blamed := _blamed(error):
@@ -119,7 +118,7 @@ def _unreached(error: BaseException, named: str) -> CoreUnavailable:
 
 
 def _reason(error: BaseException) -> str:
-    """Say in a word or two why there is no connection."""
+    """Say in a few words why there is no connection."""
     for cause in _causes(error):
         match cause:
             case ConnectionRefusedError():
@@ -141,7 +140,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _blamed(error: BaseException) -> str:
-    """Say which settings are to blame that there is no connection, if any are."""
+    """Say which setting prevents the connection, if one does."""
     for cause in _causes(error):
         match cause:
             case ssl.SSLCertVerificationError():
@@ -156,7 +155,7 @@ def _blamed(error: BaseException) -> str:
 
 
 class RedisNode:
-    """One Redis process and the connections to it, opened when first used; safe to share between tasks of one loop."""
+    """One Redis process and its connections, opened when first used; safe to share between tasks of one loop."""
 
     def __init__(
         self,
@@ -166,7 +165,7 @@ class RedisNode:
         address: Address | None = None,
         greet: Greet | None = None,
     ) -> None:
-        """Connect as `options` say, answers due within `timeout` seconds; of `packages` one is loaded where it is unknown.
+        """Connect as `options` say, answers due within `timeout` seconds; one of `packages` is loaded where it is missing.
 
         `greet` is called with each new connection, which it opens with `on_connect` or refuses with a RedisError.
         """
@@ -186,7 +185,7 @@ class RedisNode:
         self._without = FailureLog("the functions for redis-cli are not loaded")
 
     async def send(self, lines: Sequence[Line]) -> list[Any]:
-        """Send commands in one round trip; what Redis refused stands as its error among the replies.
+        """Send commands in one round trip; a refused command has its error among the replies.
 
         Raises Unsent when none has run, another CoreUnavailable when any of them may have run.
         """
@@ -197,7 +196,7 @@ class RedisNode:
         if len(lines) > _FEW:
             self._start([(lines, answered)])
         else:
-            # With those that others ask for in the same turn of the loop: a round trip costs more than an operation.
+            # Share the round trip with other callers of this turn of the loop: it costs more than an operation.
             if not self._gathered:
                 loop.call_soon(self._depart)
             self._gathered.append((lines, answered))
@@ -220,7 +219,7 @@ class RedisNode:
         self._start(part)
 
     def _start(self, part: list[_Asked]) -> None:
-        """Begin a round trip of its own, whatever becomes of those who wait for it."""
+        """Begin a round trip that goes on even if its callers are cancelled."""
         task = start(self._carry(part))
         self._carrying.add(task)
         task.add_done_callback(self._carrying.discard)
@@ -229,7 +228,7 @@ class RedisNode:
         try:
             replies = await self._send([lines for lines, _answered in part])
         except BaseException as error:
-            # Nobody is left without an answer; whoever has gone does not need one.
+            # Every caller gets an answer; a cancelled one needs none.
             for _lines, answered in part:
                 if not answered.done():
                     answered.set_exception(error)
@@ -241,26 +240,26 @@ class RedisNode:
                 answered.set_result(each)
 
     async def _send(self, parts: Sequence[Sequence[Line]]) -> list[list[Any]]:
-        """Send the commands of several callers in one round trip; gives each one's replies."""
+        """Send the commands of several callers in one round trip; returns the replies of each."""
         found = await self._exchange(parts[0] if len(parts) == 1 else [line for lines in parts for line in lines])
         replies = _parted(found, parts)
         return await self._send_forgotten(parts, replies) if _errors(found) else replies
 
     async def _send_forgotten(self, parts: Sequence[Sequence[Line]], replies: list[list[Any]]) -> list[list[Any]]:
-        """Send again what Redis did not know, and has not run; gives each caller's replies."""
+        """Send calls again whose operations Redis did not know; returns the replies of each caller."""
         for _ in range(_LOADS):
             unrun = [lines[_unrun(lines, found) :] for lines, found in zip(parts, replies, strict=True)]
             if not any(unrun):
                 break
-            # Redis has forgotten the operations since this connection last looked, and none of these has run.
+            # Redis has lost the operations since this connection last checked, and none of these calls has run.
             try:
                 again = _parted(await self._exchange([line for lines in unrun for line in lines]), unrun)
             except Unsent as error:
-                # Of the others something may have run.
+                # Some of the other commands may have run.
                 raise CoreUnavailable(error.detail, error.problem, str(error)) from error
             for found, anew in zip(replies, again, strict=True):
                 found[len(found) - len(anew) :] = anew
-        # Something that its caller sent later has run: nothing is to run after it that was sent before.
+        # A later command of the same caller has run, so an earlier one must not run after it.
         return [
             [
                 _FORGOTTEN if _is_call(line) and is_unknown(reply) else reply
@@ -280,7 +279,7 @@ class RedisNode:
                 await self._know_package(connection, ends)
             loads = self._loads
             if asyncio.get_running_loop().time() > ends:
-                # Whoever asked has given up: nothing of it is to run any more.
+                # The callers have given up: run nothing.
                 raise _unsent(TimeoutError(), self._place)
             replies = await connection.replies(self._worded(lines))
         except BusyLoadingError as error:
@@ -294,21 +293,21 @@ class RedisNode:
                 await connection.disconnect()
             self._connections.give_back(connection)
         if loads == self._loads and any(map(is_unknown, _errors(replies))):
-            # Every connection looks before it is used again.
+            # Each connection checks the operations before its next use.
             self._loads += 1
         return replies
 
     def _worded(self, lines: Sequence[Line]) -> Sequence[Line]:
-        """Say operations as the package has them that this master was given."""
+        """Encode operations for the package that this master has."""
         package = self._package
         if package is None:
             return lines
         return [(*package.command(str(line[1])), *line[2:]) if line[0] == CALL else line for line in lines]
 
     async def _know_package(self, connection: Any, ends: float) -> None:
-        """Load what Redis does not know of the package; raises Unsent when that cannot be done.
+        """Load missing operations; raises Unsent when that fails.
 
-        All of it is known to be there before any is run: else what is known could overtake what is not.
+        All operations are loaded before any runs: otherwise a loaded one could overtake a missing one.
         """
         loads, package = self._loads, self._package
         if package is None:
@@ -318,7 +317,7 @@ class RedisNode:
                 await self._install(package, connection, ends)
             except ResponseError as error:
                 if package is not self._package:
-                    # Scripts were taken meanwhile.
+                    # Another connection has switched to scripts meanwhile.
                     await self._install(self._package or package, connection, ends)
                 elif self._other is not None and is_forbidden(error):
                     await self._install(self._other, connection, ends)
@@ -335,7 +334,7 @@ class RedisNode:
         connection.loads = loads
 
     def _take_other(self, why: ResponseError) -> None:
-        """Use scripts from now on, which Redis has taken; unless another connection has found out the same."""
+        """Switch to scripts, which Redis has accepted, unless another connection has already done so."""
         if self._other is None:
             return
         self._package, self._other = self._other, None
@@ -345,12 +344,12 @@ class RedisNode:
     async def _install(self, package: Package, connection: Any, ends: float) -> None:
         if not any(await _missing(package, connection)):
             return
-        # One loads for all: 64 connections would send it everything 64 times.
+        # One connection loads for all: otherwise 64 of them would each send everything.
         async with asyncio.timeout_at(ends):
             await self._loading.acquire()
         try:
             missing = await _missing(package, connection)
-            # Not in a transaction: others have their turn between two scripts.
+            # Without a transaction, so that Redis can serve others between two scripts.
             replies = await connection.replies([*missing.operations, *missing.for_people])
         finally:
             self._loading.release()
@@ -365,24 +364,24 @@ class RedisNode:
                 self._without.recovered()
 
     async def everywhere(self, line: Line) -> dict[str, Any]:
-        """Ask each master there is: this one."""
+        """Send one command to this master, the only one."""
         (reply,) = await self.send([line])
         return {ALONE: reply}
 
     async def retire(self) -> None:
-        """Close the connections, those in use when their reply has come."""
+        """Close the connections; those in use after their reply."""
         self._retired = True
         await self._connections.close(free_alone=True)
 
     async def close(self) -> None:
-        """Close all connections, once what is under way has come to its end."""
+        """Close all connections after the calls under way."""
         self._retired = True
         await asyncio.gather(*self._carrying, return_exceptions=True)
         await self._connections.close()
 
 
 def _size(line: Line) -> int:
-    # What stands before the arguments is short: the operation, how many keys it has, and these.
+    # The words before the arguments are short: operation, number of keys, keys.
     arguments = line[3 + int(line[2]) :]
     return sum([len(word) for word in arguments if isinstance(word, bytes)]) + 32 * len(line)
 
@@ -396,7 +395,7 @@ async def _missing(package: Package, connection: Any) -> Loads:
 
 
 def _parted(replies: list[Any], parts: Sequence[Sequence[Line]]) -> list[list[Any]]:
-    """Part replies as the commands are parted."""
+    """Split replies in the same way as the commands."""
     parted, first = [], 0
     for lines in parts:
         parted.append(replies[first : first + len(lines)])
@@ -405,12 +404,12 @@ def _parted(replies: list[Any], parts: Sequence[Sequence[Line]]) -> list[list[An
 
 
 def _unrun(lines: Sequence[Line], replies: Sequence[Any]) -> int:
-    """Find where those calls begin that Redis did not know, with nothing behind them that has run."""
+    """Return the index of the first unknown call after which nothing has run."""
     first = missing = len(lines)
     while first and (is_unknown(replies[first - 1]) or not _is_call(lines[first - 1])):
         first -= 1
         if _is_call(lines[first]):
-            # ASKING is for the call after it, and is sent again with that.
+            # ASKING is sent again with the call that follows it.
             missing = first if not first or _is_call(lines[first - 1]) else first - 1
     return missing
 
@@ -420,7 +419,7 @@ def _is_call(line: Line) -> bool:
 
 
 def _unsent(error: Exception, place: str) -> Unsent:
-    """Say why there is no connection to a Redis that has its data."""
+    """Return the fault of a Redis that cannot be connected to or is still loading its data."""
     named = fault(error, place)
     if isinstance(named, CoreUnavailable):
         return Unsent(named.detail, named.problem, str(named))
@@ -429,7 +428,7 @@ def _unsent(error: Exception, place: str) -> Unsent:
 
 
 def _unloaded(error: Exception, place: str) -> Unsent:
-    """Say why a Redis does not take the operations, and what to do."""
+    """Say why a Redis rejects the operations, and what to do."""
     match fault(error, place):
         case CoreUnavailable(problem=Problem.OUT_OF_MEMORY) as named:
             remedy = "raise maxmemory, or delete what is not needed"

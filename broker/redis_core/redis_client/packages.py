@@ -1,8 +1,8 @@
-"""How the operations stand in a Redis: as one library of functions, or as a script each where functions are not to be had.
+"""How operations are stored in Redis: as one library of functions, or as single scripts where functions are not available.
 
-Both say the same (broker/scripts/packaging.py). A library is built once when it is loaded, is replicated and kept; a script makes
-its functions anew with each call. Beside the library of operations stands one for people with redis-cli, which no operation
-needs. Must not know what an operation means, nor how a command is sent.
+Both have the same content (broker/scripts/packaging.py). A library is built once when it is loaded, replicated and persisted;
+a script builds its functions anew with each call. A second library serves people with redis-cli; no operation needs it. Must not
+know what an operation means, nor how a command is sent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,29 +25,29 @@ _NO_SUCH_COMMAND: Final = "unknown command"
 
 
 class Loads(NamedTuple):
-    """The commands that bring in what is not there: operations, and what people use besides, without which all goes on."""
+    """The commands that load what is missing: operations, and the optional functions for redis-cli."""
 
     operations: Sequence[Words] = ()
     for_people: Sequence[Words] = ()
 
 
 class Package(Protocol):
-    """One way in which operations stand in a Redis."""
+    """One way to store operations in Redis."""
 
     def command(self, operation: str) -> tuple[str, str]:
-        """Give the first two words of a command that runs an operation."""
+        """Return the first two words of a command that runs an operation."""
 
     @property
     def question(self) -> Sequence[Words]:
-        """The commands that ask what of it is there, and whether it may be used."""
+        """The commands that ask which parts are loaded, and whether they may be used."""
 
     def loads(self, replies: Sequence[Any]) -> Loads:
-        """Give the commands that bring in what is not there, by the answers; raises the error that forbids its use."""
+        """Return the commands that load what is missing, by the answers; raises the error that forbids its use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """A library, and the one for people."""
+    """The library of operations, and the one for redis-cli."""
 
     library: Library
     inspection: Inspection
@@ -58,7 +58,7 @@ class Functions:
 
     @property
     def question(self) -> Sequence[Words]:
-        """A function that is nowhere tells whether functions may be called."""
+        """Calling a missing function shows whether functions may be called."""
         return (
             ("FUNCTION LIST", "LIBRARYNAME", self.library.name),
             ("FCALL", f"{self.library.name}_", "0"),
@@ -66,7 +66,7 @@ class Functions:
         )
 
     def loads(self, replies: Sequence[Any]) -> Loads:
-        """Load it whole, where it is not there; the one for people in the place of an older one, too."""
+        """Load the library if it is missing, and the one for redis-cli also in place of an older one."""
         listed, called, for_people = replies
         if isinstance(listed, Exception):
             raise listed
@@ -86,16 +86,16 @@ class Scripts:
     scripts: Mapping[str, Script]
 
     def command(self, operation: str) -> tuple[str, str]:
-        """Call it by its digest."""
+        """Call the script by its digest."""
         return "EVALSHA", self.scripts[operation].sha
 
     @property
     def question(self) -> Sequence[Words]:
-        """Redis tells of each whether it knows it."""
+        """Ask which scripts are loaded."""
         return [("SCRIPT EXISTS", *(each.sha for each in self.scripts.values()))]
 
     def loads(self, replies: Sequence[Any]) -> Loads:
-        """Load those that it does not know."""
+        """Load the missing scripts."""
         (known,) = replies
         if isinstance(known, Exception):
             raise known
@@ -106,14 +106,14 @@ class Scripts:
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """What a master is given: the package to begin with, and the one to take where that is forbidden, if any."""
+    """The package for a master, and the one to use instead where the first is forbidden."""
 
     first: Package
     other: Package | None = None
 
     @classmethod
     def of(cls, folder: Path, packaging: Packaging) -> Self:
-        """Package the operations of a folder as they are wanted."""
+        """Package the operations of a folder in the wanted way."""
         scripts = Scripts({name: script(folder, name) for name in operations(folder)})
         if packaging is Packaging.SCRIPTS:
             return cls(scripts)
@@ -122,7 +122,7 @@ class Packages:
 
 
 def library_field(found: Any, field: bytes) -> bytes:
-    """Read what FUNCTION LIST says of a library: a map, or a list of names and values."""
+    """Read a field of FUNCTION LIST: a map, or a list of names and values."""
     return bytes(found[field] if isinstance(found, dict) else found[found.index(field) + 1])
 
 
@@ -131,17 +131,17 @@ def _code(listed: Any) -> str:
 
 
 def is_unknown(reply: object) -> bool:
-    """Tell whether an answer says that Redis does not know the operation: it has not run."""
+    """Return whether a reply says that Redis does not know the operation, which has not run."""
     return isinstance(reply, ResponseError) and (isinstance(reply, NoScriptError) or _NOT_FOUND in str(reply))
 
 
 def is_there(reply: object) -> bool:
-    """Tell whether an answer to loading says that another has loaded it meanwhile."""
+    """Return whether a reply to a load says that it is already loaded."""
     return isinstance(reply, ResponseError) and _EXISTS in str(reply)
 
 
 def is_forbidden(error: Exception) -> bool:
-    """Tell whether Redis has no functions, or does not let this user have them."""
+    """Return whether Redis has no functions, or forbids them to this user."""
     return isinstance(error, NoPermissionError) or (
         isinstance(error, ResponseError) and _NO_SUCH_COMMAND in str(error).lower()
     )

@@ -1,7 +1,7 @@
-"""Redis Sentinel: asks the sentinels who is the master, and again before each new connection to it.
+"""Redis Sentinel: asks the sentinels for the master before each new connection to it.
 
-So nothing is written to one that was master, was away and does not know yet that it is none. redis-py asks one sentinel,
-and in words (SENTINEL MASTERS) in which who comes back during his failover is master still. Must not know what is sent.
+So nothing is written to an old master that was away and does not know yet that it was replaced. redis-py asks one sentinel, by
+a command (SENTINEL MASTERS) that during a failover may still name the old master. Must not know what is sent.
 """
 
 from collections import Counter
@@ -26,10 +26,10 @@ class Sentinels:
     """The sentinels that watch one service."""
 
     fresh_seconds: Final = 0.5
-    """A master that was replaced while it lives hears of it as late as ten seconds after: clients have to ask."""
+    """A live master that was replaced may learn of it ten seconds later, so clients must ask."""
 
     def __init__(self, service: str, sentinels: Sequence[RedisNode], meet: Callable[..., RedisNode]) -> None:
-        """Ask these sentinels; reach the master by `meet`, which takes his address and what greets a connection."""
+        """Ask these sentinels; `meet` makes a client of the master from its address and a greeting for its connections."""
         self._question: Line = ("SENTINEL GET-MASTER-ADDR-BY-NAME", service)
         self._service = service
         self._sentinels = sentinels
@@ -37,7 +37,7 @@ class Sentinels:
         self._inquiry = FirstAnswer()
 
     async def find(self) -> Found:
-        """Give the master for all slots: whom most sentinels name. Raises CoreUnavailable when none knows one."""
+        """Return the master that most sentinels name, for all slots. Raises CoreUnavailable when none knows one."""
         named, trouble = Counter[Address](), CoreUnavailable("there is none")
         for answer in self._inquiry.ask(self._ask(sentinel) for sentinel in self._sentinels):
             try:
@@ -45,7 +45,7 @@ class Sentinels:
             except CoreUnavailable as error:
                 trouble = error
                 continue
-            # More than half have said the same: those who hang need not be waited for.
+            # More than half agree: do not wait for hanging ones.
             if 2 * max(named.values()) > len(self._sentinels):
                 break
         if not named:
@@ -56,13 +56,13 @@ class Sentinels:
     async def _ask(self, sentinel: RedisNode) -> Address:
         (named,) = await sentinel.send([self._question])
         if not isinstance(named, list):
-            # None of a service that it does not watch, an error of who is no sentinel.
+            # A sentinel that does not watch the service answers None; a server that is no sentinel, an error.
             msg = "it watches none of that name" if named is None else str(named)
             raise CoreUnavailable(msg)
         return Address(named[0].decode(), int(named[1]))
 
     def meet(self, address: Address) -> RedisNode:
-        """Make what reaches the master: each new connection goes on only if the sentinels call him so, and he agrees."""
+        """Make a client of the master; each new connection checks that the sentinels and the master itself confirm its role."""
 
         async def greet(connection: AbstractConnection) -> None:
             try:

@@ -1,4 +1,4 @@
-"""In which format the store is kept: a process of another version says so, and touches nothing. Must not know what is in it."""
+"""Checks the format of the store: a process of another version reports it and changes nothing. Must not know what is stored."""
 
 from broker import keys
 from broker.model.problems import OtherFormat
@@ -6,7 +6,7 @@ from broker.redis_core.redis_client.client import Server
 
 
 async def check_format(server: Server, *, begin: bool) -> None:
-    """See that the store is kept as this version keeps it, and perhaps begin one where there is none; raises OtherFormat."""
+    """Check that this version can use the store, and with `begin` start one where there is none; raises OtherFormat."""
     names = [keys.of_service(name) for name in server.header("check_format").keys]
     given = {"format": keys.FORMAT, "begin": "1" if begin else ""}
     code, found = await server.run(server.arguments("check_format", names, given))

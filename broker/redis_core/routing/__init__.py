@@ -1,1 +1,1 @@
-"""A node's partitions together: where a command goes, and how answers of several become one."""
+"""Routes commands to the partitions of a node and merges their answers."""

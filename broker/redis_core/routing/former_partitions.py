@@ -1,8 +1,8 @@
-"""Repeats in a node that has grown: a publish goes first to where its item went before, in case it is known there.
+"""Finds duplicates in a node that has grown: a publish is first offered to the partitions that its item belonged to before.
 
-Each former partition takes the publish if it knows the item or the ticket, and says so if it does not; nothing new comes in
-there. So two frontends that repeat the same item find the same. What comes for a partition while a publish to it is still asked
-about waits behind it, and so keeps its order. Must not know what any command does.
+A former partition accepts the publish only if it knows the item or the ticket, and says so if not; it stores nothing new. So two
+frontends that repeat one publish find the same item. Later commands for a partition wait behind such a publish and keep their
+order. Must not know what any command does.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ Reply = Callable[[Any], None]
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """A command that waits for its partition; `ready` when nothing is asked about it any more, without a command it is done."""
+    """A command that waits for its partition; `ready` after the last former partition answered, without a command when done."""
 
     command: AnyCommand | None
     reply: Reply
@@ -35,7 +35,7 @@ class FormerPartitions:
     def __init__(
         self, pipeline: Callable[[int], PartitionPipeline], submit: Callable[[AnyCommand, Reply], None]
     ) -> None:
-        """Find partitions by `pipeline`; a command whose node has grown again meanwhile goes to `submit`."""
+        """Find partitions by `pipeline`; a command whose node grew again meanwhile goes back to `submit`."""
         self._pipeline = pipeline
         self._submit = submit
         self._growth: tuple[str, tuple[int, ...]] = ("", ())
@@ -43,7 +43,7 @@ class FormerPartitions:
         self._turns: dict[int, deque[Turn]] = {}
 
     def learn(self, record: NodeRecord | None) -> None:
-        """Hear how many partitions the node had before."""
+        """Note how many partitions the node had before."""
         if record is None:
             return
         growth = (record.incarnation, () if record.config.collects else record.former)
@@ -52,7 +52,7 @@ class FormerPartitions:
             self._over.clear()
 
     def bring(self, command: AnyCommand, reply: Reply, number: int) -> None:
-        """Give a command to its partition, after those that may know its item from before."""
+        """Send a command to its partition, after the former partitions of its item."""
         former = self._growth[1]
         left = _former_places(command, former, number) if former else []
         left = [each for each in left if (type(command), each) not in self._over]
@@ -72,7 +72,7 @@ class FormerPartitions:
         if not isinstance(outcome, Unknown):
             turn.command = None
         else:
-            # Said of the growth that was known when it was asked, and of no later one.
+            # The answer holds for the growth at the time of the question only.
             if outcome.over and turn.growth == self._growth:
                 self._over.add((type(turn.command), left[0]))
             if left[1:]:
@@ -98,7 +98,7 @@ class FormerPartitions:
 
 
 def _former_places(command: AnyCommand, former: Sequence[int], number: int) -> list[int]:
-    """Give the other partitions than `number` where an item went while its node had `former` numbers of them, the last first."""
+    """Return the other partitions that an item belonged to while its node had `former` numbers of them, newest first."""
     if ROWS[type(command)].before_growth is None or not getattr(command, "item_id", ""):
         return []
     places = dict.fromkeys(place(command, count) for count in reversed(former))
@@ -106,7 +106,7 @@ def _former_places(command: AnyCommand, former: Sequence[int], number: int) -> l
 
 
 def _if_known(command: AnyCommand) -> AnyCommand:
-    """Word a command for a former partition of its item."""
+    """Turn a command into the one for a former partition of its item."""
     worded = ROWS[type(command)].before_growth
     assert worded is not None
     known: AnyCommand = worded(*(getattr(command, each.name) for each in fields(command)))

@@ -1,7 +1,7 @@
-"""A subscription in a node of several partitions: known in each of them, its credit with the coordinator.
+"""A subscription to a node of several partitions: every partition knows it, the coordinator keeps its credit.
 
-Each step is one script and may be the last: what a crash leaves is credit that may not be used yet, until somebody registers the
-subscription anew. Must not know how credit comes to where it is wanted.
+Each step is one script. After a crash between two steps some credit cannot be used until the subscription is registered again.
+Must not know how credit reaches the partitions that want it.
 """
 
 import asyncio
@@ -29,18 +29,18 @@ from broker.redis_core.subscriptions import log_readers
 
 
 class PartitionedSubscriptions:
-    """Carries out what concerns one subscription in all partitions, one thing at a time for each."""
+    """Changes a subscription in all partitions, one change at a time for each subscription."""
 
     def __init__(self, ask: AskPartition, others: Callable[[int], Awaitable[Sequence[int]]]) -> None:
-        """Ask partitions by `ask`; `others` gives those besides the coordinator, of so many or more if it has grown."""
+        """Send commands by `ask`; `others(n)` returns the partitions besides the coordinator, of n or more."""
         self._ask = ask
         self._others = others
-        # Two registrations of one subscription would disturb each other, and an unsubscribe in between would leave one behind.
+        # Two registrations of one subscription would disturb each other; an unsubscribe between them would leave one behind.
         self._queues: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._waiting: set[str] = set()
 
     async def take(self, command: Subscribe | Adjust | ReregisterSubscription, partitions: int) -> Outcome:
-        """Make or change a subscription, or register it anew: one that waits to be does for all who ask for that."""
+        """Make, change or register a subscription; a waiting registration serves all callers that ask for one."""
         whose = command.subid if isinstance(command, ReregisterSubscription) else subid(command.jid)
         if isinstance(command, ReregisterSubscription):
             if whose in self._waiting:
@@ -50,24 +50,24 @@ class PartitionedSubscriptions:
             self._waiting.discard(whose)
             begun: Begun | Outcome = await self._ask(COORDINATOR, command)
             if isinstance(begun, Subscribed) and begun.reads:
-                # Each partition that is read has all of a reader's credit.
+                # Each partition that is read has the full credit of a log reader.
                 others = await self._others(partitions)
                 outcomes = await self._all(others, [command] * len(others))
                 return next((outcome for outcome in outcomes if isinstance(outcome, Refused)), begun)
             if not isinstance(begun, Begun):
                 return begun
-            # Asked now that it has begun: a partition that comes later is registered with later.
+            # Read the partitions now: one that is added later registers subscriptions itself.
             return await self._registered(command.node, begun, await self._others(partitions))
 
     async def follow(self, command: Subscribe, partitions: int) -> Outcome:
-        """Begin a stream where it reads, and only when that is done let the other partitions know of it."""
+        """Start a log reader in the partitions that it reads, then let the other partitions know it."""
         try:
             chosen = log_readers.chosen(command, partitions)
         except MalformedRequest as wrong:
             return Refused(wrong.problem, wrong.detail)
         others = [number for number in range(partitions) if number not in chosen]
         async with self._queue(subid(command.jid)):
-            # The last one first and alone: what there is to refuse is refused there, and nothing is changed (E7).
+            # The last partition comes first and alone: if it refuses, nothing has changed (E7).
             *others_read, last = chosen
             begun = [await self._ask(last, log_readers.follow(command, last, reading=True))]
             if isinstance(begun[0], Subscribed):
@@ -78,22 +78,22 @@ class PartitionedSubscriptions:
                 told = await self._all(
                     others, [log_readers.follow(command, number, reading=False) for number in others]
                 )
-                # The coordinator knows until when, whether it is read or not.
+                # The coordinator knows the expiry, whether it is read or not.
                 ends = [each.until_ms for each in told if isinstance(each, Subscribed)]
                 outcome = replace(outcome, until_ms=max(outcome.until_ms, *ends, 0))
             return outcome
 
     async def leave(self, command: Unsubscribe | Leave, partitions: int) -> list[Outcome]:
-        """End a subscription in every partition; gives their outcomes in their order."""
+        """End a subscription in every partition; returns the outcomes in order."""
         if isinstance(command, Leave) and command.lapsed:
             return await self._lapse(command, partitions)
         async with self._queue(subid(command.jid)):
-            # The coordinator judges, and what it refuses is not begun.
+            # The coordinator decides; nothing else changes if it refuses.
             outcomes: list[Outcome] = [await self._ask(COORDINATOR, command)]
             asked: set[int] = set()
             begun = outcomes[0]
             if isinstance(command, Unsubscribe) and isinstance(begun, Left):
-                # Which one it is, the coordinator has told.
+                # The coordinator has told the subid.
                 whose = next(iter(begun.ended), subid(command.jid))
                 command = Leave(command.node, command.jid, release=False, subid=whose)
             while not isinstance(begun, Refused) and (
@@ -104,7 +104,7 @@ class PartitionedSubscriptions:
         return outcomes
 
     async def _lapse(self, command: Leave, partitions: int) -> list[Outcome]:
-        """End a subscription whose lease is over in the coordinator last of all, which knows of it until then."""
+        """End a subscription whose lease expired, in the coordinator last: until then it remembers the expiry."""
         async with self._queue(subid(command.jid)):
             others = await self._others(partitions)
             outcomes = await self._all(others, [replace(command, lapsed=False)] * len(others))
@@ -112,12 +112,12 @@ class PartitionedSubscriptions:
                 return outcomes
             ended = await self._ask(COORDINATOR, command)
         if isinstance(ended, Refused) and ended.problem is Problem.SUPERSEDED:
-            # It was renewed while it was taken out of the others: they are to know it again.
+            # The lease was renewed while the other partitions removed it: register it there again.
             await self.take(ReregisterSubscription(command.node, command.subid or subid(command.jid)), partitions)
         return [ended, *outcomes]
 
     async def _registered(self, node: str, begun: Begun, others: Sequence[int]) -> Outcome:
-        """Let the other partitions know of a subscription, and the coordinator what is held there: then it may be used."""
+        """Register a subscription in the other partitions and report holdings to the coordinator: then its credit counts."""
         subscribed = begun.subscribed
         several = subscribed.subid != subid(subscribed.jid)
         register = RegisterSubscription(
@@ -157,7 +157,7 @@ class PartitionedSubscriptions:
         ended = (subscribed.subid, begun.registration)
         told = await self._ask(COORDINATOR, GrantCredit(node, tuple(holdings), None, ended, tuple(gone)))
         if isinstance(told, Refused) and told.problem is Problem.NOT_SUBSCRIBED:
-            # It ended meanwhile: no partition may go on knowing it, but as the owner that it has become since.
+            # The subscription ended meanwhile: remove it everywhere, unless the JID has become an owner since.
             leave = Leave(node, subscribed.jid, subid=subscribed.subid, born=begun.registration)
             await self._all(others, [leave] * len(others))
         elif isinstance(told, Refused):

@@ -1,4 +1,4 @@
-"""The partitions of one node: to which of them each command goes, and what is asked of several.
+"""The router of one node: decides which partitions a command goes to, and merges the answers of several.
 
 Commands wait here while the node's record is read, and keep their order. Must not know what any command does.
 """
@@ -53,26 +53,26 @@ log = structlog.get_logger()
 
 _NOWHERE = Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
 _NotOne = Literal[Place.ALL, Place.SUBSCRIPTION, Place.DEPARTURE, Place.LEASE, Place.NOWHERE]
-"""Where a command goes that is for several partitions, or for none."""
+"""Places of a command that is for several partitions, or for none."""
 
 _ELSEWHERE = (Problem.ITEM_NOT_FOUND, Problem.FORBIDDEN, Problem.LOCKED_BY_ANOTHER, Problem.LOCK_LOST)
-"""Refusals after which an item is looked for in other partitions than its home."""
+"""Refusals after which other partitions are searched for an item."""
 
 
 class MakePipeline(Protocol):
-    """How a pipeline is made."""
+    """Makes pipelines."""
 
     def __call__(self, *, number: int, router: NodePort) -> PartitionPipeline:
         """Make the pipeline of one partition."""
 
 
 class NodeRouter:
-    """The pipelines of one node."""
+    """Routes the commands of one node to the pipelines of its partitions."""
 
     def __init__(self, known: NodeCache, make: MakePipeline, tasks: Tasks, tree: Tree, gates: Gates) -> None:
-        """Make pipelines by `make` when they are first needed; `tasks` run what takes more than one script.
+        """Make pipelines by `make` when they are first needed; `tasks` run work that takes more than one script.
 
-        What is below a node that is a collection is read from `tree`, and asked through the `gates` of other nodes.
+        The partitions below a collection are read from `tree` and asked through the `gates` of their nodes.
         """
         self.known = known
         self._make = make
@@ -91,7 +91,7 @@ class NodeRouter:
         self._reading: asyncio.Task[None] | None = None
 
     def submit(self, command: AnyCommand, reply: Reply) -> None:
-        """Take a command; those for one partition take effect in their order."""
+        """Route a command; commands for one partition run in their order."""
         record = self.known.record
         if record is not None and self._reading is None:
             self._route(command, reply, record.config.partitions, cached=True)
@@ -99,20 +99,20 @@ class NodeRouter:
             self._queue(command, reply)
 
     def ask(self, number: int, command: AnyCommand) -> asyncio.Future[Any]:
-        """Give a command to one partition, of a collection to one below it."""
+        """Send a command to one partition; in a collection, to one below it."""
         if number != COORDINATOR and self._collects:
             return self.pool.ask(number, command)
         return awaited(self.pipeline(number), command)
 
     async def audit(self) -> None:
-        """Hold what the coordinator believes against what partitions say: credit that crashes have lost comes back."""
+        """Compare the coordinator's ledger with the partitions: credit that crashes have lost comes back."""
         await self.known.read()
         if self._count > 1 or self._collects:
             for whose in await self.balancer.audit(await self._others(self._count)):
                 self.submit(ReregisterSubscription(self.known.node, whose), ignored)
 
     async def register_all(self) -> None:
-        """Make all subscriptions known in all partitions anew, a part of them at a time: some may have come, or be shut now."""
+        """Register all subscriptions in all partitions again, in batches: partitions may have come, or now refuse some."""
         if self._count > 1 or self._collects:
             async for part in subscribers(partial(self.ask, COORDINATOR), self.known.node, COORDINATOR):
                 if not isinstance(part, Scanned):
@@ -121,21 +121,21 @@ class NodeRouter:
                 await asyncio.gather(*(self._partitioned.take(each, self._count) for each in whose))
 
     async def _others(self, partitions: int) -> Sequence[int]:
-        """Give the numbers of those partitions besides the coordinator that share its credit."""
+        """Return the numbers of the partitions besides the coordinator that share its credit."""
         return await self.pool.numbers() if self._collects else range(COORDINATOR + 1, max(partitions, self._count))
 
     def heard(self, partition: Partition, partitions: int, report: CreditReport) -> None:
-        """Hear what a script of a partition says of credit."""
+        """Carry a partition's credit report."""
         self._reports.heard(partition, partitions, report)
 
     def ended(self, jid: Jid) -> None:
-        """Hear that a JID's subscription has ended in one partition: where there are others, it ends there too."""
+        """End a subscription in all partitions that has ended in one of them."""
         if self.known.record is None or self._count > 1 or self._collects:
             self.submit(Leave(self.known.node, jid), ignored)
 
     @property
     def _collects(self) -> bool:
-        """The node is a collection, or was one when it was last read."""
+        """Whether the node is a collection, or was one when last read."""
         if self.known.record is not None:
             self._collected = self.known.record.config.collects
         return self._collected
@@ -146,32 +146,32 @@ class NodeRouter:
         return 1 if record is None else record.config.partitions
 
     def pipeline(self, number: int = 0) -> PartitionPipeline:
-        """Give the pipeline of a partition."""
+        """Return the pipeline of a partition."""
         pipeline = self._pipelines.get(number)
         if pipeline is None:
             pipeline = self._pipelines[number] = self._make(number=number, router=self)
         return pipeline
 
     def pipelines(self) -> list[PartitionPipeline]:
-        """Give the pipelines there are."""
+        """Return all open pipelines."""
         return list(self._pipelines.values())
 
     def forget(self) -> None:
-        """Read the node's record anew with the next command."""
+        """Drop the cached record; the next command reads it again."""
         self.known.forget()
 
     @property
     def quiet(self) -> bool:
-        """Nothing is under way."""
+        """Whether no command is waiting or under way."""
         return self._reading is None and all(pipeline.quiet for pipeline in self._pipelines.values())
 
     @property
     def idle(self) -> bool:
-        """Nothing under way, nothing owed: it may be dropped."""
+        """Whether the router may be dropped: nothing is under way or still to be reported."""
         return self._reading is None and self._reports.idle and all(each.idle for each in self._pipelines.values())
 
     def tick(self) -> None:
-        """Tell coordinators again what they could not be told."""
+        """Repeat failed reports to coordinators."""
         self.balancer.tick()
         self._reports.tick()
 
@@ -208,7 +208,7 @@ class NodeRouter:
             reply(hindrance)
 
     def _route(self, command: AnyCommand, reply: Reply, partitions: int, *, cached: bool) -> None:
-        """Send a command on; by a cached record nothing is refused, for the node may have grown."""
+        """Route a command; a cached record never refuses one, for the node may have grown."""
         record = self.known.record
         if record is not self._learnt:
             self._learnt = record
@@ -228,7 +228,7 @@ class NodeRouter:
             self._spread(command, reply, partitions, where)
 
     def _spread(self, command: AnyCommand, reply: Reply, partitions: int, where: _NotOne) -> None:
-        """Give a command that concerns no one partition to those that it concerns."""
+        """Send a command to the several partitions that it is for."""
         match where:
             case Place.ALL:
                 self._everywhere(command, reply, partitions)
@@ -269,13 +269,13 @@ class NodeRouter:
         self, command: Subscribe | Adjust | ReregisterSubscription, reply: Reply, outcome: Outcome
     ) -> None:
         if isinstance(outcome, Begun):
-            # The node has grown, and this is a subscription in many partitions now.
+            # The node has grown: the subscription is now in several partitions.
             self._hand_subscription(command, reply, self._count)
         else:
             reply(outcome)
 
     def _everywhere(self, command: AnyCommand, reply: Reply, partitions: int, had: Sequence[Outcome] = ()) -> None:
-        """Give each partition a command and answer with what their outcomes come to; `had` are those of the first ones."""
+        """Send a command to all partitions and merge their outcomes; `had` are the outcomes of the first ones."""
         part = ROWS[type(command)].part
         left = {number: part(command, number) if part else command for number in range(len(had), partitions)}
         self._ask_each(left, then(reply, self._everywhere_told, command, had))
@@ -285,14 +285,14 @@ class NodeRouter:
     ) -> None:
         known = [*had, *outcomes.values()]
         if len(known) < self._count:
-            # The node has grown, which the scripts have told.
+            # The scripts have reported that the node has grown.
             self._everywhere(command, reply, self._count, known)
         else:
             alone = len(known) == 1 and ROWS[type(command)].part is None
             reply(known[0] if alone else gathered(command, known))
 
     def _ask_each(self, commands: Mapping[int, AnyCommand], reply: Callable[[Mapping[int, Outcome]], None]) -> None:
-        """Give partitions, by their numbers, each its command, and answer with all outcomes in the same order."""
+        """Send each partition its command, and answer with all outcomes in the same order."""
         outcomes: dict[int, Any] = dict.fromkeys(commands)
         left = len(commands)
         if not left:
@@ -312,7 +312,7 @@ class NodeRouter:
         return await self._partitioned.take(command, partitions)
 
     async def _fetched(self, command: Fetch) -> Outcome:
-        """Ask whether a lease lasts, then what it holds: in the partitions of a queue, or of those below a collection."""
+        """Check a pull subscription's lease, then read what it holds in all partitions of the queue or below the collection."""
         record = await self.known.read()
         if record is None:
             return GONE
@@ -331,9 +331,9 @@ class NodeRouter:
         before = set(self.pool.known)
         others = await self.pool.partitions() if self._collects else record.partitions[COORDINATOR + 1 :]
         if record.config.destinations and not before.issuperset(others):
-            # Nobody who makes a node knows whose destination it is: who comes for items has it subscribed there.
+            # A new destination node does not know its subscribers: register a pulling one there now.
             self.submit(ReregisterSubscription(command.node, subid(command.jid)), ignored)
-        # What one cannot be asked now is not shown now: a leaf that is gone, or shut to the lease, holds nothing for it.
+        # Skip partitions that cannot answer now: a deleted leaf, or one that refuses the subscription, holds nothing for it.
         parts = [found for found in await asyncio.gather(*map(part, others)) if isinstance(found, Fetched)]
         return fetched(first, parts)
 
@@ -341,12 +341,12 @@ class NodeRouter:
         return gathered(command, await self._partitioned.leave(command, partitions))
 
     async def _followed(self, command: Subscribe) -> Outcome:
-        # Which partition is read follows from how many there are, and one that is not there is refused.
+        # The partition to read depends on their number, so read the record first.
         record = await self.known.renew()
         return GONE if record is None else await self._partitioned.follow(command, record.config.partitions)
 
     def _unless_elsewhere(self, command: Retract | Unlock | Renew, home: int, reply: Reply, outcome: Outcome) -> None:
-        """Answer, unless the item, or an answer to the same request, may be in another partition: there it is looked for."""
+        """Answer, unless another partition may have the item or an answer to the same request: then search them."""
         if not (isinstance(outcome, Refused) and outcome.problem in _ELSEWHERE):
             reply(outcome)
             return
@@ -358,20 +358,20 @@ class NodeRouter:
     def _found(
         self, command: Retract | Unlock | Renew, outcome: Refused, reply: Reply, finds: Mapping[int, Outcome]
     ) -> None:
-        """Send a command to where its sender holds the item or was answered before, or else where the item is."""
+        """Send a command to the partition where its sender holds the item or was answered before, else where the item is."""
         found = {number: find for number, find in finds.items() if isinstance(find, Found)}
         held = [number for number, find in found.items() if find.held]
         answered = [number for number, find in found.items() if find.answered]
         there = [number for number, find in found.items() if find.there and outcome.problem is Problem.ITEM_NOT_FOUND]
-        # As one partition judges (lua/lib/delivery/ack_rules.lua): without its token a lock may be a later one than was answered.
+        # The same rule as within a partition (lua/lib/delivery/ack_rules.lua): without a token, prefer the present lock.
         first = answered + held if command.token is None else held + answered
         for number in first + there:
             self.pipeline(number).submit(command, reply)
             return
         if self.known.record is None or self._count > len(finds) + 1:
-            # The node has changed meanwhile: from the beginning.
+            # The node has changed meanwhile: start over.
             self.submit(command, reply)
             return
-        # Where one cannot be asked, nobody can say that the item is gone.
+        # A partition that cannot be asked may have the item, so the answer is to try again.
         hindered = (find for find in finds.values() if isinstance(find, Refused) and find.problem.retryable)
         reply(next(hindered, outcome))
