@@ -1,7 +1,7 @@
-"""The core: takes every command, sends it to its node's router or to a handler, and keeps the frontend alive by heartbeats.
+"""The core: routes every command to its node's router or to a handler, and keeps the frontend alive by heartbeats.
 
-Holds nothing that is not in Redis but caches that scripts check and calls that are under way. Must not know any door
-beyond the outlet that it was given.
+Keeps nothing but checked caches and calls under way; all state is in Redis. Must not know any door beyond the outlet
+that it was given.
 """
 
 import asyncio
@@ -56,12 +56,12 @@ _START_PAUSE_SECONDS = 0.5
 _LOOK_SECONDS = 0.01
 
 _SPARE_BYTES = 4_194_304
-"""So much more may wait of commands without an item, so that locks and leases can be ended."""
+"""Additional limit for commands without an item, so that locks and leases can be ended."""
 
 _TOO_MUCH = Refused(Problem.OUT_OF_MEMORY, "too much waits for Redis already: ask again later")
 
 ALONE = "-"
-"""What a core that cannot send is called in scripts while no frontend lives."""
+"""The frontend name in scripts of a core that cannot send, while no frontend lives."""
 
 
 class RedisCore:
@@ -70,8 +70,8 @@ class RedisCore:
     def __init__(self, settings: Settings, outlet: Outlet | None, door: str = "") -> None:
         """Make a core that hands deliveries and notices to `outlet`; nothing runs before `start`.
 
-        Without an outlet it is no frontend: whatever there is to send is left to those that are. Started or not, it serves
-        those who come for their items, through the `door` that it is listed under.
+        Without an outlet it is no frontend: it leaves sending to frontends. Started or not, it serves pull subscriptions, and is
+        listed under its `door`.
         """
         self.name = secrets.token_hex(4)
         self.frontend = self.name if outlet else ""
@@ -111,10 +111,10 @@ class RedisCore:
         await self._handlers.assured.finish()
         await self._libraries.tidy()
 
-    # What the doors see.
+    # Used by doors.
 
     def submit(self, command: Command, reply: Reply) -> None:
-        """Take a command; see `broker.model.core.Core`."""
+        """Submit a command; see `broker.model.core.Core`."""
         began = time.monotonic()
         item_bytes = _item_bytes(command)
         size = COMMAND_BYTES + item_bytes
@@ -140,10 +140,10 @@ class RedisCore:
 
     def _submit(self, asked: Command, answer: Answer) -> None:
         if work := self._work.get(type(asked)):
-            # What it has begun has its place among its sender's commands already.
+            # The handler has already queued its first command, so it keeps the sender's order.
             self._tasks.answer(work(asked), answer)
         else:
-            # One that concerns no node has a handler.
+            # A command without a node has a handler.
             self.routes(getattr(asked, "node", "")).submit(asked, answer)
 
     async def ask(self, command: Command) -> Result:
@@ -152,17 +152,17 @@ class RedisCore:
         self.submit(command, partial(fulfil, future))
         return await future
 
-    # What the composer sees.
+    # Used by `frontends.compose`.
 
     async def reach(self) -> None:
-        """Find out whether Redis answers, and is for this version; raises CoreUnavailable, and OtherFormat."""
+        """Check that Redis answers and has this version's format; raises CoreUnavailable and OtherFormat."""
         await self._server.everywhere("TIME")
         await check_format(self._server, begin=False)
 
     async def start(self) -> None:
-        """Start the heartbeat, waiting for Redis as long as it takes; then look at every partition once. Raises OtherFormat."""
+        """Start the heartbeat, waiting for Redis as long as it takes, then sweep every partition once. Raises OtherFormat."""
         check = partial(check_format, self._server, begin=True)
-        # Polled: whether Redis answers is known by asking it.
+        # Polling is the only way to find out whether Redis answers.
         while not (await self._heartbeat.attempt(check) and await self._heartbeat.beat(self._act)):  # noqa: ASYNC110
             await asyncio.sleep(_START_PAUSE_SECONDS)
         if self.sends:
@@ -172,20 +172,20 @@ class RedisCore:
             self.background(self._sweeper.sweep_all)
 
     def link(self, up: bool) -> None:  # noqa: FBT001  (an event with two values)
-        """Hear that the door's stream is up or down: a frontend that cannot send must not look alive."""
+        """Note that the door's stream is up or down: a frontend that cannot send must not look alive."""
         self._heartbeat.beating = up
         if up and self._running:
-            # What was handed out and not written when the stream broke is sent again, unless others took it over.
+            # Send again what was not written before the stream broke, unless others took it over.
             for pipeline in self.pipelines():
                 pipeline.resume()
 
     def disconnected(self, by: str) -> None:
-        """Hear that this frontend is to end: others do what it owes, so the composer should not wait."""
+        """End this frontend at an administrator's request: others take over, so the process need not wait."""
         self.ended_by = by
         self.ending.set()
 
     def healthy(self) -> list[str]:
-        """Give the reasons for which this frontend should get no work; none is health."""
+        """Return the reasons why this frontend should get no work; empty when healthy."""
         reasons = [self._heartbeat.failure] if self._heartbeat.failure else []
         if self._heartbeat.beating and time.monotonic() - self._heartbeat.last_beat > LATE_SECONDS:
             reasons.append(f"the dispatch loop has not turned for {LATE_SECONDS:.0f} s")
@@ -197,16 +197,16 @@ class RedisCore:
         await self.memory.measure()
 
     def hurry(self) -> None:
-        """Let nobody wait any more for what may come."""
+        """End all long polls."""
         self._handlers.fetching.close()
 
     async def drain(self, seconds: float) -> None:
-        """Let what is under way end and tell Redis what is sent; at most so many seconds."""
+        """Finish work under way and report sent deliveries, within so many seconds."""
         for task in self._running:
             task.cancel()
         try:
             async with asyncio.timeout(seconds):
-                # What the heartbeat had begun to hand out it notes for others as it ends.
+                # As it ends, the heartbeat announces due partitions that it has not swept.
                 await asyncio.gather(*self._running, return_exceptions=True)
                 await self._rest()
                 for pipeline in self.pipelines():
@@ -217,17 +217,17 @@ class RedisCore:
             log.warning("drained in part: what is not marked sent, others will send again")
 
     async def _rest(self) -> None:
-        # Polled: what it waits for is many small things of others, and a hundred looks a second cost nothing.
+        # Polled: it waits for many small things of others, and a hundred checks a second cost nothing.
         while not self._still():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _still(self) -> bool:
-        """Tell whether nothing is under way and nothing unsent that could be sent."""
+        """Return whether nothing is under way and all that can be sent is sent."""
         written = self._outlet.flushed() or not self._heartbeat.beating
         return written and not self._tasks and all(routes.quiet for routes in self._routes.values())
 
     async def stop(self) -> None:
-        """Leave the list of frontends and close the connection."""
+        """Leave the list of frontends and close the connections."""
         for task in self._running:
             task.cancel()
         self._tasks.cancel()
@@ -241,7 +241,7 @@ class RedisCore:
                 await self._door.leave()
         await self._server.close()
 
-    # What pipelines see.
+    # Used by pipelines.
 
     def deliver(self, delivery: Delivery) -> None:
         """Hand a delivery to the door."""
@@ -250,66 +250,66 @@ class RedisCore:
         self._outlet.deliver(delivery)
 
     def notify(self, notice: Notice) -> None:
-        """Hand a notice to the door; what an owner has lost is for others to have."""
+        """Hand a notice to the door; a lost partition is assigned to others."""
         self.tell(notice)
         if isinstance(notice, OwnershipLost):
             self._handlers.subscriptions.ended(notice.node, notice.subscriber)
             self.background(partial(self.owners.lost, notice))
 
     def congested(self) -> bool:
-        """Tell whether the door has more to write than it should."""
+        """Return whether the door has too much to write."""
         return self._outlet.congested()
 
     def flushed(self) -> bool:
-        """Tell whether the door has written all that it was handed."""
+        """Return whether the door has written all that it was handed."""
         return self._outlet.flushed()
 
     def announce(self, partition: Partition, due_ms: int) -> None:
-        """Note when a partition next needs a visit; one that cannot send says at once what a frontend is to do soon."""
+        """Note when a partition is next due; a core that cannot send tells a frontend at once if that is soon."""
         if self._relay and (not self._running or due_ms <= self._heartbeat.now_ms() + 1000 * HEARTBEAT_SECONDS):
             self._relay.announce(partition, due_ms)
         else:
             self._heartbeat.announce(partition, due_ms)
 
     def changed(self, partition: Partition) -> None:
-        """Note that a node is to be measured anew; a command of the shell, which has no heartbeat, has a frontend visit it."""
+        """Note that a node must be measured again; a command of the shell, without a heartbeat, lets a frontend sweep it."""
         if self._relay and not self._running:
             self._relay.announce(partition, 0)
         else:
             self._heartbeat.report_changed(partition.node)
 
     def count(self, what: str, amount: int = 1) -> None:
-        """Count for the metrics."""
+        """Add to a counter."""
         self.metrics.count(what, amount)
 
     def lapsed(self, node: str, jid: Jid, subid: str) -> None:
-        """End a subscription whose lease is over."""
+        """End a subscription whose lease has expired."""
         self.background(partial(self._handlers.lapse, Subscription(node, jid, subid, State.NONE)))
 
     def gone(self, node: str, jid: Jid) -> None:
-        """Let a subscription that has ended by itself in one partition end in the others, and what it has left be looked for."""
+        """End a subscription in all partitions that has ended by itself in one of them, and check its index entries."""
         self.routes(node).ended(jid)
         self._handlers.subscriptions.ended(node, jid)
 
     def filled(self, jid: Jid) -> None:
-        """Wake who waits for a lease's items."""
+        """Wake the long polls of a pull subscription."""
         self._handlers.fetching.filled(jid)
 
     def hand_over(self, record: NodeRecord, partition: int, told: Sequence[Handover]) -> None:
         """Bring items to their other nodes."""
         self._handovers.tell(record, partition, told)
 
-    # Small change.
+    # Used within the core.
 
     async def _act(self, visits: HeartbeatResult) -> None:
-        """Do what one turn of the heartbeat has found; one that cannot send looks everywhere when it is alone, or no more."""
+        """Do what a heartbeat returned; a core that cannot send sweeps all when the last frontend dies or the first one comes."""
         if self._relay:
             before, self.frontend = self.frontend, ALONE if visits.no_live_frontend else ""
             if before != self.frontend:
-                # Whom it passed over while nobody was there to send, a frontend has to hear of.
+                # Sweeps skip subscribers that nobody can send to: they must be served once a frontend lives.
                 self.background(self._sweeper.sweep_all)
         if self._door:
-            # Redis may have no memory left: what cannot be told now is told with the next beat.
+            # When Redis has no memory left, the next heartbeat registers the door.
             with contextlib.suppress(CoreUnavailable):
                 await self._door.beat()
         await self._sweeper.act(visits)
@@ -317,24 +317,24 @@ class RedisCore:
             self.background(self._handlers.subscriptions.tidy)
 
     def tell(self, notice: Notice) -> None:
-        """Hand a notice to the door, if anybody is there to hear it."""
-        # Nobody is there to hear what a lease would be told.
+        """Hand a notice to the door, unless it is for a pull subscription."""
+        # A pull subscription receives no notices.
         if not is_lease(_told(notice)):
             self._outlet.notify(notice)
 
     def begin(self, command: PartitionCommand) -> asyncio.Future[Any]:
-        """Give a command its place among its sender's now, and let its outcome be awaited."""
+        """Submit a command now, which fixes its order, and return its outcome as a future."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.routes(command.node).submit(command, partial(fulfil, future))
         return future
 
     async def ask_partition(self, command: PartitionCommand) -> Outcome:
-        """Give a command its place, and wait for its outcome."""
+        """Submit a command and wait for its outcome."""
         outcome: Outcome = await self.begin(command)
         return outcome
 
     def routes(self, node: str) -> NodeRouter:
-        """Give the pipelines of a node's partitions."""
+        """Return the router of a node."""
         routes = self._routes.get(node)
         if routes is None:
             known = NodeCache(node, self._store)
@@ -343,36 +343,36 @@ class RedisCore:
         return routes
 
     def every(self) -> list[NodeRouter]:
-        """Give the routes of all nodes that are known here."""
+        """Return the routers of all nodes that are cached here."""
         return list(self._routes.values())
 
     def pipelines(self) -> list[PartitionPipeline]:
-        """Give the pipelines there are, but for idle ones when there are many."""
+        """Return all open pipelines; idle ones are dropped when there are many."""
         if len(self._routes) > IDLE_PIPELINES:
             for node in [node for node, routes in self._routes.items() if routes.idle]:
                 del self._routes[node]
         return [pipeline for routes in self._routes.values() for pipeline in routes.pipelines()]
 
     def node_changed(self, node: str) -> None:
-        """Hear of a node whose record is another now."""
+        """Handle a changed node record."""
         self.forget(node)
-        # It may have more partitions now, or members who are not admitted any more.
+        # The node may have more partitions, or members that it no longer admits.
         self.background(partial(self.owners.settle, node))
 
     def forget(self, node: str) -> None:
-        """Read a node's record anew with its next command."""
+        """Drop a node's cached record; its next command reads it again."""
         if node in self._routes:
             self._routes[node].forget()
 
     async def register_all(self, node: str) -> None:
-        """Make subscriptions known in the partitions that a node has now."""
+        """Register subscriptions in all present partitions of a node."""
         routes = self.routes(node)
         await routes.known.read()
         await routes.register_all()
         await routes.audit()
 
     def background(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Run something that nobody waits for; what goes wrong is logged. A core that stops may never begin it."""
+        """Run something in the background and log its errors. A core that stops may never begin it."""
         self._tasks.background(work)
 
 

@@ -1,4 +1,4 @@
-"""One question to many at once: whoever asks goes on when it has heard enough, and nobody waits for the slowest.
+"""Asks many the same question at once: the caller stops waiting once it knows enough.
 
 Must not know who is asked, nor what.
 """
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class FirstAnswer:
-    """The questions under way. None is cancelled: its reply would be left for the connection's next user (redis-py #2624)."""
+    """Questions under way. None is cancelled: its reply would be left for the connection's next user (redis-py #2624)."""
 
     def __init__(self) -> None:
-        """Begin with nothing asked."""
+        """Begin with no questions."""
         self._open: set[asyncio.Task[Any]] = set()
 
     def ask(self, questions: Iterable[Coroutine[Any, Any, T]]) -> Iterator[Awaitable[T]]:
-        """Ask all; gives the answers to be awaited, the first that comes first."""
+        """Ask all at once; returns the awaitable answers in order of arrival."""
         asked = [start(question) for question in questions]
         for task in asked:
             self._open.add(task)
@@ -28,5 +28,5 @@ class FirstAnswer:
         return asyncio.as_completed(asked)
 
     async def close(self) -> None:
-        """Wait for who has not answered yet."""
+        """Wait for the answers that are still missing."""
         await asyncio.gather(*self._open, return_exceptions=True)

@@ -1,6 +1,6 @@
 """Handlers of the commands that need more than one script.
 
-Makes these parts and joins them. Must not know when a command comes, nor who waits for its outcome.
+Makes the handlers and connects them. Must not know when a command comes, nor who waits for its outcome.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -38,7 +38,7 @@ from broker.settings import NodeCreation, Settings
 
 
 class Handlers:
-    """The parts; a row of the registry names the one that carries out its command."""
+    """All handlers; a row of the registry names the one that carries out its command."""
 
     approvals: Approvals
     assured: ExactlyOnce
@@ -54,7 +54,7 @@ class Handlers:
     transfers: ItemMoves
 
     def __init__(self, server: Server, store: NodeStore, tree: Tree, settings: Settings, core: HandlerPort) -> None:
-        """Make them."""
+        """Make all handlers."""
         rules = Rules(store.admins, settings.node_creation is NodeCreation.ADMINS, settings.default_queueing)
         members, pending = GroupMembers(server), PendingList(server, store)
         ask = core.ask_partition
@@ -72,50 +72,50 @@ class Handlers:
         self.instances = Instances(server, rules)
         self.transfers = ItemMoves(store, rules, ask, self.inspection)
 
-    # What approvals lead to.
+    # Used by approvals.
 
     async def make(self, command: Subscribe) -> Result:
         """Make a subscription."""
         return await self._subscription(command)()
 
     async def remove(self, node: str, jid: Jid, whose: str = "") -> tuple[str, ...]:
-        """End subscriptions by others' doing; gives the names of those that ended. Their owner hears which locks end."""
+        """End subscriptions and return their subids; the subscriber is notified of each lock that ends."""
         return await self.subscriptions.remove(node, jid, whose, told=True)
 
     async def assign(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
-        """Change affiliations, and do what follows."""
+        """Change affiliations and apply the consequences."""
         return await self.nodes.assign(record, changes)
 
-    # What takes more than a call of one part.
+    # Commands that several handlers share.
 
     async def lapse(self, over: Subscription) -> None:
-        """End a subscription whose lease is over, and a collection that was made for it."""
+        """End a subscription whose lease has expired, and a collection that was made for it."""
         if own_view(over.node, over.jid):
             await self.nodes.delete(Delete(over.node, bare(over.jid)))
         else:
             await self.subscriptions.lapse(over)
 
     def browse(self, command: Browse) -> Coroutine[Any, Any, Result]:
-        """Look at a page of items."""
+        """Return a page of items."""
         return browse(command, self._core.begin(command), self._core.ask_partition)
 
     def options(self, command: Options) -> Coroutine[Any, Any, Result]:
-        """Tell the options of a subscription, and what it owns."""
+        """Return the options of a subscription, and what it owns."""
         return self.owners.options(command, self._core.begin(command))
 
     def unsubscribe(self, command: Unsubscribe) -> Coroutine[Any, Any, Result]:
-        """End a subscription, or take one back that waits for approval."""
+        """End a subscription, or withdraw one that waits for approval."""
         begun = self._core.begin(command)
         return self.approvals.unsubscribe(command, partial(self.subscriptions.unsubscribe, command, begun))
 
     def subscribe(self, command: Subscribe) -> Coroutine[Any, Any, Result]:
         """Make a subscription, or let it wait for approval."""
         begun = self._subscription(command)
-        # Nobody is there to be told of an approval: a lease is refused until its owner is admitted.
+        # A pull subscription cannot be notified of an approval: it is refused until its owner is admitted.
         return begun() if command.qos is Qos.PULLED else self.approvals.subscribe(command, begun)
 
     def _subscription(self, command: Subscribe) -> Callable[[], Coroutine[Any, Any, Result]]:
-        """Give a subscription its place among its sender's commands, and what waits for it."""
+        """Submit a subscription now, which fixes its order; returns what finishes it."""
         if owns(command):
             return partial(self.owners.subscribe, command, self.subscriptions.subscribe)
         return partial(self.subscriptions.subscribe, command, self._core.begin(command))

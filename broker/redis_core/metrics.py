@@ -1,4 +1,4 @@
-"""What the core counts, as Prometheus metrics. Must not know how they are served."""
+"""The core's Prometheus metrics. Must not know how they are served."""
 
 import math
 import time
@@ -76,7 +76,7 @@ class Metrics:
             gauge.labels(node).set(getattr(counted, name))
 
     def keep(self, nodes: Collection[str]) -> None:
-        """Drop the gauges of all nodes but these: the others are gone."""
+        """Drop the gauges of all other nodes, which are deleted."""
         for gone in self._measured.keys() - set(nodes):
             for gauge in self._gauges.values():
                 gauge.remove(gone)
@@ -88,14 +88,14 @@ class Metrics:
         return self._measured.keys()
 
     def age(self) -> None:
-        """Let what waits grow older where nothing else has happened since the node was measured."""
+        """Raise the age of waiting items in nodes that have not been measured again."""
         now = time.monotonic()
         for node, (counted, at) in self._measured.items():
             if counted.eligible or counted.oldest_ms:
                 self._gauges["oldest_ms"].labels(node).set(counted.oldest_ms + int((now - at) * 1000))
 
     def memory(self, reports: Iterable[bytes]) -> None:
-        """Set the gauges of Redis's memory from what each master says of its own (INFO memory)."""
+        """Set the memory gauges from each master's INFO memory."""
         fullest = max(
             map(_memory, reports), key=lambda used_limit: (used_limit[0] / (used_limit[1] or math.inf), used_limit)
         )
@@ -104,7 +104,7 @@ class Metrics:
 
 
 def _memory(report: bytes) -> tuple[int, int]:
-    """Read what is used, and the limit."""
+    """Return used memory and limit."""
     said = read_info(report)
-    # Not everything that speaks Redis says both.
+    # Some servers that speak Redis's protocol report only one of them.
     return int(said.get("used_memory", 0)), int(said.get("maxmemory", 0))

@@ -1,4 +1,4 @@
-"""Interfaces through which rooms of the core use what stands above them."""
+"""Interfaces through which rooms of the core use the rooms above them."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,11 +15,11 @@ from broker.redis_core.commands.internal import AnyCommand, Outcome, PartitionCo
 from broker.tasks import Reply
 
 AskPartition = Callable[[int, AnyCommand], asyncio.Future[Any]]
-"""Gives a command to one partition of a node, by its number."""
+"""Sends a command to one partition of a node, by its number."""
 
 
 class CorePort(Protocol):
-    """What a pipeline needs of the core around it."""
+    """The interface of the core that pipelines use."""
 
     frontend: str
     sends: bool
@@ -34,63 +34,63 @@ class CorePort(Protocol):
         """Hand a notice to the door."""
 
     def congested(self) -> bool:
-        """Tell whether the door has more to write than it should."""
+        """Return whether the door has too much to write."""
 
     def flushed(self) -> bool:
-        """Tell whether the door has written all that it was handed."""
+        """Return whether the door has written all that it was handed."""
 
     def announce(self, partition: Partition, due_ms: int) -> None:
-        """Note when the partition next needs a visit."""
+        """Note when the partition is next due."""
 
     def lapsed(self, node: str, jid: Jid, subid: str) -> None:
-        """End a subscription whose lease is over."""
+        """End a subscription whose lease has expired."""
 
     def gone(self, node: str, jid: Jid) -> None:
-        """Hear that a subscription has ended by itself: nothing reached its subscriber."""
+        """Handle a subscription that ended by itself, since its subscriber cannot be reached."""
 
     def filled(self, jid: Jid) -> None:
-        """Hear that one who comes for its items has got some."""
+        """Wake the long polls of a pull subscription that was handed items."""
 
     def hand_over(self, record: NodeRecord, partition: int, told: Sequence[Handover]) -> None:
         """Bring items of a partition to their other nodes."""
 
     def changed(self, partition: Partition) -> None:
-        """Hear that what a partition holds may be something else now."""
+        """Note that the counts of a partition may have changed."""
 
     def count(self, what: str, amount: int = 1) -> None:
-        """Count for the metrics."""
+        """Add to a counter."""
 
 
 class NodePort(Protocol):
-    """What a pipeline needs of its node's router."""
+    """The interface of a node's router that pipelines use."""
 
     def submit(self, command: AnyCommand, reply: Reply) -> None:
         """Take a command that belongs to another partition."""
 
     def heard(self, partition: Partition, partitions: int, report: CreditReport) -> None:
-        """Hear what a script says of credit that partitions share."""
+        """Carry a script's report on shared credit."""
 
 
 class HandlerPort(Protocol):
-    """What handlers need of the core."""
+    """The interface of the core that handlers use."""
 
     def begin(self, command: PartitionCommand) -> asyncio.Future[Any]:
-        """Give a command its place among its sender's now, and let its outcome be awaited."""
+        """Submit a command now, which fixes its order, and return its outcome as a future."""
 
     async def ask_partition(self, command: PartitionCommand) -> Outcome:
-        """Give a command its place, and wait for its outcome."""
+        """Submit a command and wait for its outcome."""
 
     async def ask(self, command: Command) -> Result:
-        """Take what a door might ask, and wait for its outcome."""
+        """Submit a door's command and wait for its outcome."""
 
     def node_changed(self, node: str) -> None:
-        """Hear of a node whose record is another now."""
+        """Handle a changed node record."""
 
     def forget(self, node: str) -> None:
-        """Hear of a node whose record is to be read anew."""
+        """Drop a node's cached record."""
 
     async def register_all(self, node: str) -> None:
-        """Make subscriptions known in the partitions that a node has now."""
+        """Register subscriptions in all present partitions of a node."""
 
     def tell(self, notice: Notice) -> None:
-        """Tell whom a change concerns."""
+        """Hand a notice to the door."""

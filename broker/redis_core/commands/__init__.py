@@ -1,1 +1,1 @@
-"""Commands that the core gives itself, and how they turn out. Values only; no door can submit them."""
+"""The core's internal commands and their outcomes. Values only; no door can submit them."""

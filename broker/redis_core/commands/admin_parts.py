@@ -1,4 +1,4 @@
-"""What is asked of one partition as a part of an administrator's command, and of the node where a transfer arrives."""
+"""Commands to one partition as a part of an administrator's command, and to the target of a hand-over."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from broker.model.names import Jid
 
 @dataclass(frozen=True, slots=True)
 class InspectItems:
-    """Look closely at items of one partition: those named, or those between two positions, `limit` entries of them at most."""
+    """Read items of one partition with all details: those named, or at most `limit` entries between two positions."""
 
     node: str
     sender: Jid
@@ -21,7 +21,7 @@ class InspectItems:
 
 @dataclass(frozen=True, slots=True)
 class InspectedItems:
-    """Items of one partition, and up to where it was looked through; empty at the end."""
+    """Items of one partition, and the position up to which it was read; empty at the end."""
 
     items: tuple[Seen, ...]
     come: str
@@ -29,7 +29,7 @@ class InspectedItems:
 
 @dataclass(frozen=True, slots=True)
 class MoveItems:
-    """Let items leave one partition for other nodes, each named by its position, its id and where it goes."""
+    """Move items of one partition to other nodes, each given by its position, its id and its target."""
 
     node: str
     sender: Jid
@@ -39,7 +39,7 @@ class MoveItems:
 
 @dataclass(frozen=True, slots=True)
 class MovedItems:
-    """Of the first so many departures, `count` have left; the others are to be asked for again."""
+    """Of the first `tried` items, `count` are moved; the rest must be requested again."""
 
     count: int
     tried: int
@@ -47,7 +47,7 @@ class MovedItems:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """A script tells of an item that is to be brought `to` a node, or without one as a dead letter; `note`: where it may be."""
+    """A script's announcement of an item to bring `to` a node, or to be a dead letter; `note`: where it may have arrived."""
 
     position: str
     to: str
@@ -56,7 +56,7 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class ReadHandovers:
-    """Read items that are on their way to another node, up to `max_bytes` of payload, and `note` where they are brought."""
+    """Read items that are on their way to another node, up to `max_bytes` of payload, and `note` their target."""
 
     node: str
     incarnation: str
@@ -68,7 +68,7 @@ class ReadHandovers:
 
 @dataclass(frozen=True, slots=True)
 class HandoverItem:
-    """An item that is on its way; of one that is sent, `>NODE` stands in the place of its last holder."""
+    """An item on its way; a moved item has `>NODE` in place of its last holder."""
 
     position: str
     item_id: str
@@ -83,7 +83,7 @@ class HandoverItem:
 
 @dataclass(frozen=True, slots=True)
 class AcceptHandover:
-    """Take in an item that comes from another node, once by its ticket; of `count` partitions it goes to this one."""
+    """Store an item from another node, once by its ticket; with `count` partitions it belongs to this one."""
 
     node: str
     partition: int
@@ -97,7 +97,7 @@ class AcceptHandover:
 
 @dataclass(frozen=True, slots=True)
 class EndHandover:
-    """Forget an item that has arrived elsewhere, or hear that it has surely not."""
+    """Remove an item that has arrived elsewhere, or note that it has certainly not arrived."""
 
     node: str
     incarnation: str
@@ -108,14 +108,14 @@ class EndHandover:
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """How many items of a partition are on their way still."""
+    """How many items of a partition are still on their way."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireTickets:
-    """Let a ticket be forgotten: the item's old node knows that it has arrived."""
+    """Let a ticket expire: the item's old node knows that it has arrived."""
 
     node: str
     ticket: str

@@ -1,7 +1,7 @@
-"""How the credit of a subscriber is shared by several partitions: commands that the core gives itself, and how they turn out.
+"""Internal commands that share a subscriber's credit among several partitions, and their outcomes.
 
-One partition coordinates: the first of a node that has several, and a collection's own. It grants credit to partitions that
-have items for it; scripts tell what becomes of that (`CreditReport`).
+One partition coordinates: the first of a node with several, and a collection's own. It grants credit to partitions that
+have items for it; scripts report the use of it (`CreditReport`).
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from broker.model.tree import Scope
 
 @dataclass(frozen=True, slots=True)
 class ReregisterSubscription:
-    """Make a subscription known anew in all partitions, also in those that have come since."""
+    """Register a subscription again in all partitions, new ones included."""
 
     node: str
     subid: str
@@ -21,7 +21,7 @@ class ReregisterSubscription:
 
 @dataclass(frozen=True, slots=True)
 class RegisterSubscription:
-    """Let a partition know a subscription, under the number of this registration: grants from before it are void.
+    """Register a subscription in a partition, under the number of this registration: earlier grants are void.
 
     `several`: it is not its JID's first.
     """
@@ -38,7 +38,7 @@ class RegisterSubscription:
 
 @dataclass(frozen=True, slots=True)
 class RegisterPoolSubscription:
-    """Let a leaf's partition know a subscriber of a collection, as `RegisterSubscription` does; judged like a subscription."""
+    """Register a subscriber of a collection in a leaf's partition; authorized like a subscription."""
 
     node: str
     sender: Jid
@@ -54,7 +54,7 @@ class RegisterPoolSubscription:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """So much is held in a partition, as of the number `version`; `shut`: the subscriber may not work there."""
+    """What a subscriber holds in a partition as of `version`; `shut`: it may not work there."""
 
     held: int
     version: int
@@ -63,7 +63,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class RegisterPoolPartitions:
-    """Note which partitions are below a collection, and which of those noted are `gone`."""
+    """Register the partitions below a collection, and remove those that are `gone`."""
 
     node: str
     partitions: tuple[Partition, ...]
@@ -82,10 +82,10 @@ SHUT, UNUSED = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a subscriber holds in a partition as of the number `version`, and the number of the last grant taken there.
+    """What a subscriber holds in a partition as of `version`, and the number of the last grant accepted there.
 
-    `state` is `SHUT` where it may be granted nothing there, and `UNUSED` when the grant was of no use. `full`: it was asked for,
-    and counts also where nothing is known yet.
+    `state` is `SHUT` where it may not be granted credit, and `UNUSED` when the last grant was not used. `full`: an answer to a
+    question, which counts even where the coordinator knew nothing.
     """
 
     number: int
@@ -99,7 +99,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A partition wants so much credit; `whom` is `A` and whom to avoid for the first items, or `W` and whose is of use."""
+    """A partition wants so much credit; `whom` is `A` and subids to avoid for the first items, or `W` and useful subids."""
 
     number: int
     version: int
@@ -109,9 +109,9 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class GrantCredit:
-    """Tell a coordinator what partitions hold and want, and let it grant credit to those that want some.
+    """Report what partitions hold and want to a coordinator, which grants credit to those with demand.
 
-    `registered`, a subid and a number, ends that registration; `gone` are partitions, with a subid each, that are no more.
+    `registered`, a subid and a number, ends that registration; `gone` are deleted partitions, with a subid each.
     """
 
     node: str
@@ -123,14 +123,14 @@ class GrantCredit:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """So much has been granted to the partition that wanted it."""
+    """The amount that was granted to the partition."""
 
     amount: int
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Credit of a subscriber for the partition `number`, once under the number `grant`."""
+    """Credit of a subscriber for the partition `number`; the number `grant` makes it count once."""
 
     number: int
     subid: str
@@ -140,7 +140,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class HandOut:
-    """Hand items out with credit that was granted; through a collection if of a `pool`."""
+    """Hand out items with granted credit; `pool` names the collection of the subscription, if any."""
 
     node: str
     subid: str
@@ -162,7 +162,7 @@ class ListHoldings:
 
 @dataclass(frozen=True, slots=True)
 class HeldCredit:
-    """How much a subscriber holds in a partition, the last grant taken there, its pool, and its state as in `Holding`."""
+    """How much a subscriber holds in a partition, its last grant there, its collection, and its state as in `Holding`."""
 
     subid: str
     held: int
@@ -173,7 +173,7 @@ class HeldCredit:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What is held; the page ends at `past`, empty at the end."""
+    """What is held in a partition; the page ends at `past`, empty at the end."""
 
     rows: tuple[HeldCredit, ...]
     past: str
@@ -182,7 +182,7 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class ListUsage:
-    """Ask a coordinator who it believes to hold something where, from a scan cursor on."""
+    """Ask a coordinator for its ledger of holdings, from a scan cursor on."""
 
     node: str
     scan: str = "0"
@@ -190,7 +190,7 @@ class ListUsage:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Subids with the numbers of partitions, and whether they are not known there; `scan` is `0` at the end."""
+    """Pairs of subid and partition number, and whether the subid is not known there; `scan` is `0` at the end."""
 
     scan: str
     pairs: tuple[tuple[str, int, bool], ...]
@@ -198,10 +198,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class CreditReport:
-    """What a script says of shared credit as of `version`: how much is `wanted`, since when and of whom, and what changed.
+    """A script's report on shared credit as of `version`: how much is `wanted`, since when and of whom, and what changed.
 
-    `whom` is the text of a `Demand`, or pairs of a subid and a pool. `pools` are those with subscribers there, told where
-    something is wanted. `grants` are a coordinator's.
+    `whom` is the text of a `Demand`, or pairs of a subid and a collection. `pools` are the collections with subscribers there,
+    told when there is a demand. `grants` come from a coordinator.
     """
 
     version: int

@@ -1,4 +1,4 @@
-"""Commands that the core gives itself: the sweeper's, the rescuer's and the hand-over's. No door can submit them."""
+"""Internal commands of the core: for sweeps, takeovers and hand-overs. No door can submit them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -44,9 +44,9 @@ from broker.redis_core.commands.credit import (
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Do in a partition what time asks for; in `passing` nothing says that there is anything to do.
+    """Do what is due in a partition; `passing`: a background scan, without a known reason.
 
-    Items on their way that were told of before `told_before_ms`, Redis's time, are told of again.
+    Items on their way that were announced before `told_before_ms`, Redis's time, are announced again.
     """
 
     node: str
@@ -57,7 +57,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """Take over what a lapsed frontend has not sent; `after` None means after its mark, `upto` None up to now."""
+    """Take over what a dead frontend has not sent; `after` None means after its sent mark, `upto` None up to now."""
 
     node: str
     lapsed: str
@@ -69,10 +69,10 @@ class TakeOver:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Remove a subscription and, if it is to `release`, give back all that it holds; `lapsed`: only if its lease is over still.
+    """End a subscription and, with `release`, all its locks; `lapsed`: only if its lease is still expired.
 
-    Without a `subid` it is all that the JID has. With a `pool` it is through a collection, of that life of the node; with
-    `born` it is as of that registration: a later one stays. One that is `told` hears of each lock that ends.
+    Without a `subid` all subscriptions of the JID end. `pool` ends a subscription through a collection in that incarnation of the
+    node, `born` one of that registration but no later one. `told`: the subscriber is notified of each lock that ends.
     """
 
     node: str
@@ -88,12 +88,12 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class PublishIfKnown(Publish):
-    """Publish to a partition where an item went before its node grew; nothing comes in there that it does not know."""
+    """Publish to a partition that an item belonged to before the node grew; it is stored only if the partition knows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindItem:
-    """Ask a partition whether it has an item of this id, if the sender holds it, and if the `request` was answered there."""
+    """Ask a partition whether it has an item of this id, whether the sender holds it, and whether it answered the `request`."""
 
     node: str
     sender: Jid
@@ -105,7 +105,7 @@ class FindItem:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeLog:
-    """Let a JID read a partition's log from a start on; without one it is known there and reads elsewhere."""
+    """Read a partition's log from a start on; without a start the partition only knows the reader."""
 
     node: str
     sender: Jid
@@ -119,7 +119,7 @@ class SubscribeLog:
 
 @dataclass(frozen=True, slots=True)
 class LogExtent:
-    """Tell how far a partition's log reaches."""
+    """Return how far a partition's log reaches."""
 
     node: str
     sender: Jid
@@ -128,9 +128,9 @@ class LogExtent:
 
 @dataclass(frozen=True, slots=True)
 class PullItems:
-    """Read what a lease holds in one partition, of which its owner has seen what came up to the token `after`.
+    """Read what a pull subscription holds in one partition; its owner has seen deliveries up to the token `after`.
 
-    The first partition knows whether it lasts: with `lease_ms` it is asked, and with more than 0 it lasts so long from now on.
+    The first partition knows the lease: with `lease_ms` it is checked, and above 0 renewed for so long.
     """
 
     node: str
@@ -145,7 +145,7 @@ class PullItems:
 
 @dataclass(frozen=True, slots=True)
 class ScanSubscribers:
-    """List who is subscribed, from a scan cursor on."""
+    """List the subscribers, from a scan cursor on."""
 
     node: str
     scan: str = "0"
@@ -154,10 +154,10 @@ class ScanSubscribers:
 
 @dataclass(frozen=True, slots=True)
 class AcquirePartition:
-    """Let a subscriber own a partition; judged like a subscription of `sender`.
+    """Make a subscriber the owner of a partition; authorized like a subscription of `sender`.
 
-    `epoch` None asks for none, and `EPOCH_NEXT` for the one after the recorded whoever owns it. `expected` is the fence that
-    a hand-over was computed from. `dry`: judge and change nothing.
+    `epoch` None asks for none, and `EPOCH_NEXT` for the one after the recorded one, whoever the owner is. `expected` is the
+    fence that a hand-over was planned with. `dry`: decide and change nothing.
     """
 
     node: str
@@ -178,7 +178,7 @@ EPOCH_NEXT = -1
 
 @dataclass(frozen=True, slots=True)
 class ReleasePartition:
-    """End the ownership of one partition in order, with the locks; with a `reason` the owner is told."""
+    """End the ownership of one partition, with its locks; with a `reason` the owner is notified."""
 
     node: str
     jid: Jid
@@ -188,7 +188,7 @@ class ReleasePartition:
 
 @dataclass(frozen=True, slots=True)
 class RenewOwnership:
-    """Renew the lease of one partition, if the sender owns it."""
+    """Renew the ownership of one partition, if the sender owns it."""
 
     node: str
     sender: Jid
@@ -219,7 +219,7 @@ Internal = (
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """A part of a scan: the cursor to go on from (`0` at the end) and what `TakeOver` must be told to go on with."""
+    """A page of a scan: the cursor to continue from (`0` at the end), and the `upto` that `TakeOver` continues with."""
 
     scan: str
     upto: int = 0
@@ -232,7 +232,7 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The subscriptions that have `ended`, and how much they still hold; `others`: their JID has more to do with the node."""
+    """The subscriptions that `ended`, and how much they still hold; `others`: their JID has more to do with the node."""
 
     ended: tuple[str, ...]
     held: int
@@ -241,7 +241,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A subscription as its coordinator has it now, which the other partitions have to hear of under this number."""
+    """A subscription as its coordinator knows it, to be registered in the other partitions under this number."""
 
     subscribed: Subscribed
     registration: str
@@ -249,7 +249,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a partition knows of an item: held by whoever asks, or there at all; or that the request was answered there."""
+    """What a partition knows of an item: the asker holds it, it exists, or the request was answered there."""
 
     held: bool
     answered: bool
@@ -258,7 +258,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A partition does not know the item; with `over` it knows none any more that has another partition now."""
+    """The partition does not know the item; `over`: it has no item left that belongs to another partition now."""
 
     over: bool
 
@@ -293,10 +293,10 @@ PartitionCommand = (
     | commands.Release
     | commands.Stats
 )
-"""What a partition's pipeline carries out by one script; a `Bounce` or a `Confirm` too, which name their partition in full."""
+"""Commands that a partition's pipeline carries out by one script, besides `Bounce` and `Confirm`, which name their partition."""
 
 AnyCommand = commands.Command | PartitionCommand
-"""What has a row in the registry."""
+"""Commands that have a row in the registry."""
 
 Outcome = (
     Result
@@ -315,20 +315,20 @@ Outcome = (
     | tuple[HandoverItem, ...]
     | Remaining
 )
-"""How any of these turns out."""
+"""Their outcomes."""
 
 GONE: Final = Refused(Problem.NODE_NOT_FOUND, "there is no such node")
-"""What is answered wherever it turns out that a node is not there."""
+"""The answer for a node that does not exist."""
 
 Ask = Callable[[PartitionCommand], Awaitable[Outcome]]
-"""Submits to a pipeline and waits."""
+"""Submits a command to a pipeline and waits for its outcome."""
 
 
 def ignored(_outcome: Outcome) -> None:
-    """Answer nobody: the core asked on its own account."""
+    """Ignore the outcome of a command that the core gave itself."""
 
 
 def fulfil(future: asyncio.Future[Any], outcome: Outcome) -> None:
-    """Answer one who waits, unless it has been given up."""
+    """Set the outcome of a future, unless it was cancelled."""
     if not future.done():
         future.set_result(outcome)

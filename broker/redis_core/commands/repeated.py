@@ -1,4 +1,4 @@
-"""Commands given again until nothing is left: a scan of subscribers, a departure. Must not know who carries them out."""
+"""Commands that are repeated until nothing is left: scans of subscribers, ends of subscriptions. Must not know who runs them."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -10,7 +10,7 @@ from broker.redis_core.commands.internal import Leave, Left, Outcome, Scanned, S
 async def subscribers(
     ask: Callable[[ScanSubscribers], Awaitable[Any]], node: str, partition: int
 ) -> AsyncIterator[Scanned | Refused]:
-    """Give who is subscribed in a partition, part by part; a refusal is the last one."""
+    """Yield the subscribers of a partition in pages; a refusal is the last one."""
     scan, ended = "0", False
     while not ended:
         part: Scanned | Refused = await ask(ScanSubscribers(node, scan, partition))
@@ -20,7 +20,7 @@ async def subscribers(
 
 
 async def leave_empty(ask: Callable[[Leave], Awaitable[Any]], leave: Leave) -> tuple[tuple[str, ...], Outcome]:
-    """End a subscription until it holds nothing; gives what has ended, which is told the first time, and the last outcome."""
+    """End a subscription until it holds nothing; returns the subids that ended, from the first answer, and the last outcome."""
     left: Outcome = await ask(leave)
     ended = left.ended if isinstance(left, Left) else ()
     while isinstance(left, Left) and left.held > 0:

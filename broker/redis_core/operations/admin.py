@@ -1,4 +1,4 @@
-"""Calls of a node's owners about its items: survey, transfer, release; and the steps of a hand-over."""
+"""Calls for a node's owners: inspect, move and release items; and the steps of a hand-over."""
 
 from typing import Any
 
@@ -22,10 +22,10 @@ from broker.redis_core.operations.items import BROWSE_BYTES, intake, published
 from broker.redis_core.operations.operation import Call, Reply, Values, subid
 
 TICKET_MS = 365 * 24 * 3_600_000
-"""For so long an item that was brought is known where it has arrived, unless its old node has heard of that."""
+"""How long an arrived item's ticket is remembered, unless the old node has confirmed the arrival."""
 
 LATE_MS = 3_600_000
-"""And for so long after that: a script may run late."""
+"""How long it is remembered after that: a script may run late."""
 
 
 def _survey_arguments(command: InspectItems, _record: NodeRecord) -> Values:

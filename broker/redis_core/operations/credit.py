@@ -1,4 +1,4 @@
-"""Calls about credit that several partitions share: what a coordinator is told, and what partitions make of its grants."""
+"""Calls about credit that several partitions share: reports to a coordinator, and the use of its grants."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def _hand_out_row(command: HandOut, _record: NodeRecord) -> Values:
 
 
 def _handed_out(_command: HandOut, _reply: list[Any], _record: NodeRecord) -> Done:
-    # What became of it the report tells.
+    # The credit report tells what was handed out.
     return Done()
 
 

@@ -18,15 +18,15 @@ WHICH = {
     b"subid-required": "you have several subscriptions here: name one by its subid",
     b"subid-invalid": "the subid is not of this subscription",
 }
-"""What is said of a request that does not make clear which subscription is meant (P12)."""
+"""Error texts of a request that does not name its subscription clearly (P12)."""
 
 _PUBLISHERS = (Affiliation.OWNER, Affiliation.PUBLISHER, Affiliation.PUBLISH_ONLY)
 
 MAX_BOUNCES = 3
-"""Deliveries in a row that may come back before the subscription ends (P30)."""
+"""Consecutive bounces that end a subscription (P30)."""
 
 BROWSE_BYTES = 262_144
-"""Payload bytes that one browse answers with: a stanza has to pass the XMPP server."""
+"""Payload bytes in the answer to one browse: a stanza must pass the XMPP server."""
 
 DETAILS = {
     b"item-not-found": "there is no such item: it was acknowledged, deleted, or never published",
@@ -43,7 +43,7 @@ def _refused(code: bytes) -> Refused:
 
 
 def _denied(command: Retract | Unlock | Renew, code: bytes, record: NodeRecord) -> Refused:
-    """Refuse what a holder may do; whoever has no access at all is not told what exists (§1.7 row 3)."""
+    """Refuse a holder's command; a sender without access does not learn what exists (§1.7 row 3)."""
     closed = record.config.access_model is not AccessModel.OPEN
     if closed and code == b"item-not-found" and record.affiliation(bare(command.sender)) is Affiliation.NONE:
         return _refused(b"forbidden")
@@ -51,7 +51,7 @@ def _denied(command: Retract | Unlock | Renew, code: bytes, record: NodeRecord) 
 
 
 def intake(_command: object, record: NodeRecord) -> Values:
-    """Give the arguments that say what a node does with what comes in."""
+    """Return the arguments that say how a node accepts items."""
     config = record.config
     return {
         "dedupe": config.dedupe.value,
@@ -97,7 +97,7 @@ def _publish_row(command: Publish, record: NodeRecord) -> Values:
 
 
 def published(_command: object, reply: list[bytes], _record: NodeRecord) -> Result:
-    """Read how an item was taken in."""
+    """Read the answer to a publish."""
     code = reply[0]
     if code in {b"ok", b"duplicate"}:
         return Published(reply[1].decode(), duplicate=code == b"duplicate", differs=len(reply) > 2)
@@ -189,7 +189,7 @@ def _browse_page(command: Browse, _record: NodeRecord) -> Values:
 
 def _browsed(command: Browse, reply: Reply, _record: NodeRecord) -> Result:
     count, reached, rows, *theirs = reply.rows
-    # Where no JID has more than one, none are told.
+    # Subids are only told where some JID has more than one.
     names = {name.decode() for each in theirs for name in each}
     if command.subid == "" and len(names) > 1:
         return refused(b"subid-required", WHICH[b"subid-required"])

@@ -1,4 +1,4 @@
-"""Calls about the log as a stream: follow, commit, read, and how far each partition's log reaches."""
+"""Calls about logs: subscribe, commit, read, reader ownership, and how far each partition's log reaches."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from broker.redis_core.operations.operation import Call, Reply, Values, refused,
 from broker.redis_core.operations.subscriptions import LEASE_OVER
 
 READ_BYTES = 262_144
-"""Payload bytes that one read answers with: a stanza has to pass the XMPP server."""
+"""Payload bytes in the answer to one read: a stanza must pass the XMPP server."""
 
 _DETAILS = {
     b"superseded": "another link reads for the group now",

@@ -1,4 +1,4 @@
-"""Calls that concern a partition as a whole: expire, resend, purge, stats, subscribers."""
+"""Calls about a whole partition: sweep, take over, purge, count, list subscribers."""
 
 from broker.model.names import Jid
 from broker.model.nodes import NodeRecord

@@ -1,4 +1,4 @@
-"""What a call is. Knows the shape that every partition script's reply has; must not know any one operation."""
+"""What a call is, and the common shape of the replies of partition scripts. Must not know any one operation."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -27,11 +27,11 @@ def _nothing(_command: object, _record: NodeRecord) -> Values:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How a command becomes arguments and a reply becomes its result.
+    """Turns a command into arguments and a reply into a result.
 
-    `fixed` gives the arguments of the whole call by their header names, `row` those of one command. A call with `row` is
-    shared by the commands of a batch and `result` reads the command's own part of the reply; one without is the
-    command's alone, may have `rows`, and its `result` reads the whole `Reply`.
+    `fixed` returns the arguments of the whole call by their header names, `row` those of one command. A call with `row` is
+    shared by the commands of a batch, and `result` reads one command's part of the reply; a call without serves one
+    command, may have `rows`, and its `result` reads the whole `Reply`.
     """
 
     script: str
@@ -46,7 +46,7 @@ _STAGES = {stage.value.encode(): stage for stage in Stage}
 
 @dataclass(frozen=True, slots=True)
 class LockOver:
-    """A lock has ended, of which its subscriber is told; `expired`: by its time."""
+    """A lock has ended and its subscriber is notified; `expired`: at its deadline."""
 
     ended: LockEnded
     expired: bool
@@ -54,7 +54,7 @@ class LockOver:
 
 @dataclass(frozen=True, slots=True)
 class LeaseOver:
-    """The lease of a subscription is over."""
+    """The lease of a subscription has expired."""
 
     jid: Jid
     subid: str
@@ -62,7 +62,7 @@ class LeaseOver:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionOver:
-    """A subscription, or what came of one through a `collection`, has ended by itself: nothing reached its subscriber."""
+    """A subscription, or its part through a `collection`, was ended by bounces: its subscriber cannot be reached."""
 
     jid: Jid
     collection: str
@@ -70,29 +70,29 @@ class SubscriptionOver:
 
 @dataclass(frozen=True, slots=True)
 class LeaseFilled:
-    """Items were locked for one who comes for them."""
+    """Items were locked for a pull subscription."""
 
     jid: Jid
 
 
 @dataclass(frozen=True, slots=True)
 class ToCount:
-    """A counter of this process is to go up."""
+    """A counter of this process is to be increased."""
 
     counter: str
     amount: int
 
 
 ScriptNotice = OwnershipLost | LockOver | LeaseOver | SubscriptionOver | LeaseFilled | ToCount
-"""What a script tells of its own accord."""
+"""Notices in a script's reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What every partition script answers after `ok`; `due_ms` 0 means that nothing is due, times are Redis's ms.
+    """What every partition script returns after `ok`; `due_ms` 0 means that nothing is due; times are Redis's ms.
 
-    `rows` are for the command's own call to read. `credit` is what a script that hands items out says of credit that several
-    partitions share, None where none is.
+    The command's own call reads `rows`. `credit` is the report on shared credit by a script that hands out items, None where
+    no credit is shared.
     """
 
     rows: list[Any]
@@ -106,7 +106,7 @@ class Reply:
 
     @staticmethod
     def read(reply: list[Any], partition: Partition, config: NodeConfig) -> "Reply | None":
-        """Read a reply; None where the script did nothing, for it was told an old record."""
+        """Read a reply; None when the script did nothing because the record was old."""
         if reply[0] != b"ok":
             return None
         _code, rows, deliveries, notices, handovers, due_ms, more, token, *told = reply
@@ -174,7 +174,7 @@ def _notice(row: list[Any], partition: Partition) -> ScriptNotice:  # noqa: PLR0
 
 
 def _credit_report(report: list[Any] | None = None) -> CreditReport | None:
-    """Read what a script says of shared credit; None where no credit is shared."""
+    """Read a report on shared credit; None where no credit is shared."""
     if not report:
         return None
     version, wanted, since, whom, held, pools, grants = report
@@ -184,7 +184,7 @@ def _credit_report(report: list[Any] | None = None) -> CreditReport | None:
         since.decode(),
         whom.decode() if isinstance(whom, bytes) else tuple((whose.decode(), pool.decode()) for whose, pool in whom),
         tuple(HeldCredit(whose.decode(), many, last, pool.decode(), state) for whose, many, last, pool, state in held),
-        # Every other word is a number.
+        # Every second word is a number.
         tuple(pools.decode().split(" ")[::2]) if pools else (),
         tuple(Grant(int(number), whose.decode(), int(grant), amount) for number, whose, grant, amount in grants),
     )
@@ -194,7 +194,7 @@ _PROBLEMS = {problem.value.encode(): problem for problem in Problem}
 
 
 def refused(code: bytes, detail: str = "") -> Refused:
-    """Read a code word as a refusal; raises ScriptDefect on a word that is no problem's."""
+    """Turn a code word into a refusal; raises ScriptDefect on an unknown one."""
     problem = _PROBLEMS.get(code)
     if problem is None:
         msg = f"a script answered {code!r}, which is no problem's code"
@@ -204,16 +204,16 @@ def refused(code: bytes, detail: str = "") -> Refused:
 
 @lru_cache(maxsize=10_000)
 def subid(jid: str) -> str:
-    """Name a subscription by its JID, so that a worker who comes back is known by the locks it still holds.
+    """Return the subid of a JID; it depends on the JID alone, so a worker that comes back still has its locks.
 
-    A number of 52 bits: Redis orders what a subscriber holds by it, and a score holds no more.
+    A number of 52 bits: Redis sorts a subscriber's locks by it, and a score holds no more.
     """
     return str(int(hashlib.sha1(jid.encode(), usedforsecurity=False).hexdigest()[:13], 16))
 
 
 @lru_cache(maxsize=10_000)
 def subids(jid: str) -> str:
-    """Name the subscriptions that a sender may have: by its full JID, and by its bare one."""
+    """Return the subids that a sender may have: of its full JID, and of its bare one."""
     return f"{subid(jid)} {subid(bare(jid))}"
 
 
@@ -224,9 +224,9 @@ MOST_OF_ONE = 32
 
 @lru_cache(maxsize=1_000)
 def family(jid: str) -> tuple[str, ...]:
-    """Name the subscriptions that a JID may have where it may have several, the first one first.
+    """Return the subids that a JID may have where it may have several, the first one first.
 
-    lua/lib/subscriptions/subscription_ids.lua says the same.
+    lua/lib/subscriptions/subscription_ids.lua has the same rule.
     """
     first = int(subid(jid))
     bits = first % MOST_OF_ONE
@@ -234,43 +234,43 @@ def family(jid: str) -> tuple[str, ...]:
 
 
 def reach(whose: str) -> tuple[int, int]:
-    """Give the first and the last number that any of one JID's subscriptions may have."""
+    """Return the lowest and the highest subid that a JID may have."""
     first = kin(whose) * MOST_OF_ONE
     return first, first + MOST_OF_ONE - 1
 
 
 def kin(whose: str) -> int:
-    """Give a number that all of one JID's subscriptions have in common."""
+    """Return the number that all subids of one JID have in common."""
     return int(whose) // MOST_OF_ONE
 
 
 def pool(collection: Partition) -> str:
-    """Name the pool of a collection, given its own partition, as scripts know it (lua/lib/credit/pools.lua)."""
+    """Return the name of a collection's credit pool in scripts (lua/lib/credit/pools.lua), by its own partition."""
     life = f"{collection.node}@{collection.incarnation}"
     return f"{subid(life)}:{keys.escaped(life)}"
 
 
 def collection(pool: str) -> str:
-    """Give the name of the collection that a pool is of, as a script names it; empty when it names none."""
+    """Return the collection of a pool, as scripts name it; empty for no pool."""
     return keys.unescaped(pool.partition(":")[2].rpartition("@")[0])
 
 
 def subscription(pool: bytes = b"", whose: bytes = b"") -> tuple[str, str]:
-    """Give what a script says of a subscription: the collection that it is to, and its name where its JID may have several."""
+    """Read a script's words on a subscription: its collection, and its subid where the JID may have several."""
     through, name = pool.decode(), whose.decode()
     return collection(through), above(through, name) if through and name else name
 
 
 def below(pool: str, whose: str) -> str:
-    """Name in the leaves a subscription that `whose` names in the coordinator."""
+    """Turn a subid of the coordinator into that of the leaves."""
     return str((int(whose) + int(pool.partition(":")[0])) % _NAMES)
 
 
 def above(pool: str, whose: str) -> str:
-    """Name in the coordinator a subscription that `whose` names in the leaves."""
+    """Turn a subid of the leaves into that of the coordinator."""
     return str((int(whose) - int(pool.partition(":")[0])) % _NAMES)
 
 
 def token_text(token: int | None) -> str:
-    """Write a token as scripts compare it; the empty string means none was given."""
+    """Return a token as scripts compare it; empty when none was given."""
     return "" if token is None else str(token)

@@ -1,4 +1,4 @@
-"""Calls about the owner of a partition: attach, detach, keep."""
+"""Calls about the owner of a partition: acquire, release, renew."""
 
 from typing import Any
 

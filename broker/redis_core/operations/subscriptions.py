@@ -1,4 +1,4 @@
-"""Calls about workers: subscribe, adjust, options, unsubscribe, leave, locks, and where they are registered."""
+"""Calls about subscriptions: subscribe, adjust, options, unsubscribe, leave, locks, pulls and registrations."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ MOST_REACHED = 1_024
 """Most partitions below a collection that its subscribers work on: each registration asks all of them."""
 
 MOST_FETCHED, FETCHED_BYTES = 200, 1_048_576
-"""Items that a lease is shown at once of a partition, and about so many bytes of all that are read at once."""
+"""Items of one partition that a pull subscription reads at once, and about so many bytes of all that are read together."""
 
 WORK = Scope(Kind.ITEMS, 1)
 NEWS = Scope(Kind.NODES, 1)
@@ -49,13 +49,13 @@ LEASE_OVER = "pubsub#expire lies in the past"
 _AS_IT_IS = "="
 
 MOST_SELECTORS = 100
-"""As many as lua/lib/selection/selectors.lua has room for."""
+"""The same limit as in lua/lib/selection/selectors.lua."""
 
 _OF_SELECTORS = {
     b"options-invalid": UNSELECTED,
     b"too-many-subscriptions": f"the node has {MOST_SELECTORS} subscribers who select, the most it may",
 }
-"""What is said when it is for a selector that a script refuses."""
+"""Error texts where a script refuses a selector."""
 
 DETAILS = WHICH | {
     b"superseded": "the subscription was renewed",
@@ -70,7 +70,7 @@ def _row(command: Subscribe | Adjust, record: NodeRecord) -> Values:
     return {
         "subid": subid(command.jid),
         "jid": command.jid,
-        # Whose credit is unsaid works nowhere.
+        # Without credit, a subscription gets no work.
         "credit": command.credit or 0,
         "qos": "" if command.qos is None else command.qos.value,
         "must": "1" if isinstance(command, Adjust) else "",
@@ -85,7 +85,7 @@ def _row(command: Subscribe | Adjust, record: NodeRecord) -> Values:
 
 
 def said(selector: str) -> str:
-    """Write a selector as scripts keep it: the length of its text in bytes, the text, and what it is compiled to."""
+    """Encode a selector as scripts store it: the length of its text in bytes, the text, and its compiled form."""
     if not selector:
         return ""
     tree = read(selector)
@@ -104,7 +104,7 @@ def _reregister_row(command: ReregisterSubscription, _record: NodeRecord) -> Val
 
 
 def _scope(command: Subscribe | Adjust, record: NodeRecord) -> str:
-    """Say what of a collection is subscribed to: work for whoever gives credit, else news of its nodes (XEP-0248 §5.1)."""
+    """Return the scope of a subscription to a collection: items if it gives credit, else news of nodes (XEP-0248 §5.1)."""
     if not record.config.collects:
         return ""
     if command.scope is None and isinstance(command, Subscribe):
@@ -139,9 +139,9 @@ def _options(command: Options, reply: list[Any], _record: NodeRecord) -> Result:
 
 
 def departure(whose: str, *, release: bool) -> dict[str, str]:
-    """Give the columns of a departure of one subscription."""
+    """Return the columns of the end of one subscription."""
     gone = "1" if release else ""
-    # Whoever leaves in order closes what it owned; a connection that is lost is not closed by its owner (EX11).
+    # A lost connection keeps its group's epoch until the ownership lease ends; an orderly leave resets it (EX11).
     nothing = dict.fromkeys(("named", "pool", "reason", "lapsed", "born", "told"), "")
     return {"subid": whose, "which": "this", "release": gone, "kept": gone} | nothing
 
@@ -162,7 +162,7 @@ def _leave_row(command: Leave, _record: NodeRecord) -> Values:
 
 
 def left(_command: object, reply: list[Any], _record: NodeRecord) -> Left | Refused:
-    """Read how somebody has left."""
+    """Read the end of a subscription."""
     code, *what = reply
     if not what:
         return refused(code, DETAILS[code])
@@ -181,7 +181,7 @@ def _held(_command: Locks, reply: list[Any], record: NodeRecord) -> Held:
 
 def _fetch_row(command: PullItems, _record: NodeRecord) -> Values:
     lease = "" if command.lease_ms is None else command.lease_ms
-    # Owners of the queue may look at what another's lease holds: that gives it nothing.
+    # The queue's owners may look at another's pull subscription: that does not hand it items.
     comes = "1" if command.comes and bare(command.jid) == bare(command.sender) else ""
     return {"subid": subid(command.jid), "lease": lease, "after": command.after, "comes": comes}
 
@@ -227,7 +227,7 @@ def _reached(_command: RegisterPoolPartitions, reply: Reply, _record: NodeRecord
 
 
 def subid_refusal(command: Adjust | Options | Unsubscribe | Browse) -> Refused | None:
-    """Refuse a subid that no subscription of the JID can have (P12); which of them it has, the scripts know."""
+    """Refuse a subid that no subscription of the JID can have (P12); scripts know which ones it has."""
     jids = (command.sender, bare(command.sender)) if isinstance(command, Browse) else (command.jid,)
     if command.subid and not any(command.subid in family(jid) for jid in jids):
         return refused(b"subid-invalid", WHICH[b"subid-invalid"])
@@ -235,7 +235,7 @@ def subid_refusal(command: Adjust | Options | Unsubscribe | Browse) -> Refused |
 
 
 def bound(_command: object, _record: NodeRecord) -> Values:
-    """Give how many subscribers a partition may have."""
+    """Return how many subscribers a partition may have."""
     return {"max_subscribers": MAX_SUBSCRIBERS}
 
 

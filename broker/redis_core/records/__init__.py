@@ -1,1 +1,1 @@
-"""What is kept of nodes and of JIDs, and what may be done by it. Must not know partitions' insides."""
+"""The stored records of nodes and JIDs, and their rules. Must not know how partitions work."""

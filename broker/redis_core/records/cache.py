@@ -1,6 +1,6 @@
-"""The record of one node as this frontend knows it, shared by the pipelines of the node's partitions.
+"""A frontend's cached record of one node, shared by the pipelines of its partitions.
 
-It may be old at any time: every script is told its revision and refuses to act on an old one. Must not know pipelines.
+The cached record may be old: every script receives its revision and refuses to act on an old one. Must not know pipelines.
 """
 
 from broker.model.nodes import NodeRecord
@@ -8,42 +8,42 @@ from broker.redis_core.records.store import NodeStore
 
 
 class NodeCache:
-    """A node's record, read when it is first asked for."""
+    """A node's record, read when first needed."""
 
     def __init__(self, node: str, store: NodeStore) -> None:
-        """Know nothing yet of `node`."""
+        """Begin without a record of `node`."""
         self.node = node
         self.record: NodeRecord | None = None
         self._newest: NodeRecord | None = None
         self.store = store
 
     async def read(self) -> NodeRecord | None:
-        """Give the record; None when there is no such node. Raises CoreUnavailable or CorruptRecord."""
+        """Return the record; None when there is no such node. Raises CoreUnavailable or CorruptRecord."""
         return self.record or await self.renew()
 
     async def renew(self) -> NodeRecord | None:
-        """Read the record anew."""
+        """Read the record from Redis."""
         found = await self.store.read(self.node)
         if found and self._newest and _went_back(self._newest, found):
-            # Either this was read before the newest, or Redis has lost what was changed last: the script can tell.
+            # Either this read is older than the newest one, or Redis has lost the last change: the script decides which.
             await self.store.advance(found, self._newest.revision, self._newest.config.partitions)
             found = await self.store.read(self.node)
         self._newest = found
         self.record = found and found.with_admins(self.store.admins)
-        # As it was read: while others wait for Redis, somebody may have it forgotten.
+        # Return this read: another task may forget the record while others wait for Redis.
         return self.record
 
     def met(self, record: NodeRecord) -> None:
-        """Take the record as somebody has just read it."""
+        """Cache a record that was just read elsewhere."""
         self.record = record.with_admins(self.store.admins)
 
     def forget(self) -> None:
-        """Read it anew when it is next asked for."""
+        """Drop the record; the next caller reads it again."""
         self.record = None
 
 
 def _went_back(newest: NodeRecord, found: NodeRecord) -> bool:
-    """Tell whether a record is older than one of the same life that was read before; a node never has fewer partitions."""
+    """Return whether a record is older than one of the same incarnation; a node never gets fewer partitions."""
     if newest.incarnation != found.incarnation:
         return False
     return found.revision < newest.revision or found.config.partitions < newest.config.partitions

@@ -1,4 +1,4 @@
-"""What is kept of groups: members that name no partitions, and who owns each partition. Must not know what follows."""
+"""Stored members of groups and owners of partitions. Must not know what follows from a change."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from broker.redis_core.redis_client.client import Server, Value
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One who takes part in a group and lets the service choose its partitions; it has `share` of its credit in each."""
+    """A group member whose partitions the service assigns; it has `share` of its credit in each of them."""
 
     group: str
     credit: int
@@ -22,11 +22,11 @@ class Member:
 
     @property
     def most(self) -> int:
-        """How many partitions it can have."""
+        """How many partitions the member can own."""
         return self.credit // self.share
 
     def __str__(self) -> str:
-        """Write it as its line in Redis."""
+        """Return the member's line in Redis."""
         return f"{self.group} {self.credit} {self.share} {self.qos.value} {self.jid}"
 
     @staticmethod
@@ -38,7 +38,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOwnership:
-    """A partition as an attach would find it: the fence in force, and the owner, whose subid is empty while there is none."""
+    """A partition's fence and owner; the subid is empty while it has none."""
 
     partition: int
     fence: int
@@ -48,41 +48,41 @@ class PartitionOwnership:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Whether somebody `was` a member, and how many `others` there are still."""
+    """Whether the JID `was` a member, and how many `others` there are."""
 
     was: bool
     others: int
 
 
 class GroupMembers:
-    """Reads and writes it; knows nothing that is not in Redis."""
+    """Reads and writes members; keeps all state in Redis."""
 
     def __init__(self, server: Server) -> None:
-        """Ask `server`."""
+        """Use `server`."""
         self._server = server
 
     async def members(self, node: str) -> dict[str, Member]:
-        """Give the members of all groups of a node, by their subids."""
+        """Return the members of all groups of a node by subid."""
         found = await self._server.command("HGETALL", keys.of_node("members", node))
         return {name.decode(): Member.parse(line.decode()) for name, line in found.items()}
 
     async def member(self, node: str, jid: Jid) -> Member | None:
-        """Give one member."""
+        """Return one member."""
         line = await self._server.command("HGET", keys.of_node("members", node), subid(jid))
         return Member.parse(line.decode()) if line else None
 
     async def join(self, record: NodeRecord, member: Member) -> bool:
-        """Add a member, or change what it asked for; False when there are as many as may be, or the node is another now."""
+        """Add or change a member; False when the node has no room for it or was created again."""
         members, _ = await self._enlist(record, "joined", member.jid, str(member))
         return members > 0
 
     async def strike(self, record: NodeRecord, jid: Jid) -> Removed:
-        """Take a member off."""
+        """Remove a member."""
         others, was = await self._enlist(record, "left", jid, "")
         return Removed(was=bool(was), others=others)
 
     async def standings(self, record: NodeRecord) -> list[PartitionOwnership]:
-        """Tell of each partition who owns it."""
+        """Return the ownership of each partition."""
         asked = [("HMGET", keys.of_partition("meta", partition), "fence", "owner") for partition in record.partitions]
         found = []
         for number, (fence, line) in enumerate(await self._server.commands(asked)):

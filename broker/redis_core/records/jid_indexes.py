@@ -1,7 +1,7 @@
-"""What a bare JID has to do with nodes, by JID: indexes that may say too much and are checked against what nodes say.
+"""Indexes from a bare JID to its nodes. They may have outdated entries and are checked against the nodes' own records.
 
-An entry is noted before it is so, and settled when it is. What ends by itself may leave an entry behind: before anybody is
-refused for want of room, those that are so no more are struck off. Must not know what any entry means.
+An entry is noted before the change that it stands for, and settled after it. A change that happens elsewhere may leave an
+outdated entry: before a JID is refused for lack of room, such entries are removed. Must not know what any entry means.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -13,26 +13,26 @@ from broker.model.names import Jid
 from broker.redis_core.redis_client.client import Arguments, Server, Value
 
 MOST_PER_JID = 1_000
-"""Entries of one index of a JID, unless something else is said."""
+"""Entries of one index of a JID by default."""
 
 COMING_MS: Final = 60_000
-"""How long what was noted may take to be so: longer than any call, or a script that Redis runs late."""
+"""How long a noted change may take: longer than any call, or a script that Redis runs late."""
 
 CHECKED_MS: Final = 5_000
-"""How long what was found to be so is not checked again: whoever asks on and on must not cost a check each time."""
+"""How long a checked entry is not checked again: repeated requests must not cost a check each time."""
 
 IDLE_PRESENCE_SECONDS: Final = 3_600
-"""How long it is kept who is here of a JID that is subscribed nowhere."""
+"""How long the presence of a JID without subscriptions is kept."""
 
 _PIECE: Final = 200
 _LOOKED_THROUGH: Final = 1_000
 _AT_ONCE: Final = 1_000
 
 Entry = tuple[Jid, str]
-"""A bare JID and what its index has."""
+"""A bare JID and one entry of its index."""
 
 Truth = Callable[[Sequence[Entry]], Awaitable[set[Entry]]]
-"""Tells which entries are so, by what nodes and partitions say."""
+"""Returns the entries that are true by the records of nodes and partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +44,17 @@ class Noted:
 
 
 class Index:
-    """One of the indexes, of all JIDs."""
+    """One of the indexes, for all JIDs."""
 
     def __init__(self, server: Server, name: str, most: int | None = None, *, gives_way: bool = False) -> None:
-        """Keep `most` entries of a JID; past them the longest known `gives_way`, or nothing more is noted."""
+        """Keep `most` entries of a JID; beyond them the oldest one `gives_way`, or new ones are refused."""
         self._server = server
         self._name = name
         self._most = most
         self._gives_way = gives_way
 
     async def note(self, entries: Sequence[Entry], so: Truth) -> list[Noted | None]:
-        """Note what is about to be so; None for what there is no room for, though everything there is so."""
+        """Note entries before their change; returns None for an entry without room, when all others are true."""
         noted = await self._note(entries, "coming")
         for place, entry in enumerate(entries):
             if noted[place] is None and (await self._tidied(entry[0], so) or self._gives_way):
@@ -62,21 +62,21 @@ class Index:
         return noted
 
     async def settle(self, entries: Sequence[Entry]) -> None:
-        """Note that something is so now, also if it was struck off meanwhile."""
+        """Note that a change is done, even if its entry was removed meanwhile."""
         await self._note(entries, "settled")
 
     async def strike(self, entries: Iterable[Entry], upto_ms: int | None = None) -> None:
-        """Strike off what is so no more: what was noted no later than a time, or without one what is not just coming."""
+        """Remove outdated entries: those noted up to a time, or without one all that are not just being made."""
         upto = "" if upto_ms is None else upto_ms
         await self._strike([(jid, member, upto) for jid, member in entries])
 
     async def members(self, jid: Jid) -> list[str]:
-        """Give all entries of a bare JID; some may be so no more."""
+        """Return all entries of a bare JID; some may be outdated."""
         found = await self._server.command("ZRANGE", keys.of_jid(self._name, jid), 0, -1)
         return [member.decode() for member in found]
 
     async def check(self, entries: Sequence[Entry], so: Truth) -> None:
-        """Strike off those of the entries that are so no more; what is just coming is left alone."""
+        """Remove those entries that are outdated, except those that are just being made."""
         asked = [("ZSCORE", keys.of_jid(self._name, jid), member) for jid, member in entries]
         scores = dict(zip(entries, await self._server.commands(asked), strict=True)) if entries else {}
         settled = {entry: int(float(score)) for entry, score in scores.items() if score and float(score) > 0}
@@ -84,9 +84,9 @@ class Index:
         await self._strike([(*entry, score) for entry, score in settled.items() if entry not in true])
 
     async def _tidied(self, jid: Jid, so: Truth) -> bool:
-        """Look through what was not checked lately, the longest unchecked first, until something could be struck off.
+        """Check entries that were not checked lately, oldest first, until one is removed; returns whether one was.
 
-        What has been looked through counts as checked: the next who finds no room goes on behind it.
+        Checked entries are stamped, so the next caller without room continues after them.
         """
         seconds, micros = await self._server.command("TIME")
         now_ms = int(seconds) * 1000 + int(micros) // 1000

@@ -1,7 +1,7 @@
-"""Subscriptions that wait for an owner's approval, as Redis keeps them. Must not know who approves, or what follows.
+"""Stored subscriptions that wait for an owner's approval. Must not know who approves, or what follows.
 
-Each stands with its node, and by its JID in the index `asked`. The index comes first and goes last: an entry without
-its subscription is passed over.
+Each is stored with its node and in an index by JID. The index entry is written first and removed last: an entry without a
+stored subscription is skipped.
 """
 
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ MOST = 1_000
 """Subscriptions that may wait at a node."""
 
 MOST_OF_ONE = 20
-"""And those of one bare JID: workers of one account, and the ones that it was before its last reconnects."""
+"""Subscriptions that may wait for one bare JID: workers of one account, and their resources before the last reconnects."""
 
 LATE_MS = 5_000
-"""How long whoever makes an approved subscription may take before another frontend does."""
+"""How long a frontend may take to make an approved subscription before another one does."""
 
 _FULL = Refused(Problem.TOO_MANY_SUBSCRIPTIONS, f"{MOST} subscriptions wait for approval here, the most that may")
 _WAITS = Refused(Problem.PENDING_SUBSCRIPTION, "your subscription waits for an owner's approval")
@@ -37,14 +37,14 @@ _WAITS = Refused(Problem.PENDING_SUBSCRIPTION, "your subscription waits for an o
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A subscription that was taken up to be made; `stamp` says when, and so by whom."""
+    """A subscription that a frontend has claimed to make; `stamp` says when, and so identifies the claim."""
 
     command: Subscribe
     stamp: str
 
 
 def written(command: Subscribe) -> str:
-    """Write what a subscription asks for; no part of it holds a blank."""
+    """Encode a subscribe request; no part of it has a blank."""
     credit, epoch = ("-" if number is None else str(number) for number in (command.credit, command.epoch))
     partitions = ",".join(map(str, command.partitions))
     scope = str(command.scope).replace(" ", ":") if command.scope else ""
@@ -55,9 +55,9 @@ def written(command: Subscribe) -> str:
 
 
 def read(node: str, jid: Jid, request: str) -> Subscribe:
-    """Read back what `written` wrote, as the subscriber's own request."""
+    """Decode what `written` wrote, as the subscriber's own request."""
     words = ("" if word == "-" else word for word in request.split(" "))
-    # The last ones came with collections and with selectors: what waits from before has none.
+    # Scope and selector are missing in requests from before these existed.
     credit, qos, group, epoch, start, partitions, until, *later = words
     scope, selector = (*later, "", "")[:2]
     return Subscribe(
@@ -73,22 +73,22 @@ def read(node: str, jid: Jid, request: str) -> Subscribe:
         int(until),
         Scope.parse(scope.replace(":", " ")) if scope else None,
         unquote(selector),
-        # It is made once, however often it is taken up.
+        # Made once, however often it is claimed.
         again=True,
     )
 
 
 class PendingList:
-    """Reads and writes them; knows nothing that is not in Redis."""
+    """Reads and writes pending subscriptions; keeps all state in Redis."""
 
     def __init__(self, server: Server, store: NodeStore) -> None:
-        """Ask `server`; the index is kept by `directory`."""
+        """Use `server`; `store` keeps the index."""
         self._server = server
         self._store = store
         self._index = store.asking
 
     async def apply(self, record: NodeRecord, command: Subscribe) -> Refused | bool:
-        """Let a subscription wait; gives whether none of its bare JID's has waited there."""
+        """Store a pending subscription; returns whether it is the first of its bare JID at the node."""
         entry = SubscriptionRef(record.name, command.jid).entry
         (noted,) = await self._index.note([entry], self._waiting)
         if noted is None:
@@ -118,27 +118,27 @@ class PendingList:
         return _FULL if code == b"too-many" else Refused(Problem.NODE_NOT_FOUND)
 
     async def all(self, node: str) -> dict[Jid, Subscribe]:
-        """Give all that wait at a node, in the order in which they came."""
+        """Return all pending subscriptions of a node, oldest first."""
         found = await self._server.command("HGETALL", keys.of_node("pending", node))
         lines = sorted((int(line.split(b" ", 1)[0]), jid.decode(), line.decode()) for jid, line in found.items())
         return {Jid(jid): read(node, Jid(jid), line.split(" ", 2)[2]) for _since, jid, line in lines}
 
     async def waits(self, node: str, jid: Jid) -> bool:
-        """Tell whether a JID waits at a node."""
+        """Return whether a JID has a pending subscription at a node."""
         return bool(await self._server.command("HEXISTS", keys.of_node("pending", node), jid))
 
     async def counted(self, nodes: Sequence[str]) -> list[int]:
-        """Count what waits at each of these nodes."""
+        """Count the pending subscriptions of each node."""
         return await self._server.commands([("HLEN", keys.of_node("pending", node)) for node in nodes])
 
     async def of(self, jid: Jid) -> list[SubscriptionRef]:
-        """Give what waits of one bare JID, at all nodes."""
+        """Return the pending subscriptions of one bare JID at all nodes."""
         refs = await self._store.subscription_refs(jid, self._index)
         waiting = await self._waiting([ref.entry for ref in refs])
         return [ref for ref in refs if ref.entry in waiting]
 
     async def take(self, node: str, jid: Jid) -> Taken | None:
-        """Take one up to make the subscription; None when it waits no more, or another has taken it up."""
+        """Claim one to make the subscription; None when it no longer waits or another frontend has claimed it."""
         code, *found = await self._run("claim_pending", node, now="", jid=jid, late_ms=LATE_MS)
         if code != b"ok":
             return None
@@ -146,9 +146,9 @@ class PendingList:
         return Taken(read(node, jid, request.decode()), stamp.decode())
 
     async def dismiss(self, node: str, jid: Jid, stamp: str = "") -> bool | None:
-        """Let one wait no more, unless another has taken it up since `stamp`.
+        """Remove a pending subscription, unless another frontend has claimed it since `stamp`.
 
-        Gives whether it was this that ended it; None when another has it now.
+        Returns whether this call removed it; None when another has claimed it.
         """
         code, *_ = await self._run("remove_pending", node, jid=jid, stamp=stamp)
         if code == b"ok":

@@ -1,7 +1,7 @@
-"""The records of nodes and of JIDs in Redis: which nodes exist, how each is set, who created it, who is here.
+"""The records of nodes and JIDs in Redis: nodes with their configuration, creators and affiliations, and presence.
 
-Each step is one script or one command and safe to repeat; the order of the steps is chosen so that a crash between two
-leaves at most a name without a node, which every reader passes over. Must not know partitions' insides.
+Each step is one idempotent script or command. Their order leaves at most a name without a node after a crash, which every
+reader skips. Must not know how partitions work.
 """
 
 import contextlib
@@ -25,25 +25,25 @@ from broker.redis_core.redis_client.client import Arguments, Server, Value
 log = structlog.get_logger()
 
 GRAVE_SECONDS = 86_400
-"""How long a deleted partition is marked as such, so that a late frontend does not open it again."""
+"""How long a deleted partition is marked, so that a late frontend does not open it again."""
 
 LISTED = 1_000
 
 _PARTITIONS = "stanzaq#partitions"
 _FORMER = "stanzaq#partitions_before"
-"""Earlier numbers of partitions: with the options, so that whoever reads one number reads the others too."""
+"""Earlier partition counts, stored with the options so that they are read together with the present one."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRef:
-    """A subscription as presence knows it: the node and the JID that is subscribed there."""
+    """A node and a JID that is subscribed there, as presence knows a subscription."""
 
     node: str
     jid: Jid
 
     @property
     def entry(self) -> Entry:
-        """Write it as the index of its bare JID has it: resources may hold blanks, so they are escaped."""
+        """The entry in the index of the bare JID; resources are escaped, since they may have blanks."""
         return bare(self.jid), f"{keys.escaped(resource(self.jid))} {self.node}"
 
     @staticmethod
@@ -55,7 +55,7 @@ class SubscriptionRef:
 
 
 class NodeStore:
-    """Reads and writes the records; knows nothing that is not in Redis."""
+    """Reads and writes the records; keeps all state in Redis."""
 
     def __init__(self, server: Server, journal_records: int, node_quota: int, admins: frozenset[Jid]) -> None:
         """Keep journals of `journal_records` and let a JID create `node_quota` nodes; `admins` own every node."""
@@ -80,12 +80,12 @@ class NodeStore:
         return _record(node, head, options, affiliations)
 
     async def read_with_admins(self, node: str) -> NodeRecord | None:
-        """Read a node's record to judge by, with the administrators among its owners."""
+        """Read a node's record for authorization, with the administrators among its owners."""
         record = await self.read(node)
         return record and record.with_admins(self.admins)
 
     async def read_all(self, names: Sequence[str]) -> list[NodeRecord]:
-        """Read many records whole, in few round trips; one that is not there, or cannot be read, is passed over."""
+        """Read many records in few round trips; missing and unreadable ones are skipped."""
         kinds = ("node", "options", "affiliations")
         records: list[NodeRecord] = []
         for first in range(0, len(names), LISTED):
@@ -99,7 +99,7 @@ class NodeStore:
         return records
 
     async def records(self, names: Sequence[str]) -> list[NodeRecord]:
-        """Read many records in few round trips, without affiliations; what is just coming or going is passed over."""
+        """Read many records without affiliations in few round trips; nodes being created or deleted are skipped."""
         records: list[NodeRecord] = []
         for first in range(0, len(names), LISTED):
             some = names[first : first + LISTED]
@@ -111,7 +111,7 @@ class NodeStore:
         return records
 
     async def counts(self, partitions: Sequence[Partition]) -> dict[Partition, Counted]:
-        """Count what partitions hold, in bulk; one that is just being made is passed over."""
+        """Count the items of many partitions; those being created are skipped."""
         names = self._server.header("stats").keys
         found: dict[Partition, Counted] = {}
         for first in range(0, len(partitions), LISTED):
@@ -132,7 +132,7 @@ class NodeStore:
         return found
 
     async def changed(self, after_ms: int, upto_ms: int) -> set[str]:
-        """Name the nodes that something has happened to after a time and until another."""
+        """Return the nodes that changed after a time and up to another."""
         found = await self._server.command("ZRANGEBYSCORE", keys.of_service("changed"), f"({after_ms}", upto_ms)
         return {name.decode() for name in found}
 
@@ -144,7 +144,7 @@ class NodeStore:
         self, node: str, owner: Jid, config: NodeConfig, parent: NodeRecord | None = None
     ) -> NodeRecord | None:
         """Create a node's record with one owner, below a collection; None when the node exists."""
-        # The name first: a name without a record is passed over, a record without a name would never be swept.
+        # The name first: readers skip a name without a record, but a record without a name would never be swept.
         await self._list([int(time.time() * 1000), node])
         noted = await self.affiliated.note([(owner, node)], self._stands)
         incarnation = secrets.token_hex(4)
@@ -161,7 +161,7 @@ class NodeStore:
         return NodeRecord(node, incarnation, 1, config, {owner: Affiliation.OWNER}, created, owner, name, life)
 
     async def configure(self, record: NodeRecord, renewed: NodeRecord) -> int | None:
-        """Store a new configuration and place in the tree, and give the revision; None when the record is not as it was read."""
+        """Store a new configuration and place in the tree; returns the revision, None when the record was changed meanwhile."""
         rows = [{"name": name, "value": value} for name, value in stored(renewed.config).items()]
         if renewed.former:
             rows.append({"name": _FORMER, "value": " ".join(map(str, renewed.former))})
@@ -171,7 +171,7 @@ class NodeStore:
         return int(revision[0]) if code == b"ok" else None
 
     async def affiliate(self, record: NodeRecord, changes: Mapping[Jid, str]) -> Refused | None:
-        """Store changed affiliations; refuses when no owner would be left."""
+        """Store changed affiliations; refuses to remove the last owner."""
         gained = [(jid, record.name) for jid, affiliation in changes.items() if affiliation != "none"]
         noted = await self.affiliated.note(gained, self._stands)
         rows = [{"jid": jid, "affiliation": affiliation} for jid, affiliation in changes.items()]
@@ -190,13 +190,13 @@ class NodeStore:
                 return Refused(Problem.NODE_NOT_FOUND)
 
     async def delete(self, record: NodeRecord) -> list[Jid]:
-        """Delete the partitions for good, then the record; gives who was subscribed."""
+        """Delete the partitions for good, then the record; returns the JIDs that were subscribed."""
         before_ms = await self.now_ms()
         jids: dict[Jid, None] = {}
         for partition in record.partitions:
             jids.update(dict.fromkeys(await self._delete(partition)))
         await self._forget(record)
-        # The indexes stay short: what a crash leaves there goes when there is no room, or when it is next read.
+        # Keep the indexes short: entries that a crash leaves there are removed when room is needed or when they are read.
         await self.subscribed.strike([SubscriptionRef(record.name, jid).entry for jid in jids], before_ms)
         await self.affiliated.strike([(jid, record.name) for jid in record.affiliations], before_ms)
         if record.creator is not None:
@@ -213,9 +213,9 @@ class NodeStore:
         )
 
     async def open(self, record: NodeRecord, numbers: Sequence[int] | None = None) -> bool:
-        """Bring partitions, all unless named, to the record's revision; False when one of them was deleted.
+        """Bring partitions, all unless named, to the record's revision; returns False when one of them is deleted.
 
-        One that is newer than the record stays as it is: the record is advanced beyond it, and is to be read anew.
+        A partition that is newer than the record stays as it is: the record is advanced beyond it and must be read again.
         """
         config = record.config
         fixed: dict[str, Value] = {
@@ -245,13 +245,12 @@ class NodeStore:
         return all(reply[0] != b"deleted" for reply in replies)
 
     async def advance(self, record: NodeRecord, revision: int, partitions: int) -> None:
-        """See that a node's record is as new as this revision, and has so many partitions: somebody has met a record like that.
+        """Make a node's record at least as new as this revision, with so many partitions: such a record has been seen.
 
-        A partition has its revision from a record that had it before, and the record's only rises. So a record that has a
-        lower one now has lost what came since (guarantee 1 allows for a second), and no other frontend's record is the truth
-        either: the one that is left is made newer than all of its partitions, which then follow it. The script compares when
-        it runs, so it does nothing for a frontend that read an old record, however late it comes: nobody takes back what
-        another has changed. Two frontends may do this at once: the second finds it done.
+        A partition gets its revision from the record, and the record's only rises. A record with a lower one has lost changes
+        (guarantee 1 allows a second), and no cached record is the truth either: this makes the record newer than all of its
+        partitions, which then follow it. The script compares when it runs, so a late call with an old record changes
+        nothing, and of two frontends that do this at once the second finds it done.
         """
         fixed: dict[str, Value] = {"now": "", "incarnation": record.incarnation}
         fixed |= {"revision": revision, "partitions": partitions}
@@ -271,28 +270,28 @@ class NodeStore:
                 return jids
 
     async def list_again(self, records: Sequence[NodeRecord]) -> None:
-        """See that nodes are among the names, which Redis may have lost alone: who is not is visited by nobody."""
+        """Add nodes to the list of names again: Redis may have lost an entry alone, and an unlisted node is never swept."""
         pairs = [part for record in records for part in (record.created_ms, record.name)]
         if pairs:
             await self._list(pairs)
 
     async def _list(self, pairs: Sequence[Value]) -> None:
-        """Note names of nodes. Redis may have lost all that is the service's: the format goes wherever the names go."""
+        """Add names of nodes, and the format with them: Redis may have lost all keys of the service."""
         names, stamp = keys.of_service("names"), keys.of_service("store")
         await self._server.commands([("HSET", stamp, "format", keys.FORMAT), ("ZADD", names, "NX", *pairs)])
 
     async def names(self, first: int = 0, count: int = LISTED) -> tuple[str, ...]:
-        """Name nodes in order of creation; a name may be of a node that is just coming or going."""
+        """Return names of nodes in order of creation; some may be of nodes that are being created or deleted."""
         found = await self._server.command("ZRANGE", keys.of_service("names"), first, first + count - 1)
         return tuple(name.decode() for name in found)
 
     async def lives(self, names: Sequence[str]) -> dict[str, str]:
-        """Give the incarnations of those of the nodes that there are."""
+        """Return the incarnations of those nodes that exist."""
         found = await self._server.commands([("HGET", keys.of_node("node", name), "incarnation") for name in names])
         return {name: life.decode() for name, life in zip(names, found, strict=True) if life}
 
     async def partitions(self, names: Sequence[str]) -> list[Partition]:
-        """Give the partitions of those of the nodes that there are."""
+        """Return the partitions of those nodes that exist."""
         lived = [("HGET", keys.of_node("node", name), "incarnation") for name in names]
         counted = [("HGET", keys.of_node("options", name), _PARTITIONS) for name in names]
         found = await self._server.commands([*lived, *counted])
@@ -305,7 +304,7 @@ class NodeStore:
         ]
 
     async def concerned(self, partitions: Sequence[Partition], frontend: str) -> list[Partition]:
-        """Give those where a frontend may have left something: where there are locks or readers, or a mark of its own."""
+        """Return the partitions where a frontend may have left deliveries: those with locks, readers, or its sent mark."""
         held = [("EXISTS", *keys.all_of_partition(("inflight", "uncommitted"), partition)) for partition in partitions]
         marked = [("HEXISTS", keys.of_partition("send_marks", partition), frontend) for partition in partitions]
         answers = await self._server.commands([*held, *marked])
@@ -318,7 +317,7 @@ class NodeStore:
         return noted is not None
 
     async def disown(self, jid: Jid, node: str) -> None:
-        """Take a node that did not come to be off a quota."""
+        """Take a node that was not created off a quota."""
         await self.owned.strike([(jid, node)], await self.now_ms())
 
     async def _created(self, entries: Sequence[Entry]) -> set[Entry]:
@@ -327,7 +326,7 @@ class NodeStore:
         return {entry for entry, creator in found if creator is not None and creator.decode() == entry[0]}
 
     async def attend(self, jid: Jid, *, here: bool) -> list[SubscriptionRef]:
-        """Note that a resource came or went; gives the subscriptions to end."""
+        """Record that a resource came or went; returns the subscriptions to end."""
         whose = bare(jid)
         fixed: dict[str, Value] = {
             "now": "",
@@ -341,24 +340,24 @@ class NodeStore:
         return [SubscriptionRef.of((whose, member.decode())) for member in reply[1]]
 
     async def subscription_refs(self, jid: Jid, index: Index | None = None) -> list[SubscriptionRef]:
-        """Give where one bare JID is subscribed, or what else an index has of it; some may be there no more."""
+        """Return the subscriptions of one bare JID, or the entries of another index; some may be outdated."""
         whose = bare(jid)
         found = [SubscriptionRef.of((whose, member)) for member in await (index or self.subscribed).members(whose)]
         return sorted(found, key=lambda ref: (ref.node, ref.jid))
 
     async def subscribed_jids(self, jid: Jid, node: str) -> tuple[Jid, ...]:
-        """Give the JIDs of one bare JID that are subscribed to a node."""
+        """Return the JIDs of one bare JID that are subscribed to a node."""
         return tuple(ref.jid for ref in await self.subscription_refs(jid) if ref.node == node)
 
     async def standings(self, jid: Jid) -> list[tuple[str, Affiliation]]:
-        """Give a bare JID's affiliations, at most `MOST_PER_JID`; what has turned out to be over is taken off its list."""
+        """Return a bare JID's affiliations, at most `MOST_PER_JID`; outdated entries are removed from its index."""
         entries = [(jid, name) for name in await self.affiliated.members(jid)]
         found = dict(zip(entries, await self._affiliations(entries), strict=True))
         await self.affiliated.check([entry for entry, value in found.items() if value is None], self._stands)
         return sorted((name, Affiliation(value.decode())) for (_, name), value in found.items() if value is not None)
 
     async def _unnote(self, entries: Sequence[Entry], noted: Sequence[Noted | None]) -> None:
-        """Strike off what was noted and did not come to be; what was known before stays."""
+        """Remove noted entries whose change failed; entries known before stay."""
         for entry, each in zip(entries, noted, strict=True):
             if each is not None and not each.known:
                 await self.affiliated.strike([entry], each.at_ms)
@@ -371,7 +370,7 @@ class NodeStore:
         return await self._server.commands([("HGET", keys.of_node("affiliations", node), jid) for jid, node in entries])
 
     async def now_ms(self) -> int:
-        """Give Redis's time."""
+        """Return Redis's time."""
         seconds, micros = await self._server.command("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 

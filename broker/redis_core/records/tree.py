@@ -1,8 +1,7 @@
-"""Where nodes stand in the tree: what is above a node and below a collection, and how a node moves (XEP-0248).
+"""The tree of nodes (XEP-0248): the collections above a node, the nodes below a collection, and checks of moves.
 
-A child's record names its parent, with the life of it, and that alone is the truth; what a collection notes of its children
-is an index, which readers check. So a crash between the two leaves a name that is passed over. Must not know forms or
-who is to hear of a change.
+Only a child's record decides: it names its parent and the parent's incarnation. A collection's list of children is an index
+that readers check, so after a crash between the two a name is skipped. Must not know forms, or who is notified of a change.
 """
 
 import time
@@ -20,7 +19,7 @@ from broker.redis_core.records.store import NodeStore
 from broker.redis_core.redis_client.client import Server, Value
 
 MOVED: int = 10_000
-"""Most nodes below a collection that are looked at: one that has more stays where it is."""
+"""Most nodes below a collection that are read: a larger collection cannot be moved."""
 
 _NODE_TYPE = "pubsub#node_type"
 _COLLECTION = NodeType.COLLECTION.value.encode()
@@ -34,20 +33,20 @@ _FULL = Refused(Problem.TOO_MANY_CHILDREN, "the collection has as many children 
 
 
 class Tree:
-    """Reads and changes it; knows nothing that is not in Redis."""
+    """Reads and changes the tree; keeps all state in Redis."""
 
     def __init__(self, server: Server, store: NodeStore) -> None:
-        """Ask `server`; read records from `directory`."""
+        """Use `server`; records are read from `store`."""
         self._server = server
         self._store = store
 
     async def above(self, record: NodeRecord) -> tuple[NodeRecord, ...]:
-        """Give the collections above a node, the nearest first: none twice, and no more than there may be."""
+        """Return the collections above a node, nearest first: none twice, and at most `DEPTH`."""
         found: list[NodeRecord] = []
         below = record
         while below.parent and len(found) < DEPTH:
             parent = await self._store.read(below.parent)
-            # What was deleted has left its children to the root, also when another of its name has come since.
+            # A deleted collection has left its children to the root, even if its name is used again.
             if parent is None or parent.incarnation != below.parent_life or not parent.config.collects:
                 break
             if any(parent.name == each.name for each in (record, *found)):
@@ -57,13 +56,13 @@ class Tree:
         return tuple(found)
 
     async def children(self, record: NodeRecord) -> tuple[str, ...]:
-        """Name the children of a collection, in the order in which they came."""
+        """Return the children of a collection, oldest first."""
         if not record.config.collects:
             return ()
         return tuple(name for name, theirs in await self._noted(record) if theirs)
 
     async def first_level(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Give those of the names that stand below no collection: what the root shows (H3)."""
+        """Return the names of nodes that are below no collection: the root shows them (H3)."""
         placed = await self._placed(names)
         lives = await self._lives({parent for parent, _life in placed if parent})
         return tuple(
@@ -71,7 +70,7 @@ class Tree:
         )
 
     async def below(self, record: NodeRecord) -> list[list[str]]:
-        """Name what is below a collection, level by level, and no more than `MOVED` nodes."""
+        """Return the nodes below a collection by level, at most `MOVED` in all."""
         levels: list[list[str]] = []
         met = {record.name}
         collections = [record] if record.config.collects else []
@@ -85,7 +84,7 @@ class Tree:
         return levels
 
     async def leaves(self, record: NodeRecord) -> dict[Partition, int]:
-        """Give the partitions of all leaves below a collection, and how many levels below it each is."""
+        """Return the partitions of all leaves below a collection, and the level of each."""
         found: dict[Partition, int] = {}
         met = await self._met(record)
         for level, names in enumerate([*await self.below(record), *([met] if met else [])], 1):
@@ -94,7 +93,7 @@ class Tree:
         return found
 
     async def _met(self, record: NodeRecord) -> list[str]:
-        """Name the nodes that belong to a collection by their names, and no more than `MOVED`."""
+        """Return the nodes that belong to a collection by its destinations, at most `MOVED`."""
         wanted = record.config.destinations.split("\n") if record.config.destinations else []
         wild = [each for each in wanted if is_wildcard(each)]
         found = [each for each in wanted if each not in wild]
@@ -105,7 +104,7 @@ class Tree:
         return [name for name in dict.fromkeys(found) if name != record.name][:MOVED]
 
     async def gone(self, partitions: Sequence[Partition]) -> tuple[Partition, ...]:
-        """Give those of the partitions that are no more."""
+        """Return those partitions that are deleted."""
         if not partitions:
             return ()
         there = set(await self._store.partitions(sorted({each.node for each in partitions})))
@@ -114,7 +113,7 @@ class Tree:
     async def hindrance(
         self, sender: Jid, child: str, record: NodeRecord | None, parent: NodeRecord | None
     ) -> Refused | None:
-        """Refuse to have a node below a collection; `record` is the node's own, None when it is about to be made."""
+        """Refuse to put a node below a collection; `record` is the node's own, None when it is about to be created."""
         if parent is None:
             return _NO_PARENT
         if not parent.config.collects:
@@ -135,7 +134,7 @@ class Tree:
         return _DEEP if len(above) + len(levels) > DEPTH else None
 
     async def adopt(self, parent: NodeRecord, child: str) -> Refused | None:
-        """Note a child-to-be: before its record says so, since a note without a child is passed over."""
+        """Note a child in its collection before its record says so: readers skip a note without a child."""
         for tidied in (False, True):
             fixed: dict[str, Value] = {
                 "incarnation": parent.incarnation,
@@ -154,11 +153,11 @@ class Tree:
         return _FULL
 
     async def abandon(self, parent: str, child: str) -> None:
-        """Take a name off a collection's notes, once it is no child any more."""
+        """Remove a former child from a collection's list."""
         await self._server.command("ZREM", keys.of_node("children", parent), child)
 
     async def went_round(self, record: NodeRecord) -> bool:
-        """Tell whether two moves at the same time have put a collection below itself; of two that look, one sees it."""
+        """Return whether two concurrent moves have put a collection below itself; at least one of the two sees it."""
         below, met = record, {record.name}
         while below.parent:
             parent = await self._store.read(below.parent)
@@ -176,7 +175,7 @@ class Tree:
             await self._server.command("ZREM", keys.of_node("children", parent.name), *stale)
 
     async def _noted(self, record: NodeRecord) -> list[tuple[str, bool]]:
-        """Give what is noted of a collection's children, and whether each is one."""
+        """Return the noted children of a collection, and whether each is one."""
         noted = await self._server.command("ZRANGE", keys.of_node("children", record.name), 0, -1)
         names = [name.decode() for name in noted]
         truth = (record.name, record.incarnation)
@@ -204,7 +203,7 @@ class Tree:
 
 
 def moved(record: NodeRecord, parent: NodeRecord | None) -> NodeRecord:
-    """Give a node's record with another place in the tree; None is the root."""
+    """Return a node's record with another place in the tree; None is the root."""
     if parent is None:
         return replace(record, parent="", parent_life="")
     return replace(record, parent=parent.name, parent_life=parent.incarnation)

@@ -1,4 +1,4 @@
-"""What a node may be: judged before anything is made or changed. Must not know how either is done."""
+"""Rules for nodes, checked before anything is created or changed. Must not know how either is done."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ _NAMES = f"a node's name has 1 to {NODE_NAME_BYTES} printable bytes"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Who may create nodes and what a node is when its maker does not say."""
+    """Who may create nodes, and a new node's defaults."""
 
     admins: frozenset[Jid]
     admins_only: bool
@@ -24,15 +24,15 @@ class Rules:
 
 
 class Terms:
-    """Judges what nodes are to be."""
+    """Checks requests for nodes."""
 
     def __init__(self, rules: Rules, read: Callable[[str], Awaitable[NodeRecord | None]]) -> None:
-        """Judge by `rules`, and by the nodes that there are."""
+        """Check by `rules` and by the existing nodes."""
         self._rules = rules
         self._read = read
 
     def wanted(self, command: Declare, node: str) -> tuple[NodeConfig, TreeRequest] | Refused:
-        """Judge what a new node is to be, and where it is to stand."""
+        """Return a new node's configuration and place in the tree, or why it is refused."""
         if self._rules.admins_only and bare(command.sender) not in self._rules.admins:
             return Refused(Problem.FORBIDDEN, "only administrators may create nodes here")
         if not _nameable(node):
@@ -42,12 +42,12 @@ class Terms:
             config = configured(replace(NodeConfig(), queueing=self._rules.default_queueing), options)
         except MalformedRequest as wrong:
             return Refused(wrong.problem, wrong.detail)
-        # A collection is neither a queue nor a log: what it does not say is as in every other.
+        # A collection is neither a queue nor a log: the option has the same value in all of them.
         config = replace(config, queueing=True) if config.collects else config
         return unfit(config) or (config, tree)
 
     async def misdirected(self, node: str, config: NodeConfig, sender: Jid) -> Refused | None:
-        """Refuse dead letters into a node that is not the sender's: they would flood it, or tell its owner what they say."""
+        """Refuse a dead-letter node of another owner: dead letters would flood it, or show their content to its owner."""
         target = config.dead_letters_of(node)
         if target == node:
             return Refused(Problem.NOT_ACCEPTABLE, "a node cannot take its own dead letters")
@@ -65,14 +65,14 @@ class Terms:
 
 
 def unfit(config: NodeConfig) -> Refused | None:
-    """Refuse what goes together in no node: the reader of a log is known by its JID."""
+    """Refuse options that exclude each other: a reader of a log is known by its JID."""
     if config.queueing or not config.multi_subscribe:
         return None
     return Refused(Problem.NOT_ACCEPTABLE, "stanzaq#multi_subscribe: a log has one subscription for each JID")
 
 
 def converted(before: NodeConfig, after: NodeConfig) -> Refused | None:
-    """Refuse to make events of a queue's items, or work of a log's events, or either of nodes."""
+    """Refuse to turn a queue into a log or back, or a leaf into a collection or back."""
     if before.collects is not after.collects:
         return Refused(Problem.TREE_INVALID, "a leaf stays a leaf and a collection a collection: make another node")
     if before.queueing == after.queueing:

@@ -1,1 +1,1 @@
-"""What is known of each command: one row, and the functions that rows name."""
+"""One row for each command, and the functions that rows name."""

@@ -1,6 +1,6 @@
-"""Who may do what with a node (P3, P5, P6, P7): pure judgement on a node's record. Must not know items or locks.
+"""Authorization: who may do what with a node (P3, P5, P6, P7), decided by the node's record. Pure; must not know items or locks.
 
-The record may be a cached one: the script that follows is told its revision and refuses to act on an old one.
+The record may be a cached one: the script that follows checks its revision and refuses to act on an old one.
 """
 
 from collections.abc import Mapping
@@ -53,95 +53,95 @@ NO_PURGE = Refused(Problem.PERSISTENCE_UNSUPPORTED, "a collection holds no items
 NO_RETRACT = Refused(Problem.PERSISTENCE_UNSUPPORTED, "a collection holds no items: name the leaf")
 NO_ADMIT = Refused(Problem.PUBLISH_UNSUPPORTED, "a collection takes no items")
 NOT_SAID = Refused(Problem.FORBIDDEN, "nobody may do this to a node")
-"""What is refused where nobody has said who may."""
+"""The refusal of a command whose row allows nobody."""
 
 
 def nobody(_command: object, _record: NodeRecord, _standing: Affiliation) -> Refused:
-    """Refuse what no row lets anybody do."""
+    """Refuse a command that nobody may give."""
     return NOT_SAID
 
 
 def anybody(_command: object, _record: NodeRecord, _standing: Affiliation) -> None:
-    """Let everybody pass on who is no outcast: it concerns what is the sender's own, or what everybody may know."""
+    """Allow everybody but outcasts: the command concerns the sender's own things, or public ones."""
 
 
 def owners(_command: object, _record: NodeRecord, standing: Affiliation) -> Refused | None:
-    """Let owners pass on."""
+    """Allow owners only."""
     return None if standing is Affiliation.OWNER else _OWNERS_ONLY
 
 
 def describing(command: Describe, record: NodeRecord, standing: Affiliation) -> Refused | None:
-    """Judge who reads what a node is."""
+    """Authorize a read of a node's record."""
     return owners(command, record, standing) if command.as_owner else None
 
 
 def own(command: Options | Unsubscribe, _record: NodeRecord, _standing: Affiliation) -> Refused | None:
-    """Let a sender act for its own JID."""
+    """Allow a sender to act for its own JID only."""
     return _own(command) or subid_refusal(command)
 
 
 def adjusting(command: Adjust, _record: NodeRecord, _standing: Affiliation) -> Refused | None:
-    """Judge a change of a subscription."""
+    """Authorize a change of a subscription."""
     return _own(command) or _selecting(command) or subid_refusal(command)
 
 
 def subscribing(command: Subscribe, record: NodeRecord, standing: Affiliation) -> Refused | None:
-    """Judge a subscription."""
+    """Authorize a subscription."""
     wrong = _own(command, Problem.JID_MISMATCH) or _selecting(command)
     return wrong or _complete(_reading(record, standing), _working(command, record))
 
 
 def attaching(command: AcquirePartition, record: NodeRecord, standing: Affiliation) -> Refused | None:
-    """Judge an owner of a partition like a subscription."""
+    """Authorize an owner of a partition like a subscription."""
     return _own(command, Problem.JID_MISMATCH) or _complete(_reading(record, standing), _working(command, record))
 
 
 def fetching(command: PullItems, _record: NodeRecord, standing: Affiliation) -> Refused | None:
-    """Let a lease's own JID, and the node's owners, see what it holds."""
+    """Allow a pull subscription's own JID, and the node's owners, to see what it holds."""
     mine = bare(command.jid) == bare(command.sender)
     return None if mine or standing is Affiliation.OWNER else _LEASED
 
 
 def reading(_command: object, record: NodeRecord, standing: Affiliation) -> Refused | None:
-    """Let those read who may."""
+    """Allow those that may read the node."""
     return _reading(record, standing)
 
 
 def browsing(command: Browse, record: NodeRecord, standing: Affiliation) -> Refused | None:
-    """Judge who looks at items."""
+    """Authorize a browse of items."""
     return _reading(record, standing) or subid_refusal(command)
 
 
 def joining(_command: RegisterPoolSubscription, record: NodeRecord, standing: Affiliation) -> Refused | None:
-    """Judge who comes through a collection."""
+    """Authorize a subscriber through a collection."""
     return _reading(record, standing) or (None if record.config.queueing else _NO_WORK)
 
 
 def following(command: SubscribeLog, record: NodeRecord, standing: Affiliation) -> Refused | None:
-    """Judge who reads a partition as a stream."""
+    """Authorize a log reader in one partition."""
     return _complete(_reading(record, standing), _sharing(record) or _streaming(command, record))
 
 
 def streaming(command: Read | Commit, record: NodeRecord, standing: Affiliation) -> Refused | None:
-    """Judge who reads a part of a log, or says how far it has come."""
+    """Authorize a read of a log, or a commit."""
     return _reading(record, standing) or _streaming(command, record)
 
 
 def binding(command: Bind, record: NodeRecord, standing: Affiliation) -> Refused | None:
-    """Judge who reads a partition for a group."""
+    """Authorize a group's reader of a partition."""
     return _reading(record, standing) or _binding(command, record)
 
 
 def delivered(command: Bounce | Confirm, record: NodeRecord, _standing: Affiliation) -> Refused | None:
-    """Judge who answers a delivery: it may be of an earlier life of the node."""
+    """Check an answer to a delivery, which may be of an earlier incarnation of the node."""
     alive = command.partition.incarnation == record.incarnation
     return None if alive else Refused(Problem.LOCK_LOST, "the delivery was of an earlier node of this name")
 
 
 def visible(standing: str, access_model: str) -> bool:
-    """Tell whether a node is in the lists of one who stands to it like this, by the words that are stored (P9).
+    """Return whether a node is listed for a JID with this stored affiliation and this access model (P9).
 
-    An empty word is the default. To be asked for admission a node has to be seen, so only a whitelist hides it.
+    An empty word is the default. Only a whitelist hides a node: to be asked for admission it must be visible.
     """
     if standing in {"", Affiliation.NONE.value}:
         return access_model != AccessModel.WHITELIST.value
@@ -149,7 +149,7 @@ def visible(standing: str, access_model: str) -> bool:
 
 
 def publishing(command: Publish, record: NodeRecord, standing: Affiliation) -> Refused | None:
-    """Judge who publishes, and what."""
+    """Authorize a publish and check its options."""
     if record.config.publish_model is PublishModel.PUBLISHERS and standing not in _PUBLISHERS:
         return Refused(Problem.FORBIDDEN, "only the node's publishers may publish to it")
     if record.config.state is NodeState.DRAINING:
@@ -182,7 +182,7 @@ def _preconditions(options: Mapping[str, tuple[str, ...]], record: NodeRecord) -
 
 
 def _complete(refused: Refused | None, wrong: Refused | None) -> Refused | None:
-    """Judge a subscription: what waits for an approval is complete, for no owner is asked about what could not be made."""
+    """Check a request before it may wait for approval: owners are only asked about subscriptions that can be made."""
     return wrong or refused if refused in {None, _UNAPPROVED} else refused
 
 
@@ -201,7 +201,7 @@ def _working(command: Subscribe | AcquirePartition, record: NodeRecord) -> Refus
 
 
 def _sharing(record: NodeRecord) -> Refused | None:
-    """Refuse what is one JID's alone where a JID may have several subscriptions."""
+    """Refuse what needs one subscription per JID where a JID may have several."""
     if not record.config.multi_subscribe:
         return None
     return Refused(Problem.OPTIONS_INVALID, "a node with stanzaq#multi_subscribe has neither owners nor streams")
@@ -226,7 +226,7 @@ def _selecting(command: Subscribe | Adjust) -> Refused | None:
 
 
 def _streaming(command: Read | Commit | SubscribeLog, record: NodeRecord) -> Refused | None:
-    """Judge where a stream begins or has come: an offset is of one partition of one life of a node."""
+    """Check a start or commit offset: it belongs to one partition of one incarnation of a node."""
     if command.partition >= record.config.partitions:
         return Refused(Problem.PARTITION_NOT_FOUND, "the node has no such partition")
     partition = record.partition(command.partition)

@@ -1,4 +1,4 @@
-"""How the outcomes of one command in several partitions become one. Pure; must not know how they were had."""
+"""Merges the outcomes of one command in several partitions. Pure; must not know where they come from."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ LOCKS_SHOWN: Final = 1_000
 
 
 def fetched(first: Fetched, others: Sequence[Fetched]) -> Fetched:
-    """Join what a lease holds in several partitions; the `first` one knows until when it lasts."""
+    """Merge what a pull subscription holds in several partitions; the `first` one knows its lease."""
     found = sorted((item for part in (first, *others) for item in part.items), key=lambda item: item.deadline_ms)
     parts = (first, *others)
     return Fetched(
@@ -25,12 +25,12 @@ def fetched(first: Fetched, others: Sequence[Fetched]) -> Fetched:
 
 
 def counted(_command: object, outcomes: Sequence[Counted]) -> Counted:
-    """Add up what partitions hold."""
+    """Add up the counts of partitions."""
     return added_up(outcomes)
 
 
 def added_up(outcomes: Sequence[Counted]) -> Counted:
-    """Add up what partitions hold."""
+    """Add up the counts of partitions."""
 
     def total(name: str) -> int:
         return sum(getattr(outcome, name) for outcome in outcomes)
@@ -42,7 +42,7 @@ def added_up(outcomes: Sequence[Counted]) -> Counted:
         total("in_flight"),
         total("dying"),
         max(outcome.oldest_ms for outcome in outcomes),
-        # A subscription stands in every partition.
+        # Every partition knows a subscription.
         max(outcome.subscribers for outcome in outcomes),
         total("credit_free"),
         total("kept"),
@@ -54,30 +54,30 @@ def added_up(outcomes: Sequence[Counted]) -> Counted:
 
 
 def purged(_command: object, outcomes: Sequence[Purged]) -> Purged:
-    """Add up what was dropped."""
+    """Add up dropped items."""
     return Purged(sum(outcome.count for outcome in outcomes), more=any(outcome.more for outcome in outcomes))
 
 
 def released(_command: object, outcomes: Sequence[Released]) -> Released:
-    """Add up what was released."""
+    """Add up released locks."""
     return Released(sum(outcome.count for outcome in outcomes), sum(outcome.left for outcome in outcomes))
 
 
 def held(_command: object, outcomes: Sequence[Held]) -> Held:
-    """Join what is locked in several partitions: what ends first comes first."""
+    """Merge the locks of several partitions, earliest deadline first."""
     told = (replace(lock, partition=number) for number, outcome in enumerate(outcomes) for lock in outcome.locks)
     locks = sorted(told, key=lambda lock: lock.deadline_ms)
     return Held(tuple(locks[:LOCKS_SHOWN]))
 
 
 def browsed(command: Browse, outcomes: Sequence[Browsed]) -> Browsed:
-    """Join what partitions show, up to where all of them have looked."""
+    """Merge the pages of several partitions, up to the position that all of them have read."""
     back = command.backwards
     items = sorted((item for outcome in outcomes for item in outcome.items), key=lambda item: item.place, reverse=back)
     count = sum(outcome.count for outcome in outcomes)
     if command.item_ids:
         return Browsed(tuple(items), more=any(outcome.more for outcome in outcomes), count=count)
-    # Beyond how far a partition was looked through, what others have does not come next.
+    # Items beyond the read part of any partition may not come next.
     ends = [outcome.reached for outcome in outcomes if outcome.reached]
     reached = (max if back else min)(ends, default=None)
     found = [item for item in items if reached is None or (item.place >= reached if back else item.place <= reached)]
@@ -88,12 +88,12 @@ def browsed(command: Browse, outcomes: Sequence[Browsed]) -> Browsed:
 
 
 def left(_command: object, outcomes: Sequence[Left]) -> Left:
-    """Join what has ended."""
+    """Merge what has ended."""
     ended = dict.fromkeys(name for outcome in outcomes for name in outcome.ended)
     held = sum(outcome.held for outcome in outcomes)
     return Left(tuple(ended), held, any(outcome.others for outcome in outcomes))
 
 
 def extents(_command: object, outcomes: Sequence[Replay]) -> Extents:
-    """Tell how far each partition's log reaches."""
+    """Return how far each partition's log reaches."""
     return Extents(tuple(outcomes))

@@ -1,7 +1,7 @@
-"""One row a command: what carries it out, to which partitions it goes, who may give it, and how several answers become one.
+"""The registry: one row per command says what carries it out, where it goes, who may give it, and how answers are merged.
 
-A command is a class and a row here. What a row does not say is refused or raises: nobody may give it, and it has no partition.
-Pure; the column of handlers names what stands above, which the type checker alone looks at.
+A new command is a class and a row here. Without an entry in its row, a command is refused to everybody and has no partition.
+Pure; handlers are named by functions of the layer above, which only the type checker sees.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -54,7 +54,7 @@ def _published(result: Result) -> str | None:
 
 
 def _redeemed(result: Result) -> str | None:
-    # What is no repeat counts as the publish that it led to.
+    # A first redemption is counted by the publish that it causes.
     return "duplicates" if isinstance(result, Published) and result.duplicate else _refused(result)
 
 
@@ -72,43 +72,43 @@ def _bounced(result: Result) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What is known of one command."""
+    """Everything about one command."""
 
     script: Call | None = None
-    """How one partition's script carries it out; one whose call has a `row` shares script calls with others of its kind."""
+    """The script call in one partition; commands whose call has a `row` share script calls with others of their kind."""
 
     handler: "Callable[[Handlers], Handler] | None" = None
-    """Who carries it out when a door gives it, if that takes more than its script."""
+    """The handler of a command that needs more than its script."""
 
     judge: Callable[[Any, NodeRecord, Affiliation], Refused | None] = may.nobody
-    """Who may give it, by the node's record and the sender's standing. Where it is nobody, a handler judges by something else."""
+    """Who may give it, by the node's record and the sender's affiliation; the handlers of some commands decide otherwise."""
 
     internal: bool = False
-    """The core gives it on its own account: nobody is judged."""
+    """The core gives it to itself: no authorization."""
 
     leaf_only: Refused | None = None
-    """What is answered for a collection, which contains nodes (H2)."""
+    """The refusal for a collection, which has no items (H2)."""
 
     place: Callable[[Any, int], int | Place] | Place | int = unplaced
-    """Its partition, of so many."""
+    """Its partition, by the node's number of partitions."""
 
     searched: Callable[[Any], bool] | None = None
-    """Tells whether its item may be in another partition than its place."""
+    """Whether its item may be in another partition than its place."""
 
     before_growth: Callable[..., Any] | None = None
-    """How it asks a partition where its item went while the node had fewer; it has the same fields."""
+    """The command for a partition that its item belonged to before the node grew; it has the same fields."""
 
     part: Callable[[Any, int], Any] | None = None
-    """How each partition is asked, by its number, where it is not by the command itself."""
+    """The command for each partition, by number, if it is not the command itself."""
 
     merge: Callable[[Any, Any], Outcome] | None = None
-    """How the outcomes of all partitions become one."""
+    """Merges the outcomes of all partitions."""
 
     hands_out: bool = False
-    """It goes alone and hands items out: when more could go, the partition is visited again."""
+    """It is not batched and hands out items: if more could be handed out, the partition is swept again."""
 
     metric: Callable[[Result], str | None] = _refused
-    """Which counter its outcome adds to; None where nobody counts it."""
+    """The counter that its outcome adds to; None for none."""
 
 
 ROWS: Final[Mapping[type, Row]] = {
@@ -233,7 +233,7 @@ ROWS: Final[Mapping[type, Row]] = {
     admin.ShowHistory: Row(handler=lambda do: do.histories.show, judge=may.reading),
     admin.Frontends: Row(handler=lambda do: do.instances.list),
     admin.Disconnect: Row(handler=lambda do: do.instances.disconnect),
-    # Parts of these, which are judged like the whole.
+    # Parts of these commands, with the same authorization.
     internal.AcquirePartition: Row(
         script=ownership_scripts.acquire_partition, judge=may.attaching, leaf_only=may.NO_ITEMS, place=named
     ),
@@ -244,7 +244,7 @@ ROWS: Final[Mapping[type, Row]] = {
     credit.RegisterPoolSubscription: Row(script=subscription_scripts.register_pool_subscription, judge=may.joining),
     admin_parts.InspectItems: Row(script=admin_scripts.inspect_items, judge=may.owners, place=named),
     admin_parts.MoveItems: Row(script=admin_scripts.move_items, judge=may.owners, place=named, hands_out=True),
-    # What the core gives itself.
+    # Internal commands.
     admin_parts.ReadHandovers: Row(script=admin_scripts.read_handovers, internal=True, place=named),
     admin_parts.AcceptHandover: Row(
         script=admin_scripts.accept_handover, internal=True, leaf_only=may.NO_ADMIT, place=named
@@ -273,14 +273,14 @@ ROWS: Final[Mapping[type, Row]] = {
 """The row of each command."""
 
 UNKNOWN: Final = Row()
-"""What is known of a command without a row: nobody may give it."""
+"""The row of a command without one: nobody may give it."""
 
 CALLS: Final[Mapping[type, Call]] = {kind: row.script for kind, row in ROWS.items() if row.script}
-"""How partitions' scripts carry out commands."""
+"""The script calls of commands."""
 
 
 def place(command: AnyCommand, count: int) -> int | Place:
-    """Give the number of the partition that a command concerns, or what there is instead of one; raises TypeError for others."""
+    """Return the partition of a command, or the kind of place instead of one; raises TypeError for commands without a place."""
     where = ROWS.get(type(command), UNKNOWN).place
     if callable(where):
         where = where(command, count)
@@ -288,7 +288,7 @@ def place(command: AnyCommand, count: int) -> int | Place:
 
 
 def refusal(command: AnyCommand, record: NodeRecord) -> Refused | None:
-    """Refuse a command that its sender's standing does not allow; None lets it pass on to its script."""
+    """Return why a command's sender may not give it; None lets it pass on to its script."""
     row = ROWS.get(type(command), UNKNOWN)
     if row.internal:
         return row.leaf_only if record.config.collects else None
@@ -301,7 +301,7 @@ def refusal(command: AnyCommand, record: NodeRecord) -> Refused | None:
 
 
 def gathered(command: AnyCommand, outcomes: Sequence[Outcome]) -> Outcome:
-    """Make one outcome of those of all partitions, in their order; a refusal in any of them is the answer."""
+    """Merge the outcomes of all partitions, in their order; a refusal by any of them is the answer."""
     refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
     if refused is not None:
         return refused
